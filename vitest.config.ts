@@ -1,0 +1,45 @@
+// Test tiers: `fast` needs no VM, `vm` boots the real VM one file at a time, `slow` is what `scripts/test --all` adds.
+import { defineConfig } from 'vitest/config'
+
+const conditions = ['caisson-source', 'node', 'import', 'default']
+const execArgv = ['--conditions=caisson-source']
+
+export default defineConfig({
+  ssr: { resolve: { conditions, externalConditions: conditions } },
+  resolve: { conditions },
+  test: {
+    pool: 'forks',
+    execArgv,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'fast',
+          include: ['{specs,agent,host,vm-image,scripts}/**/*.test.ts'],
+          exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
+          testTimeout: 20_000,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'vm',
+          include: ['{specs,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 300_000,
+          fileParallelism: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'slow',
+          include: ['{specs,agent,host,vm-image,scripts}/**/*.slow.test.ts'],
+          testTimeout: 600_000,
+          hookTimeout: 600_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+})
