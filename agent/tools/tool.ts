@@ -1,0 +1,51 @@
+/** What a tool is: a typed value that returns, never throws. Knows nothing of the loop that calls it. */
+
+import type { z } from 'zod'
+import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+
+/** What a call is given beside its input. */
+export interface ToolContext {
+  /** Ends the call, and with it everything that it started. */
+  readonly signal: AbortSignal
+  /** Shows output while the call runs; the result does not depend on it. */
+  emitOutput(stream: 'stdout' | 'stderr', text: string): void
+}
+
+export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.ZodType> {
+  /** `verb_noun`, what the model calls it by. */
+  readonly name: string
+  /** For the model: what it does, when to use it, its bounds. */
+  readonly description: string
+  readonly inputSchema: I
+  readonly outputSchema: O
+  /** Whether a call is put before the host first. */
+  readonly requiresApproval: boolean
+  /** Whether calls only read, so that several may run at once. */
+  readonly readOnly: boolean
+  /** The argument that approval rules match when they name none. */
+  readonly mainArgument: string
+  /** What the call would do, for the person who decides; absent: the arguments say it all. */
+  preview?(input: z.output<I>, context: ToolContext): Promise<string>
+  execute(input: z.output<I>, context: ToolContext): Promise<Result<z.output<O>>>
+  /** What the model is told; absent: the value as JSON. */
+  render?(value: z.output<O>): string
+}
+
+/** Types a tool's functions from its schemas; the value itself is returned unchanged. */
+export function defineTool<I extends z.ZodType, O extends z.ZodType>(tool: Tool<I, O>): Tool<I, O> {
+  return tool
+}
+
+/** A failed result. */
+export function toolFailure(
+  code: ToolErrorCode,
+  message: string,
+  retryable = false,
+): { ok: false; error: ToolError } {
+  return { ok: false, error: { code, message, retryable } }
+}
+
+/** A good result. */
+export function toolSuccess<T>(value: T): { ok: true; value: T } {
+  return { ok: true, value }
+}

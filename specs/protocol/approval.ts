@@ -1,0 +1,67 @@
+/** Approvals: the question that waits, the answer that ends it, and the rules that answer without a person. */
+import { z } from 'zod'
+import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
+
+/** What the agent asks; everything here but `runId` is its claim. */
+export const ApprovalRequest = z.strictObject({
+  /** Stable over sessions: asked again after a lost session, it is the same question. */
+  approvalId: Id,
+  runId: RunId,
+  agentPath: AgentPath,
+  stepId: Id,
+  callId: Id,
+  tool: Line.min(1),
+  /** Canonical JSON of the arguments (keys sorted). */
+  arguments: Document,
+  /** What the call would do: a diff, a command, the names of what goes. */
+  preview: Text,
+})
+export type ApprovalRequest = z.infer<typeof ApprovalRequest>
+
+export const ApprovalScope = z.enum(['once', 'run'])
+export type ApprovalScope = z.infer<typeof ApprovalScope>
+
+/** The answer that goes back to the agent. */
+export const ApprovalDecision = z.strictObject({
+  decision: z.enum(['allow', 'deny']),
+  /** For a denial: what the agent should do instead. */
+  hint: Text.optional(),
+})
+export type ApprovalDecision = z.infer<typeof ApprovalDecision>
+
+/** Who or what decided. */
+export const DecidedBy = z.enum(['person', 'rule', 'mode', 'cancel'])
+
+/** Host-side words about one decision, as the journal keeps them. */
+export const ApprovalRecord = z.strictObject({
+  approvalId: Id,
+  decision: z.enum(['allow', 'deny']),
+  scope: ApprovalScope,
+  by: DecidedBy,
+  /** The rule that decided, or the flag that would allow it. */
+  rule: Line.optional(),
+  hint: Text.optional(),
+})
+export type ApprovalRecord = z.infer<typeof ApprovalRecord>
+
+/**
+ * One rule of `--approve FILE`: the effect for calls of a tool whose text matches the pattern.
+ * deny wins over ask, ask over allow; a call that no rule matches follows the tool's default.
+ */
+export const ApprovalRule = z.strictObject({
+  effect: z.enum(['allow', 'ask', 'deny']),
+  /** Tool name, or `*`. */
+  tool: Line.min(1),
+  /** Matched against the whole of one argument's text, `*` for any run of characters. Absent: every call. */
+  pattern: Line.optional(),
+  /** The argument to match; absent: the tool's main one (`path`, `command`, `code`). */
+  argument: Line.optional(),
+  /** Shown to people and, for a denial, to the agent. */
+  reason: Line.optional(),
+})
+export type ApprovalRule = z.infer<typeof ApprovalRule>
+export const ApprovalRules = z.strictObject({ rules: z.array(ApprovalRule).max(1_000) })
+export type ApprovalRules = z.infer<typeof ApprovalRules>
+
+/** Digest of what was asked: sha256 over tool, arguments and agent path. */
+export const ApprovalDigest = Sha256

@@ -1,0 +1,54 @@
+/**
+ * The change set as a stream: what differs between the workspace as it went in and as the agent left it.
+ * On the wire each entry is a header frame (u32 big-endian length, JSON of {@link ChangeEntry}), followed for a
+ * `file` by exactly `size` bytes of content; the last header is `end`. Entries come sorted by path, parents
+ * before children; a replaced entry (a file that became a directory) is one entry with the new kind.
+ */
+import { z } from 'zod'
+import { limits } from './limits.ts'
+import { Count, Line, WorkspacePath } from './text.ts'
+
+/** Permission bits alone; set-uid, set-gid and sticky never come home. */
+export const FileMode = z.int().min(0).max(0o777)
+
+export const FileChange = z.strictObject({
+  kind: z.literal('file'),
+  path: WorkspacePath,
+  mode: FileMode,
+  /** Bytes of content that follow the header. */
+  size: Count,
+})
+/** A symbolic link; its target is text, never followed. */
+export const LinkChange = z.strictObject({
+  kind: z.literal('link'),
+  path: WorkspacePath,
+  target: z.string().min(1).max(limits.pathMaxBytes),
+})
+export const DirectoryChange = z.strictObject({
+  kind: z.literal('directory'),
+  path: WorkspacePath,
+  mode: FileMode,
+})
+/** Only the permission bits of a file or directory changed. */
+export const ModeChange = z.strictObject({ kind: z.literal('mode'), path: WorkspacePath, mode: FileMode })
+/** The path, and for a directory all below it, is gone. */
+export const DeletionChange = z.strictObject({ kind: z.literal('deleted'), path: WorkspacePath })
+/** Something that cannot come home: a device, a FIFO, a socket, a file that could not be read. */
+export const UnsupportedChange = z.strictObject({
+  kind: z.literal('unsupported'),
+  path: WorkspacePath,
+  reason: Line,
+})
+/** The end of the stream; counts let the host notice a stream cut short. */
+export const ChangeEnd = z.strictObject({ kind: z.literal('end'), entries: Count, contentBytes: Count })
+
+export const ChangeEntry = z.discriminatedUnion('kind', [
+  FileChange,
+  LinkChange,
+  DirectoryChange,
+  ModeChange,
+  DeletionChange,
+  UnsupportedChange,
+  ChangeEnd,
+])
+export type ChangeEntry = z.infer<typeof ChangeEntry>

@@ -1,0 +1,200 @@
+/** Every method of the control port, declared once as a value; both sides import these and nothing else. */
+import { z } from 'zod'
+import { ApprovalDecision, ApprovalRequest } from './approval.ts'
+import { AgentEvent, Delta } from './event.ts'
+import { limits } from './limits.ts'
+import { Completion, Task } from './task.ts'
+import { AgentPath, Count, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
+
+export type Direction = 'host-to-guest' | 'guest-to-host'
+
+/** A request: it has a result, and may be asked again under the same ids after a lost session. */
+export interface RequestMethod<P extends z.ZodType = z.ZodType, R extends z.ZodType = z.ZodType> {
+  readonly kind: 'request'
+  readonly name: string
+  readonly direction: Direction
+  /** One sentence for the generated document. */
+  readonly summary: string
+  readonly params: P
+  readonly result: R
+}
+
+/** A notification: no answer, may be lost with its session. */
+export interface NotificationMethod<P extends z.ZodType = z.ZodType> {
+  readonly kind: 'notification'
+  readonly name: string
+  readonly direction: Direction
+  readonly summary: string
+  readonly params: P
+}
+
+export type Method = RequestMethod | NotificationMethod
+
+const Empty = z.strictObject({})
+
+// ---- host to guest ----------------------------------------------------------------------------------------
+
+export const sessionStart = {
+  kind: 'request',
+  name: 'session/start',
+  direction: 'host-to-guest',
+  summary: 'Opens a session: the first request of each, before anything else.',
+  params: z.strictObject({
+    /** 32 hex digits drawn by the host; also the preamble of both ports. */
+    session: z.string().regex(/^[0-9a-f]{32}$/),
+    /** sha256 of the protocol's schemas as this host has them. */
+    protocolSha256: Sha256,
+    heartbeatIntervalMs: Milliseconds.min(100),
+    /** The run that the host believes to be under way and the last of the guest's events that it has. */
+    resume: z.strictObject({ runId: RunId, n: Count }).optional(),
+  }),
+  result: z.strictObject({
+    /** sha256 of the protocol's schemas as the agent has them; unequal means: rebuild the image. */
+    protocolSha256: Sha256,
+    /** Random, one per agent process: tells a new process from a new session. */
+    processId: z.string().regex(/^[0-9a-f]{32}$/),
+    /** The run that the agent has under way. */
+    runId: RunId.optional(),
+    /** Times that the agent was started again after a crash, since boot. */
+    restarts: Count,
+    /** How the last agent process ended; absent in the first. */
+    lastExit: Text.optional(),
+    /** Names of the tools it has. */
+    tools: z.array(Line).max(256),
+  }),
+} as const satisfies RequestMethod
+
+export const agentPing = {
+  kind: 'request',
+  name: 'agent/ping',
+  direction: 'host-to-guest',
+  summary: 'Heartbeat and round-trip measure; answered from the event loop of the agent.',
+  params: z.strictObject({ count: Count }),
+  result: z.strictObject({ count: Count }),
+} as const satisfies RequestMethod
+
+export const clockSet = {
+  kind: 'request',
+  name: 'clock/set',
+  direction: 'host-to-guest',
+  summary: 'Sets the clock of the guest to the time of the host.',
+  params: z.strictObject({ epochMs: Milliseconds }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const workspaceOpen = {
+  kind: 'request',
+  name: 'workspace/open',
+  direction: 'host-to-guest',
+  summary: 'Mounts the workspace disk with a writable overlay at /mnt/workspace.',
+  params: Empty,
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const workspaceCollect = {
+  kind: 'request',
+  name: 'workspace/collect',
+  direction: 'host-to-guest',
+  summary:
+    'Compares the workspace with its base and streams the change set as `POST /changes/RUN` on caisson.http.',
+  params: z.strictObject({ runId: RunId }),
+  result: z.strictObject({ entries: Count, contentBytes: Count }),
+} as const satisfies RequestMethod
+
+export const taskSubmit = {
+  kind: 'request',
+  name: 'task/submit',
+  direction: 'host-to-guest',
+  summary:
+    'Hands the agent a task; answered when it is accepted. Submitting the run under way again changes nothing.',
+  params: z.strictObject({ task: Task }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const taskCancel = {
+  kind: 'request',
+  name: 'task/cancel',
+  direction: 'host-to-guest',
+  summary: 'Ends the run: tools and model streams stop, then the agent completes the task as cancelled.',
+  params: z.strictObject({ runId: RunId, reason: Text }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const eventAck = {
+  kind: 'notification',
+  name: 'event/ack',
+  direction: 'host-to-guest',
+  summary: 'The host has all events of the run up to n; the guest may forget them.',
+  params: z.strictObject({ runId: RunId, n: Count }),
+} as const satisfies NotificationMethod
+
+// ---- guest to host ----------------------------------------------------------------------------------------
+
+export const eventEmit = {
+  kind: 'notification',
+  name: 'event/emit',
+  direction: 'guest-to-host',
+  summary: 'Events of the run, counted by the guest without a gap; doubles are dropped by the host.',
+  params: z.strictObject({
+    runId: RunId,
+    events: z
+      .array(z.strictObject({ n: Count.min(1), agentPath: AgentPath, event: AgentEvent }))
+      .min(1)
+      .max(limits.eventBatchMaxCount),
+  }),
+} as const satisfies NotificationMethod
+
+export const deltaEmit = {
+  kind: 'notification',
+  name: 'delta/emit',
+  direction: 'guest-to-host',
+  summary: 'Pieces of text and tool output as they come; may be lost.',
+  params: z.strictObject({ runId: RunId, agentPath: AgentPath, deltas: z.array(Delta).min(1).max(64) }),
+} as const satisfies NotificationMethod
+
+export const approvalRequest = {
+  kind: 'request',
+  name: 'approval/request',
+  direction: 'guest-to-host',
+  summary: 'Asks whether a tool call may go ahead; stays open for as long as a person thinks.',
+  params: ApprovalRequest,
+  result: ApprovalDecision,
+} as const satisfies RequestMethod
+
+export const taskComplete = {
+  kind: 'request',
+  name: 'task/complete',
+  direction: 'guest-to-host',
+  summary: 'Reports the end of the task, exactly once; sent again only when the answer was lost.',
+  params: Completion,
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const logWrite = {
+  kind: 'notification',
+  name: 'log/write',
+  direction: 'guest-to-host',
+  summary: 'One line of the agent’s structured log.',
+  params: z.strictObject({
+    level: z.enum(['debug', 'info', 'warn', 'error']),
+    message: Text,
+    /** JSON of the other fields. */
+    fields: Text,
+  }),
+} as const satisfies NotificationMethod
+
+export const methods = [
+  sessionStart,
+  agentPing,
+  clockSet,
+  workspaceOpen,
+  workspaceCollect,
+  taskSubmit,
+  taskCancel,
+  eventAck,
+  eventEmit,
+  deltaEmit,
+  approvalRequest,
+  taskComplete,
+  logWrite,
+] as const satisfies readonly Method[]

@@ -1,0 +1,111 @@
+/** The state of a run as a fold over its events; the one reducer for host, agent, screens and `runs show`. */
+import type { ApprovalRequest } from './approval.ts'
+import type { RunReason } from './error.ts'
+import type { AgentEvent, HostEvent } from './event.ts'
+import type { Plan, StepState } from './plan.ts'
+import { addUsage, noUsage, type RunOutcome, type Usage } from './task.ts'
+
+export interface RunState {
+  phase: 'preparing' | 'planning' | 'working' | 'ended'
+  plan: Plan | null
+  revision: number
+  /** By step id, in the plan's order. */
+  steps: Record<string, { state: StepState; text: string }>
+  /** Tool calls that have begun and not ended, by call id. */
+  openCalls: Record<string, { stepId: string; tool: string }>
+  toolCalls: number
+  /** Approvals without a decision, by approval id. */
+  pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
+  /** As the gateway counted it. */
+  usage: Usage
+  changes: { entries: number; flagged: readonly string[] } | null
+  applied: number | null
+  end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
+}
+
+export const initialRunState: RunState = {
+  phase: 'preparing',
+  plan: null,
+  revision: 0,
+  steps: {},
+  openCalls: {},
+  toolCalls: 0,
+  pendingApprovals: {},
+  usage: noUsage,
+  changes: null,
+  applied: null,
+  end: null,
+}
+
+/** The state after `event`; events that do not change the state return the same object. */
+export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunState {
+  switch (event.type) {
+    case 'session-start':
+      return state.phase === 'preparing' ? { ...state, phase: 'planning' } : state
+    case 'plan-update':
+      return {
+        ...state,
+        phase: 'working',
+        plan: event.plan,
+        revision: event.revision,
+        steps: stepsOf(event.plan, state),
+      }
+    case 'step-start':
+      return withStep(state, event.stepId, 'running', '')
+    case 'step-end':
+      return withStep(state, event.stepId, event.state, event.text)
+    case 'tool-start': {
+      const call = { stepId: event.stepId, tool: event.tool }
+      return {
+        ...state,
+        toolCalls: state.toolCalls + 1,
+        openCalls: { ...state.openCalls, [event.callId]: call },
+      }
+    }
+    case 'tool-end':
+      return { ...state, openCalls: without(state.openCalls, event.callId) }
+    case 'approval-request': {
+      const asked = { [event.request.approvalId]: event.request }
+      return { ...state, pendingApprovals: { ...state.pendingApprovals, ...asked } }
+    }
+    case 'approval-decision':
+      return { ...state, pendingApprovals: without(state.pendingApprovals, event.approvalId) }
+    case 'model-end':
+      return { ...state, usage: addUsage(state.usage, event.usage) }
+    case 'changes-ready':
+      return { ...state, changes: { entries: event.entries, flagged: event.flagged } }
+    case 'apply-end':
+      return { ...state, applied: (state.applied ?? 0) + event.applied }
+    case 'undo-end':
+      return { ...state, applied: Math.max(0, (state.applied ?? 0) - event.restored) }
+    case 'run-end':
+      return endRun(state, event)
+    default:
+      return state
+  }
+}
+
+function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>): RunState {
+  const { outcome, reason, message, summary } = event
+  return {
+    ...state,
+    phase: 'ended',
+    openCalls: {},
+    pendingApprovals: {},
+    end: { outcome, reason, message, summary },
+  }
+}
+
+function stepsOf(plan: Plan, state: RunState): RunState['steps'] {
+  const fresh = { state: 'pending', text: '' } as const
+  return Object.fromEntries(plan.steps.map((step) => [step.id, state.steps[step.id] ?? fresh]))
+}
+
+function withStep(state: RunState, stepId: string, stepState: StepState, text: string): RunState {
+  if (!Object.hasOwn(state.steps, stepId)) return state
+  return { ...state, steps: { ...state.steps, [stepId]: { state: stepState, text } } }
+}
+
+function without<T>(record: Record<string, T>, key: string): Record<string, T> {
+  return Object.fromEntries(Object.entries(record).filter(([name]) => name !== key))
+}
