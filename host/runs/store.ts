@@ -1,0 +1,126 @@
+/** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. */
+import { randomBytes } from 'node:crypto'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
+import path from 'node:path'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { RunId } from '#specs/protocol/text.ts'
+import { readJournal } from './journal.ts'
+
+/** Paths of one run's files; any of them may be missing. */
+export interface RunPaths {
+  readonly runId: string
+  readonly directory: string
+  readonly journal: string
+  /** The agent's log lines and the VM's console, capped. */
+  readonly agentLog: string
+  readonly console: string
+}
+
+export interface RunSummary {
+  readonly runId: string
+  /** ms since 1970. */
+  readonly startedAt: number
+  readonly prompt: string
+  readonly workspace: string
+  readonly model: string
+  readonly state: RunState
+  /** Whether the journal reads back whole; otherwise `problem` says where it breaks. */
+  readonly problem?: string
+}
+
+/** A run that is not there or cannot be named. */
+export class UnknownRunError extends Error {
+  override readonly name = 'UnknownRunError'
+}
+
+/** A new id: `run-` and 80 random bits. */
+export function newRunId(): string {
+  return `run-${randomBytes(10).toString('hex')}`
+}
+
+export class RunStore {
+  readonly #folder: string
+
+  /** @param folder `Folders.runs` */
+  constructor(folder: string) {
+    this.#folder = folder
+  }
+
+  paths(runId: string): RunPaths {
+    RunId.parse(runId)
+    const directory = path.join(this.#folder, runId)
+    const file = (name: string) => path.join(directory, name)
+    return {
+      runId,
+      directory,
+      journal: file('journal.jsonl'),
+      agentLog: file('agent.jsonl'),
+      console: file('console.txt'),
+    }
+  }
+
+  async create(runId: string): Promise<RunPaths> {
+    const paths = this.paths(runId)
+    await mkdir(paths.directory, { mode: 0o700 })
+    return paths
+  }
+
+  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. */
+  async find(name: string): Promise<RunPaths> {
+    const ids = await this.#ids()
+    if (name === 'last') {
+      const newest = (await this.list())[0]
+      if (newest === undefined) throw new UnknownRunError('there are no runs yet')
+      return this.paths(newest.runId)
+    }
+    const wanted = name.startsWith('run-') ? name : `run-${name}`
+    const matches = ids.filter((id) => id.startsWith(wanted))
+    if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
+    if (matches.length > 1)
+      throw new UnknownRunError(`"${name}" begins the ids of ${matches.length} runs; give more of it`)
+    throw new UnknownRunError(`no run is called "${name}"; see: caisson runs list`)
+  }
+
+  /** All events of a run. */
+  async read(runId: string): Promise<JournalEvent[]> {
+    return readJournal(this.paths(runId).journal, runId)
+  }
+
+  /** Newest first; a damaged journal is listed with its problem, not left out. */
+  async list(): Promise<RunSummary[]> {
+    const summaries = await Promise.all((await this.#ids()).map((id) => this.#summarise(id)))
+    return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
+  }
+
+  async remove(runId: string): Promise<void> {
+    await rm(this.paths(runId).directory, { recursive: true, force: true })
+  }
+
+  async #ids(): Promise<string[]> {
+    const names = await readdir(this.#folder).catch(() => [])
+    return names.filter((name) => RunId.safeParse(name).success)
+  }
+
+  async #summarise(runId: string): Promise<RunSummary> {
+    const paths = this.paths(runId)
+    try {
+      return summariseRun(runId, await readJournal(paths.journal, runId))
+    } catch (error) {
+      const found = await stat(paths.directory).catch(() => undefined)
+      const problem = error instanceof Error ? error.message : String(error)
+      const unknown = { prompt: '', workspace: '', model: '', state: initialRunState }
+      return { runId, startedAt: Math.trunc(found?.mtimeMs ?? 0), ...unknown, problem }
+    }
+  }
+}
+
+/** What a journal says of its run. */
+export function summariseRun(runId: string, events: readonly JournalEvent[]): RunSummary {
+  const state = events.reduce<RunState>((folded, { event }) => reduceRun(folded, event), initialRunState)
+  const start = events.find(({ event }) => event.type === 'run-start')
+  if (start?.event.type !== 'run-start')
+    return { runId, startedAt: 0, prompt: '', workspace: '', model: '', state }
+  const { prompt, directory, model } = start.event
+  return { runId, startedAt: start.at, prompt, workspace: directory, model, state }
+}

@@ -1,0 +1,82 @@
+/**
+ * Where the host keeps what: state (runs, VMs, locks) and cache (image, downloads), under the XDG directories
+ * (XDG Base Directory Specification 0.8). Refuses a folder that another user owns or may write to.
+ */
+import { mkdir, stat } from 'node:fs/promises'
+import { homedir } from 'node:os'
+import path from 'node:path'
+
+export interface Folders {
+  /** State: `CAISSON_HOME`, else `$XDG_STATE_HOME/caisson`, else `~/.local/state/caisson`. */
+  readonly home: string
+  /** Cache, safe to delete: `CAISSON_CACHE`, else `$XDG_CACHE_HOME/caisson`, else `~/.cache/caisson`. */
+  readonly cache: string
+  /** Configuration: `$XDG_CONFIG_HOME/caisson`, else `~/.config/caisson`; read only. */
+  readonly config: string
+  readonly runs: string
+  readonly vms: string
+  readonly locks: string
+}
+
+/** A state folder that cannot be used; the message says what to do. */
+export class FolderError extends Error {
+  override readonly name = 'FolderError'
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** The folders for this environment; makes nothing. */
+export function resolveFolders(env: Environment = process.env): Folders {
+  const base = (variable: string, fallback: string) => {
+    const value = env[variable]
+    // The specification: a relative path is invalid and to be ignored.
+    return value !== undefined && path.isAbsolute(value) ? value : path.join(env.HOME || homedir(), fallback)
+  }
+  const home = absolute(env.CAISSON_HOME) ?? path.join(base('XDG_STATE_HOME', '.local/state'), 'caisson')
+  const cache = absolute(env.CAISSON_CACHE) ?? path.join(base('XDG_CACHE_HOME', '.cache'), 'caisson')
+  const config = path.join(base('XDG_CONFIG_HOME', '.config'), 'caisson')
+  const below = (name: string) => path.join(home, name)
+  return { home, cache, config, runs: below('runs'), vms: below('vms'), locks: below('locks') }
+}
+
+function absolute(value: string | undefined): string | undefined {
+  return value === undefined || value === '' ? undefined : path.resolve(value)
+}
+
+/**
+ * Makes the state and cache folders with mode 0700.
+ * @throws {FolderError} when one exists and belongs to another user or is writable by others.
+ */
+export async function prepareFolders(folders: Folders): Promise<void> {
+  for (const folder of [folders.home, folders.cache, folders.runs, folders.vms, folders.locks]) {
+    await mkdir(folder, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
+      throw new FolderError(
+        `cannot make the folder ${folder}: ${messageOf(cause)}; set CAISSON_HOME or CAISSON_CACHE`,
+        { cause },
+      )
+    })
+    await checkFolder(folder)
+  }
+}
+
+/** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to. */
+export async function checkFolder(folder: string): Promise<void> {
+  const found = await stat(folder)
+  const me = process.getuid?.()
+  if (!found.isDirectory())
+    throw new FolderError(`${folder} is not a folder; move it away or set CAISSON_HOME`)
+  if (me !== undefined && found.uid !== me) {
+    throw new FolderError(
+      `${folder} belongs to user ${found.uid}, not to you (${me}); set CAISSON_HOME to a folder of your own`,
+    )
+  }
+  if ((found.mode & 0o022) !== 0) {
+    throw new FolderError(
+      `${folder} can be written by others (mode ${(found.mode & 0o777).toString(8)}); run: chmod 700 ${folder}`,
+    )
+  }
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
+}

@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest'
+import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
+
+const request = (over: Partial<ApprovalRequest> = {}): ApprovalRequest => ({
+  approvalId: 'a1',
+  runId: 'run-00000000000000000001',
+  agentPath: 'root',
+  stepId: 's',
+  callId: 'c',
+  tool: 'delete_file',
+  arguments: '{"path":"old.txt"}',
+  preview: 'deletes old.txt',
+  ...over,
+})
+
+function open(options: Partial<ApprovalQueueOptions> = {}) {
+  const events: HostEvent[] = []
+  const waits: number[] = []
+  const queue = new ApprovalQueue({
+    mode: 'ask',
+    rules: [],
+    attended: true,
+    record: async (event) => events.push(event),
+    onWaiting: (change) => waits.push(change),
+    ...options,
+  })
+  return { queue, events, waits }
+}
+
+describe('the approval queue', () => {
+  it('waits for a person, takes the first answer and journals both [S1.11]', async () => {
+    const { queue, events, waits } = open()
+    const decision = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    expect(queue.answer('a1', { decision: 'deny', scope: 'once', hint: 'move it instead' })).toBe(true)
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
+    expect(await decision).toEqual({ decision: 'deny', hint: 'move it instead' })
+    expect(events.map(({ type }) => type)).toEqual(['approval-request', 'approval-decision'])
+    expect(events[1]).toMatchObject({ by: 'person', decision: 'deny' })
+    expect(waits).toEqual([1, -1])
+  })
+
+  it('treats the same id as the same question, and another call under it as a lie', async () => {
+    const { queue, events } = open()
+    const first = queue.ask(request())
+    const again = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    expect(await queue.ask(request({ arguments: '{"path":"/etc"}' }))).toMatchObject({ decision: 'deny' })
+    queue.answer('a1', { decision: 'allow', scope: 'once' })
+    expect(await Promise.all([first, again])).toEqual([{ decision: 'allow' }, { decision: 'allow' }])
+    expect(events).toHaveLength(2)
+  })
+
+  it('keeps an answer for the run to the tool it was given for', async () => {
+    const { queue } = open()
+    const first = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.answer('a1', { decision: 'allow', scope: 'run' })
+    await first
+    expect(await queue.ask(request({ approvalId: 'a2', arguments: '{"path":"b"}' }))).toEqual({
+      decision: 'allow',
+    })
+    void queue.ask(request({ approvalId: 'a3', tool: 'run_bash', arguments: '{"command":"x"}' }))
+    await expect.poll(() => queue.pending).toEqual(['a3'])
+  })
+
+  it('denies what asks when nobody is there, and names what would allow it', async () => {
+    const { queue, events } = open({ attended: false })
+    expect((await queue.ask(request())).decision).toBe('deny')
+    expect(events[1]).toMatchObject({ by: 'mode', rule: expect.stringContaining('--approve all') })
+  })
+
+  it('lets deny win over ask, ask over allow, and rules over modes and standing answers', async () => {
+    const rules: ApprovalRule[] = [
+      { effect: 'allow', tool: 'delete_file' },
+      { effect: 'ask', tool: 'delete_file', pattern: 'src/*' },
+      { effect: 'deny', tool: '*', pattern: '*secret*', reason: 'secrets stay' },
+    ]
+    const { queue } = open({ rules, mode: 'all' })
+    expect(await queue.ask(request())).toEqual({ decision: 'allow' })
+    const denied = request({ approvalId: 'a2', arguments: '{"path":"src/secret.ts"}' })
+    expect(await queue.ask(denied)).toEqual({ decision: 'deny', hint: 'secrets stay' })
+    void queue.ask(request({ approvalId: 'a3', arguments: '{"path":"src/a.ts"}' }))
+    await expect.poll(() => queue.pending).toEqual(['a3'])
+  })
+
+  it('denies all that waits and all that comes once it is closed', async () => {
+    const { queue } = open()
+    const waiting = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    queue.close()
+    expect((await waiting).decision).toBe('deny')
+    expect((await queue.ask(request({ approvalId: 'a2' }))).decision).toBe('deny')
+  })
+})
