@@ -1,0 +1,86 @@
+/** What watchers of a run see: journal events and deltas, in order, each watcher at its own pace within a bound. */
+import type { Delta, JournalEvent } from '#specs/protocol/event.ts'
+
+/** One item of a run's feed; a delta has no number and may be missing. */
+export type FeedItem =
+  | JournalEvent
+  | { readonly source: 'delta'; readonly runId: string; readonly agentPath: string; readonly delta: Delta }
+
+/** Items that a slow watcher may fall behind by before its oldest deltas are dropped. */
+const maxBacklog = 10_000
+
+/** Fans items out to any number of watchers; one that comes late gets the events so far first, without deltas. */
+export class Feed {
+  readonly #events: JournalEvent[] = []
+  readonly #watchers = new Set<Watcher>()
+  #ended = false
+
+  push(item: FeedItem): void {
+    if (item.source !== 'delta') this.#events.push(item)
+    for (const watcher of this.#watchers) watcher.push(item)
+  }
+
+  /** No more items; watchers end after what they have. */
+  end(): void {
+    this.#ended = true
+    for (const watcher of this.#watchers) watcher.end()
+  }
+
+  watch(): AsyncIterableIterator<FeedItem> {
+    const watcher = new Watcher(this.#events, () => this.#watchers.delete(watcher))
+    if (this.#ended) watcher.end()
+    else this.#watchers.add(watcher)
+    return watcher
+  }
+}
+
+class Watcher implements AsyncIterableIterator<FeedItem> {
+  readonly #backlog: FeedItem[]
+  readonly #onLeave: () => void
+  #deltas = 0
+  #ended = false
+  #wake: PromiseWithResolvers<void> | undefined
+
+  constructor(events: readonly FeedItem[], onLeave: () => void) {
+    this.#backlog = [...events]
+    this.#onLeave = onLeave
+  }
+
+  push(item: FeedItem): void {
+    if (item.source === 'delta') {
+      if (this.#deltas >= maxBacklog) return
+      this.#deltas += 1
+    }
+    this.#backlog.push(item)
+    this.#wake?.resolve()
+  }
+
+  end(): void {
+    this.#ended = true
+    this.#wake?.resolve()
+  }
+
+  async next(): Promise<IteratorResult<FeedItem>> {
+    for (;;) {
+      const item = this.#backlog.shift()
+      if (item !== undefined) {
+        if (item.source === 'delta') this.#deltas -= 1
+        return { done: false, value: item }
+      }
+      if (this.#ended) return { done: true, value: undefined }
+      this.#wake = Promise.withResolvers<void>()
+      await this.#wake.promise
+    }
+  }
+
+  async return(): Promise<IteratorResult<FeedItem>> {
+    this.#onLeave()
+    this.end()
+    this.#backlog.length = 0
+    return { done: true, value: undefined }
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+}

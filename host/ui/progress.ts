@@ -1,0 +1,108 @@
+/** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what is going on. */
+import type { Writable } from 'node:stream'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import type { FeedItem } from '../runs/feed.ts'
+import { type Colours, coloursFor } from './colours.ts'
+import { linesOf } from './event-lines.ts'
+import { foreignLine } from './foreign.ts'
+import { formatDuration } from './format.ts'
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+
+export class ProgressView {
+  readonly #out: Writable & { isTTY?: boolean; columns?: number }
+  readonly #colours: Colours
+  readonly #startedAt = Date.now()
+  #state: RunState = initialRunState
+  #hint = 'starting'
+  #timer: NodeJS.Timeout | undefined
+  #drawn = false
+  #frame = 0
+
+  constructor(out: Writable & { isTTY?: boolean; columns?: number }) {
+    this.#out = out
+    this.#colours = coloursFor(out)
+    if (out.isTTY === true) {
+      this.#timer = setInterval(() => this.#draw(), 120)
+      this.#timer.unref()
+    }
+  }
+
+  show(item: FeedItem): void {
+    if (item.source === 'delta') {
+      this.#hint = hintOf(item.delta.type, item.delta.text)
+      return
+    }
+    this.#state = reduceRun(this.#state, item.event)
+    this.#hint = ''
+    this.lines(linesOf(item.event, this.#state, this.#colours))
+  }
+
+  /** Prints lines of ours above the status line. */
+  lines(lines: readonly string[]): void {
+    if (lines.length === 0) return
+    this.#erase()
+    this.#out.write(`${lines.join('\n')}\n`)
+  }
+
+  /** Says what goes on before there are events, such as building the image. */
+  hint(text: string): void {
+    this.#hint = text
+    if (this.#timer === undefined) this.#out.write(`${foreignLine(text)}\n`)
+  }
+
+  /** Stops drawing, so that a question can have the terminal; `resume` goes on. */
+  pause(): void {
+    this.#erase()
+    clearInterval(this.#timer)
+  }
+
+  resume(): void {
+    if (this.#out.isTTY !== true) return
+    clearInterval(this.#timer)
+    this.#timer = setInterval(() => this.#draw(), 120)
+    this.#timer.unref()
+  }
+
+  end(): void {
+    this.pause()
+  }
+
+  [Symbol.dispose](): void {
+    this.end()
+  }
+
+  #draw(): void {
+    const frame = frames[this.#frame++ % frames.length]
+    const line = `${frame} ${statusOf(this.#state, this.#hint)} · ${formatDuration(Date.now() - this.#startedAt)}`
+    this.#erase()
+    this.#out.write(this.#colours.dim(line.slice(0, Math.max(10, (this.#out.columns ?? 80) - 1))))
+    this.#drawn = true
+  }
+
+  #erase(): void {
+    if (!this.#drawn) return
+    this.#out.write('\r\u001b[K')
+    this.#drawn = false
+  }
+}
+
+function hintOf(type: string, text: string): string {
+  if (type === 'reasoning-delta') return 'thinking'
+  const line = text.trimEnd().split('\n').at(-1) ?? ''
+  return foreignLine(line.slice(-60), 60)
+}
+
+/** One line: the running steps, the open calls, the last output. */
+function statusOf(state: RunState, hint: string): string {
+  const steps = state.plan?.steps ?? []
+  const done = steps.filter(({ id }) => !['pending', 'running'].includes(state.steps[id]?.state ?? '')).length
+  const tools = Object.values(state.openCalls).map(({ tool }) => foreignLine(tool, 40))
+  const phase = {
+    preparing: 'preparing',
+    planning: 'planning',
+    working: `${done}/${steps.length} steps`,
+    ended: 'finishing',
+  }[state.phase]
+  return [phase, ...tools, hint].filter((part) => part !== '').join(' · ')
+}

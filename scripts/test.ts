@@ -1,0 +1,80 @@
+/**
+ * Runs the checks and the test tiers one after the other and ends with `N passed, N failed`.
+ * usage: test.ts fast|all — `fast` is checks, unit tests and the tests in a real VM; `all` adds the slow tier.
+ */
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+
+interface Count {
+  passed: number
+  failed: number
+  skipped: number
+}
+
+const started = Date.now()
+const tier = process.argv[2] === 'all' ? 'all' : 'fast'
+const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
+const node = ['--conditions=caisson-source']
+const total: Count = { passed: 0, failed: 0, skipped: 0 }
+const failures: string[] = []
+
+function run(title: string, command: string, args: string[]): boolean {
+  console.log(`\n== ${title} (${Math.round((Date.now() - started) / 1000)} s)`)
+  return spawnSync(command, args, { stdio: ['ignore', 'inherit', 'inherit'] }).status === 0
+}
+
+function check(title: string, command: string, args: string[]): void {
+  const passed = run(title, command, args)
+  total[passed ? 'passed' : 'failed'] += 1
+  if (!passed) failures.push(title)
+}
+
+/** One vitest project; a project that ran no test, or died before it could report, counts as one failure. */
+function test(project: string): void {
+  const report = path.join(scratch, `${project}.json`)
+  const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
+  const passed = run(`tests: ${project}`, 'node_modules/.bin/vitest', [
+    'run',
+    '--project',
+    project,
+    ...reporters,
+  ])
+  const counted = readReport(report)
+  total.passed += counted.passed
+  total.skipped += counted.skipped
+  const silent = counted.passed + counted.failed === 0 || (!passed && counted.failed === 0)
+  total.failed += counted.failed + (silent ? 1 : 0)
+  if (!passed || silent) failures.push(`tests: ${project}`)
+}
+
+function readReport(file: string): Count {
+  try {
+    const report = JSON.parse(readFileSync(file, 'utf8')) as Record<string, number>
+    const { numPassedTests = 0, numFailedTests = 0, numPendingTests = 0, numTodoTests = 0 } = report
+    return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests + numTodoTests }
+  } catch {
+    return { passed: 0, failed: 0, skipped: 0 }
+  }
+}
+
+check('types', 'node_modules/.bin/tsc', ['--noEmit'])
+check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
+check('arrows', process.execPath, [...node, 'scripts/check-arrows.ts'])
+if (tier === 'all')
+  check('shell scripts', 'shellcheck', ['-x', 'scripts/run', 'scripts/test', '.ci/run', 'vm-image/build.sh'])
+test('fast')
+test('vm')
+if (tier === 'all') test('slow')
+
+rmSync(scratch, { recursive: true, force: true })
+const failedAny = total.failed > 0
+if (failedAny) console.log(`\nfailed: ${failures.join(', ')}`)
+// In continuous integration a test that did not run proves nothing.
+const skippedInCi = process.env.CI === 'true' && total.skipped > 0
+if (skippedInCi)
+  console.log(`\n${total.skipped} tests were skipped, which continuous integration does not accept`)
+console.log(`\nin ${Math.round((Date.now() - started) / 1000)} s`)
+console.log(`${total.passed} passed, ${total.failed + (skippedInCi ? 1 : 0)} failed`)
+process.exitCode = failedAny || skippedInCi || total.passed === 0 ? 1 : 0
