@@ -1,0 +1,86 @@
+/** What Caisson promises, by id. A test fails if an id is neither cited by a test (`[ID]` in its name) nor deferred here. */
+
+export interface Requirement {
+  readonly behaviour: string
+  /** Why no test shows it yet. */
+  readonly deferred?: string
+}
+
+const later = (behaviour: string, why: string): Requirement => ({ behaviour, deferred: why })
+const now = (behaviour: string): Requirement => ({ behaviour })
+
+export const requirements: Readonly<Record<string, Requirement>> = {
+  // Planning and execution
+  'S0.01': now('A goal that needs it becomes an ordered plan of two or more steps'),
+  'S0.02': now('What the model plans is parsed against a schema and refused otherwise'),
+  'S0.03': now('Planner and executor run without each other'),
+  'S0.04': now('The tool registry is typed, refuses doubled and unknown names, and validates arguments'),
+  'S0.05': now('The prompt is assembled from task, context and workspace'),
+  'S0.06': now('The model is behind one interface that speaks the OpenAI-compatible protocol'),
+  'S0.07': now('Limits and gates are kept below the model'),
+  'S0.08': later('HTTP API: POST /run', 'the HTTP service comes later'),
+  'S0.09': now('The provider is configured by environment variables'),
+  'S0.10': later('VS Code extension', 'comes later; the CLI is here'),
+  'S0.11': now('Tool calling does not depend on the provider'),
+  'S0.12': now('Every execution leaves an audit log whose damage is noticed'),
+  'S0.13': later('Memory', 'comes with the extensions'),
+  'S0.14': later('Retrieval over the workspace', 'comes with the extensions'),
+  'S0.15': now('The code is strict ESM TypeScript, linted, formatted, with checked import directions'),
+
+  // The agent in the VM
+  'S1.01': now('The agent receives tasks from the host over RPC and serves them for ever'),
+  'S1.02': now('The plan reaches the host before the first step runs'),
+  'S1.03': now('Completion is reported exactly once, for success, failure and cancellation'),
+  'S1.04': now('Tools read, write, list, edit, search, move and delete files and run Python and bash'),
+  'S1.05': now('A tool has name, description, input and output schema, approval flag, and returns a result'),
+  'S1.06': now('A value that breaks its output schema becomes an error'),
+  'S1.07': now('The model client streams from an OpenAI-compatible server, model configurable'),
+  'S1.08': now('File tools read and write nothing outside the workspace'),
+  'S1.09': now('No exception crosses a tool boundary'),
+  'S1.10': now('Model deltas and progress are streamed to the host'),
+  'S1.11': now('Destructive operations wait for an approval that is decided on the host'),
+  'S1.12': now('Every operation is logged in structured form and reaches the host'),
+  'S1.13': later('Sub-agents in parallel', 'comes with the agent core'),
+  'S1.14': now('The VM has Node, Python and POSIX tools, and no way out but the model route'),
+  'S1.15': now('The runtime, tools, planning and protocol are specified in specs/'),
+
+  // Tools
+  'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
+  'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
+  'S4.05': now('Tools are typed by structure, without a base class'),
+  'S4.06': now('Without a key everything runs on a deterministic, labelled offline model'),
+  'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
+
+  // The VM
+  'V.01': now('The VM starts cold with the time of every phase, and a failure to start shows why'),
+  'V.02': now('The accelerator is probed by a trial boot, and doctor explains what was found'),
+  'V.03': later('Freshness after resume', 'comes with warm VMs'),
+  'V.04': later('Hibernate and wake', 'comes with warm VMs'),
+  'V.05': later('Fork of a running agent', 'comes later'),
+  'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
+  'V.07': now('The image is built by one recipe, locked, verified and small'),
+  'V.08': later('Shell into the VM and port forwarding', 'comes with warm VMs'),
+
+  // Gateway
+  'G.01': now('No key enters the guest, and credentials that the guest sends are dropped'),
+  'G.02': later('Egress rules', 'come with the gateway; until then everything but the model is refused'),
+  'G.03': now('A refused connection says that it was refused and why'),
+
+  // Workspace
+  'W.01': now(
+    'The change set is shown as a diff and applied whole or by file; conflicts are shown; it can be undone',
+  ),
+  'W.02': now(
+    'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive',
+  ),
+  'W.03': now('Paths that execute on the host are flagged and left out unless named'),
+  'W.04': later('Checkpoints and rewind', 'come later'),
+
+  // Host surfaces
+  'H.01': now(
+    'The library is typed; the CLI shows progress, has colours where a terminal is and JSON lines where not',
+  ),
+  'H.02': later('HTTP API and web page', 'come later'),
+  'H.03': later('ACP, MCP server, VS Code', 'come later'),
+  'H.04': later('Fleet', 'comes later'),
+}
