@@ -1,0 +1,79 @@
+/**
+ * The conversation as the model's protocol has it (OpenAI-compatible chat completions), and the few rules that keep
+ * it acceptable to every server we know: no empty content, every call answered, no list-form content.
+ */
+
+/** One call in an assistant message; `argumentsText` is JSON, or what the model wrote instead of it. */
+export interface ToolCallRequest {
+  readonly id: string
+  readonly name: string
+  readonly argumentsText: string
+}
+
+export type ChatMessage =
+  | { readonly role: 'system'; readonly content: string }
+  | { readonly role: 'user'; readonly content: string }
+  | {
+      readonly role: 'assistant'
+      readonly content: string
+      readonly toolCalls: readonly ToolCallRequest[]
+      /** Kept for history; sent back only to servers that want it. */
+      readonly reasoning?: string
+    }
+  | { readonly role: 'tool'; readonly callId: string; readonly content: string }
+
+/** A tool as the model is told of it. */
+export interface ToolSpec {
+  readonly name: string
+  readonly description: string
+  /** JSON schema of the arguments, an object. */
+  readonly parameters: Readonly<Record<string, unknown>>
+}
+
+/**
+ * The message in wire form. An assistant's content beside calls is `null` rather than empty (some servers answer
+ * 400 to `""`), a tool's result is never empty, and arguments that are not a JSON object go as `{}`
+ * (llama-server answers 500 to history that it cannot parse).
+ */
+export function toWireMessage(message: ChatMessage): Record<string, unknown> {
+  switch (message.role) {
+    case 'assistant': {
+      const content = message.content.trim() === '' ? null : message.content
+      if (message.toolCalls.length === 0) return { role: 'assistant', content: content ?? '(no answer)' }
+      return { role: 'assistant', content, tool_calls: message.toolCalls.map(toWireCall) }
+    }
+    case 'tool':
+      return {
+        role: 'tool',
+        tool_call_id: message.callId,
+        content: message.content.trim() === '' ? '(no output)' : message.content,
+      }
+    default:
+      return { role: message.role, content: message.content }
+  }
+}
+
+/** The tool in wire form. */
+export function toWireTool(tool: ToolSpec): Record<string, unknown> {
+  return {
+    type: 'function',
+    function: { name: tool.name, description: tool.description, parameters: tool.parameters },
+  }
+}
+
+function toWireCall(call: ToolCallRequest): Record<string, unknown> {
+  return {
+    id: call.id,
+    type: 'function',
+    function: { name: call.name, arguments: isJsonObject(call.argumentsText) ? call.argumentsText : '{}' },
+  }
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+  } catch {
+    return false
+  }
+}
