@@ -1,0 +1,62 @@
+/** `--json`: one JSON object a line on stdout and nothing else there; answers as JSON lines on stdin. */
+import { createInterface } from 'node:readline'
+import type { Readable, Writable } from 'node:stream'
+import { z } from 'zod'
+import { ApprovalScope } from '#specs/protocol/approval.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { Id, Text } from '#specs/protocol/text.ts'
+
+/** One line on stdin. */
+export const JsonInput = z.union([
+  z.strictObject({
+    approvalId: Id,
+    decision: z.enum(['allow', 'deny']),
+    scope: ApprovalScope.default('once'),
+    hint: Text.optional(),
+  }),
+  z.strictObject({ cancel: z.literal(true) }),
+])
+export type JsonInput = z.infer<typeof JsonInput>
+
+/** Writes one object; waits while the reader is slow. */
+export async function writeJsonLine(out: Writable, value: unknown): Promise<void> {
+  if (!out.write(`${JSON.stringify(value)}\n`))
+    await new Promise<void>((resolve) => out.once('drain', resolve))
+}
+
+/**
+ * Calls `onInput` for every valid line until the stream ends; a bad line calls `onProblem` and changes nothing.
+ * @returns a function that stops listening
+ */
+export function readJsonLines(
+  input: Readable,
+  handlers: { onInput: (value: JsonInput) => void; onProblem: (message: string) => void; onEnd: () => void },
+): () => void {
+  const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })
+  let number = 0
+  lines.on('line', (line) => {
+    number += 1
+    if (line.trim() === '') return
+    const parsed = line.length > limits.frameMaxBytes ? undefined : JsonInput.safeParse(parseJson(line))
+    if (parsed?.success) handlers.onInput(parsed.data)
+    else {
+      const issue = parsed?.error.issues[0]?.message ?? 'too long'
+      handlers.onProblem(
+        `line ${number} of standard input is not a decision (${issue}); expected {"approvalId","decision","scope"?,"hint"?} or {"cancel":true}`,
+      )
+    }
+  })
+  lines.on('close', handlers.onEnd)
+  return () => {
+    lines.off('close', handlers.onEnd)
+    lines.close()
+  }
+}
+
+function parseJson(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return undefined
+  }
+}
