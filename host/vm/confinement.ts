@@ -1,0 +1,131 @@
+// Finds out how far QEMU can be confined on this machine, by trying: bubblewrap exists on many systems that refuse
+// it the namespaces it needs. The result is a launcher; what a launcher does is in `launcher.ts`.
+
+import { execFile } from 'node:child_process'
+import { stat } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { promisify } from 'node:util'
+import { confinementOf, type Launcher, NOBODY, wrapCommand } from './launcher.ts'
+import { findProgram } from './programs.ts'
+import { VmError } from './vm-error.ts'
+
+const run = promisify(execFile)
+const TRIAL_DEADLINE_MS = 10_000
+
+/**
+ * `auto` takes the best there is; `require` refuses to go on without bubblewrap; `off` is for debugging QEMU: its
+ * own seccomp sandbox stays on.
+ */
+export type ConfineMode = 'auto' | 'require' | 'off'
+
+/** What of this machine can confine; each launcher listed was seen to start QEMU. */
+export interface ConfinementFacts {
+  /** Best first, never empty. */
+  readonly launchers: readonly Launcher[]
+  /** Why there is no bubblewrap among them. */
+  readonly reason?: string
+}
+
+/** Tries the launchers in front of `qemu --version`. Takes about 50 ms. */
+export async function probeConfinement(qemu: string): Promise<ConfinementFacts> {
+  if (process.platform !== 'linux') {
+    return { launchers: [{ kind: 'watchdog' }], reason: 'bubblewrap exists on Linux only' }
+  }
+  const [bwrap, setpriv] = await Promise.all([findProgram('bwrap'), findProgram('setpriv')])
+  const launchers: Launcher[] = []
+  const reasons: string[] = bwrap === undefined ? ['bubblewrap is not installed'] : []
+  for (const candidate of bubblewrapCandidates(bwrap, setpriv)) {
+    const failure = await tryLauncher(candidate, qemu)
+    if (failure === undefined) launchers.push(candidate)
+    else reasons.push(failure)
+  }
+  const bare: Launcher = setpriv === undefined ? { kind: 'watchdog' } : { kind: 'setpriv', setpriv }
+  return launchers.length > 0
+    ? { launchers: [...launchers, bare] }
+    : { launchers: [bare], reason: reasons.join('; ') }
+}
+
+function bubblewrapCandidates(bwrap: string | undefined, setpriv: string | undefined): Launcher[] {
+  if (bwrap === undefined) return []
+  const mapped: Launcher = { kind: 'bubblewrap', bwrap }
+  const isRoot = process.geteuid?.() === 0
+  if (!isRoot || setpriv === undefined) return [mapped]
+  return [{ ...mapped, drop: { uid: NOBODY, gid: NOBODY, setpriv } }, mapped]
+}
+
+async function tryLauncher(launcher: Launcher, qemu: string): Promise<string | undefined> {
+  const { file, args } = wrapCommand(launcher, { qemu, args: ['--version'], files: [], devices: [] })
+  try {
+    await run(file, [...args], { timeout: TRIAL_DEADLINE_MS, env: {}, cwd: '/' })
+    return undefined
+  } catch (error) {
+    const text = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : ''
+    return text.split('\n').at(-1)?.slice(0, 200) || 'bubblewrap did not start QEMU'
+  }
+}
+
+export interface LauncherWish {
+  readonly mode: ConfineMode
+  readonly seccomp: boolean
+  /** Host files that QEMU opens by path. */
+  readonly files: readonly string[]
+  /** Device nodes that QEMU opens. */
+  readonly devices: readonly string[]
+}
+
+/**
+ * The best launcher that still lets QEMU open what it must.
+ * @throws VmError `confinement_unavailable` in mode `require` without bubblewrap
+ */
+export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish): Promise<Launcher> {
+  const allowed =
+    wish.mode === 'off' ? facts.launchers.filter(({ kind }) => kind !== 'bubblewrap') : facts.launchers
+  for (const launcher of allowed) {
+    const usable = await fitLauncher(launcher, wish)
+    if (!usable) continue
+    if (wish.mode === 'require' && confinementOf(usable, wish.seccomp) !== 'bubblewrap+seccomp') break
+    return usable
+  }
+  throw new VmError({
+    code: 'confinement_unavailable',
+    phase: 'prepare',
+    expected: 'QEMU confined by bubblewrap, as required',
+    seen: facts.reason ?? 'no way to confine QEMU',
+    remedy:
+      'Install bubblewrap and allow unprivileged user namespaces, or start without requiring confinement.',
+  })
+}
+
+/** A launcher that changes the user serves only if that user can open the files and devices. */
+async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Launcher | undefined> {
+  if (launcher.kind === 'setpriv' && process.geteuid?.() === 0) {
+    const dropped: Launcher = { ...launcher, drop: { uid: NOBODY, gid: NOBODY } }
+    const readable = await Promise.all([...wish.files, ...wish.devices].map(isOpenToAll))
+    return readable.every(Boolean) ? dropped : launcher
+  }
+  if (launcher.kind !== 'bubblewrap' || launcher.drop === undefined) return launcher
+  // Bubblewrap binds the files as root, so the folders above them do not matter, only the files' own modes.
+  const modes = await Promise.all(wish.files.map(async (path) => (await stat(path)).mode))
+  if (!modes.every((mode) => (mode & 0o004) !== 0)) return undefined
+  const groups = await Promise.all(wish.devices.map(deviceGroup))
+  if (groups.includes(undefined)) return undefined
+  const gid = groups.find((group) => group !== NOBODY) ?? NOBODY
+  return { ...launcher, drop: { ...launcher.drop, gid } }
+}
+
+/** The group with which nobody can read and write the device; undefined when only its owner can. */
+async function deviceGroup(path: string): Promise<number | undefined> {
+  const { mode, gid } = await stat(path)
+  if ((mode & 0o006) === 0o006) return NOBODY
+  return (mode & 0o060) === 0o060 && gid !== 0 ? gid : undefined
+}
+
+async function isOpenToAll(path: string): Promise<boolean> {
+  const { mode } = await stat(path)
+  const needed = path.startsWith('/dev/') ? 0o006 : 0o004
+  if ((mode & needed) !== needed) return false
+  for (let folder = dirname(path); ; folder = dirname(folder)) {
+    if (((await stat(folder)).mode & 0o001) === 0) return false
+    if (folder === dirname(folder)) return true
+  }
+}

@@ -1,0 +1,136 @@
+// The command that stands in front of QEMU: it confines QEMU as far as this machine allows, and makes it end with
+// the host process. A pure function of what was found; finding it is `confinement.ts`.
+
+import { homedir } from 'node:os'
+import { dirname, sep } from 'node:path'
+
+/** The user that QEMU becomes where the host runs as root. */
+export const NOBODY = 65_534
+
+export interface Identity {
+  readonly uid: number
+  readonly gid: number
+}
+
+export type Launcher =
+  | {
+      /** Linux: own namespaces, nothing visible but /usr, the files named, and a few devices. */
+      readonly kind: 'bubblewrap'
+      readonly bwrap: string
+      /**
+       * Host root only: setpriv inside the sandbox really becomes this user.
+       * Absent: a user namespace, in which QEMU is nobody and nobody has capabilities.
+       */
+      readonly drop?: Identity & { readonly setpriv: string }
+    }
+  | {
+      /** Linux without bubblewrap: only ends with its parent; host root may drop to another user. */
+      readonly kind: 'setpriv'
+      readonly setpriv: string
+      readonly drop?: Identity
+    }
+  /** Elsewhere: a shell that kills QEMU when the host's end of a pipe closes. */
+  | { readonly kind: 'watchdog' }
+
+/** What surrounds QEMU, as it is told to the user. `none` where QEMU has no seccomp sandbox (macOS). */
+export type Confinement = 'bubblewrap+seccomp' | 'seccomp' | 'none'
+
+export interface Command {
+  readonly file: string
+  readonly args: readonly string[]
+}
+
+export interface LaunchRequest {
+  /** Absolute path of QEMU with links resolved, and its arguments. */
+  readonly qemu: string
+  readonly args: readonly string[]
+  /** Host files that QEMU opens by path; under bubblewrap visible as {@link insidePath} says. */
+  readonly files: readonly string[]
+  /** Device nodes it needs, such as /dev/kvm. */
+  readonly devices: readonly string[]
+  /** Descriptor on which bubblewrap reports the process id of QEMU. */
+  readonly infoFd?: number
+}
+
+/** The path under which QEMU sees `files[index]`. */
+export function insidePath(launcher: Launcher, files: readonly string[], index: number): string {
+  return launcher.kind === 'bubblewrap' ? `/vm/${index}` : (files[index] ?? '')
+}
+
+export function confinementOf(launcher: Launcher, seccomp: boolean): Confinement {
+  if (!seccomp) return 'none'
+  return launcher.kind === 'bubblewrap' ? 'bubblewrap+seccomp' : 'seccomp'
+}
+
+/** Puts the launcher in front of QEMU's own command line. */
+export function wrapCommand(launcher: Launcher, request: LaunchRequest): Command {
+  const own = [request.qemu, ...request.args]
+  if (launcher.kind === 'watchdog') return { file: '/bin/sh', args: ['-c', WATCHDOG, 'sh', ...own] }
+  if (launcher.kind === 'setpriv')
+    return { file: launcher.setpriv, args: [...setprivArgs(launcher.drop), ...own] }
+  const { drop } = launcher
+  const inner = drop ? [drop.setpriv, ...setprivArgs(drop), ...own] : own
+  return { file: launcher.bwrap, args: [...bubblewrapArgs(request, drop !== undefined), '--', ...inner] }
+}
+
+function setprivArgs(drop: Identity | undefined): string[] {
+  const identity = drop
+    ? [
+        `--reuid=${drop.uid}`,
+        `--regid=${drop.gid}`,
+        '--clear-groups',
+        '--inh-caps=-all',
+        '--bounding-set=-all',
+      ]
+    : []
+  return [...identity, '--nnp', '--pdeathsig', 'KILL', '--']
+}
+
+function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
+  const user = asRoot
+    ? // setpriv inside needs these three to give up all of them.
+      ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP'].flatMap((capability) => ['--cap-add', capability])
+    : ['--unshare-user', '--uid', String(NOBODY), '--gid', String(NOBODY)]
+  return [
+    // QEMU as the first process of its pid namespace: its end ends everything in there, and its pid is the one reported.
+    ...['--die-with-parent', '--unshare-pid', '--as-pid-1'],
+    ...['--unshare-net', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
+    ...['--cap-drop', 'ALL', ...user, '--clearenv', '--chdir', '/'],
+    ...['--ro-bind', '/usr', '/usr'],
+    ...['lib', 'lib64', 'bin'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
+    ...['/etc/ld.so.cache', '/etc/alternatives', '/nix/store'].flatMap((path) => [
+      '--ro-bind-try',
+      path,
+      path,
+    ]),
+    ...programFolder(request.qemu).flatMap((path) => ['--ro-bind', path, path]),
+    ...['--dev', '/dev', ...request.devices.flatMap((path) => ['--dev-bind', path, path])],
+    ...['--perms', '0755', '--dir', '/vm'],
+    ...request.files.flatMap((path, index) => ['--ro-bind', path, `/vm/${index}`]),
+    ...(request.infoFd === undefined ? [] : ['--info-fd', String(request.infoFd)]),
+  ]
+}
+
+/** The folder to show besides /usr so that a QEMU installed elsewhere finds its libraries and firmware. */
+function programFolder(qemu: string): string[] {
+  const folder = dirname(qemu)
+  if (folder.startsWith('/usr/') || folder.startsWith('/nix/store/')) return []
+  const prefix = dirname(folder)
+  // ~/bin/qemu-system-x86_64 must not bring the whole home folder along.
+  const tooWide = prefix === '/' || homedir() === prefix || homedir().startsWith(prefix + sep)
+  return [tooWide ? folder : prefix]
+}
+
+/**
+ * The shell waits for QEMU, a second one for the end of standard input, a pipe held by the host alone; whichever
+ * comes first ends the other. Descriptor 9 is used by the script, so no channel of the VM may have that number.
+ */
+const WATCHDOG = [
+  'exec 9<&0',
+  '"$@" </dev/null 9<&- & q=$!',
+  '(read _ <&9; kill -9 $q) >/dev/null 2>&1 & w=$!',
+  'exec 9<&-',
+  'wait $q; r=$?',
+  'kill $w 2>/dev/null',
+  'exit $r',
+].join('; ')

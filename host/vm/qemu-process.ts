@@ -1,0 +1,200 @@
+// One QEMU process and the descriptors it was born with: monitor, console, ports, drives.
+// It hands QEMU no path but kernel and initramfs, no environment, and no terminal; what QEMU says on stderr is
+// kept in a capped tail. Deciding what to run is not done here.
+
+import { type ChildProcess, spawn } from 'node:child_process'
+import { constants } from 'node:os'
+import type { Duplex, Readable } from 'node:stream'
+import { ByteRing } from './byte-ring.ts'
+import { insidePath, type Launcher, wrapCommand } from './launcher.ts'
+import { type Accelerator, type BootSpec, buildQemuArgs } from './qemu-args.ts'
+import { VmConsole } from './vm-console.ts'
+
+const STDERR_KEPT_BYTES = 16 * 1024
+/** Used by the watchdog shell (see launcher.ts). */
+const RESERVED_FD = 9
+
+export interface DrivePlan {
+  readonly serial: string
+  /** Open descriptor in this process; the caller closes it once QEMU was spawned. */
+  readonly fd: number
+  readonly format: 'raw' | 'qcow2'
+  readonly readOnly: boolean
+  readonly bootable?: boolean
+}
+
+export interface QemuPlan {
+  readonly name: string
+  /** Absolute path with links resolved. */
+  readonly qemu: string
+  readonly launcher: Launcher
+  readonly seccomp: boolean
+  readonly accelerator: Accelerator
+  readonly cpus: number
+  readonly memoryBytes: number
+  /** Kernel and initramfs as paths of the host. */
+  readonly boot: BootSpec
+  readonly drives: readonly DrivePlan[]
+  /** Names of virtio-serial ports. */
+  readonly ports: readonly string[]
+}
+
+export interface QemuExit {
+  /** Exit status; null when a signal ended it. */
+  readonly code: number | null
+  readonly signal: string | null
+  /** Why it could not be started at all. */
+  readonly spawnError?: Error
+}
+
+export interface QemuProcess {
+  readonly qmp: Duplex
+  readonly console: VmConsole
+  /** One stream per port of the plan, in its order. */
+  readonly ports: readonly Duplex[]
+  /** The process id of QEMU itself (not of what confines it), as the host sees it. */
+  readonly pid: Promise<number>
+  /** Never rejects. */
+  readonly exited: Promise<QemuExit>
+  stderrTail(): string
+  /** Ends QEMU and what stands in front of it at once. Harmless after its end. */
+  kill(): void
+  /** Drops the host's ends of all streams, with whatever was not read from them. */
+  destroyStreams(): void
+}
+
+/** Starts QEMU. A failure to start shows as `exited` with `spawnError`, never as an exception. */
+export function spawnQemu(plan: QemuPlan): QemuProcess {
+  const slots = assignSlots(plan)
+  const command = buildCommand(plan, slots)
+  const child = spawn(command.file, [...command.args], {
+    // Its own session: Ctrl-C in the terminal reaches the host, which decides.
+    detached: true,
+    env: {},
+    cwd: '/',
+    stdio: slots.stdio,
+  })
+  const stream = (slot: number) => child.stdio[slot] as Duplex
+  const streams = [slots.qmp, slots.console, ...slots.ports].map(stream)
+  // A stream without this listener would end the host process when QEMU dies in the middle of a write.
+  for (const each of child.stdio) each?.on('error', () => {})
+  const stderr = new ByteRing(STDERR_KEPT_BYTES)
+  child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk))
+  const exited = watchExit(child, plan.launcher.kind !== 'setpriv')
+  return {
+    qmp: stream(slots.qmp),
+    console: new VmConsole(stream(slots.console)),
+    ports: slots.ports.map(stream),
+    pid: readPid(child, slots.info === undefined ? undefined : (child.stdio[slots.info] as Readable), exited),
+    exited,
+    stderrTail: () => stderr.text(),
+    kill: () => killGroup(child),
+    destroyStreams: () => {
+      for (const each of streams) each.destroy()
+    },
+  }
+}
+
+interface Slots {
+  readonly stdio: ('ignore' | 'pipe' | number)[]
+  readonly qmp: number
+  readonly console: number
+  readonly info: number | undefined
+  readonly ports: readonly number[]
+  readonly drives: readonly number[]
+}
+
+/** The index in `stdio` is the descriptor's number in the child. */
+function assignSlots(plan: QemuPlan): Slots {
+  const stdio: Slots['stdio'] = [plan.launcher.kind === 'watchdog' ? 'pipe' : 'ignore', 'ignore', 'pipe']
+  const add = (entry: 'pipe' | number): number => {
+    if (stdio.length === RESERVED_FD) stdio.push('ignore')
+    return stdio.push(entry) - 1
+  }
+  return {
+    stdio,
+    qmp: add('pipe'),
+    console: add('pipe'),
+    info: plan.launcher.kind === 'bubblewrap' ? add('pipe') : undefined,
+    ports: plan.ports.map(() => add('pipe')),
+    drives: plan.drives.map((drive) => add(drive.fd)),
+  }
+}
+
+function buildCommand(plan: QemuPlan, slots: Slots) {
+  const { boot, launcher } = plan
+  const files =
+    boot.kind === 'kernel' ? [boot.kernel, ...(boot.initramfs === undefined ? [] : [boot.initramfs])] : []
+  const insideBoot: BootSpec =
+    boot.kind === 'disk'
+      ? boot
+      : {
+          ...boot,
+          kernel: insidePath(launcher, files, 0),
+          ...(boot.initramfs === undefined ? {} : { initramfs: insidePath(launcher, files, 1) }),
+        }
+  const args = buildQemuArgs({
+    ...plan,
+    machine: 'q35',
+    boot: insideBoot,
+    drives: plan.drives.map(({ fd: _, ...drive }, index) => ({
+      ...drive,
+      source: { fd: slots.drives[index] ?? -1 },
+    })),
+    ports: plan.ports.map((name, index) => ({ name, fd: slots.ports[index] ?? -1 })),
+    qmpFd: slots.qmp,
+    consoleFd: slots.console,
+  })
+  return wrapCommand(launcher, {
+    qemu: plan.qemu,
+    args,
+    files,
+    devices: plan.accelerator === 'kvm' ? ['/dev/kvm'] : [],
+    ...(slots.info === undefined ? {} : { infoFd: slots.info }),
+  })
+}
+
+function watchExit(child: ChildProcess, behindWrapper: boolean): Promise<QemuExit> {
+  return new Promise((resolve) => {
+    child.once('error', (spawnError) => resolve({ code: null, signal: null, spawnError }))
+    child.once('exit', (code, signal) => {
+      // Shells and bubblewrap report a signal as 128 + its number.
+      const hidden = behindWrapper && code !== null && code > 128 ? signalName(code - 128) : undefined
+      resolve(hidden ? { code: null, signal: hidden } : { code, signal })
+    })
+  })
+}
+
+function signalName(number: number): string | undefined {
+  return Object.entries(constants.signals).find(([, value]) => value === number)?.[0]
+}
+
+/** Bubblewrap reports the pid of its child on the info descriptor; in every other case the child is QEMU or its shell. */
+async function readPid(
+  child: ChildProcess,
+  info: Readable | undefined,
+  exited: Promise<QemuExit>,
+): Promise<number> {
+  const own = child.pid ?? 0
+  if (!info) return own
+  const report = (async () => {
+    let text = ''
+    for await (const chunk of info) {
+      text += String(chunk)
+      const pid = /"child-pid"\s*:\s*(\d+)\b/.exec(text)?.[1]
+      if (pid !== undefined) return Number(pid)
+    }
+    return own
+  })().catch(() => own)
+  return Promise.race([report, exited.then(() => own)])
+}
+
+function killGroup(child: ChildProcess): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  try {
+    // It leads its own group, so this reaches the wrapper and QEMU at the same moment.
+    process.kill(-child.pid, 'SIGKILL')
+  } catch {
+    child.kill('SIGKILL')
+  }
+}

@@ -1,0 +1,131 @@
+// Why a start failed, as errors that say what was expected, what was seen and what to do next; and the two limits
+// that may interrupt one: the deadline and the caller's signal.
+
+import type { BootOutcome, BootWatch } from './boot-watch.ts'
+import type { QemuExit, QemuProcess } from './qemu-process.ts'
+import { QmpError } from './qmp.ts'
+import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
+
+const DEADLINE = Symbol('deadline')
+const CANCELLED = Symbol('cancelled')
+
+/** Ends a wait when the deadline passes or the caller gives up. */
+export class StartLimits {
+  readonly #ended = Promise.withResolvers<never>()
+  readonly #timer: NodeJS.Timeout
+  readonly #signal: AbortSignal | undefined
+  readonly #cancel = () => this.#ended.reject(CANCELLED)
+
+  constructor(deadlineMs: number, signal: AbortSignal | undefined) {
+    this.#ended.promise.catch(() => {})
+    this.#timer = setTimeout(() => this.#ended.reject(DEADLINE), deadlineMs)
+    this.#signal = signal
+    if (signal?.aborted) this.#cancel()
+    signal?.addEventListener('abort', this.#cancel, { once: true })
+  }
+
+  race<T>(promise: Promise<T>): Promise<T> {
+    return Promise.race([promise, this.#ended.promise])
+  }
+
+  end(): void {
+    clearTimeout(this.#timer)
+    this.#signal?.removeEventListener('abort', this.#cancel)
+  }
+}
+
+/** What QEMU and the guest said last; the latter is guest text. */
+export function tails(qemu: QemuProcess) {
+  return { stderrTail: qemu.stderrTail(), consoleTail: qemu.console.text() }
+}
+
+/** QEMU, or what stands in front of it, ended before its monitor spoke. */
+export function isLaunchFailure(error: unknown): boolean {
+  return (
+    error instanceof VmError &&
+    error.code === 'qemu_failed' &&
+    (error.phase === 'spawn' || error.phase === 'qmp')
+  )
+}
+
+/** The error of a start that the caller gave up. */
+export function describeCancelled(phase: VmPhase): VmError {
+  return new VmError(cancelled(phase))
+}
+
+/** The error of a guest that ended or reported a failure instead of getting ready. */
+export function describeOutcome(
+  outcome: Exclude<BootOutcome, { kind: 'ready' }>,
+  phase: VmPhase,
+  qemu: QemuProcess,
+): VmError {
+  return new VmError({ ...outcomeDetails(outcome, phase), ...tails(qemu) })
+}
+
+export interface StartFailure {
+  readonly phase: VmPhase
+  readonly watch: BootWatch
+  readonly qemu: QemuProcess
+  readonly exit: QemuExit
+  readonly deadlineMs: number
+}
+
+/** Makes the error of a failed start from whatever interrupted it. */
+export function describeFailure(error: unknown, failure: StartFailure): VmError {
+  if (error instanceof VmError) return error
+  const phase = failure.phase === 'kernel' ? failure.watch.phase() : failure.phase
+  const context = { ...tails(failure.qemu), cause: error }
+  if (error === CANCELLED) return new VmError({ ...cancelled(phase), ...context })
+  if (error === DEADLINE) {
+    return new VmError({
+      code: 'deadline_exceeded',
+      phase,
+      expected: `the guest to be ready within ${failure.deadlineMs / 1000} s`,
+      seen: failure.qemu.console.totalBytes === 0 ? 'a silent guest' : 'output, but no word of readiness',
+      remedy: 'Try --accel tcg if another accelerator is used; the console tells how far the guest came.',
+      ...context,
+    })
+  }
+  if (error instanceof QmpError && error.kind !== 'closed') {
+    return new VmError({
+      code: 'qmp_failed',
+      phase,
+      expected: "an answer of QEMU's monitor",
+      seen: error.message,
+      remedy: 'Run caisson doctor; this QEMU may be too old or broken.',
+      ...context,
+    })
+  }
+  return new VmError({ ...outcomeDetails({ kind: 'exited', exit: failure.exit }, phase), ...context })
+}
+
+function cancelled(phase: VmPhase): VmErrorDetails {
+  const remedy = 'Start it again when you want to go on.'
+  return { code: 'cancelled', phase, expected: 'the VM to start', seen: 'a request to give up', remedy }
+}
+
+function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase: VmPhase): VmErrorDetails {
+  if (outcome.kind === 'guest-error') {
+    const where = outcome.guestPhase === undefined ? '' : ` in its phase ${outcome.guestPhase}`
+    return {
+      code: 'guest_failed',
+      phase: 'init',
+      expected: 'init to get ready',
+      seen: `an error reported by the guest${where}`,
+      remedy: 'The console tells more; caisson image verify checks the image.',
+    }
+  }
+  const { exit } = outcome
+  // With the monitor up and a clean exit, it was the guest that ended: reset, power-off, or a panic.
+  const byGuest = (phase === 'kernel' || phase === 'init') && exit.code === 0
+  const how = exit.spawnError?.message ?? exit.signal ?? `exit status ${exit.code}`
+  return {
+    code: byGuest ? 'guest_failed' : 'qemu_failed',
+    phase,
+    expected: byGuest ? 'the guest to boot' : 'QEMU to keep running',
+    seen: byGuest ? 'a guest that ended or panicked' : `its end (${how})`,
+    remedy: byGuest
+      ? 'The console tells why; caisson image verify checks the image.'
+      : 'Its stderr tells why; caisson doctor checks QEMU, --accel tcg avoids a broken accelerator.',
+  }
+}

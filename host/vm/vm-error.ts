@@ -1,0 +1,71 @@
+// What can go wrong when a VM is started or run, as one error class with closed codes and phases.
+// It holds the tails of QEMU's stderr and of the guest's console as fields, never in the message: the console
+// is written by the guest, and only the host's one display function may put such text on a screen.
+
+/** Where in the start of a VM something happened, in the order in which the phases follow each other. */
+export type VmPhase = 'prepare' | 'spawn' | 'qmp' | 'kernel' | 'init' | 'agent'
+
+export type VmErrorCode =
+  /** An option is out of its range; nothing was started. */
+  | 'bad_option'
+  /** No QEMU for the guest's architecture on this machine. */
+  | 'no_qemu'
+  /** A file of the image, or the workspace disk, is missing or cannot be read. */
+  | 'image_unreadable'
+  | 'memory_short'
+  | 'disk_short'
+  /** The state folder has another owner, is writable by others, or is no folder. */
+  | 'state_folder_unsafe'
+  /** The accelerator that was asked for does not work here. */
+  | 'accelerator_unavailable'
+  /** Confinement was required and cannot be had. */
+  | 'confinement_unavailable'
+  /** QEMU ended before the guest was ready. */
+  | 'qemu_failed'
+  /** QEMU's monitor broke its protocol or did not answer. */
+  | 'qmp_failed'
+  /** The guest reported an error or ended before it was ready. */
+  | 'guest_failed'
+  | 'deadline_exceeded'
+  | 'cancelled'
+
+export interface VmErrorDetails {
+  readonly code: VmErrorCode
+  readonly phase: VmPhase
+  /** What should have happened. */
+  readonly expected: string
+  /** What happened instead; free of guest text. */
+  readonly seen: string
+  /** What the user can do next. */
+  readonly remedy: string
+  /** The last of QEMU's stderr; absent means QEMU never ran. */
+  readonly stderrTail?: string
+  /** The last of the guest's console: hostile text. Absent means QEMU never ran. */
+  readonly consoleTail?: string
+  readonly cause?: unknown
+}
+
+export class VmError extends Error {
+  override readonly name = 'VmError'
+  readonly code: VmErrorCode
+  readonly phase: VmPhase
+  readonly expected: string
+  readonly seen: string
+  readonly remedy: string
+  readonly stderrTail: string
+  readonly consoleTail: string
+
+  constructor(details: VmErrorDetails) {
+    super(
+      `VM failed in phase ${details.phase} (${details.code}): expected ${details.expected}; saw ${details.seen}. ${details.remedy}`,
+      details.cause === undefined ? undefined : { cause: details.cause },
+    )
+    this.code = details.code
+    this.phase = details.phase
+    this.expected = details.expected
+    this.seen = details.seen
+    this.remedy = details.remedy
+    this.stderrTail = details.stderrTail ?? ''
+    this.consoleTail = details.consoleTail ?? ''
+  }
+}

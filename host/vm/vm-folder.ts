@@ -1,0 +1,122 @@
+// The folder of one VM under the state folder: who owns it, and files that must not outlive the host process.
+// The scratch disk has no name once it is open, so the kernel frees it with the last descriptor, however the host
+// ends; what else a killed host left is cleared by the sweep at the next start.
+
+import { randomBytes } from 'node:crypto'
+import {
+  type FileHandle,
+  mkdir,
+  open,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { findProcessesByArgument, judgeProcess, ownIdentity } from './process-identity.ts'
+
+const RECORD = 'vm.json'
+/** A folder without a record is being made right now, or its maker was killed: after this it is the latter. */
+const DRAFT_LIFETIME_MS = 60_000
+
+const recordSchema = z.strictObject({
+  id: z.string().regex(/^vm-[0-9a-f]{12}$/),
+  createdAtMs: z.number(),
+  host: z.strictObject({ pid: z.number().int().positive(), born: z.string(), world: z.string() }),
+})
+export type VmRecord = z.infer<typeof recordSchema>
+
+export interface VmFolder {
+  readonly id: string
+  readonly path: string
+  remove(): Promise<void>
+}
+
+/** Name of the VM's process in the process list. */
+export function processName(id: string): string {
+  return `caisson-${id}`
+}
+
+/** Makes the folder of a new VM with its record (mode 0700, record 0600). `vms` must exist. */
+export async function createVmFolder(vms: string): Promise<VmFolder> {
+  const id = `vm-${randomBytes(6).toString('hex')}`
+  const path = join(vms, id)
+  const draft = join(vms, `.${id}`)
+  await mkdir(draft, { mode: 0o700 })
+  const record: VmRecord = { id, createdAtMs: Date.now(), host: await ownIdentity() }
+  await writeFile(join(draft, RECORD), `${JSON.stringify(record)}\n`, { mode: 0o600 })
+  await rename(draft, path)
+  return { id, path, remove: () => rm(path, { recursive: true, force: true }) }
+}
+
+/** A sparse file of `bytes`, open for reading and writing and already without a name. */
+export async function openScratch(folder: VmFolder, bytes: number): Promise<FileHandle> {
+  const path = join(folder.path, 'scratch.raw')
+  const handle = await open(path, 'wx+', 0o600)
+  try {
+    await rm(path)
+    await handle.truncate(bytes)
+    return handle
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+}
+
+/** Records of the VMs in this state folder, of living and dead hosts. */
+export async function listVmRecords(vms: string): Promise<VmRecord[]> {
+  const records = await Promise.all((await listFolders(vms)).map((name) => readRecord(join(vms, name))))
+  return records.filter((record) => record !== undefined)
+}
+
+/**
+ * Clears what killed host processes left: a QEMU that was about to be tied to its parent, and folders.
+ * @returns the names of the folders removed
+ */
+export async function sweepDeadVms(vms: string): Promise<string[]> {
+  const removed: string[] = []
+  for (const name of await listFolders(vms)) {
+    const path = join(vms, name)
+    const record = await readRecord(path)
+    if (record ? (await judgeProcess(record.host)) !== 'dead' : !(await isOld(path))) continue
+    if (record) await killLeftover(record.id)
+    await rm(path, { recursive: true, force: true })
+    removed.push(name)
+  }
+  return removed
+}
+
+async function killLeftover(id: string): Promise<void> {
+  for (const pid of await findProcessesByArgument(processName(id))) {
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch {
+      // It ended by itself in between.
+    }
+  }
+}
+
+async function listFolders(vms: string): Promise<string[]> {
+  const entries = await readdir(vms, { withFileTypes: true }).catch(() => [])
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name)
+}
+
+async function readRecord(folder: string): Promise<VmRecord | undefined> {
+  try {
+    const parsed = recordSchema.safeParse(JSON.parse(await readFile(join(folder, RECORD), 'utf8')))
+    return parsed.success ? parsed.data : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function isOld(path: string): Promise<boolean> {
+  try {
+    return Date.now() - (await stat(path)).mtimeMs > DRAFT_LIFETIME_MS
+  } catch {
+    return false
+  }
+}

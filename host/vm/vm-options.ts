@@ -1,0 +1,96 @@
+// What the size of a VM may be, and whether this machine can carry it now.
+// It refuses before anything is started, in words that say what would do.
+
+import { statfs } from 'node:fs/promises'
+import { availableParallelism, totalmem } from 'node:os'
+import { VmError } from './vm-error.ts'
+
+const MIB = 1024 * 1024
+const GIB = 1024 * MIB
+
+/**
+ * 1 GiB: Node's agent takes about 150 MiB of the guest's memory and the root overlay lives in it too, which leaves
+ * several hundred MiB for a tool call; the host pays only for pages that were touched.
+ */
+export const DEFAULT_MEMORY_BYTES = GIB
+/** Below this the kernel, the agent and the overlay do not fit. */
+export const MIN_MEMORY_BYTES = 256 * MIB
+/** Sparse: only what the guest writes takes space on the host. */
+export const DEFAULT_DISK_BYTES = 8 * GIB
+export const MIN_DISK_BYTES = 64 * MIB
+export const MAX_DISK_BYTES = 1024 * GIB
+export const MAX_CPUS = 64
+
+/** What a VM has touched of its memory when the agent is up, with QEMU's own share. */
+const START_MEMORY_BYTES = 384 * MIB
+/** Less free space than this on the host, and the guest's disk would fail in the middle of the work. */
+const START_DISK_BYTES = 512 * MIB
+
+export interface VmSize {
+  readonly memoryBytes: number
+  readonly cpus: number
+  readonly diskBytes: number
+}
+
+/** Fills in defaults. @throws VmError `bad_option` */
+export function resolveSize(wish: Partial<VmSize>): VmSize {
+  const memoryBytes = wish.memoryBytes ?? DEFAULT_MEMORY_BYTES
+  const cpus = wish.cpus ?? Math.min(2, availableParallelism())
+  const diskBytes = wish.diskBytes ?? DEFAULT_DISK_BYTES
+  const most = Math.max(MIN_MEMORY_BYTES, Math.floor(totalmem() / MIB) * MIB)
+  checkBytes('memory', memoryBytes, MIN_MEMORY_BYTES, most)
+  checkBytes('disk', diskBytes, MIN_DISK_BYTES, MAX_DISK_BYTES)
+  if (!Number.isSafeInteger(cpus) || cpus < 1 || cpus > MAX_CPUS) {
+    throw badOption(`1 to ${MAX_CPUS} CPUs`, String(cpus), 'Choose a whole number of CPUs in that range.')
+  }
+  return { memoryBytes, cpus, diskBytes }
+}
+
+function checkBytes(what: string, bytes: number, least: number, most: number): void {
+  if (Number.isSafeInteger(bytes) && bytes % MIB === 0 && bytes >= least && bytes <= most) return
+  throw badOption(
+    `${what} of ${least / MIB} to ${most / MIB} MiB in whole MiB`,
+    Number.isFinite(bytes) ? `${bytes / MIB} MiB` : String(bytes),
+    `Choose a ${what} size in that range.`,
+  )
+}
+
+function badOption(expected: string, seen: string, remedy: string): VmError {
+  return new VmError({ code: 'bad_option', phase: 'prepare', expected, seen, remedy })
+}
+
+/**
+ * Whether memory and disk suffice for a start now; the guest's full memory is not demanded, as it is taken page by
+ * page. @throws VmError `memory_short` or `disk_short`
+ */
+export async function checkResources(size: VmSize, folder: string): Promise<void> {
+  const needed = Math.min(START_MEMORY_BYTES, size.memoryBytes)
+  const memory = process.availableMemory()
+  if (memory < needed) {
+    throw new VmError({
+      code: 'memory_short',
+      phase: 'prepare',
+      expected: `at least ${needed / MIB} MiB of memory available`,
+      seen: `${Math.floor(memory / MIB)} MiB`,
+      remedy: 'End other programs or VMs, or give the VM less memory.',
+    })
+  }
+  const disk = await readFreeBytes(folder)
+  const wanted = Math.min(START_DISK_BYTES, size.diskBytes)
+  if (disk < wanted) {
+    throw new VmError({
+      code: 'disk_short',
+      phase: 'prepare',
+      expected: `at least ${wanted / MIB} MiB free in ${folder}`,
+      seen: `${Math.floor(disk / MIB)} MiB`,
+      remedy:
+        'Free disk space, set CAISSON_HOME to a folder on a larger disk, or give the VM a smaller disk.',
+    })
+  }
+}
+
+/** Bytes a plain user may still write where `folder` lies. */
+export async function readFreeBytes(folder: string): Promise<number> {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}

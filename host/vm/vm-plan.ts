@@ -1,0 +1,216 @@
+// The preparation of a start: checks options, image and machine, opens the drives, and makes the VM's folder.
+// Everything that can be refused without starting QEMU is refused here.
+
+import { access, constants, type FileHandle, open } from 'node:fs/promises'
+import { FolderError, type Folders, prepareFolders } from '../state/folders.ts'
+import { findCandidates, type Machine, probeMachine } from './accelerator.ts'
+import { READY_MARKER } from './boot-watch.ts'
+import { type ConfineMode, chooseLauncher } from './confinement.ts'
+import { type Confinement, confinementOf } from './launcher.ts'
+import { findQemu } from './programs.ts'
+import type { Accelerator, BootSpec } from './qemu-args.ts'
+import type { DrivePlan, QemuPlan } from './qemu-process.ts'
+import { VmError } from './vm-error.ts'
+import { createVmFolder, openScratch, processName, sweepDeadVms, type VmFolder } from './vm-folder.ts'
+import { checkResources, resolveSize, type VmSize } from './vm-options.ts'
+
+/** The ports of every VM, in the order of {@link QemuPlan.ports}. */
+export const RPC_PORT = 'caisson.rpc'
+export const HTTP_PORT = 'caisson.http'
+
+/** The files of an image: absolute paths. */
+export interface VmImage {
+  readonly kernel: string
+  readonly initramfs: string
+  /** erofs; the drive `root`. */
+  readonly root: string
+  /** erofs; the drive `agent`. */
+  readonly agentDisk: string
+}
+
+/** One bootable disk that holds kernel, root and agent, as Packer makes it. */
+export interface VmDiskImage {
+  readonly disk: string
+  readonly format: 'qcow2' | 'raw'
+}
+
+export interface StartVmOptions extends Partial<VmSize> {
+  readonly image: VmImage | VmDiskImage
+  /** Where state and cache lie; they are made when they do not exist. */
+  readonly folders: Folders
+  /** `auto` (the default) probes; anything else is taken as it is. */
+  readonly accelerator?: Accelerator | 'auto'
+  /** How far QEMU must be confined; default `auto`. */
+  readonly confine?: ConfineMode
+  /** An erofs file for the drive `workspace`; absent means that there is no such drive. */
+  readonly workspaceDisk?: string
+  /** Words `caisson.NAME=VALUE` for the guest, on the kernel's command line. */
+  readonly guestOptions?: Readonly<Record<string, string>>
+  /** The start of the console line that says the guest is ready; default is init's own. */
+  readonly readyMarker?: string
+  /** Time for everything from spawn to readiness; default 90 s, many times what emulation needs. */
+  readonly deadlineMs?: number
+  /** Gives up the start; has no effect once the VM runs. */
+  readonly signal?: AbortSignal
+}
+
+export interface VmPlan {
+  readonly folder: VmFolder
+  readonly qemu: QemuPlan
+  readonly confinement: Confinement
+  readonly readyMarker: string
+  /** Closes this process's own descriptors of the drives: after the spawn, or when there will be none. */
+  closeDrives(): Promise<void>
+}
+
+/** @throws VmError in phase `prepare`; then nothing is left to clear */
+export async function planVm(options: StartVmOptions, machine: Machine): Promise<VmPlan> {
+  const size = resolveSize(options)
+  const boot = bootSpec(options)
+  const accelerator = await chooseAccelerator(options.accelerator ?? 'auto', machine)
+  const launcher = await chooseLauncher(machine.confinement, {
+    mode: options.confine ?? 'auto',
+    seccomp: machine.seccomp,
+    files: 'disk' in options.image ? [] : [options.image.kernel, options.image.initramfs],
+    devices: accelerator === 'kvm' ? ['/dev/kvm'] : [],
+  })
+  await checkResources(size, options.folders.vms)
+  const folder = await createVmFolder(options.folders.vms)
+  const handles: FileHandle[] = []
+  const closeDrives = async () => {
+    await Promise.all(handles.splice(0).map((handle) => handle.close()))
+  }
+  try {
+    const drives = await openDrives(options, size, folder, handles)
+    const qemu: QemuPlan = {
+      name: processName(folder.id),
+      qemu: machine.qemu,
+      launcher,
+      seccomp: machine.seccomp,
+      accelerator,
+      cpus: size.cpus,
+      memoryBytes: size.memoryBytes,
+      boot,
+      drives,
+      ports: [RPC_PORT, HTTP_PORT],
+    }
+    const confinement = confinementOf(launcher, machine.seccomp)
+    return { folder, qemu, confinement, readyMarker: options.readyMarker ?? READY_MARKER, closeDrives }
+  } catch (error) {
+    await closeDrives()
+    await folder.remove()
+    throw error
+  }
+}
+
+/**
+ * Makes the folders, clears what dead hosts left, and finds out what this machine can do.
+ * @throws VmError `state_folder_unsafe`, `no_qemu` or `image_unreadable`
+ */
+export async function prepareMachine(options: StartVmOptions, fresh: boolean): Promise<Machine> {
+  resolveSize(options)
+  try {
+    await prepareFolders(options.folders)
+  } catch (error) {
+    if (!(error instanceof FolderError)) throw error
+    throw new VmError({
+      code: 'state_folder_unsafe',
+      phase: 'prepare',
+      expected: 'state and cache folders of this user alone',
+      seen: error.message,
+      remedy: 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.',
+      cause: error,
+    })
+  }
+  await checkFiles(options)
+  await sweepDeadVms(options.folders.vms)
+  const qemu = await findQemu()
+  if (qemu === undefined) {
+    throw new VmError({
+      code: 'no_qemu',
+      phase: 'prepare',
+      expected: 'qemu-system-x86_64 on PATH',
+      seen: 'none',
+      remedy: 'Install QEMU (Debian: apt install qemu-system-x86, macOS: brew install qemu).',
+    })
+  }
+  return probeMachine({
+    qemu,
+    ...('disk' in options.image ? {} : { kernel: options.image.kernel }),
+    cacheDirectory: options.folders.cache,
+    confine: options.confine ?? 'auto',
+    fresh,
+    ...(options.signal ? { signal: options.signal } : {}),
+  })
+}
+
+async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): Promise<Accelerator> {
+  if (wish === 'auto') return machine.accelerator
+  if (wish === 'tcg' || (await findCandidates()).includes(wish)) return wish
+  throw new VmError({
+    code: 'accelerator_unavailable',
+    phase: 'prepare',
+    expected: `the accelerator ${wish}, as asked for`,
+    seen: wish === 'kvm' ? '/dev/kvm cannot be opened' : 'this machine does not have it',
+    remedy: 'Use --accel tcg, or run caisson doctor to see what this machine has.',
+  })
+}
+
+function bootSpec(options: StartVmOptions): BootSpec {
+  if ('disk' in options.image) return { kind: 'disk' }
+  const words = Object.entries(options.guestOptions ?? {}).map(([name, value]) => {
+    // A space or quote would let one option become two.
+    if (!/^[a-z][a-z0-9_-]*$/.test(name) || !/^[\w./:,=+@-]*$/.test(value)) {
+      throw new TypeError(`bad guest option ${name}`)
+    }
+    return `caisson.${name}=${value}`
+  })
+  const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', ...words].join(' ')
+  return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }
+}
+
+async function openDrives(
+  options: StartVmOptions,
+  size: VmSize,
+  folder: VmFolder,
+  handles: FileHandle[],
+): Promise<DrivePlan[]> {
+  const drives: DrivePlan[] = []
+  const add = async (drive: Omit<DrivePlan, 'fd'>, opened: Promise<FileHandle>) => {
+    const handle = await opened
+    handles.push(handle)
+    drives.push({ ...drive, fd: handle.fd })
+  }
+  const { image, workspaceDisk } = options
+  if ('disk' in image) {
+    const drive = { serial: 'disk', format: image.format, readOnly: true, bootable: true } as const
+    await add(drive, open(image.disk, 'r'))
+  } else {
+    await add({ serial: 'root', format: 'raw', readOnly: true }, open(image.root, 'r'))
+    await add({ serial: 'agent', format: 'raw', readOnly: true }, open(image.agentDisk, 'r'))
+  }
+  if (workspaceDisk !== undefined) {
+    await add({ serial: 'workspace', format: 'raw', readOnly: true }, open(workspaceDisk, 'r'))
+  }
+  await add({ serial: 'scratch', format: 'raw', readOnly: false }, openScratch(folder, size.diskBytes))
+  return drives
+}
+
+async function checkFiles({ image, workspaceDisk }: StartVmOptions): Promise<void> {
+  const files = 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
+  for (const path of [...files, ...(workspaceDisk === undefined ? [] : [workspaceDisk])]) {
+    try {
+      await access(path, constants.R_OK)
+    } catch (cause) {
+      const isImage = path !== workspaceDisk
+      throw new VmError({
+        code: 'image_unreadable',
+        phase: 'prepare',
+        expected: `a readable ${isImage ? 'image' : 'workspace disk'} at ${path}`,
+        seen: cause instanceof Error && 'code' in cause ? String(cause.code) : 'no such file',
+        remedy: isImage ? 'Build the image: caisson image build.' : 'Start the run again.',
+        cause,
+      })
+    }
+  }
+}
