@@ -87,6 +87,7 @@ function setprivArgs(drop: Identity | undefined): string[] {
 }
 
 function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
+  const program = programFolder(request.qemu)
   const user = asRoot
     ? // setpriv inside needs these three to give up all of them.
       ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP'].flatMap((capability) => ['--cap-add', capability])
@@ -98,14 +99,20 @@ function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
     ...['--cap-drop', 'ALL', ...user, '--clearenv', '--chdir', '/'],
     ...['--ro-bind', '/usr', '/usr'],
     ...['lib', 'lib64', 'bin'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
+    // Folders that bubblewrap makes on the way to a bind are its owner's alone, and QEMU may be another user.
+    ...['/etc', '/nix', '/vm', ...program.flatMap(foldersAbove)].flatMap((path) => [
+      '--perms',
+      '0755',
+      '--dir',
+      path,
+    ]),
     ...['/etc/ld.so.cache', '/etc/alternatives', '/nix/store'].flatMap((path) => [
       '--ro-bind-try',
       path,
       path,
     ]),
-    ...programFolder(request.qemu).flatMap((path) => ['--ro-bind', path, path]),
+    ...program.flatMap((path) => ['--ro-bind', path, path]),
     ...['--dev', '/dev', ...request.devices.flatMap((path) => ['--dev-bind', path, path])],
-    ...['--perms', '0755', '--dir', '/vm'],
     ...request.files.flatMap((path, index) => ['--ro-bind', path, `/vm/${index}`]),
     ...(request.infoFd === undefined ? [] : ['--info-fd', String(request.infoFd)]),
   ]
@@ -119,6 +126,12 @@ function programFolder(qemu: string): string[] {
   // ~/bin/qemu-system-x86_64 must not bring the whole home folder along.
   const tooWide = prefix === '/' || homedir() === prefix || homedir().startsWith(prefix + sep)
   return [tooWide ? folder : prefix]
+}
+
+/** `/opt/qemu` gives `/opt`; outermost first. */
+function foldersAbove(path: string): string[] {
+  const above = dirname(path)
+  return above === '/' ? [] : [...foldersAbove(above), above]
 }
 
 /**
