@@ -1,0 +1,33 @@
+/** Reads option values: sizes, durations, counts. What is wrong is a usage error that names the option. */
+import { InvalidArgumentError } from 'commander'
+
+const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }
+
+/** `512M`, `2G`, `8GiB`: bytes, in powers of 1024. */
+export function parseSize(text: string): number {
+  const match = /^(\d{1,9})\s*([kmgt]?)(?:i?b)?$/i.exec(text.trim())
+  const unit = units[(match?.[2] ?? '').toLowerCase()]
+  if (match?.[1] === undefined || unit === undefined)
+    throw new InvalidArgumentError('expected a size such as 512M or 2G')
+  return Number(match[1]) * unit
+}
+
+/** `90`, `90s`, `10m`, `2h`: milliseconds; without a unit seconds. */
+export function parseDuration(text: string): number {
+  const match = /^(\d{1,7})\s*(ms|s|m|h)?$/.exec(text.trim())
+  const factor = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }[match?.[2] ?? 's']
+  if (match?.[1] === undefined || factor === undefined)
+    throw new InvalidArgumentError('expected a duration such as 90s, 10m or 2h')
+  return Number(match[1]) * factor
+}
+
+/** A whole number of at least 1. */
+export function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,9}$/.test(text)) throw new InvalidArgumentError('expected a whole number of at least 1')
+  return Number(text)
+}
+
+/** Collects an option that may be given several times. */
+export function collect(value: string, previous: string[] = []): string[] {
+  return [...previous, value]
+}

@@ -1,0 +1,43 @@
+/** A log file with a bound: lines beyond it are counted, and the count is the last line. */
+import { type FileHandle, open } from 'node:fs/promises'
+
+export class CappedLog {
+  readonly #file: FileHandle
+  readonly #maxBytes: number
+  #bytes = 0
+  #dropped = 0
+  #tail: Promise<unknown> = Promise.resolve()
+
+  private constructor(file: FileHandle, maxBytes: number) {
+    this.#file = file
+    this.#maxBytes = maxBytes
+  }
+
+  static async open(path: string, maxBytes: number): Promise<CappedLog> {
+    return new CappedLog(await open(path, 'a', 0o600), maxBytes)
+  }
+
+  /** Appends one line; a disk that refuses loses log lines, not the run. */
+  write(value: unknown): void {
+    const line = `${JSON.stringify(value)}\n`
+    if (this.#bytes + Buffer.byteLength(line) > this.#maxBytes) {
+      this.#dropped += 1
+      return
+    }
+    this.#bytes += Buffer.byteLength(line)
+    this.#append(line)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#dropped > 0)
+      this.#append(
+        `${JSON.stringify({ level: 'warn', message: 'log lines dropped at the bound', count: this.#dropped })}\n`,
+      )
+    await this.#tail
+    await this.#file.close()
+  }
+
+  #append(line: string): void {
+    this.#tail = this.#tail.then(() => this.#file.appendFile(line)).catch(() => undefined)
+  }
+}

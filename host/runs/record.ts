@@ -1,0 +1,65 @@
+/** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
+import type { AgentEvent, Delta, HostEvent } from '#specs/protocol/event.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { Feed } from './feed.ts'
+import { Journal, readJournal } from './journal.ts'
+import type { RunPaths } from './store.ts'
+
+export class RunRecord {
+  readonly paths: RunPaths
+  readonly feed = new Feed()
+  readonly #journal: Journal
+  #state: RunState = initialRunState
+  #closed = false
+
+  private constructor(paths: RunPaths, journal: Journal) {
+    this.paths = paths
+    this.#journal = journal
+  }
+
+  static async open(paths: RunPaths, now?: () => number): Promise<RunRecord> {
+    const clock = now === undefined ? {} : { now }
+    const record = new RunRecord(
+      paths,
+      await Journal.open({ runId: paths.runId, path: paths.journal, ...clock }),
+    )
+    for (const { event } of await readJournal(paths.journal, paths.runId))
+      record.#state = reduceRun(record.#state, event)
+    return record
+  }
+
+  get state(): RunState {
+    return this.#state
+  }
+
+  /** `hash` of the journal's last line. */
+  get head(): string {
+    return this.#journal.head
+  }
+
+  /** Journals a fact of the host, then shows it. */
+  async host(event: HostEvent): Promise<void> {
+    const written = await this.#journal.append({ source: 'host', event })
+    this.#state = reduceRun(this.#state, event)
+    this.feed.push(written)
+  }
+
+  /** Journals a claim of the agent, then shows it. */
+  async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
+    const written = await this.#journal.append({ source: 'agent', agentPath, n, event })
+    this.#state = reduceRun(this.#state, event)
+    this.feed.push(written)
+  }
+
+  /** Shows a delta; it is kept nowhere. */
+  delta(agentPath: string, delta: Delta): void {
+    if (!this.#closed) this.feed.push({ source: 'delta', runId: this.paths.runId, agentPath, delta })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    this.feed.end()
+    await this.#journal.close()
+  }
+}
