@@ -1,8 +1,8 @@
-import { mkdtemp, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { matchesPattern, matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
 
 describe('patterns', () => {
@@ -61,7 +61,7 @@ describe('rules', () => {
   })
 
   it('are refused with the file and the field when they are wrong', async () => {
-    const file = path.join(await mkdtemp(path.join(tmpdir(), 'caisson-rules-')), 'rules.json')
+    const file = path.join(await temporaryFolder('rules'), 'rules.json')
     await expect(readRules(file)).rejects.toThrow(/cannot read .*rules\.json/)
     await writeFile(file, '{"rules":[{"effect":"maybe","tool":"x"}]}')
     await expect(readRules(file)).rejects.toThrow(/rules\.json: rules\.0\.effect/)

@@ -1,7 +1,7 @@
-import { appendFile, mkdtemp, readFile, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Journal, JournalError, readJournal } from '../../runs/journal.ts'
 
 const runId = 'run-00000000000000000001'
@@ -10,7 +10,7 @@ const note = (text: string) =>
 let file: string
 
 beforeEach(async () => {
-  file = path.join(await mkdtemp(path.join(tmpdir(), 'caisson-journal-')), 'journal.jsonl')
+  file = path.join(await temporaryFolder('journal'), 'journal.jsonl')
 })
 
 async function write(texts: string[]): Promise<string> {

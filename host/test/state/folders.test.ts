@@ -1,7 +1,6 @@
-import { chmod, mkdtemp, stat } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import path from 'node:path'
+import { chmod, stat } from 'node:fs/promises'
 import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { checkFolder, prepareFolders, resolveFolders } from '../../state/folders.ts'
 
 describe('state folders', () => {
@@ -21,7 +20,7 @@ describe('state folders', () => {
   })
 
   it('are made for their owner alone, and refused when others may write to them', async () => {
-    const base = await mkdtemp(path.join(tmpdir(), 'caisson-folders-'))
+    const base = await temporaryFolder('folders')
     const folders = resolveFolders({ HOME: base })
     await prepareFolders(folders)
     expect((await stat(folders.runs)).mode & 0o777).toBe(0o700)
@@ -34,7 +33,7 @@ describe('state folders', () => {
 
   it('are refused when they belong to somebody else', async () => {
     if (process.getuid?.() === 0) {
-      const base = await mkdtemp(path.join(tmpdir(), 'caisson-folders-'))
+      const base = await temporaryFolder('folders')
       const { chown } = await import('node:fs/promises')
       await chown(base, 65534, 65534)
       await expect(checkFolder(base)).rejects.toThrow(/belongs to user 65534/)
