@@ -1,0 +1,202 @@
+/**
+ * The receiving end of a change set: bytes to entries (format: specs/protocol/change.ts; the other end:
+ * change-encoder.ts). The bytes are hostile: refused are frames beyond their bound, paths out of order (so also
+ * doubles) or with a second spelling, a stream cut short, bytes after the end, and an end whose counts are wrong.
+ */
+import { ChangeEntry } from '#specs/protocol/change.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { PathChange } from './change-encoder.ts'
+import { comparePaths, isPathText } from './path-text.ts'
+
+export interface ChangeBounds {
+  readonly maxEntries: number
+  readonly maxContentBytes: number
+}
+
+const defaultBounds: ChangeBounds = {
+  maxEntries: limits.changeMaxEntries,
+  maxContentBytes: limits.changeMaxContentBytes,
+}
+
+/** A stream that is not a change set; the message says at which entry and why. */
+export class ChangeStreamError extends Error {
+  override readonly name = 'ChangeStreamError'
+}
+
+/** An entry as it comes out of the decoder. */
+export interface DecodedChange {
+  readonly entry: PathChange
+  /** The content of a `file`, exactly its `size` bytes; empty for the others. What is not read is passed over. */
+  readonly content: AsyncIterable<Buffer>
+}
+
+/**
+ * The entries of a change set, strictly in order. Throws {@link ChangeStreamError} on anything that is not one, and
+ * what the source throws as it is. Returning normally means that the stream was whole.
+ */
+export async function* decodeChanges(
+  source: AsyncIterable<Uint8Array>,
+  bounds: ChangeBounds = defaultBounds,
+): AsyncGenerator<DecodedChange, void, undefined> {
+  const reader = new ChunkReader(source)
+  const order = new OrderCheck(bounds)
+  try {
+    for (;;) {
+      const entry = parseHeader(await reader.frame(), order.entries)
+      if (entry.kind === 'end') {
+        order.end(entry)
+        if (await reader.hasMore()) throw new ChangeStreamError('bytes follow the end of the change set')
+        return
+      }
+      order.next(entry)
+      const content = new Content(reader, entry.kind === 'file' ? entry.size : 0, entry.path)
+      yield { entry, content }
+      await content.skip()
+    }
+  } finally {
+    await reader.close()
+  }
+}
+
+/** What must hold between the entries. */
+class OrderCheck {
+  readonly #bounds: ChangeBounds
+  #lastPath: string | undefined
+  #contentBytes = 0
+  entries = 0
+
+  constructor(bounds: ChangeBounds) {
+    this.#bounds = bounds
+  }
+
+  next(entry: PathChange): void {
+    const at = `entry ${this.entries}`
+    if (!isPathText(entry.path)) throw new ChangeStreamError(`${at}: the path is not the text of any bytes`)
+    if (entry.kind === 'link' && (!isPathText(entry.target) || entry.target.includes('\0'))) {
+      throw new ChangeStreamError(`${at}: the link's target is not the text of any bytes`)
+    }
+    if (this.#lastPath !== undefined && comparePaths(this.#lastPath, entry.path) >= 0) {
+      throw new ChangeStreamError(`${at}: its path is doubled or out of order`)
+    }
+    this.#lastPath = entry.path
+    if (++this.entries > this.#bounds.maxEntries) {
+      throw new ChangeStreamError(`the change set has more than ${this.#bounds.maxEntries} entries`)
+    }
+    if (entry.kind === 'file') this.#contentBytes += entry.size
+    if (this.#contentBytes > this.#bounds.maxContentBytes) {
+      throw new ChangeStreamError(
+        `the change set has more than ${this.#bounds.maxContentBytes} bytes of content`,
+      )
+    }
+  }
+
+  end(end: Extract<ChangeEntry, { kind: 'end' }>): void {
+    if (end.entries === this.entries && end.contentBytes === this.#contentBytes) return
+    throw new ChangeStreamError(
+      `the end names ${end.entries} entries and ${end.contentBytes} bytes, but ${this.entries} and ${this.#contentBytes} came`,
+    )
+  }
+}
+
+/** The content of one entry, read at most once. */
+class Content implements AsyncIterable<Buffer> {
+  readonly #reader: ChunkReader
+  readonly #path: string
+  #left: number
+
+  constructor(reader: ChunkReader, size: number, path: string) {
+    this.#reader = reader
+    this.#left = size
+    this.#path = path
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
+    while (this.#left > 0) {
+      const piece = await this.#reader.take(this.#left)
+      if (piece === undefined) {
+        throw new ChangeStreamError(`the stream ended ${this.#left} bytes before the end of "${this.#path}"`)
+      }
+      this.#left -= piece.length
+      yield piece
+    }
+  }
+
+  async skip(): Promise<void> {
+    for await (const _ of this);
+  }
+}
+
+/** Takes frames and pieces out of chunks of any size, holding one chunk or one header at a time. */
+class ChunkReader {
+  readonly #source: AsyncIterator<Uint8Array>
+  #chunk: Buffer = Buffer.alloc(0)
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]()
+  }
+
+  /** A piece of at least one and at most `maxBytes` bytes, or nothing at the end. */
+  async take(maxBytes: number): Promise<Buffer | undefined> {
+    if (this.#chunk.length === 0 && !(await this.#fill())) return undefined
+    const piece = this.#chunk.subarray(0, maxBytes)
+    this.#chunk = this.#chunk.subarray(piece.length)
+    return piece
+  }
+
+  /** The payload of the next length-prefixed frame. */
+  async frame(): Promise<Buffer> {
+    const length = (await this.#exactly(4)).readUInt32BE(0)
+    if (length > limits.changeHeaderMaxBytes) {
+      throw new ChangeStreamError(
+        `a header of ${length} bytes; at most ${limits.changeHeaderMaxBytes} are allowed`,
+      )
+    }
+    return this.#exactly(length)
+  }
+
+  async hasMore(): Promise<boolean> {
+    return this.#chunk.length > 0 || (await this.#fill())
+  }
+
+  async close(): Promise<void> {
+    await this.#source.return?.()
+  }
+
+  async #exactly(length: number): Promise<Buffer> {
+    if (this.#chunk.length >= length) return (await this.take(length)) ?? Buffer.alloc(0)
+    const whole = Buffer.alloc(length)
+    let filled = 0
+    while (filled < length) {
+      const piece = await this.take(length - filled)
+      if (piece === undefined) throw new ChangeStreamError('the stream was cut before its end')
+      piece.copy(whole, filled)
+      filled += piece.length
+    }
+    return whole
+  }
+
+  async #fill(): Promise<boolean> {
+    for (;;) {
+      const next = await this.#source.next()
+      if (next.done) return false
+      const bytes = next.value
+      if (bytes.length === 0) continue
+      this.#chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+      return true
+    }
+  }
+}
+
+function parseHeader(payload: Buffer, index: number): ChangeEntry {
+  let value: unknown
+  try {
+    value = JSON.parse(payload.toString('utf8'))
+  } catch {
+    throw new ChangeStreamError(`entry ${index}: its header is not JSON`)
+  }
+  const parsed = ChangeEntry.safeParse(value)
+  if (parsed.success) return parsed.data
+  throw new ChangeStreamError(
+    `entry ${index}: ${parsed.error.issues[0]?.message ?? 'its header is not valid'}`,
+  )
+}
