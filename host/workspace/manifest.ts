@@ -1,0 +1,126 @@
+/**
+ * The manifest: what went into the VM, path by path, with the digest of exactly those bytes. JSON lines: a header,
+ * the entries, what was left out, an end with counts. Reading is strict; a damaged manifest is refused as a whole.
+ */
+import { createHash } from 'node:crypto'
+import { open, readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { LeftOut } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
+import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
+
+const Digits = z.string().regex(/^-?[0-9]{1,20}$/, 'expected a decimal number')
+/** Permission bits with set-uid, set-gid and sticky. */
+const FullMode = z.int().min(0).max(0o7777)
+
+const common = { path: WorkspacePath, mode: FullMode, mtimeNs: Digits, ctimeNs: Digits, inode: Digits }
+export const ManifestFile = z.strictObject({
+  kind: z.literal('file'),
+  ...common,
+  size: Count,
+  sha256: Sha256,
+})
+export const ManifestDirectory = z.strictObject({ kind: z.literal('directory'), ...common })
+export const ManifestLink = z.strictObject({
+  kind: z.literal('link'),
+  ...common,
+  target: z.string().max(limits.pathMaxBytes),
+})
+export const ManifestEntry = z.discriminatedUnion('kind', [ManifestFile, ManifestDirectory, ManifestLink])
+export type ManifestEntry = z.infer<typeof ManifestEntry>
+export type ManifestFile = z.infer<typeof ManifestFile>
+
+const Header = z.strictObject({
+  format: z.literal('caisson-manifest-1'),
+  /** The real path of the workspace on the host. */
+  root: z.string().min(1),
+  device: Digits,
+  inode: Digits,
+})
+const LeftOutLine = z.strictObject({ leftOut: LeftOut })
+const End = z.strictObject({ end: z.literal(true), entries: Count, leftOut: Count, bytes: Count })
+
+export interface Manifest {
+  readonly root: string
+  readonly device: string
+  readonly inode: string
+  /** In the order of `comparePaths`. */
+  readonly entries: ReadonlyMap<string, ManifestEntry>
+  readonly leftOut: readonly LeftOut[]
+  /** Bytes of all files. */
+  readonly bytes: number
+}
+
+/**
+ * Writes the manifest (mode 0600) and gives the digest of the file.
+ * @throws the system's error
+ */
+export async function writeManifest(file: string, manifest: Manifest): Promise<string> {
+  const lines = [
+    { format: 'caisson-manifest-1', root: manifest.root, device: manifest.device, inode: manifest.inode },
+    ...manifest.entries.values(),
+    ...manifest.leftOut.map((leftOut) => ({ leftOut })),
+    {
+      end: true,
+      entries: manifest.entries.size,
+      leftOut: manifest.leftOut.length,
+      bytes: manifest.bytes,
+    },
+  ]
+  const hash = createHash('sha256')
+  await using handle = await open(file, 'w', 0o600)
+  for (let at = 0; at < lines.length; at += 1_000) {
+    const text = lines
+      .slice(at, at + 1_000)
+      .map((line) => `${JSON.stringify(line)}\n`)
+      .join('')
+    hash.update(text)
+    await handle.write(text)
+  }
+  await handle.datasync()
+  return hash.digest('hex')
+}
+
+/**
+ * Reads a manifest back. Failures: `damaged`, `unreadable`.
+ * @param sha256 the digest that it must have; absent: only its form is checked
+ */
+export async function readManifest(file: string, sha256?: string): Promise<WorkspaceResult<Manifest>> {
+  let bytes: Buffer
+  try {
+    bytes = await readFile(file)
+  } catch (thrown) {
+    return failureOf(`reading the manifest ${file}`, thrown)
+  }
+  if (sha256 !== undefined && createHash('sha256').update(bytes).digest('hex') !== sha256) {
+    return damaged(file, 'its digest is not the one that the journal recorded')
+  }
+  try {
+    const lines = bytes.toString('utf8').split('\n')
+    if (lines.pop() !== '') return damaged(file, 'its last line is not complete')
+    return parse(lines.map((line) => JSON.parse(line) as unknown))
+  } catch (thrown) {
+    return damaged(file, thrown instanceof z.ZodError ? z.prettifyError(thrown) : String(thrown))
+  }
+
+  function parse(lines: unknown[]): WorkspaceResult<Manifest> {
+    const header = Header.parse(lines[0])
+    const end = End.parse(lines.at(-1))
+    const middle = lines.slice(1, -1)
+    if (middle.length !== end.entries + end.leftOut) return damaged(file, 'lines are missing')
+    const list = middle.slice(0, end.entries).map((line) => ManifestEntry.parse(line))
+    const entries = new Map(list.map((entry) => [entry.path, entry]))
+    if (entries.size !== list.length) return damaged(file, 'it names a path twice')
+    const leftOut = middle.slice(end.entries).map((line) => LeftOutLine.parse(line).leftOut)
+    const { root, device, inode } = header
+    return workspaceSuccess({ root, device, inode, entries, leftOut, bytes: end.bytes })
+  }
+}
+
+function damaged(file: string, why: string): WorkspaceResult<never> {
+  return workspaceFailure(
+    'damaged',
+    `the manifest ${file} is not what was written: ${why}; the run cannot be applied`,
+  )
+}

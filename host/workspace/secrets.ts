@@ -1,0 +1,63 @@
+/**
+ * Which files are likely to hold secrets, by name and, for three kinds, by a look inside. They stay out of the VM
+ * unless `--include` names them. A list of names finds the usual places, not every secret.
+ */
+import path from 'node:path'
+
+/** File names, compared in lower case. */
+const secretNames: readonly RegExp[] = [
+  /^\.env(\..+)?$/,
+  /^.+\.env$/,
+  /^\.envrc$/,
+  /\.(pem|key|p12|pfx|p8|jks|keystore|kdbx|ppk|ovpn)$/,
+  /^id_(rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk)([._-].*)?$/,
+  /^[._]netrc$/,
+  /^\.(pgpass|my\.cnf|pypirc|htpasswd|git-credentials|vault-token|s3cfg|boto)$/,
+  /^credentials(\.json)?$/,
+  /^client_secret.*\.json$/,
+  /^service[-_]account.*\.json$/,
+  /\.tfstate(\.backup)?$/,
+]
+
+/** Exceptions from {@link secretNames}: templates without values, public keys. */
+const harmlessNames: readonly RegExp[] = [
+  /^\.?env\.(example|sample|template|dist|defaults)$/,
+  /\.env\.(example|sample|template|dist)$/,
+  /\.pub$/,
+]
+
+/** Directories that hold credentials, and files by the end of their path. */
+const secretDirectories = new Set(['.aws', '.ssh', '.gnupg', '.kube', '.azure', '.password-store'])
+const secretPathEnds = [
+  '.docker/config.json',
+  '.config/gcloud',
+  '.config/gh/hosts.yml',
+  '.cargo/credentials.toml',
+]
+
+/** Files that hold a secret only sometimes: what in their text tells. */
+const tellTales: readonly { readonly at: RegExp; readonly text: RegExp }[] = [
+  { at: /(^|\/)\.npmrc$/i, text: /_(authToken|auth|password)\s*=/i },
+  { at: /(^|\/)\.yarnrc\.yml$/i, text: /npmAuth(Token|Ident)\s*:/i },
+  { at: /(^|\/)\.git\/config$/i, text: /:\/\/[^\s/@]+@|extraheader\s*=/i },
+]
+
+/** Whether the name or place alone says so. */
+export function isSecretByName(filePath: string, isDirectory: boolean): boolean {
+  const name = path.posix.basename(filePath).toLowerCase()
+  const lower = filePath.toLowerCase()
+  if (secretPathEnds.some((end) => lower === end || lower.endsWith(`/${end}`))) return true
+  if (isDirectory) return secretDirectories.has(name)
+  if (harmlessNames.some((pattern) => pattern.test(name))) return false
+  return secretNames.some((pattern) => pattern.test(name))
+}
+
+/** Whether {@link holdsSecret} has something to say about this file. */
+export function mayHoldSecret(filePath: string): boolean {
+  return tellTales.some(({ at }) => at.test(filePath))
+}
+
+/** Whether the text of such a file holds a token or password. */
+export function holdsSecret(filePath: string, text: string): boolean {
+  return tellTales.some((tale) => tale.at.test(filePath) && tale.text.test(text))
+}
