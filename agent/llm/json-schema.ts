@@ -1,0 +1,34 @@
+/** Zod schemas as the JSON schema that models and their servers understand: a small set of keywords, nothing else. */
+import { z } from 'zod'
+
+/** Keywords that every server accepts. Patterns, formats and lengths are left to our own validation: grammars built from them fail. */
+const keptKeywords = ['type', 'description', 'enum', 'const', 'required', 'minimum', 'maximum'] as const
+
+/** The schema of what a caller writes (before defaults), inlined and without extensions. */
+export function toModelSchema(schema: z.ZodType): Record<string, unknown> {
+  return simplify(z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }))
+}
+
+function simplify(node: unknown): Record<string, unknown> {
+  if (!isRecord(node)) return {}
+  const kept: Record<string, unknown> = {}
+  for (const keyword of keptKeywords) {
+    const value = node[keyword]
+    // Zod gives every integer the safe range, which says nothing to a model.
+    if (value !== undefined && !(typeof value === 'number' && Math.abs(value) >= Number.MAX_SAFE_INTEGER)) {
+      kept[keyword] = value
+    }
+  }
+  if (isRecord(node.properties)) {
+    const entries = Object.entries(node.properties).map(([name, child]) => [name, simplify(child)])
+    kept.properties = Object.fromEntries(entries)
+  } else if (node.type === 'object') kept.properties = {}
+  if (node.items !== undefined) kept.items = simplify(node.items)
+  const options = node.anyOf ?? node.oneOf
+  if (Array.isArray(options)) kept.anyOf = options.map(simplify)
+  return kept
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

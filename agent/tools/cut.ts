@@ -1,0 +1,12 @@
+/** Long text made short, in its middle and with a note of how much is gone. */
+
+/** `text` in at most `maxChars` characters; never splits a surrogate pair. */
+export function cutMiddle(text: string, maxChars: number): string {
+  if (text.length <= maxChars) return text
+  const note = `\n[… ${text.length - maxChars} characters and more cut …]\n`
+  const room = Math.max(0, maxChars - note.length)
+  if (room === 0) return text.slice(0, maxChars).toWellFormed()
+  const head = Math.ceil(room / 2)
+  const cut = `${text.slice(0, head)}${note}${text.slice(text.length - (room - head))}`
+  return cut.toWellFormed()
+}

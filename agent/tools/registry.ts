@@ -1,0 +1,283 @@
+/**
+ * The tools of an agent under their names, and the one way to call them: arguments validated, approval asked where due,
+ * output validated, every call logged. Nothing a tool or a model does makes a call throw.
+ */
+import type { Logger } from 'pino'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { Result, ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { toModelSchema } from '../llm/json-schema.ts'
+import type { ToolSpec } from '../llm/messages.ts'
+import { type ParsedArguments, parseArguments } from './arguments.ts'
+import { cutMiddle } from './cut.ts'
+import { type Tool, type ToolContext, toolFailure } from './tool.ts'
+
+/** One call as the model asked for it. */
+export interface ToolCall {
+  readonly callId: string
+  readonly name: string
+  readonly argumentsText: string
+}
+
+/** What a call needs from the run that makes it. */
+export interface InvokeContext extends ToolContext {
+  /** Tools whose every call asks, besides those that ask by themselves. */
+  readonly askTools: ReadonlySet<string>
+  /** Called once, before anything happens: the tool's own name where it is known, and canonical arguments. */
+  onStart(tool: string, canonicalArguments: string): Promise<void>
+  requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
+}
+
+export interface ApprovalQuestion {
+  readonly callId: string
+  readonly tool: string
+  readonly arguments: string
+  readonly preview: string
+}
+
+/** How a call ended. */
+export interface Invocation {
+  readonly callId: string
+  readonly tool: string
+  readonly arguments: string
+  /** What the model is told; never empty. */
+  readonly output: string
+  /** Absent when the call succeeded. */
+  readonly error?: ToolError
+  readonly corrections: readonly string[]
+  readonly durationMs: number
+}
+
+export interface Registry {
+  /** Sorted. */
+  readonly names: readonly string[]
+  /** For the model, sorted by name; the same bytes each time. */
+  readonly specs: readonly ToolSpec[]
+  /** Whether the call names a tool that only reads. */
+  isReadOnly(name: string): boolean
+  /** The registry of `names` alone; an unknown name is refused. */
+  select(names: readonly string[]): Result<Registry>
+  invoke(call: ToolCall, context: InvokeContext): Promise<Invocation>
+}
+
+export interface RegistryOptions {
+  readonly logger: Logger
+  /** What a model is told of one call at most; longer output is cut in its middle. Default 64 Ki characters. */
+  readonly outputMaxChars?: number
+  /** How long a cancelled tool may take to end before its call is given up. Default 1 s. */
+  readonly cancelGraceMs?: number
+  /** Milliseconds, for durations. */
+  readonly now?: () => number
+}
+
+/** A registry of `tools`. Throws for a name used twice or not of the form `verb_noun`: that is a programmer's mistake. */
+export function createRegistry(tools: readonly Tool[], options: RegistryOptions): Registry {
+  const byName = new Map<string, Tool>()
+  for (const tool of tools.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (!/^[a-z][a-z0-9_]{0,63}$/.test(tool.name))
+      throw new TypeError(`tool name ${JSON.stringify(tool.name)} is not of the form verb_noun`)
+    if (byName.has(tool.name)) throw new TypeError(`two tools are named ${tool.name}`)
+    byName.set(tool.name, tool)
+  }
+  const specs = [...byName.values()].map(({ name, description, inputSchema }) => ({
+    name,
+    description,
+    parameters: toModelSchema(inputSchema),
+  }))
+  return {
+    names: [...byName.keys()],
+    specs,
+    isReadOnly: (name) => findTool(byName, name)?.readOnly ?? false,
+    select: (names) => select(byName, names, options),
+    invoke: (call, context) => invoke(byName, call, context, options),
+  }
+}
+
+function select(
+  byName: ReadonlyMap<string, Tool>,
+  names: readonly string[],
+  options: RegistryOptions,
+): Result<Registry> {
+  const wanted = new Set(names)
+  const unknown = [...wanted].filter((name) => !byName.has(name))
+  if (unknown.length > 0) return toolFailure('unknown_tool', unknownText(unknown.join(', '), byName))
+  return {
+    ok: true,
+    value: createRegistry(
+      [...byName.values()].filter(({ name }) => wanted.has(name)),
+      options,
+    ),
+  }
+}
+
+/** Exact name first; then without case, `-` and a `functions.` that some models put before it. */
+function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
+  return (
+    byName.get(name) ??
+    byName.get(
+      name
+        .trim()
+        .replace(/^functions\./, '')
+        .replaceAll('-', '_')
+        .toLowerCase(),
+    )
+  )
+}
+
+async function invoke(
+  byName: ReadonlyMap<string, Tool>,
+  call: ToolCall,
+  context: InvokeContext,
+  options: RegistryOptions,
+): Promise<Invocation> {
+  const now = options.now ?? (() => performance.now())
+  const startedAt = now()
+  const tool = findTool(byName, call.name)
+  const name = tool?.name ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
+  const parsed: Result<ParsedArguments> =
+    tool === undefined
+      ? toolFailure('unknown_tool', unknownText(name, byName))
+      : parseArguments(tool.name, tool.inputSchema, call.argumentsText)
+  const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
+  await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
+  const result =
+    parsed.ok && tool !== undefined ? await guard(tool, call, parsed.value, context, options) : parsed
+  const output = result.ok ? String(result.value) : describeError(result.error)
+  const invocation: Invocation = {
+    callId: call.callId,
+    tool: name,
+    arguments: shown,
+    output: cutMiddle(output, options.outputMaxChars ?? 64 * 1024),
+    ...(result.ok ? {} : { error: result.error }),
+    corrections: [
+      ...(tool !== undefined && tool.name !== call.name
+        ? [`tool ${name} was called by another spelling`]
+        : []),
+      ...(parsed.ok ? parsed.value.corrections : []),
+    ],
+    durationMs: Math.max(0, Math.round(now() - startedAt)),
+  }
+  logCall(invocation, options.logger)
+  return invocation
+}
+
+/** Runs the call; whatever is thrown becomes `internal`, whose details go to the log alone. */
+async function guard(
+  tool: Tool,
+  call: ToolCall,
+  parsed: ParsedArguments,
+  context: InvokeContext,
+  options: RegistryOptions,
+): Promise<Result<string>> {
+  try {
+    if (context.signal.aborted) return interrupted()
+    const refused = await gate(tool, call, parsed, context)
+    if (refused !== null) return refused
+    if (context.signal.aborted) return interrupted()
+    const execution = tool.execute(parsed.input, context)
+    const result = await withGrace(execution, context.signal, options.cancelGraceMs ?? 1_000)
+    if (result === 'given up') return interrupted()
+    if (!result.ok) return { ok: false, error: boundError(result.error) }
+    const output = tool.outputSchema.safeParse(result.value)
+    if (!output.success) {
+      options.logger.error(
+        { tool: tool.name, callId: call.callId, issues: output.error.issues.slice(0, 5) },
+        'tool output invalid',
+      )
+      return toolFailure(
+        'invalid_output',
+        `${tool.name} did its work but returned a value that breaks its own schema`,
+      )
+    }
+    const text = tool.render === undefined ? (JSON.stringify(output.data) ?? '') : tool.render(output.data)
+    return { ok: true, value: text.trim() === '' ? '(no output)' : text.toWellFormed() }
+  } catch (error) {
+    if (context.signal.aborted) return interrupted()
+    options.logger.error({ tool: tool.name, callId: call.callId, err: error }, 'tool threw')
+    return toolFailure('internal', `${tool.name} failed inside; this is a fault of the tool, try another way`)
+  }
+}
+
+/** Null when the call may go ahead. The digest of what was shown is over the very input that is then executed. */
+async function gate(
+  tool: Tool,
+  call: ToolCall,
+  parsed: ParsedArguments,
+  context: InvokeContext,
+): Promise<{ ok: false; error: ToolError } | null> {
+  if (!tool.requiresApproval && !context.askTools.has(tool.name)) return null
+  if (parsed.canonical.length > limits.documentMaxChars) {
+    return toolFailure(
+      'too_large',
+      `the arguments are too long to be shown to a person (${parsed.canonical.length} characters, the bound is ${limits.documentMaxChars})`,
+    )
+  }
+  const preview = tool.preview === undefined ? '' : await tool.preview(parsed.input, context)
+  const answer = await context.requestApproval({
+    callId: call.callId,
+    tool: tool.name,
+    arguments: parsed.canonical,
+    preview: cutMiddle(preview.toWellFormed(), limits.textMaxChars),
+  })
+  if (answer.decision === 'allow') return null
+  const hint = answer.hint === undefined || answer.hint.trim() === '' ? '' : ` They said: ${answer.hint}`
+  return toolFailure(
+    'denied',
+    `this call of ${tool.name} was denied; do not try it again in another way.${hint}`,
+  )
+}
+
+/** The tool's result, or `given up` when it does not end within the grace after the signal. */
+async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T | 'given up'> {
+  let timer: NodeJS.Timeout | undefined
+  let onAbort: () => void = () => undefined
+  const end = new Promise<'given up'>((resolve) => {
+    onAbort = () => {
+      timer = setTimeout(() => resolve('given up'), graceMs)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+  })
+  try {
+    // A tool that was given up may still fail later; nobody is left to hear it.
+    work.catch(() => undefined)
+    return await Promise.race([work, end])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+function interrupted(): { ok: false; error: ToolError } {
+  return toolFailure('cancelled', 'interrupted: the run ended before this call did; its effect is unknown')
+}
+
+function unknownText(name: string, byName: ReadonlyMap<string, Tool>): string {
+  return `there is no tool ${JSON.stringify(name)}; the tools are ${[...byName.keys()].join(', ')}`
+}
+
+function boundError(error: ToolError): ToolError {
+  return {
+    code: error.code,
+    message: cutMiddle(error.message.toWellFormed(), limits.textMaxChars),
+    retryable: error.retryable,
+  }
+}
+
+function describeError(error: ToolError): string {
+  if (error.code === 'invalid_input') return error.message
+  return `Error (${error.code}): ${error.message}${error.retryable ? ' (may succeed if tried again)' : ''}`
+}
+
+function logCall(invocation: Invocation, logger: Logger): void {
+  const { callId, tool, durationMs, corrections, error } = invocation
+  const fields = {
+    tool,
+    callId,
+    durationMs,
+    arguments: cutMiddle(invocation.arguments, 2_000),
+    corrections,
+    outputChars: invocation.output.length,
+  }
+  if (error === undefined) logger.info(fields, 'tool call')
+  else logger.warn({ ...fields, code: error.code, error: cutMiddle(error.message, 500) }, 'tool call failed')
+}
