@@ -1,0 +1,106 @@
+/**
+ * What one run may still spend: wall time, tool calls, tokens. The first bound that is passed trips the budget, which
+ * aborts its signal for good. The clock stands still while a person thinks about an approval.
+ */
+import type { RunReason } from '#specs/protocol/error.ts'
+import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
+
+export type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
+
+export class RunBudget {
+  readonly #limits: RunLimits
+  readonly #now: () => number
+  readonly #controller = new AbortController()
+  #timer: NodeJS.Timeout | undefined
+  #spentMs = 0
+  /** When the clock was last started; null while it stands. */
+  #startedAt: number | null
+  #waiting = 0
+  #calls = 0
+  #usage: Usage = noUsage
+  #tripped: { reason: LimitReason; message: string } | null = null
+
+  /** Starts the clock. `now` counts milliseconds and never goes back. */
+  constructor(limits: RunLimits, now: () => number = () => performance.now()) {
+    this.#limits = limits
+    this.#now = now
+    this.#startedAt = now()
+    this.#arm()
+  }
+
+  /** Aborted once a bound is passed. */
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  get tripped(): { readonly reason: LimitReason; readonly message: string } | null {
+    return this.#tripped
+  }
+
+  get usage(): Usage {
+    return this.#usage
+  }
+
+  /** Takes one tool call; false when none is left. */
+  takeCall(): boolean {
+    if (this.#calls >= this.#limits.maxToolCalls) {
+      this.#trip('limit_calls', `the run used its ${this.#limits.maxToolCalls} tool calls`)
+      return false
+    }
+    this.#calls++
+    return true
+  }
+
+  addUsage(usage: Usage): void {
+    this.#usage = addUsage(this.#usage, usage)
+    const tokens = this.#usage.inputTokens + this.#usage.outputTokens
+    if (tokens > this.#limits.maxTokens) {
+      this.#trip('limit_tokens', `the run used ${tokens} of ${this.#limits.maxTokens} tokens`)
+    }
+  }
+
+  /** Awaits `work` with the clock standing; several may wait at once. */
+  async whileWaiting<T>(work: Promise<T>): Promise<T> {
+    if (this.#waiting++ === 0) this.#halt()
+    try {
+      return await work
+    } finally {
+      if (--this.#waiting === 0 && this.#tripped === null) {
+        this.#startedAt = this.#now()
+        this.#arm()
+      }
+    }
+  }
+
+  /** Ends the clock; the budget trips no more by time. */
+  stop(): void {
+    this.#halt()
+  }
+
+  #halt(): void {
+    clearTimeout(this.#timer)
+    if (this.#startedAt !== null) this.#spentMs += this.#now() - this.#startedAt
+    this.#startedAt = null
+  }
+
+  #arm(): void {
+    const leftMs = Math.max(0, this.#limits.maxWallMs - this.#spentMs)
+    // setTimeout fires at once beyond 2^31 - 1.
+    this.#timer = setTimeout(() => this.#checkTime(), Math.min(leftMs, 2 ** 31 - 1))
+  }
+
+  #checkTime(): void {
+    if (this.#startedAt === null) return
+    this.#spentMs += this.#now() - this.#startedAt
+    this.#startedAt = this.#now()
+    if (this.#spentMs < this.#limits.maxWallMs) this.#arm()
+    else this.#trip('limit_time', `the run used its ${this.#limits.maxWallMs} ms of time`)
+  }
+
+  #trip(reason: LimitReason, message: string): void {
+    if (this.#tripped !== null) return
+    this.#tripped = { reason, message }
+    this.#halt()
+    this.#controller.abort(new Error(message))
+  }
+}

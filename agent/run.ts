@@ -1,0 +1,88 @@
+/** What planner, executor and steps of one run share: the task, the model, the tools, and the ways to the host. */
+import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { RunReason } from '#specs/protocol/error.ts'
+import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { RunOutcome, Task } from '#specs/protocol/task.ts'
+import type { RunBudget } from './budget.ts'
+import type { Model } from './llm/model.ts'
+import type { Registry } from './tools/registry.ts'
+
+/** What the host hears while a run is under way. */
+export interface Report {
+  /** Resolves when the event is on its way or safely kept; waits while too many are unheard. */
+  event(event: AgentEvent): Promise<void>
+  /** May be lost. */
+  delta(delta: Delta): void
+}
+
+export interface Run {
+  readonly task: Task
+  readonly model: Model
+  readonly registry: Registry
+  /** What the workspace holds, as the prompts show it; the same text for the whole run. */
+  readonly workspaceListing: string
+  readonly report: Report
+  /** Waits for as long as a person thinks. */
+  requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
+  readonly budget: RunBudget
+  /** Aborted when the run is cancelled or its budget has tripped. */
+  readonly signal: AbortSignal
+  readonly callIds: CallIds
+  readonly logger: Logger
+}
+
+/** How a run, or the execution of its plan, ended. */
+export interface RunEnding {
+  readonly outcome: RunOutcome
+  readonly reason: RunReason
+  /** For people. */
+  readonly message: string
+  /** The agent's answer; empty when it has none. */
+  readonly summary: string
+}
+
+/** The ids of a run's tool calls: the model's own where they are usable and new, drawn ones otherwise. */
+export class CallIds {
+  readonly #used = new Set<string>()
+  readonly #draw: () => string
+
+  constructor(draw: () => string = drawCallId) {
+    this.#draw = draw
+  }
+
+  claim(wanted: string): string {
+    let id = /^[A-Za-z0-9._:-]{1,40}$/.test(wanted) ? wanted : this.#draw()
+    while (this.#used.has(id)) id = this.#draw()
+    this.#used.add(id)
+    return id
+  }
+}
+
+/** Nine letters and digits: what every model family accepts. */
+function drawCallId(): string {
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
+  return Array.from(randomBytes(9), (byte) => alphabet[byte % alphabet.length]).join('')
+}
+
+/** The pieces of a long text that fit a delta each. */
+export function* sliceText(text: string): Generator<string> {
+  const size = limits.textMaxChars / 2
+  for (let at = 0; at < text.length; ) {
+    const last = text.charCodeAt(at + size - 1)
+    // A pair is not split.
+    const end = at + size - (last >= 0xd800 && last <= 0xdbff ? 1 : 0)
+    yield text.slice(at, end).toWellFormed()
+    at = end
+  }
+}
+
+/** `text` without lone surrogates and within `maxChars`. */
+export function boundText(text: string, maxChars: number): string {
+  const plain = text.toWellFormed()
+  return plain.length <= maxChars
+    ? plain
+    : `${plain.slice(0, maxChars - 1).toWellFormed()}…`.slice(0, maxChars)
+}

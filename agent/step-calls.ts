@@ -1,0 +1,158 @@
+/**
+ * The tool calls of one turn: in the order asked, at once only when all of them just read; results always in the order asked.
+ * A call that was cut off, is one too many, or comes after the end is answered without being run.
+ */
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Turn } from './llm/client.ts'
+import type { ToolCallRequest } from './llm/messages.ts'
+import { boundText, type Run, sliceText } from './run.ts'
+import { cutMiddle } from './tools/cut.ts'
+import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
+
+/** Calls that one reply may hold; the rest are answered with an error. */
+const callsPerTurnMax = 64
+/** Reading calls that run at once. */
+const parallelMax = 8
+
+/** Runs the turn's calls; one invocation per call, in the order asked. */
+export async function runCalls(
+  stepId: string,
+  turn: Turn,
+  run: Run,
+  signal: AbortSignal,
+): Promise<Invocation[]> {
+  const calls = turn.toolCalls
+  const one = (call: ToolCallRequest, index: number): Promise<Invocation> => {
+    if (signal.aborted)
+      return Promise.resolve(unrun(call, 'cancelled', 'interrupted: the run ended before this call'))
+    if (index >= callsPerTurnMax) {
+      return answerUnrun(
+        stepId,
+        call,
+        run,
+        'limit_reached',
+        `more than ${callsPerTurnMax} calls in one reply`,
+      )
+    }
+    if (turn.finishReason === 'length' && index === calls.length - 1 && !isWholeObject(call.argumentsText)) {
+      return answerUnrun(
+        stepId,
+        call,
+        run,
+        'invalid_input',
+        'the reply was cut off within these arguments; nothing was done. Use shorter arguments',
+      )
+    }
+    if (!run.budget.takeCall()) {
+      return answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
+    }
+    return runCall(stepId, call, run, signal)
+  }
+  const results: Invocation[] = []
+  const width = calls.every(({ name }) => run.registry.isReadOnly(name)) ? parallelMax : 1
+  for (let from = 0; from < calls.length; from += width) {
+    const batch = calls.slice(from, from + width)
+    results.push(...(await Promise.all(batch.map((call, offset) => one(call, from + offset)))))
+  }
+  return results
+}
+
+async function runCall(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  signal: AbortSignal,
+): Promise<Invocation> {
+  const callId = call.id
+  const context: InvokeContext = {
+    signal,
+    askTools: new Set(run.task.askTools),
+    onStart: (tool, args) => run.report.event({ type: 'tool-start', stepId, callId, tool, arguments: args }),
+    emitOutput: (stream, text) => {
+      for (const piece of sliceText(text)) {
+        run.report.delta({ type: 'tool-output-delta', stepId, callId, stream, text: piece })
+      }
+    },
+    requestApproval: (question) => run.budget.whileWaiting(askHost(stepId, question, run, signal)),
+  }
+  const invocation = await run.registry.invoke(
+    { callId, name: call.name, argumentsText: call.argumentsText },
+    context,
+  )
+  await reportEnd(stepId, invocation, run)
+  return invocation
+}
+
+/** The host's answer; rejects once the signal is aborted, whether or not the host's side notices. */
+async function askHost(
+  stepId: string,
+  question: ApprovalQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision> {
+  const request = { approvalId: `ap-${question.callId}`, agentPath: 'root', stepId, ...question }
+  const stopped = Promise.withResolvers<never>()
+  const onAbort = (): void => stopped.reject(new Error('the run ended while an approval was open'))
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([run.requestApproval(request, signal), stopped.promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+/** Answers a call that is not run, and tells the host so. */
+async function answerUnrun(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  code: ToolError['code'],
+  message: string,
+): Promise<Invocation> {
+  const invocation = unrun(call, code, message)
+  await run.report.event({
+    type: 'tool-start',
+    stepId,
+    callId: call.id,
+    tool: invocation.tool,
+    arguments: cutMiddle(call.argumentsText, limits.documentMaxChars),
+  })
+  await reportEnd(stepId, invocation, run)
+  return invocation
+}
+
+async function reportEnd(stepId: string, invocation: Invocation, run: Run): Promise<void> {
+  const { callId, tool, output, error, durationMs } = invocation
+  await run.report.event({
+    type: 'tool-end',
+    stepId,
+    callId,
+    tool,
+    output: cutMiddle(output, limits.textMaxChars),
+    ...(error === undefined ? {} : { error }),
+    durationMs,
+  })
+}
+
+function unrun(call: ToolCallRequest, code: ToolError['code'], message: string): Invocation {
+  return {
+    callId: call.id,
+    tool: boundText(call.name === '' ? '(no name)' : call.name, 64),
+    arguments: call.argumentsText,
+    output: `Error (${code}): ${message}`,
+    error: { code, message, retryable: false },
+    corrections: [],
+    durationMs: 0,
+  }
+}
+
+function isWholeObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null
+  } catch {
+    return false
+  }
+}
