@@ -1,0 +1,211 @@
+/**
+ * The change set: what differs between the workspace as it went in (the base) and as it is now (the merged view),
+ * written as the stream of specs/protocol/change.ts. What cannot come home is named `unsupported`. No tool should
+ * run meanwhile; a file that changes all the same is never sent with a size that is not its own.
+ *
+ * The trees are compared name by name. The overlay's upper directory says only which names at the top were never
+ * touched; below, it misleads (opaque and redirected directories look there like plain ones).
+ */
+import { Buffer } from 'node:buffer'
+import { closeSync, existsSync, fstatSync, readdirSync } from 'node:fs'
+import type { Writable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { ChangeEncoder, type PathChange } from '#specs/node/change-encoder.ts'
+import { Directory } from '#specs/node/directory.ts'
+import { failure, fileFailure } from '#specs/node/file-error.ts'
+import { decodeLatin1Name } from '#specs/node/path-text.ts'
+import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type DirectoryPair, Examiner, type Finding, openPair, readPiece, unsupported } from './examine.ts'
+
+/** Where things are mounted in the guest. */
+export const guestPaths = {
+  merged: '/mnt/workspace',
+  base: '/run/caisson/base',
+  upper: '/run/caisson/scratch/upper',
+} as const
+
+/** Directories within directories that are followed; each level holds two descriptors. */
+const MAX_DEPTH = 256
+/** A directory with a longer path could hold names that the protocol has no room for. */
+const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
+/** How long the walk keeps the thread before others get a turn, in milliseconds. */
+const TURN_MS = 8
+/** Piece in which large files are sent. */
+const PIECE_BYTES = 256 * 1024
+
+export interface CollectOptions {
+  /** The workspace as it is. */
+  readonly merged?: string
+  /** The workspace as it went in; missing on disk means that it was empty. */
+  readonly base?: string
+  /** The overlay's upper directory; missing on disk means that everything is compared. */
+  readonly upper?: string
+  readonly signal?: AbortSignal
+  readonly maxEntries?: number
+  /** A file that would not fit any more is named unsupported. */
+  readonly maxContentBytes?: number
+}
+
+export interface CollectSummary {
+  readonly entries: number
+  readonly contentBytes: number
+}
+
+/**
+ * Compares and writes the whole stream, its end included; `sink` itself is left open.
+ * @returns counts, or `cancelled`, `limit_reached`, `unavailable` (the sink ended, or a file changed while it was
+ *   sent), or what the system said of the directories. After a failure the stream has no end frame, so that its
+ *   receiver knows it for cut.
+ */
+export async function collectChanges(
+  sink: Writable,
+  options: CollectOptions = {},
+): Promise<Result<CollectSummary>> {
+  const encoder = new ChangeEncoder((chunk) => writeChunk(sink, chunk))
+  try {
+    const base = options.base ?? guestPaths.base
+    using merged = Directory.openTrusted(options.merged ?? guestPaths.merged)
+    using before = existsSync(base) ? Directory.openTrusted(base) : undefined
+    const collection = new Collection(encoder, options)
+    const untouched = before === undefined ? none : untouchedNames(options.upper ?? guestPaths.upper)
+    await collection.compare(openPair(merged, before, '', 0), untouched)
+    await encoder.end()
+    return { ok: true, value: { entries: encoder.entries, contentBytes: encoder.contentBytes } }
+  } catch (thrown) {
+    if (thrown instanceof Stopped) return failure(thrown.code, thrown.message, thrown.code === 'unavailable')
+    return fileFailure('cannot collect the change set', thrown)
+  }
+}
+
+/** Leaves the walk from any depth; becomes the failed result. */
+class Stopped extends Error {
+  readonly code: ToolErrorCode
+
+  constructor(code: ToolErrorCode, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+class Collection {
+  readonly #encoder: ChangeEncoder
+  readonly #examiner = new Examiner()
+  readonly #signal: AbortSignal | undefined
+  readonly #maxEntries: number
+  readonly #maxContentBytes: number
+  #turnEnd = performance.now() + TURN_MS
+
+  constructor(encoder: ChangeEncoder, options: CollectOptions) {
+    this.#encoder = encoder
+    this.#signal = options.signal
+    this.#maxEntries = options.maxEntries ?? limits.changeMaxEntries
+    this.#maxContentBytes = options.maxContentBytes ?? limits.changeMaxContentBytes
+  }
+
+  async compare(pair: DirectoryPair, untouched: (name: string) => boolean): Promise<void> {
+    const before = new Map(pair.before.map(({ name, kind }) => [name, kind]))
+    const after = new Map(pair.after.map(({ name, kind }) => [name, kind]))
+    const names = before.size === 0 ? [...after.keys()] : [...new Set([...after.keys(), ...before.keys()])]
+    for (const name of names.sort()) {
+      const was = before.get(name)
+      const is = after.get(name)
+      if (was === is && was !== 'other' && untouched(name)) continue
+      if (performance.now() > this.#turnEnd) await this.#yield()
+      const finding =
+        is === undefined ? deletion(pair.path, name) : this.#examiner.examine(pair, name, was, is)
+      if (finding !== undefined) await this.#take(finding)
+    }
+  }
+
+  async #take({ entry, bytes, large, enter }: Finding): Promise<void> {
+    try {
+      if (entry?.kind === 'file' && this.#encoder.contentBytes + entry.size > this.#maxContentBytes) {
+        return await this.#write(tooLarge(entry.path, this.#maxContentBytes))
+      }
+      const isTooDeep =
+        enter !== undefined && (enter.depth > MAX_DEPTH || enter.path.length > MAX_DIRECTORY_PATH)
+      if (isTooDeep) return await this.#write(unsupported(enter.path, 'it is nested too deep').entry)
+      await this.#write(entry)
+      if (bytes !== undefined && bytes.length > 0) await this.#encoder.content(bytes)
+      if (large !== undefined && entry !== undefined) await this.#sendLarge(large, entry.path)
+      if (enter !== undefined) await this.compare(enter, none)
+    } finally {
+      if (large !== undefined) closeSync(large.fd)
+      enter?.merged[Symbol.dispose]()
+      enter?.base?.[Symbol.dispose]()
+    }
+  }
+
+  async #write(entry: PathChange | undefined): Promise<void> {
+    if (entry === undefined) return
+    if (this.#encoder.entries >= this.#maxEntries) {
+      throw new Stopped('limit_reached', `the change set has more than ${this.#maxEntries} entries`)
+    }
+    await this.#encoder.entry(entry)
+  }
+
+  async #sendLarge({ fd, stat }: NonNullable<Finding['large']>, path: string): Promise<void> {
+    let sent = 0
+    while (sent < stat.size) {
+      const piece = readPiece(fd, Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, stat.size - sent)), sent)
+      if (piece.length === 0) break
+      await this.#encoder.content(piece)
+      sent += piece.length
+      if (performance.now() > this.#turnEnd) await this.#yield()
+    }
+    const after = fstatSync(fd)
+    if (sent === stat.size && after.size === stat.size && after.mtimeMs === stat.mtimeMs) return
+    throw new Stopped(
+      'unavailable',
+      `"${path}" changed while it was sent; collect again when nothing writes to it`,
+    )
+  }
+
+  async #yield(): Promise<void> {
+    await nextTurn()
+    if (this.#signal?.aborted) throw new Stopped('cancelled', 'collecting the change set was cancelled')
+    this.#turnEnd = performance.now() + TURN_MS
+  }
+}
+
+/** Writes one chunk and waits while the sink is full. Rejects when it ends or fails instead. */
+function writeChunk(sink: Writable, chunk: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (sink.destroyed || sink.writableEnded) return reject(sinkEnded(sink.errored))
+    if (sink.write(chunk)) return resolve()
+    const settle = (): void => {
+      sink.off('drain', settle).off('close', settle).off('error', settle)
+      if (sink.destroyed || sink.errored !== null) reject(sinkEnded(sink.errored))
+      else resolve()
+    }
+    sink.on('drain', settle).on('close', settle).on('error', settle)
+  })
+}
+
+function sinkEnded(cause: Error | null): Stopped {
+  return new Stopped(
+    'unavailable',
+    `the receiver of the change set went away${cause ? `: ${cause.message}` : ''}`,
+  )
+}
+
+function deletion(parent: string, name: string): Finding {
+  return { entry: { kind: 'deleted', path: parent === '' ? name : `${parent}/${name}` } }
+}
+
+function tooLarge(path: string, maxBytes: number): PathChange | undefined {
+  return unsupported(path, `too large: the change set may have ${maxBytes} bytes of content`).entry
+}
+
+const none = (): boolean => false
+
+/** Names at the top that the overlay's upper directory does not have; none if it cannot be read. */
+function untouchedNames(upper: string): (name: string) => boolean {
+  try {
+    const touched = new Set(readdirSync(upper, { encoding: 'latin1' }).map(decodeLatin1Name))
+    return (name) => !touched.has(name)
+  } catch {
+    return none
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * Looks at one name in the workspace and in its base and says what differs: the half of the change set that reads
+ * and never writes. Blocks on nothing: devices and FIFOs are named, not opened.
+ */
+import { Buffer } from 'node:buffer'
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readlinkSync,
+  readSync,
+  type Stats,
+} from 'node:fs'
+import type { PathChange } from '#specs/node/change-encoder.ts'
+import { type Directory, type DirectoryEntry, type EntryKind, kindOf } from '#specs/node/directory.ts'
+import { fileFailure } from '#specs/node/file-error.ts'
+import { decodePath } from '#specs/node/path-text.ts'
+import { limits } from '#specs/protocol/limits.ts'
+
+/** Files up to this size are read whole before they are announced, so that what is announced is what comes. */
+const SMALL_BYTES = 64 * 1024
+/** Piece in which larger files are compared. */
+const PIECE_BYTES = 1024 * 1024
+/** How often a small file that changes under the reader is read again. */
+const READ_ATTEMPTS = 3
+const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
+
+/** One directory in both trees; without `base` all in it is new. */
+export interface DirectoryPair {
+  readonly merged: Directory
+  readonly base: Directory | undefined
+  /** What is in each of the two. */
+  readonly after: readonly DirectoryEntry[]
+  readonly before: readonly DirectoryEntry[]
+  /** Below the workspace; empty for the root. */
+  readonly path: string
+  readonly depth: number
+}
+
+/** What differs at one name. */
+export interface Finding {
+  readonly entry?: PathChange
+  /** Content of a small file; lives until the next examination. */
+  readonly bytes?: Buffer
+  /** A large file to be sent; closed by whoever takes the finding. */
+  readonly large?: { readonly fd: number; readonly stat: Stats }
+  /** A directory to go into; closed by whoever takes the finding. */
+  readonly enter?: DirectoryPair
+}
+
+export class Examiner {
+  readonly #after = Buffer.allocUnsafeSlow(SMALL_BYTES + 1)
+  readonly #before = Buffer.allocUnsafeSlow(SMALL_BYTES + 1)
+  readonly #pieces: [Buffer, Buffer] = [Buffer.alloc(0), Buffer.alloc(0)]
+
+  /**
+   * What differs at `name`, or nothing.
+   * @param was its kind in the base, if it is there
+   * @param is its kind in the workspace
+   */
+  examine(pair: DirectoryPair, name: string, was: EntryKind | undefined, is: EntryKind): Finding | undefined {
+    const path = pair.path === '' ? name : `${pair.path}/${name}`
+    const base = was === is ? pair.base : undefined
+    try {
+      if (is === 'file') return this.#examineFile(pair.merged, base, name, path)
+      if (is === 'directory') return examineDirectory(pair, base, name, path)
+      if (is === 'link') return examineLink(pair.merged, base, name, path)
+      return unsupported(path, 'it is a device, FIFO or socket')
+    } catch (thrown) {
+      return unsupported(path, fileFailure('it cannot be read', thrown).error.message)
+    }
+  }
+
+  #examineFile(
+    merged: Directory,
+    base: Directory | undefined,
+    name: string,
+    path: string,
+  ): Finding | undefined {
+    const was = base === undefined ? undefined : lstatSync(base.at(name))
+    if (was !== undefined && isSameInode(lstatSync(merged.at(name)), was)) return undefined
+    const fd = openSync(merged.at(name), OPEN_FILE)
+    let keepOpen = false
+    try {
+      const stat = fstatSync(fd)
+      if (!stat.isFile()) return unsupported(path, `it became a ${kindOf(stat)} while it was read`)
+      const mode = stat.mode & 0o777
+      if (stat.size <= SMALL_BYTES) {
+        const bytes = readSmall(fd, this.#after)
+        if (bytes === undefined) return unsupported(path, 'it kept changing while it was read')
+        if (base !== undefined && bytes.length === was?.size && this.#equalsSmall(bytes, base, name)) {
+          return modeChange(path, mode, was)
+        }
+        return { entry: { kind: 'file', path, mode, size: bytes.length }, bytes }
+      }
+      if (base !== undefined && stat.size === was?.size && this.#equalsLarge(fd, base, name)) {
+        return modeChange(path, mode, was)
+      }
+      keepOpen = true
+      return { entry: { kind: 'file', path, mode, size: stat.size }, large: { fd, stat } }
+    } finally {
+      if (!keepOpen) closeSync(fd)
+    }
+  }
+
+  #equalsSmall(bytes: Buffer, base: Directory, name: string): boolean {
+    const fd = openSync(base.at(name), OPEN_FILE)
+    try {
+      return readSmall(fd, this.#before)?.equals(bytes) === true
+    } finally {
+      closeSync(fd)
+    }
+  }
+
+  /** Compares piece by piece and stops at the first that differs. */
+  #equalsLarge(fd: number, base: Directory, name: string): boolean {
+    if (this.#pieces[0].length === 0) this.#pieces.fill(Buffer.allocUnsafeSlow(PIECE_BYTES), 0, 1)
+    if (this.#pieces[1].length === 0) this.#pieces.fill(Buffer.allocUnsafeSlow(PIECE_BYTES), 1, 2)
+    const [after, before] = this.#pieces
+    const baseFd = openSync(base.at(name), OPEN_FILE)
+    try {
+      for (let at = 0; ; ) {
+        const piece = readPiece(fd, after, at)
+        if (!piece.equals(readPiece(baseFd, before, at))) return false
+        if (piece.length < PIECE_BYTES) return true
+        at += piece.length
+      }
+    } finally {
+      closeSync(baseFd)
+    }
+  }
+}
+
+/** An entry that cannot come home. */
+export function unsupported(path: string, reason: string): Finding {
+  return { entry: { kind: 'unsupported', path, reason: reason.slice(0, limits.lineMaxChars) } }
+}
+
+/** Fills `into` from `position` on, or less at the file's end. */
+export function readPiece(fd: number, into: Buffer, position: number): Buffer {
+  let filled = 0
+  while (filled < into.length) {
+    const count = readSync(fd, into, filled, into.length - filled, position + filled)
+    if (count === 0) break
+    filled += count
+  }
+  return into.subarray(0, filled)
+}
+
+/** A file's whole content, or nothing if it grew beyond a small file. */
+function readSmall(fd: number, into: Buffer): Buffer | undefined {
+  for (let attempt = 0; attempt < READ_ATTEMPTS; attempt++) {
+    const bytes = readPiece(fd, into, 0)
+    if (bytes.length === fstatSync(fd).size) return bytes
+  }
+  return undefined
+}
+
+/**
+ * Whether the workspace shows the base's own inode. A file that was copied up has another change time, and nobody in
+ * the guest can set that; so not a byte has to be read.
+ */
+function isSameInode(is: Stats, was: Stats): boolean {
+  return is.ino === was.ino && is.ctimeMs === was.ctimeMs && is.size === was.size && is.mode === was.mode
+}
+
+function modeChange(path: string, mode: number, was: Stats): Finding | undefined {
+  return (was.mode & 0o777) === mode ? undefined : { entry: { kind: 'mode', path, mode } }
+}
+
+function examineDirectory(
+  pair: DirectoryPair,
+  base: Directory | undefined,
+  name: string,
+  path: string,
+): Finding | undefined {
+  const merged = pair.merged.open(name)
+  const before = base?.open(name)
+  try {
+    const mode = fstatSync(merged.fd).mode & 0o777
+    const enter = openPair(merged, before, path, pair.depth + 1)
+    if (before === undefined) return { entry: { kind: 'directory', path, mode }, enter }
+    return { ...modeChange(path, mode, fstatSync(before.fd)), enter }
+  } catch (thrown) {
+    merged[Symbol.dispose]()
+    before?.[Symbol.dispose]()
+    throw thrown
+  }
+}
+
+/** Lists both, now, so that a directory that cannot be read is known before it is announced. */
+export function openPair(
+  merged: Directory,
+  base: Directory | undefined,
+  path: string,
+  depth: number,
+): DirectoryPair {
+  return { merged, base, after: merged.list(), before: base?.list() ?? [], path, depth }
+}
+
+function examineLink(
+  merged: Directory,
+  base: Directory | undefined,
+  name: string,
+  path: string,
+): Finding | undefined {
+  const target = readlinkSync(merged.at(name), { encoding: 'buffer' })
+  if (base !== undefined && readlinkSync(base.at(name), { encoding: 'buffer' }).equals(target))
+    return undefined
+  return { entry: { kind: 'link', path, target: decodePath(target) } }
+}
