@@ -1,0 +1,63 @@
+/** Tasks on their way from the host to the loop: one at a time, each run at most once, cancelled by its id. */
+import type { Task } from '#specs/protocol/task.ts'
+
+export interface ReceivedTask {
+  readonly task: Task
+  /** Aborted by a cancel; its reason is the host's text. */
+  readonly signal: AbortSignal
+}
+
+/** Finished runs that are remembered, so that a task submitted again after a lost session is not run again. */
+const rememberedRuns = 64
+
+export class TaskInbox {
+  #current: { task: Task; controller: AbortController } | null = null
+  #taken = false
+  #onTask: (() => void) | null = null
+  readonly #finished: string[] = []
+
+  /** The run that was submitted and has not been completed. */
+  get currentRunId(): string | undefined {
+    return this.#current?.task.runId
+  }
+
+  /** `known`: that run is under way or over, nothing changes; `busy`: another one is under way. */
+  submit(task: Task): 'accepted' | 'known' | 'busy' {
+    if (this.#current?.task.runId === task.runId || this.#finished.includes(task.runId)) return 'known'
+    if (this.#current !== null) return 'busy'
+    this.#current = { task, controller: new AbortController() }
+    this.#taken = false
+    this.#onTask?.()
+    return 'accepted'
+  }
+
+  /** False when no such run was ever submitted; a run that is over stays as it is. */
+  cancel(runId: string, reason: string): boolean {
+    if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
+    this.#current.controller.abort(reason)
+    return true
+  }
+
+  /** The next task; null once `signal` is aborted. Only one caller may wait. */
+  async receiveTask(signal: AbortSignal): Promise<ReceivedTask | null> {
+    while (!signal.aborted) {
+      if (this.#current !== null && !this.#taken) {
+        this.#taken = true
+        return { task: this.#current.task, signal: this.#current.controller.signal }
+      }
+      await new Promise<void>((resolve) => {
+        this.#onTask = resolve
+        signal.addEventListener('abort', () => resolve(), { once: true })
+      })
+    }
+    return null
+  }
+
+  /** Makes room for the next task. */
+  finish(runId: string): void {
+    if (this.#current?.task.runId !== runId) return
+    this.#current = null
+    this.#finished.push(runId)
+    if (this.#finished.length > rememberedRuns) this.#finished.shift()
+  }
+}

@@ -1,0 +1,168 @@
+/**
+ * The agent's life: receives a task, has it planned, tells the host the plan, has it carried out, and completes it, for ever.
+ * Every task is completed exactly once, also when it is cancelled and when planner or executor have a fault.
+ */
+import type { Logger } from 'pino'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
+import { RunBudget } from './budget.ts'
+import { interruption } from './executor.ts'
+import type { ReceivedTask, TaskInbox } from './inbox.ts'
+import type { Model } from './llm/model.ts'
+import type { Planner } from './planner.ts'
+import { boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
+import type { Registry } from './tools/registry.ts'
+
+/** The ways to the host; none of them rejects but `requestApproval`, when its signal is aborted. */
+export interface HostLink {
+  emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
+  emitDelta(runId: string, agentPath: string, delta: Delta): void
+  requestApproval(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
+  /** Resolves when the host has the completion. */
+  complete(completion: Completion): Promise<void>
+}
+
+export interface LoopParts {
+  readonly inbox: TaskInbox
+  readonly host: HostLink
+  readonly planner: Planner
+  readonly executor: (plan: Plan, run: Run) => Promise<RunEnding>
+  readonly registry: Registry
+  modelFor(task: Task): Model
+  /** What the workspace holds, for the prompts. */
+  listWorkspace(signal: AbortSignal): Promise<string>
+  readonly logger: Logger
+  /** How long planner and executor may take to end after a cancel, before they are left behind. Default 5 s. */
+  readonly cancelGraceMs?: number
+}
+
+/** Serves tasks until `signal` is aborted. */
+export async function runAgentLoop(parts: LoopParts, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    const received = await parts.inbox.receiveTask(signal)
+    if (received === null) return
+    await serveTask(received, parts)
+  }
+}
+
+async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void> {
+  const { task } = received
+  const logger = parts.logger.child({ runId: task.runId })
+  const budget = new RunBudget(task.limits)
+  const report = openReport(task.runId, parts.host)
+  const signal = AbortSignal.any([received.signal, budget.signal])
+  logger.info({ model: task.model }, 'task received')
+  const ending = await settle(
+    workOn({ received, parts, budget, report, signal, logger }),
+    { signal, budget },
+    parts.cancelGraceMs ?? 5_000,
+    logger,
+  )
+  budget.stop()
+  report.close()
+  logger.info({ outcome: ending.outcome, reason: ending.reason, usage: budget.usage }, 'task ended')
+  try {
+    await parts.host.complete({
+      runId: task.runId,
+      outcome: ending.outcome,
+      reason: ending.reason,
+      message: boundText(ending.message, limits.textMaxChars),
+      summary: boundText(ending.summary, limits.documentMaxChars),
+      usage: budget.usage,
+    })
+  } catch (error) {
+    logger.error({ err: error }, 'the completion was not delivered')
+  }
+  parts.inbox.finish(task.runId)
+}
+
+interface Work {
+  readonly received: ReceivedTask
+  readonly parts: LoopParts
+  readonly budget: RunBudget
+  readonly report: Report
+  readonly signal: AbortSignal
+  readonly logger: Logger
+}
+
+/** Plan, report, execute: the whole of a task. */
+async function workOn({ received, parts, budget, report, signal, logger }: Work): Promise<RunEnding> {
+  const { task } = received
+  const registry =
+    task.tools === undefined
+      ? { ok: true as const, value: parts.registry }
+      : parts.registry.select(task.tools)
+  if (!registry.ok)
+    return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
+  const run: Run = {
+    task,
+    model: parts.modelFor(task),
+    registry: registry.value,
+    workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
+    report,
+    requestApproval: (request, until) => parts.host.requestApproval({ runId: task.runId, ...request }, until),
+    budget,
+    signal,
+    callIds: new CallIds(),
+    logger,
+  }
+  if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
+  const planned = await parts.planner(run)
+  if (signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
+  if (!planned.ok) return { outcome: 'failed', ...planned.error, summary: '' }
+  const { plan, corrections } = planned.value
+  if (corrections.length > 0) await noteCorrections(corrections, report)
+  await report.event({ type: 'plan-update', revision: 1, plan })
+  return parts.executor(plan, run)
+}
+
+async function noteCorrections(corrections: readonly string[], report: Report): Promise<void> {
+  const text = boundText(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
+  await report.event({ type: 'note', level: 'info', text })
+}
+
+/** The work's ending, or one in its place: when it threw, and when it does not end within the grace after its signal. */
+async function settle(
+  work: Promise<RunEnding>,
+  run: Pick<Run, 'signal' | 'budget'>,
+  graceMs: number,
+  logger: Logger,
+): Promise<RunEnding> {
+  let timer: NodeJS.Timeout | undefined
+  const leftBehind = Promise.withResolvers<RunEnding>()
+  const onAbort = (): void => {
+    timer = setTimeout(() => {
+      logger.error('planner or executor did not end in time')
+      leftBehind.resolve({ ...interruption(run, 'work that did not stop was left behind'), summary: '' })
+    }, graceMs)
+  }
+  if (run.signal.aborted) onAbort()
+  else run.signal.addEventListener('abort', onAbort, { once: true })
+  const guarded = work.catch((error: unknown): RunEnding => {
+    logger.error({ err: error }, 'planner or executor threw')
+    if (run.signal.aborted) return { ...interruption(run, 'the work broke off'), summary: '' }
+    const message = 'the agent failed inside; its log has the details'
+    return { outcome: 'failed', reason: 'internal', message, summary: '' }
+  })
+  const ending = await Promise.race([guarded, leftBehind.promise])
+  run.signal.removeEventListener('abort', onAbort)
+  clearTimeout(timer)
+  return ending
+}
+
+/** A report that goes silent once the task is completed: work left behind has nothing more to say. */
+function openReport(runId: string, host: HostLink): Report & { close(): void } {
+  let open = true
+  return {
+    event: (event) => (open ? host.emitEvent(runId, 'root', event) : Promise.resolve()),
+    delta: (delta) => {
+      if (open) host.emitDelta(runId, 'root', delta)
+    },
+    close: () => {
+      open = false
+    },
+  }
+}
