@@ -153,7 +153,7 @@ export async function tryAccelerator(
     const outcome = await Promise.race([booted, qemu.exited, aborted])
     options.signal?.throwIfAborted()
     if (outcome === true) return { accelerator, works: true, seen: 'the kernel booted' }
-    return { accelerator, works: false, seen: describeFailure(outcome, deadlineMs) }
+    return { accelerator, works: false, seen: describeFailure(outcome, deadlineMs, qemu.stderrTail()) }
   } finally {
     qemu.kill()
     await qemu.exited
@@ -161,10 +161,12 @@ export async function tryAccelerator(
   }
 }
 
-function describeFailure(exit: QemuExit | undefined, deadlineMs: number): string {
+function describeFailure(exit: QemuExit | undefined, deadlineMs: number, stderr: string): string {
   if (exit === undefined) return `the kernel did not boot within ${deadlineMs / 1000} s`
   if (exit.spawnError) return `QEMU could not be started: ${exit.spawnError.message}`
-  return `QEMU ended at once (${exit.signal ?? `exit status ${exit.code}`})`
+  // The first line is the cause, what follows are its consequences. Printable ASCII: it may be shown anywhere.
+  const line = (stderr.split('\n')[0] ?? '').replace(/[^ -~]/g, '?').slice(0, 200)
+  return `QEMU ended at once (${exit.signal ?? `exit status ${exit.code}`})${line === '' ? '' : `: ${line}`}`
 }
 
 function qemuDoesNotRun(qemu: string): VmError {

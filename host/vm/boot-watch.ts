@@ -34,10 +34,10 @@ export function watchBoot(qemu: QemuProcess, readyMarker: string): BootWatch {
   const endLine = qemu.console.onLine((line) => {
     const text = line.slice(Math.max(0, line.indexOf(ANY_MARKER)))
     if (text.startsWith(ANY_MARKER)) phase = 'init'
-    if (text.startsWith(ERROR_MARKER)) {
-      resolve({ kind: 'guest-error', guestPhase: /\bphase=([a-z_-]{1,20})/.exec(text)?.[1] })
-    } else if (text.startsWith(readyMarker)) {
+    if (text.startsWith(readyMarker)) {
       resolve({ kind: 'ready', uptimeMs: readUptime(text) })
+    } else if (text.startsWith(ERROR_MARKER)) {
+      resolve({ kind: 'guest-error', guestPhase: /\bphase=([a-z_-]{1,20})/.exec(text)?.[1] })
     }
   })
   void qemu.exited.then((exit) => resolve({ kind: 'exited', exit }))

@@ -48,7 +48,7 @@ export interface LaunchRequest {
   readonly files: readonly string[]
   /** Device nodes it needs, such as /dev/kvm. */
   readonly devices: readonly string[]
-  /** Descriptor on which bubblewrap reports the process id of QEMU. */
+  /** Descriptor on which bubblewrap reports the process id of its namespace's first process. */
   readonly infoFd?: number
 }
 
@@ -93,8 +93,9 @@ function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
       ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP'].flatMap((capability) => ['--cap-add', capability])
     : ['--unshare-user', '--uid', String(NOBODY), '--gid', String(NOBODY)]
   return [
-    // QEMU as the first process of its pid namespace: its end ends everything in there, and its pid is the one reported.
-    ...['--die-with-parent', '--unshare-pid', '--as-pid-1'],
+    // Bubblewrap stays as the first process of the pid namespace: it is of the same user as the one outside, so the
+    // signal of the parent's death may reach it, and its end ends QEMU, which may be of another.
+    ...['--die-with-parent', '--unshare-pid'],
     ...['--unshare-net', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
     ...['--cap-drop', 'ALL', ...user, '--clearenv', '--chdir', '/'],
     ...['--ro-bind', '/usr', '/usr'],

@@ -3,6 +3,7 @@
 // kept in a capped tail. Deciding what to run is not done here.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
 import { constants } from 'node:os'
 import type { Duplex, Readable } from 'node:stream'
 import { ByteRing } from './byte-ring.ts'
@@ -52,8 +53,11 @@ export interface QemuProcess {
   readonly console: VmConsole
   /** One stream per port of the plan, in its order. */
   readonly ports: readonly Duplex[]
-  /** The process id of QEMU itself (not of what confines it), as the host sees it. */
-  readonly pid: Promise<number>
+  /**
+   * The process id of QEMU itself (not of what confines it), as the host sees it. Ask when QEMU is known to run;
+   * before that, or on a kernel that does not tell, it may be that of a process whose end is QEMU's end.
+   */
+  findPid(): Promise<number>
   /** Never rejects. */
   readonly exited: Promise<QemuExit>
   stderrTail(): string
@@ -80,12 +84,13 @@ export function spawnQemu(plan: QemuPlan): QemuProcess {
   for (const each of child.stdio) each?.on('error', () => {})
   const stderr = new ByteRing(STDERR_KEPT_BYTES)
   child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk))
+  const first = readFirstPid(child, slots.info === undefined ? undefined : stream(slots.info))
   const exited = watchExit(child, plan.launcher.kind !== 'setpriv')
   return {
     qmp: stream(slots.qmp),
     console: new VmConsole(stream(slots.console)),
     ports: slots.ports.map(stream),
-    pid: readPid(child, slots.info === undefined ? undefined : (child.stdio[slots.info] as Readable), exited),
+    findPid: async () => findOnlyChild(await first),
     exited,
     stderrTail: () => stderr.text(),
     kill: () => killGroup(child),
@@ -169,24 +174,27 @@ function signalName(number: number): string | undefined {
   return Object.entries(constants.signals).find(([, value]) => value === number)?.[0]
 }
 
-/** Bubblewrap reports the pid of its child on the info descriptor; in every other case the child is QEMU or its shell. */
-async function readPid(
+/** Bubblewrap reports the first process of its namespace; in every other case the child is QEMU or its shell. */
+async function readFirstPid(
   child: ChildProcess,
   info: Readable | undefined,
-  exited: Promise<QemuExit>,
-): Promise<number> {
-  const own = child.pid ?? 0
-  if (!info) return own
-  const report = (async () => {
-    let text = ''
-    for await (const chunk of info) {
-      text += String(chunk)
-      const pid = /"child-pid"\s*:\s*(\d+)\b/.exec(text)?.[1]
-      if (pid !== undefined) return Number(pid)
-    }
-    return own
-  })().catch(() => own)
-  return Promise.race([report, exited.then(() => own)])
+): Promise<{ pid: number; inner: boolean }> {
+  let text = ''
+  try {
+    // To the very end: bubblewrap writes in parts, and a closed pipe would end it.
+    for await (const chunk of info ?? []) text += String(chunk)
+  } catch {
+    // It ended early; `exited` tells.
+  }
+  const pid = /"child-pid"\s*:\s*(\d+)/.exec(text)?.[1]
+  return pid === undefined ? { pid: child.pid ?? 0, inner: false } : { pid: Number(pid), inner: true }
+}
+
+/** The first process of the namespace has one child, which is QEMU. */
+async function findOnlyChild({ pid, inner }: { pid: number; inner: boolean }): Promise<number> {
+  if (!inner) return pid
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  return Number.parseInt(children, 10) || pid
 }
 
 function killGroup(child: ChildProcess): void {

@@ -7,7 +7,7 @@ import { watchBoot } from './boot-watch.ts'
 import type { Confinement } from './launcher.ts'
 import type { Accelerator } from './qemu-args.ts'
 import { type QemuProcess, spawnQemu } from './qemu-process.ts'
-import { Qmp } from './qmp.ts'
+import { Qmp, QmpError } from './qmp.ts'
 import {
   describeCancelled,
   describeFailure,
@@ -28,7 +28,7 @@ const DEFAULT_DEADLINE_MS = 90_000
 export interface VmTimings {
   /** Options, image, machine and folder checked, drives open. */
   readonly prepareMs: number
-  /** From spawn until the process of QEMU was known. */
+  /** Until the process was spawned. */
   readonly spawnMs: number
   /** Until QEMU's monitor answered. */
   readonly qmpMs: number
@@ -44,7 +44,7 @@ export interface VmTimings {
 
 export interface VmExit {
   /**
-   * `stopped` by {@link Vm.stop}; `guest-ended` when the guest powered off, rebooted or panicked; `killed` by a
+   * `stopped` by {@link Vm.stop} or over the monitor; `guest-ended` when the guest powered off, rebooted or panicked; `killed` by a
    * signal of somebody else; `failed` for everything else.
    */
   readonly reason: 'stopped' | 'guest-ended' | 'killed' | 'failed'
@@ -107,10 +107,10 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
   let phase: VmPhase = 'spawn'
   try {
     await plan.closeDrives()
-    const pid = await limits.race(qemu.pid)
     const spawnedAt = performance.now()
     phase = 'qmp'
-    const qmp = await limits.race(Qmp.connect(qemu.qmp, deadlineMs))
+    const qmp = await limits.race(Promise.race([Qmp.connect(qemu.qmp, deadlineMs), failAtExit(qemu)]))
+    const pid = await qemu.findPid()
     const life = new VmLife(plan, qemu, qmp)
     const qmpAt = performance.now()
     phase = 'kernel'
@@ -140,6 +140,12 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
   } finally {
     limits.end()
   }
+}
+
+/** Rejects when QEMU, or what stands in front of it, ends; a stream may stay open then. */
+async function failAtExit(qemu: QemuProcess): Promise<never> {
+  await qemu.exited
+  throw new QmpError('closed', 'QMP: QEMU ended')
 }
 
 /** The VM from the monitor's first answer to the end of its folder. */
@@ -211,10 +217,10 @@ class VmLife {
   }
 }
 
-function endReason(detail: string | undefined, code: number | null, signal: string | null) {
+function endReason(detail: string | undefined, code: number | null, signal: string | null): VmExit['reason'] {
   if (detail?.startsWith('guest-')) return 'guest-ended'
   if (detail === 'host-signal' || signal === 'SIGKILL' || signal === 'SIGTERM') return 'killed'
-  return signal === null && code === 0 ? 'guest-ended' : 'failed'
+  return detail !== undefined && code === 0 ? 'stopped' : 'failed'
 }
 
 async function cancellable<T>(options: StartVmOptions, work: () => Promise<T>): Promise<T> {

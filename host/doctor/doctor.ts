@@ -1,0 +1,214 @@
+// What of this machine Caisson needs, what was found, and what to do about the rest: data for the CLI to show.
+// It changes nothing but what every start makes anyway (folders, remembered trials), and never reads a key's value
+// further than to see that there is one.
+
+import { totalmem } from 'node:os'
+import { checkFolder, FolderError, type Folders, prepareFolders } from '../state/folders.ts'
+import { type Machine, probeMachine } from '../vm/accelerator.ts'
+import { findQemu } from '../vm/programs.ts'
+import { VmError } from '../vm/vm-error.ts'
+import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
+
+const MIB = 1024 * 1024
+const GIB = 1024 * MIB
+const MIN_NODE_MAJOR = 24
+/** The version whose behaviour was measured; older ones lack nothing known, but were not tried. */
+const MIN_QEMU_MAJOR = 7
+/** Image, build folder and a run's scratch disk fit. */
+const COMFORTABLE_DISK_BYTES = 4 * GIB
+
+export interface Finding {
+  /** Stable name, such as `accelerator`. */
+  readonly id: string
+  readonly title: string
+  /** `warn`: works with a restriction; `fail`: no VM can start. */
+  readonly status: 'ok' | 'warn' | 'fail'
+  /** What was found. */
+  readonly seen: string
+  /** What to do; absent when nothing need be done. */
+  readonly remedy?: string
+}
+
+/** What the image's own check found, without the heading. */
+export interface ImageCheck extends Omit<Finding, 'id' | 'title'> {
+  /** The image's kernel, with which accelerators are tried; absent when there is no image yet. */
+  readonly kernel?: string
+}
+
+export interface DoctorOptions {
+  readonly folders: Folders
+  readonly checkImage: () => Promise<ImageCheck>
+  readonly env?: Readonly<Record<string, string | undefined>>
+}
+
+/** Looks at everything and never throws for what it finds; takes up to 15 s where an accelerator is broken. */
+export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
+  const { folders, env = process.env } = options
+  const state = await checkFolders(folders)
+  const image = await guardImage(options.checkImage)
+  const { kernel, ...imageFinding } = image
+  return [
+    checkNode(),
+    ...(await checkMachine(folders, kernel)),
+    { id: 'image', title: 'VM image', ...imageFinding },
+    checkMemory(),
+    await checkDisk(state.status === 'fail' ? '/' : folders.home, 'disk-state', 'Disk for state and runs'),
+    await checkDisk(state.status === 'fail' ? '/' : folders.cache, 'disk-cache', 'Disk for images'),
+    state,
+    checkKey(env),
+  ]
+}
+
+function checkNode(): Finding {
+  const title = 'Node.js'
+  const seen = process.versions.node
+  if (Number.parseInt(seen, 10) >= MIN_NODE_MAJOR) return { id: 'node', title, status: 'ok', seen }
+  const remedy = `Install Node ${MIN_NODE_MAJOR} or newer, or start by scripts/run, which brings its own.`
+  return { id: 'node', title, status: 'fail', seen, remedy }
+}
+
+async function checkMachine(folders: Folders, kernel: string | undefined): Promise<Finding[]> {
+  const qemu = await findQemu()
+  if (qemu === undefined) return [noQemu('qemu-system-x86_64 is not on PATH')]
+  try {
+    const machine = await probeMachine({
+      qemu,
+      ...(kernel === undefined ? {} : { kernel }),
+      cacheDirectory: folders.cache,
+      confine: 'auto',
+      fresh: true,
+    })
+    return [
+      describeQemu(machine),
+      describeAccelerator(machine, kernel !== undefined),
+      describeConfinement(machine),
+    ]
+  } catch (error) {
+    if (error instanceof VmError) return [noQemu(error.seen)]
+    return [noQemu(error instanceof Error ? error.message : String(error))]
+  }
+}
+
+function noQemu(seen: string): Finding {
+  const remedy = 'Install QEMU (Debian: apt install qemu-system-x86, macOS: brew install qemu).'
+  return { id: 'qemu', title: 'QEMU', status: 'fail', seen, remedy }
+}
+
+function describeQemu({ qemu, qemuVersion }: Machine): Finding {
+  const finding = { id: 'qemu', title: 'QEMU', seen: `${qemuVersion} at ${qemu}` }
+  if (Number.parseInt(qemuVersion, 10) >= MIN_QEMU_MAJOR) return { ...finding, status: 'ok' }
+  return {
+    ...finding,
+    status: 'warn',
+    remedy: `Use QEMU ${MIN_QEMU_MAJOR} or newer; older ones were not tried.`,
+  }
+}
+
+/** Says what protects the user, not only what is fast: see specs/security.md. */
+function describeAccelerator({ accelerator, trials }: Machine, tried: boolean): Finding {
+  const heading = { id: 'accelerator', title: 'Accelerator' }
+  if (accelerator !== 'tcg') {
+    const seen = `${accelerator}: the guest is kept in by the processor, a boundary that QEMU's maintainers defend`
+    return { ...heading, status: 'ok', seen }
+  }
+  const why = trials.map((trial) => `${trial.accelerator} was tried: ${trial.seen}`).join('; ')
+  const none = tried
+    ? 'no accelerator that this user may use'
+    : 'accelerators are tried once there is an image'
+  return {
+    ...heading,
+    status: 'warn',
+    seen:
+      `tcg, software emulation (${why || none}): slower, and QEMU's maintainers do not call it a security ` +
+      'boundary, so it is the confinement of QEMU that protects you',
+    remedy:
+      process.platform === 'linux'
+        ? 'For KVM: turn virtualisation on in the firmware, and let this user open /dev/kvm (group kvm). In a cloud VM it may not be possible.'
+        : 'Nothing; this guest cannot be accelerated on this machine.',
+  }
+}
+
+function describeConfinement({ confinement, seccomp, accelerator }: Machine): Finding {
+  const heading = { id: 'confinement', title: 'Confinement of QEMU' }
+  const best = confinement.launchers[0]
+  if (best?.kind === 'bubblewrap') {
+    const user = best.drop ? `as user ${best.drop.uid}` : 'as nobody in a user namespace'
+    const seen = `bubblewrap and seccomp: no network, no home, no other programs, ${user}`
+    return { ...heading, status: 'ok', seen }
+  }
+  const around = seccomp ? "QEMU's own seccomp sandbox alone" : 'none'
+  const weak = accelerator === 'tcg' ? ', and software emulation is no security boundary either' : ''
+  return {
+    ...heading,
+    status: 'warn',
+    seen: `${around}${confinement.reason ? ` (${confinement.reason})` : ''}${weak}`,
+    remedy:
+      process.platform === 'linux'
+        ? 'Install bubblewrap (apt install bubblewrap) and allow unprivileged user namespaces.'
+        : 'Run on Linux where QEMU has to be confined.',
+  }
+}
+
+async function guardImage(check: () => Promise<ImageCheck>): Promise<ImageCheck> {
+  try {
+    return await check()
+  } catch (error) {
+    const seen = error instanceof Error ? error.message : String(error)
+    return { status: 'fail', seen, remedy: 'Build the image: caisson image build.' }
+  }
+}
+
+function checkMemory(): Finding {
+  const available = process.availableMemory()
+  const heading = { id: 'memory', title: 'Memory' }
+  const seen = `${gibibytes(available)} GiB available of ${gibibytes(totalmem())}`
+  if (available >= DEFAULT_MEMORY_BYTES) return { ...heading, status: 'ok', seen }
+  const remedy = `End other programs, or give VMs less than the usual ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--memory).`
+  return { ...heading, status: 'warn', seen, remedy }
+}
+
+async function checkDisk(folder: string, id: string, title: string): Promise<Finding> {
+  const free = await readFreeBytes(folder).catch(() => 0)
+  const seen = `${gibibytes(free)} GiB free at ${folder}`
+  if (free >= COMFORTABLE_DISK_BYTES) return { id, title, status: 'ok', seen }
+  const variable = id === 'disk-cache' ? 'CAISSON_CACHE' : 'CAISSON_HOME'
+  return {
+    id,
+    title,
+    status: free >= GIB ? 'warn' : 'fail',
+    seen,
+    remedy: `Free disk space or set ${variable} to a larger disk; a VM's disk may grow to ${gibibytes(DEFAULT_DISK_BYTES)} GiB.`,
+  }
+}
+
+async function checkFolders(folders: Folders): Promise<Finding> {
+  const heading = { id: 'folders', title: 'State folders' }
+  try {
+    await prepareFolders(folders)
+    for (const folder of [folders.home, folders.cache]) await checkFolder(folder)
+    return { ...heading, status: 'ok', seen: `${folders.home} and ${folders.cache}, yours alone` }
+  } catch (error) {
+    const seen = error instanceof Error ? error.message : String(error)
+    const remedy =
+      error instanceof FolderError
+        ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
+        : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'
+    return { ...heading, status: 'fail', seen, remedy }
+  }
+}
+
+function checkKey(env: Readonly<Record<string, string | undefined>>): Finding {
+  const heading = { id: 'key', title: 'Model' }
+  if (env.CAISSON_LLM_URL) return { ...heading, status: 'ok', seen: 'a server of your own (CAISSON_LLM_URL)' }
+  if (env.NVIDIA_API_KEY) return { ...heading, status: 'ok', seen: 'NVIDIA_API_KEY is set' }
+  return {
+    ...heading,
+    status: 'warn',
+    seen: 'no key: the built-in offline model answers, which knows a few kinds of requests',
+    remedy: 'Set NVIDIA_API_KEY, or CAISSON_LLM_URL and CAISSON_LLM_KEY, for a real model.',
+  }
+}
+
+function gibibytes(bytes: number): string {
+  return (bytes / GIB).toFixed(1)
+}
