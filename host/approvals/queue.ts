@@ -44,6 +44,14 @@ interface Entry {
   decision: Promise<ApprovalDecision> | undefined
 }
 
+const unattended: Ruling = {
+  decision: 'deny',
+  scope: 'once',
+  by: 'mode',
+  rule: 'nobody is there to ask; --approve all or a rule file would allow it',
+  hint: 'nobody is there to approve this; go on without it and say so in your answer',
+}
+
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
   readonly #entries = new Map<string, Entry>()
@@ -51,9 +59,11 @@ export class ApprovalQueue {
   readonly #standing = new Map<string, Ruling>()
   readonly #waiting = new Set<string>()
   #closed: Ruling | undefined
+  #attended: boolean
 
   constructor(options: ApprovalQueueOptions) {
     this.#options = options
+    this.#attended = options.attended
   }
 
   /** Ids of the questions that wait for a person, oldest first. */
@@ -81,33 +91,46 @@ export class ApprovalQueue {
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#entries.get(approvalId)
     if (entry === undefined || !this.#waiting.has(approvalId)) return false
-    this.#stopWaiting(approvalId)
     const hint = answer.hint === undefined ? {} : { hint: answer.hint }
     const ruling: Ruling = { decision: answer.decision, scope: answer.scope, by: 'person', ...hint }
-    if (answer.scope === 'run') this.#standing.set(entry.request.tool, ruling)
-    entry.answered.resolve(ruling)
+    this.#resolve(approvalId, ruling)
+    if (answer.scope === 'run') {
+      const { tool } = entry.request
+      this.#standing.set(tool, ruling)
+      for (const id of this.pending) {
+        const other = this.#entries.get(id)?.request
+        if (other?.tool === tool && matchRules(this.#options.rules, other) === undefined)
+          this.#resolve(id, ruling)
+      }
+    }
     return true
+  }
+
+  /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
+  leave(): void {
+    this.#attended = false
+    for (const id of this.pending) this.#resolve(id, unattended)
   }
 
   /** Denies what waits and all that is still asked, as the run is being cancelled or has ended. */
   close(): void {
     this.#closed = { decision: 'deny', scope: 'run', by: 'cancel' }
-    for (const id of this.pending) {
-      this.#stopWaiting(id)
-      this.#entries.get(id)?.answered.resolve(this.#closed)
-    }
+    for (const id of this.pending) this.#resolve(id, this.#closed)
   }
 
   async #settle(entry: Entry): Promise<ApprovalDecision> {
     const { approvalId, runId: _, ...asked } = entry.request
     const { record } = this.#options
+    const ruled = this.#rule(entry.request)
+    // Waiting before it is shown: who sees the question can answer it.
+    if (ruled === undefined) this.#startWaiting(approvalId)
     await record({
       type: 'approval-request',
       kind: 'cooperative',
       request: { approvalId, ...asked },
       digest: entry.digest,
     })
-    const ruling = this.#rule(entry.request) ?? (await this.#person(entry))
+    const ruling = ruled ?? (await entry.answered.promise)
     await record({ type: 'approval-decision', approvalId, ...ruling })
     return ruling.hint === undefined
       ? { decision: ruling.decision }
@@ -117,7 +140,7 @@ export class ApprovalQueue {
   /** What needs no person; undefined when one must be asked. */
   #rule(request: ApprovalRequest): Ruling | undefined {
     if (this.#closed !== undefined) return this.#closed
-    const { mode, rules, attended } = this.#options
+    const { mode, rules } = this.#options
     const rule = matchRules(rules, request)
     if (rule !== undefined && rule.effect !== 'ask') {
       const because = rule.reason === undefined ? {} : { hint: rule.reason }
@@ -134,24 +157,17 @@ export class ApprovalQueue {
     if (mode === 'none') return { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
     if (mode === 'all' && rule === undefined)
       return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
-    if (attended) return undefined
-    return {
-      decision: 'deny',
-      scope: 'once',
-      by: 'mode',
-      rule: 'nobody is there to ask; --approve all or a rule file would allow it',
-      hint: 'nobody is there to approve this; go on without it and say so in your answer',
-    }
+    return this.#attended ? undefined : unattended
   }
 
-  async #person(entry: Entry): Promise<Ruling> {
-    this.#waiting.add(entry.request.approvalId)
+  #startWaiting(approvalId: string): void {
+    this.#waiting.add(approvalId)
     this.#options.onWaiting?.(1)
-    return entry.answered.promise
   }
 
-  #stopWaiting(approvalId: string): void {
+  #resolve(approvalId: string, ruling: Ruling): void {
     if (this.#waiting.delete(approvalId)) this.#options.onWaiting?.(-1)
+    this.#entries.get(approvalId)?.answered.resolve(ruling)
   }
 }
 

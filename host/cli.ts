@@ -1,0 +1,50 @@
+/** Runs one command line and says with which code to exit; everything that fails is told on stderr. */
+import { readFileSync } from 'node:fs'
+import { CommanderError } from 'commander'
+import { exitCodeOf, exitCodes } from './cli/exit-codes.ts'
+import { type Io, printError } from './cli/io.ts'
+import { buildProgram, exitCodeOfCommander, type ProgramOptions } from './cli/program.ts'
+
+/** The standard streams and environment of this process. */
+export function processIo(): Io {
+  const { stdin, stdout, stderr, env } = process
+  return { stdin, stdout, stderr, env, version: readVersion() }
+}
+
+/** @param argv without node and script */
+export async function runCli(
+  argv: readonly string[],
+  io: Io = processIo(),
+  example?: ProgramOptions['example'],
+): Promise<number> {
+  let code: number = exitCodes.completed
+  const onExit = (given: number) => {
+    code = given
+  }
+  const program = buildProgram({ io, onExit, ...(example === undefined ? {} : { example }) })
+  try {
+    await program.parseAsync([...argv], { from: 'user' })
+    return code
+  } catch (error) {
+    // Commander has told its own errors already.
+    if (error instanceof CommanderError) return exitCodeOfCommander(error.code)
+    printError(io, error)
+    return exitCodeOf(error)
+  }
+}
+
+/** From the package's own package.json, one folder up in the repository and two in `dist/`. */
+function readVersion(): string {
+  for (const place of ['../package.json', '../../package.json']) {
+    try {
+      const found = JSON.parse(readFileSync(new URL(place, import.meta.url), 'utf8')) as {
+        name?: string
+        version?: string
+      }
+      if (found.name === 'caisson' && found.version !== undefined) return found.version
+    } catch {
+      // not there: the other place
+    }
+  }
+  return '0.0.0'
+}

@@ -1,0 +1,25 @@
+/** What a command talks through; tests give their own. */
+import type { Readable, Writable } from 'node:stream'
+import { Host } from '../host.ts'
+import { foreignBlock } from '../ui/foreign.ts'
+
+export interface Io {
+  readonly stdin: Readable & { isTTY?: boolean }
+  readonly stdout: Writable & { isTTY?: boolean; columns?: number }
+  readonly stderr: Writable & { isTTY?: boolean }
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly version: string
+}
+
+/** The host for this environment. */
+export function hostOf(io: Io): Host {
+  return new Host({ env: io.env })
+}
+
+/** Prints a failure: our words, with whatever is foreign in them made harmless. */
+export function printError(io: Io, error: unknown): void {
+  const message = error instanceof Error ? error.message : String(error)
+  const [first = '', ...rest] = message.split('\n')
+  io.stderr.write(`caisson: ${foreignBlock(first, '')}\n`)
+  if (rest.length > 0) io.stderr.write(`${foreignBlock(rest.join('\n'))}\n`)
+}

@@ -1,0 +1,153 @@
+/** The command line: what commands there are and what they take. Each command's work is in a file of its own. */
+import { Command, Option } from 'commander'
+import { exitCodes } from './exit-codes.ts'
+import type { Io } from './io.ts'
+import { collect, parseCount, parseDuration, parseSize } from './options.ts'
+
+/** What a command returns: the process's exit code. */
+type Action = (...args: never[]) => Promise<number>
+
+export interface ProgramOptions {
+  readonly io: Io
+  /** For `run` without a task. */
+  readonly example?: { readonly task: string; readonly workspace: string }
+  readonly onExit: (code: number) => void
+}
+
+export function buildProgram(options: ProgramOptions): Command {
+  const { io } = options
+  const program = new Command('caisson')
+    .description('Runs an AI agent in a small VM on a copy of your files; you review what comes back.')
+    .version(io.version)
+    .showHelpAfterError('(add --help for what is possible)')
+    .configureOutput({ writeOut: (text) => io.stdout.write(text), writeErr: (text) => io.stderr.write(text) })
+    .exitOverride()
+  /** Loads a command's file only when it is called, so that `--help` and a second start stay quick. */
+  const run =
+    (load: () => Promise<Action>) =>
+    async (...args: unknown[]) =>
+      options.onExit(await (await load())(...([io, ...args] as never[])))
+
+  const runCommand = program
+    .command('run')
+    .argument(options.example ? '[task]' : '<task>', 'what the agent is to do')
+  addRunOptions(runCommand)
+    .description('Runs a task in a VM on a workspace; shows plan, progress and changes')
+    .action(
+      run(async () => {
+        const { runTask } = await import('./run.ts')
+        return (cli: Io, task: string | undefined, flags: never) => runTask(cli, task, flags, options.example)
+      }),
+    )
+
+  program
+    .command('doctor')
+    .description('Looks at this machine: QEMU, accelerator, confinement, image, memory, disk, keys')
+    .option('--json', 'print the findings as JSON')
+    .action(run(async () => (await import('./doctor.ts')).doctor))
+
+  const image = program.command('image').description('The VM image')
+  image
+    .command('build')
+    .description('Builds the image if its recipe changed')
+    .option('--update-lock', 'resolve the packages anew and write packages.lock.json')
+    .action(run(async () => (await import('./image.ts')).imageBuild))
+  image
+    .command('info')
+    .description('What the image is made of')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./image.ts')).imageInfo))
+  image
+    .command('verify')
+    .description('Checks every byte of the image against its manifest')
+    .action(run(async () => (await import('./image.ts')).imageVerify))
+
+  const vm = program.command('vm').description('Virtual machines')
+  addVmOptions(vm.command('boot'))
+    .description('Boots a VM without a task, shows how long each phase took, and ends it at Ctrl-C')
+    .option('--once', 'end it as soon as it is ready')
+    .action(run(async () => (await import('./vm.ts')).vmBoot))
+
+  const runs = program.command('runs').description('Earlier runs')
+  runs
+    .command('list')
+    .description('All runs, newest first')
+    .option('--json', 'one JSON object a line')
+    .action(run(async () => (await import('./runs.ts')).runsList))
+  runs
+    .command('show')
+    .argument('<run>', 'its id, the beginning of it, or "last"')
+    .description('What happened in a run')
+    .option('--json', 'the journal, one event a line')
+    .action(run(async () => (await import('./runs.ts')).runsShow))
+  runs
+    .command('rm')
+    .argument('<run...>')
+    .description('Removes runs with their journals and change sets')
+    .action(run(async () => (await import('./runs.ts')).runsRemove))
+
+  const workspace = program.command('workspace').description('What runs changed')
+  workspace
+    .command('diff')
+    .argument('<run>')
+    .description('Shows the changes of a run')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./workspace.ts')).workspaceDiff))
+  workspace
+    .command('apply')
+    .argument('<run>')
+    .argument('[path...]', 'what to apply; flagged paths only when named here')
+    .option('--all', 'everything that is not flagged and does not conflict')
+    .description('Applies changes of a run')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./workspace.ts')).workspaceApply))
+  workspace
+    .command('undo')
+    .argument('<run>')
+    .description('Takes back what was applied')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./workspace.ts')).workspaceUndo))
+  return program
+}
+
+function addVmOptions(command: Command): Command {
+  return command
+    .option('--memory <size>', 'memory of the VM, such as 1G', parseSize)
+    .option('--cpus <count>', 'processors of the VM', parseCount)
+    .option('--disk <size>', 'disk of the VM for changes, such as 8G', parseSize)
+    .addOption(
+      new Option('--accel <name>', 'accelerator; auto tries')
+        .choices(['auto', 'kvm', 'hvf', 'tcg'])
+        .default('auto'),
+    )
+    .addOption(
+      new Option('--confine <how>', 'how far QEMU must be confined')
+        .choices(['auto', 'require'])
+        .default('auto'),
+    )
+}
+
+function addRunOptions(command: Command): Command {
+  return addVmOptions(command)
+    .option('-w, --workspace <dir>', 'the directory to work on (default: the current one)')
+    .option(
+      '--include <pattern>',
+      'takes ignored or secret paths in all the same; may be given again',
+      collect,
+    )
+    .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
+    .option('--tool <name>', 'allows only these tools; may be given again', collect)
+    .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
+    .option('--apply', 'applies what is not flagged and does not conflict, without asking')
+    .option('--no-apply', 'applies nothing, without asking')
+    .option('--max-time <duration>', 'wall time of the run, such as 20m', parseDuration)
+    .option('--max-tokens <count>', 'tokens of the run, in and out', parseCount)
+    .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
+}
+
+/** Commander's own ends (help, version, wrong usage) as exit codes. */
+export function exitCodeOfCommander(code: string): number {
+  return code === 'commander.helpDisplayed' || code === 'commander.help' || code === 'commander.version'
+    ? exitCodes.completed
+    : exitCodes.usage
+}

@@ -1,0 +1,170 @@
+/** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
+
+import type { ApprovalMode } from '../approvals/queue.ts'
+import { readRules } from '../approvals/rules.ts'
+import type { RunOptions } from '../host.ts'
+import type { FeedItem } from '../runs/feed.ts'
+import type { Run } from '../runs/run.ts'
+import { approvalLines, promptApproval } from '../ui/approval-prompt.ts'
+import { coloursFor } from '../ui/colours.ts'
+import { ProgressView } from '../ui/progress.ts'
+import { type ApplyChoice, bringHome } from './bring-home.ts'
+import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { readJsonLines, writeJsonLine } from './json-lines.ts'
+
+export interface RunFlags {
+  readonly workspace?: string
+  readonly include?: string[]
+  readonly model?: string
+  readonly tool?: string[]
+  readonly approve: string
+  /** True, false for `--no-apply`, absent for neither. */
+  readonly apply?: boolean
+  readonly maxTime?: number
+  readonly maxTokens?: number
+  readonly json?: boolean
+  readonly memory?: number
+  readonly cpus?: number
+  readonly disk?: number
+  readonly accel: 'auto' | 'kvm' | 'hvf' | 'tcg'
+  readonly confine: 'auto' | 'require'
+}
+
+export async function runTask(
+  io: Io,
+  task: string | undefined,
+  flags: RunFlags,
+  example?: { task: string; workspace: string },
+): Promise<ExitCode> {
+  const prompt = task ?? example?.task
+  if (prompt === undefined || prompt.trim() === '')
+    throw new UsageError('say what the agent is to do: caisson run "TASK"')
+  const place = flags.workspace ?? (task === undefined ? example?.workspace : undefined)
+  const options = {
+    ...(await optionsOf(io, prompt, flags)),
+    ...(place === undefined ? {} : { workspace: place }),
+  }
+  return flags.json === true ? await runJson(io, options, flags) : await runShown(io, options, flags)
+}
+
+async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
+  const modes: readonly string[] = ['ask', 'all', 'none']
+  const rules = modes.includes(flags.approve) ? [] : await readRules(flags.approve)
+  const given = <T>(name: string, value: T | undefined) => (value === undefined ? {} : { [name]: value })
+  return {
+    prompt,
+    ...given('include', flags.include),
+    ...given('model', flags.model),
+    ...given('tools', flags.tool),
+    limits: { ...given('maxWallMs', flags.maxTime), ...given('maxTokens', flags.maxTokens) },
+    vm: {
+      ...given('memoryBytes', flags.memory),
+      ...given('cpus', flags.cpus),
+      ...given('diskBytes', flags.disk),
+      accelerator: flags.accel,
+      confine: flags.confine,
+    },
+    approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
+    rules,
+    attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+  }
+}
+
+/** For people: progress on stdout, questions where a terminal is. */
+async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  const host = hostOf(io)
+  using view = new ProgressView(io.stdout)
+  view.lines(host.provider(options.model).notes)
+  const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
+  using _ = cancelOnInterrupt(run, () => view.lines(['Cancelling; Ctrl-C again ends it at once.']))
+  for await (const item of run.watch()) {
+    view.show(item)
+    const asked = openQuestion(run, item)
+    if (asked !== undefined) await putQuestion(io, view, run, asked)
+  }
+  const state = await run.ended
+  view.end()
+  io.stdout.write(`Journal ${run.id}, head ${run.journalHead.slice(0, 16)}\n`)
+  if (state.changes === null) return exitCodeOfRun(state.end?.outcome)
+  const choice: ApplyChoice = flags.apply ?? (options.attended === true ? 'ask' : false)
+  const home = await bringHome(io, host, run.id, choice)
+  return state.end?.outcome !== 'completed' ? exitCodeOfRun(state.end?.outcome) : home
+}
+
+/** For programs: one JSON object a line. */
+async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  const host = hostOf(io)
+  const run = await host.start({ ...options, onProgress: (text) => io.stderr.write(`${text}\n`) })
+  using _ = cancelOnInterrupt(run, () => io.stderr.write('cancelling; again ends it at once\n'))
+  const stop = readJsonLines(io.stdin, {
+    onInput: (input) => {
+      if ('cancel' in input) run.cancel('standard input')
+      else {
+        const { approvalId, decision, scope, hint } = input
+        const taken = run.answer(approvalId, { decision, scope, ...(hint === undefined ? {} : { hint }) })
+        if (!taken) io.stderr.write(`approval ${approvalId} does not wait for an answer\n`)
+      }
+    },
+    onProblem: (message) => io.stderr.write(`${message}\n`),
+    // Nobody can answer any more: what waits and what comes is denied.
+    onEnd: () => run.leave(),
+  })
+  try {
+    for await (const item of run.watch()) await writeJsonLine(io.stdout, item)
+  } finally {
+    stop()
+  }
+  const state = await run.ended
+  if (state.changes === null) return exitCodeOfRun(state.end?.outcome)
+  const home = await bringHome(io, host, run.id, flags.apply === true, (event) =>
+    writeJsonLine(io.stdout, event),
+  )
+  return state.end?.outcome !== 'completed' ? exitCodeOfRun(state.end?.outcome) : home
+}
+
+function exitCodeOfRun(outcome: 'completed' | 'failed' | 'cancelled' | undefined): ExitCode {
+  return { completed: exitCodes.completed, failed: exitCodes.failed, cancelled: exitCodes.denied }[
+    outcome ?? 'failed'
+  ]
+}
+
+/** The question that an item asks and that still waits: rules and modes answer at once. */
+function openQuestion(run: Run, item: FeedItem) {
+  if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
+  const { request } = item.event
+  return run.waitsFor(request.approvalId) ? request : undefined
+}
+
+async function putQuestion(
+  io: Io,
+  view: ProgressView,
+  run: Run,
+  request: Parameters<typeof promptApproval>[0],
+): Promise<void> {
+  view.pause()
+  view.lines(approvalLines(request, coloursFor(io.stdout)))
+  const gone = new AbortController()
+  void run.ended.then(() => gone.abort())
+  const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal: gone.signal })
+  if (answer === null) run.cancel('the person at the terminal')
+  else run.answer(request.approvalId, answer)
+  view.resume()
+}
+
+/** First SIGINT or SIGTERM cancels, the second ends at once. */
+function cancelOnInterrupt(run: Run, onFirst: () => void): Disposable {
+  let count = 0
+  const onSignal = (signal: NodeJS.Signals) => {
+    count += 1
+    if (count === 1) onFirst()
+    run.cancel(signal, count > 1)
+  }
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+  for (const signal of signals) process.on(signal, onSignal)
+  return {
+    [Symbol.dispose]: () => {
+      for (const signal of signals) process.off(signal, onSignal)
+    },
+  }
+}

@@ -1,0 +1,52 @@
+/** `caisson runs`: lists, shows and removes runs. */
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import type { RunSummary } from '../runs/store.ts'
+import { coloursFor } from '../ui/colours.ts'
+import { linesOf } from '../ui/event-lines.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+
+export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const runs = await hostOf(io).runs.list()
+  for (const run of runs) {
+    if (flags.json === true) await writeJsonLine(io.stdout, run)
+    else io.stdout.write(`${listLine(run)}\n`)
+  }
+  if (runs.length === 0 && flags.json !== true) io.stdout.write('no runs yet; start one: caisson run "TASK"\n')
+  return exitCodes.completed
+}
+
+function listLine({ runId, startedAt, prompt, state, problem }: RunSummary): string {
+  const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
+  const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? 'open')
+  const changes = state.changes === null ? '' : ` · ${state.changes.entries} changes${state.applied === null ? '' : `, ${state.applied} applied`}`
+  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
+}
+
+export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const { runs } = hostOf(io)
+  const paths = await runs.find(name)
+  const events = await runs.read(paths.runId)
+  const colours = coloursFor(io.stdout)
+  let state = initialRunState
+  if (flags.json !== true) io.stdout.write(`${paths.runId}  ${foreignLine(paths.directory)}\n`)
+  for (const item of events) {
+    state = reduceRun(state, item.event)
+    if (flags.json === true) await writeJsonLine(io.stdout, item)
+    else for (const line of linesOf(item.event, state, colours)) io.stdout.write(`${line}\n`)
+  }
+  if (flags.json !== true) io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)
+  return exitCodes.completed
+}
+
+export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
+  const { runs } = hostOf(io)
+  for (const name of names) {
+    const { runId } = await runs.find(name)
+    await runs.remove(runId)
+    io.stdout.write(`removed ${runId}\n`)
+  }
+  return exitCodes.completed
+}

@@ -1,0 +1,123 @@
+/** The library's front door: a host that starts runs, lists them, and brings their changes home. */
+import { realpathSync } from 'node:fs'
+import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import type { ApprovalMode } from './approvals/queue.ts'
+import { type Provider, resolveProvider } from './gateway/providers.ts'
+import { ensureImage, type Image } from './image/image.ts'
+import { RunRecord } from './runs/record.ts'
+import { Run, type RunPlan } from './runs/run.ts'
+import { newRunId, RunStore } from './runs/store.ts'
+import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
+import type { Accelerator } from './vm/qemu-args.ts'
+import type { VmSize } from './vm/vm-options.ts'
+
+export interface HostOptions {
+  /** Where keys, model, and folders are read from; absent: the process's own environment. */
+  readonly env?: Readonly<Record<string, string | undefined>>
+}
+
+/** What a run may be told; everything but `prompt` has a default. */
+export interface RunOptions {
+  /** What the agent is to do. */
+  readonly prompt: string
+  /** Further facts for the model, by name. */
+  readonly context?: Readonly<Record<string, string>>
+  /** The directory to work on; absent: the current one. */
+  readonly workspace?: string
+  /** Patterns of ignored or secret paths that go in all the same. */
+  readonly include?: readonly string[]
+  /** Model id; absent: `CAISSON_MODEL` or the provider's default. */
+  readonly model?: string
+  /** Tools that the run may use; absent: all. */
+  readonly tools?: readonly string[]
+  readonly limits?: Partial<RunLimits>
+  readonly vm?: Partial<VmSize> & {
+    readonly accelerator?: Accelerator | 'auto'
+    readonly confine?: 'auto' | 'require'
+  }
+  /** Who answers approvals: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
+  readonly approve?: ApprovalMode
+  readonly rules?: readonly ApprovalRule[]
+  /** Whether somebody will answer approvals; default true. */
+  readonly attended?: boolean
+  /** Told what goes on before the run has a journal, such as the building of the image. */
+  readonly onProgress?: (text: string) => void
+  /** Gives up before the run has started; afterwards use {@link Run.cancel}. */
+  readonly signal?: AbortSignal
+}
+
+/** A provider setting that cannot be used. */
+export class ProviderError extends Error {
+  override readonly name = 'ProviderError'
+}
+
+export class Host {
+  readonly folders: Folders
+  readonly runs: RunStore
+  readonly #env: Readonly<Record<string, string | undefined>>
+
+  constructor(options: HostOptions = {}) {
+    this.#env = options.env ?? process.env
+    this.folders = resolveFolders(this.#env)
+    this.runs = new RunStore(this.folders.runs)
+  }
+
+  /** The model's provider as the environment names it. @throws {ProviderError} */
+  provider(model?: string): Provider {
+    const resolved = resolveProvider({ env: this.#env, ...(model === undefined ? {} : { model }) })
+    if (resolved.ok) return resolved.value
+    throw new ProviderError(resolved.error.message)
+  }
+
+  /** The image, built when it is not there. */
+  async image(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<Image> {
+    await prepareFolders(this.folders)
+    const { onProgress = () => undefined, signal } = options
+    return await ensureImage({
+      cacheDir: this.folders.cache,
+      onProgress,
+      ...(signal === undefined ? {} : { signal }),
+    })
+  }
+
+  /**
+   * Starts a run and returns at once when its journal is open; what happens then is in {@link Run.watch} and {@link Run.ended}.
+   * Call it from the main thread: a VM ends with the thread that started it.
+   * @throws when options, folders, provider or image cannot be used; then there is no run
+   */
+  async start(options: RunOptions): Promise<Run> {
+    const plan = await this.#plan(options)
+    const paths = await this.runs.create(plan.runId)
+    return new Run(plan, await RunRecord.open(paths))
+  }
+
+  async #plan(options: RunOptions): Promise<RunPlan> {
+    const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
+    const provider = this.provider(options.model)
+    const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
+    return {
+      runId: newRunId(),
+      folders: this.folders,
+      image: await this.image(options),
+      provider,
+      prompt,
+      directory: realDirectory(workspace),
+      include,
+      limits: RunLimits.parse(options.limits ?? {}),
+      vm,
+      approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? true },
+      ...(options.context === undefined ? {} : { context: options.context }),
+      ...(options.tools === undefined ? {} : { tools: options.tools }),
+    }
+  }
+}
+
+/** The scan refuses what is no directory, with words of its own; here a missing one keeps its name. */
+function realDirectory(workspace: string): string {
+  try {
+    return realpathSync(workspace)
+  } catch {
+    return workspace
+  }
+}

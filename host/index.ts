@@ -1,0 +1,12 @@
+/** The library: start runs, watch them, answer their approvals, bring their changes home. */
+export type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+export type { Plan, Step } from '#specs/protocol/plan.ts'
+export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+export { RunLimits, type Usage } from '#specs/protocol/task.ts'
+export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
+export { Host, type HostOptions, ProviderError, type RunOptions } from './host.ts'
+export type { FeedItem } from './runs/feed.ts'
+export { readJournal } from './runs/journal.ts'
+export type { Run } from './runs/run.ts'
+export { RunStore, type RunSummary } from './runs/store.ts'

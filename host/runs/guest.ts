@@ -1,0 +1,298 @@
+/**
+ * The guest of one run as the host sees it: the VM, the link to the agent in it, the gateway and the stream of the
+ * change set. Turns whatever the guest does into records, answers and failures with a reason.
+ */
+
+import { writeFile } from 'node:fs/promises'
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import {
+  clockSet,
+  type RequestMethod,
+  taskCancel,
+  workspaceCollect,
+  workspaceOpen,
+} from '#specs/protocol/methods.ts'
+import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
+import type { ApprovalQueue } from '../approvals/queue.ts'
+import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
+import { startVm, type Vm, type VmExit } from '../vm/vm.ts'
+import type { ChangeSet } from '../workspace/change-set.ts'
+import { receiveChanges } from '../workspace/receive.ts'
+import { CappedLog } from './capped-log.ts'
+import { RunFailure } from './ending.ts'
+import { type PreparedWorkspace, requireValue } from './prepare.ts'
+import type { RunRecord } from './record.ts'
+import type { RunPlan } from './run.ts'
+
+/** Time for the agent to answer in its first session, after init was ready. */
+const sessionTimeoutMs = 60_000
+/** Time for what should take a second: clock, mount, acceptance of the task. */
+const requestTimeoutMs = 60_000
+/** Time for the whole change set to come home. */
+const collectTimeoutMs = 600_000
+
+type Received = Result<ChangeSet, { code: string; message: string }>
+
+export class Guest implements AsyncDisposable {
+  readonly #plan: RunPlan
+  readonly #record: RunRecord
+  readonly #vm: Vm
+  readonly #link: AgentLink
+  readonly #gateway: Gateway
+  readonly #log: CappedLog
+  readonly #completed = Promise.withResolvers<Completion>()
+  readonly #lost = Promise.withResolvers<never>()
+  /** The stream of the change set; null while none is expected. */
+  #awaitChanges: ((stream: ServerHttp2Stream) => void) | null = null
+  #session: SessionInfo | null = null
+  #closing = false
+
+  private constructor(plan: RunPlan, record: RunRecord, approvals: ApprovalQueue, vm: Vm, log: CappedLog) {
+    this.#plan = plan
+    this.#record = record
+    this.#vm = vm
+    this.#log = log
+    this.#lost.promise.catch(() => undefined)
+    this.#completed.promise.catch(() => undefined)
+    this.#gateway = this.#openGateway()
+    this.#link = this.#openLink(approvals)
+    void this.#link.closed.then((end) => this.#onLinkEnd(end))
+    void vm.exited.then((exit) => this.#onVmExit(exit))
+  }
+
+  /** Boots the VM, waits for its agent, sets its clock and opens the workspace. */
+  static async boot(
+    plan: RunPlan,
+    record: RunRecord,
+    workspace: PreparedWorkspace,
+    approvals: ApprovalQueue,
+    signal: AbortSignal,
+  ): Promise<Guest> {
+    const { image, folders, vm: options } = plan
+    const vm = await startVm({ ...options, image, folders, workspaceDisk: workspace.disk, signal })
+    const log = await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes)
+    const guest = new Guest(plan, record, approvals, vm, log)
+    try {
+      await guest.#open(signal)
+      return guest
+    } catch (error) {
+      await guest[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  /** Names of the agent's tools, as it says. */
+  get tools(): readonly string[] {
+    return this.#session?.tools ?? []
+  }
+
+  /** Hands over the task and waits for its completion. @throws {RunFailure} when the agent or the VM is lost */
+  async perform(task: Task): Promise<Completion> {
+    const accepted = await this.#orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
+    if (!accepted.ok) throw this.#failureOf('handing over the task', accepted.error)
+    return await this.#orLost(this.#completed.promise)
+  }
+
+  /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
+  async cancel(reason: string, signal: AbortSignal): Promise<void> {
+    await this.#link.request(taskCancel, { runId: this.#plan.runId, reason }, { signal })
+  }
+
+  /** Brings the change set home. @throws {RunFailure} */
+  async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
+    const { runId } = this.#plan
+    const timeout = AbortSignal.timeout(collectTimeoutMs)
+    const stream = Promise.withResolvers<Received>()
+    stream.promise.catch(() => undefined)
+    this.#awaitChanges = (source) => {
+      this.#awaitChanges = null
+      stream.resolve(this.#receive(source, workspace, timeout))
+    }
+    try {
+      const told = await this.#orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
+      if (!told.ok) throw this.#failureOf('collecting the changes', told.error)
+      const received = await this.#orLost(
+        Promise.race([stream.promise, rejectOn(timeout, 'the changes did not come home in time')]),
+      )
+      if (!received.ok) return requireValue(received as never)
+      if (received.value.entries.size !== told.value.entries) {
+        throw new RunFailure('protocol_violation', 'the agent counted other changes than it sent')
+      }
+      return received.value
+    } finally {
+      this.#awaitChanges = null
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing = true
+    await this.#link[Symbol.asyncDispose]()
+    await this.#gateway.close()
+    await this.#vm.stop()
+    await writeFile(this.#record.paths.console, this.#vm.console.text(), { mode: 0o600 }).catch(
+      () => undefined,
+    )
+    await this.#log[Symbol.asyncDispose]()
+  }
+
+  async #open(signal: AbortSignal): Promise<void> {
+    const startedAt = performance.now()
+    const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs: sessionTimeoutMs }))
+    if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
+    this.#session = ready.value
+    const { prepareMs, spawnMs, qmpMs, kernelMs, initMs } = this.#vm.timings
+    const phases = { prepareMs, spawnMs, qmpMs, kernelMs, initMs, agentMs: performance.now() - startedAt }
+    await this.#note({
+      type: 'vm-ready',
+      accelerator: this.#vm.accelerator,
+      confinement: this.#vm.confinement,
+      phasesMs: Object.fromEntries(
+        Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
+      ),
+    })
+    await this.#ask('setting the clock', clockSet, { epochMs: Date.now() }, signal)
+    await this.#ask('opening the workspace', workspaceOpen, {}, signal)
+  }
+
+  async #ask<M extends RequestMethod>(
+    doing: string,
+    method: M,
+    params: ParamsInput<M>,
+    signal: AbortSignal,
+  ): Promise<ResultOf<M>> {
+    const answer = await this.#orLost(
+      this.#link.request(method, params, { signal, timeoutMs: requestTimeoutMs }),
+    )
+    if (!answer.ok) throw this.#failureOf(doing, answer.error)
+    return answer.value
+  }
+
+  #openGateway(): Gateway {
+    const { provider, runId, limits: bounds } = this.#plan
+    return createGateway({
+      provider,
+      runId,
+      limits: bounds,
+      onExchange: ({ status, durationMs, usage, error }) =>
+        this.#noteSoon({
+          type: 'model-end',
+          status,
+          durationMs,
+          usage,
+          ...(error === undefined ? {} : { error }),
+        }),
+      onDenied: ({ target, reason }) => this.#noteSoon({ type: 'egress-denied', target, reason }),
+      logger: {
+        info: (fields, text) =>
+          this.#log.write({ at: Date.now(), from: 'gateway', level: 'info', message: text, ...fields }),
+        warn: (fields, text) =>
+          this.#log.write({ at: Date.now(), from: 'gateway', level: 'warn', message: text, ...fields }),
+      },
+    })
+  }
+
+  #openLink(approvals: ApprovalQueue): AgentLink {
+    return openAgentLink({
+      rpc: this.#vm.rpc,
+      http: this.#vm.http,
+      onStream: (stream, headers) => this.#onStream(stream, headers),
+      onSessionStart: ({ number, resumed }) =>
+        this.#noteSoon({ type: 'session-start', session: number, resumed }),
+      onSessionEnd: ({ number, reason, message }) => {
+        if (!this.#closing)
+          this.#noteSoon({ type: 'session-end', session: number, reason, message: message.slice(0, 2_000) })
+      },
+      onAgentLost: ({ message }) => this.#lost.reject(new RunFailure('agent_lost', message)),
+      onBug: (method, cause) =>
+        this.#log.write({ at: Date.now(), from: 'host', level: 'error', method, cause: String(cause) }),
+      handlers: {
+        onEvent: (_, { n, agentPath, event }) => this.#record.agent(agentPath, n, event),
+        onDelta: ({ agentPath, deltas }) => {
+          for (const delta of deltas) this.#record.delta(agentPath, delta)
+        },
+        requestApproval: async (request) => ({ ok: true, value: await approvals.ask(request) }),
+        completeTask: async (completion) => {
+          this.#completed.resolve(completion)
+          return { ok: true, value: {} }
+        },
+        onLog: (entry) => this.#log.write({ at: Date.now(), from: 'agent', ...entry }),
+      },
+    })
+  }
+
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (headers[':path'] !== `/changes/${this.#plan.runId}`) {
+      this.#gateway.handleStream(stream, headers)
+      return
+    }
+    if (headers[':method'] === 'POST' && this.#awaitChanges !== null) {
+      this.#awaitChanges(stream)
+      return
+    }
+    stream.respond({ ':status': 409 }, { endStream: true })
+  }
+
+  async #receive(
+    stream: ServerHttp2Stream,
+    workspace: PreparedWorkspace,
+    signal: AbortSignal,
+  ): Promise<Received> {
+    const runDirectory = this.#record.paths.directory
+    const source = stream as AsyncIterable<Uint8Array>
+    const received = await receiveChanges({ source, manifest: workspace.manifest, runDirectory, signal })
+    if (!stream.destroyed && !stream.headersSent)
+      stream.respond({ ':status': received.ok ? 204 : 400 }, { endStream: true })
+    return received
+  }
+
+  #onVmExit(exit: VmExit): void {
+    if (this.#closing) return
+    const tail = [exit.detail, exit.stderrTail, exit.consoleTail].filter((part) => part).join('\n')
+    const message = `the VM ended in the middle of the run (${exit.reason}, ${exit.signal ?? `code ${exit.code}`})\n${tail}`
+    this.#noteSoon({ type: 'vm-end', expected: false, message: message.slice(0, 8_000) })
+    this.#lost.reject(new RunFailure('vm_lost', message.slice(0, 8_000)))
+  }
+
+  #onLinkEnd(end: LinkEnd): void {
+    if (this.#closing) return
+    const reason = end.reason === 'protocol_mismatch' ? 'environment' : 'agent_lost'
+    // A VM that ends closes the ports first; its own word is the better one.
+    setTimeout(
+      () => this.#lost.reject(new RunFailure(reason, end.message)),
+      end.reason === 'port_closed' ? 500 : 0,
+    ).unref()
+  }
+
+  #failureOf(doing: string, { code, message }: RpcFailure): RunFailure {
+    if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
+    const tail = this.#vm.console.text().split('\n').slice(-15).join('\n')
+    return new RunFailure(
+      'agent_lost',
+      `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
+    )
+  }
+
+  #orLost<T>(work: Promise<T>): Promise<T> {
+    return Promise.race([work, this.#lost.promise])
+  }
+
+  #note(event: HostEvent): Promise<void> {
+    return this.#record.host(event)
+  }
+
+  /** A journal that fails here fails again at the next event that somebody waits for. */
+  #noteSoon(event: HostEvent): void {
+    this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
+  }
+}
+
+function rejectOn(signal: AbortSignal, message: string): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(new RunFailure('agent_lost', message)), { once: true })
+  })
+}

@@ -1,0 +1,70 @@
+/** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
+import { rm } from 'node:fs/promises'
+import path from 'node:path'
+import type { ChangeSet } from '../workspace/change-set.ts'
+import { buildDisk } from '../workspace/disk.ts'
+import { flagPath } from '../workspace/flagged.ts'
+import { lockDirectory } from '../workspace/lock.ts'
+import { type Manifest, writeManifest } from '../workspace/manifest.ts'
+import { scanWorkspace } from '../workspace/scan.ts'
+import type { WorkspaceError, WorkspaceResult } from '../workspace/workspace-error.ts'
+import { RunFailure } from './ending.ts'
+import type { RunRecord } from './record.ts'
+import type { RunPlan } from './run.ts'
+
+/** Where a run's directory keeps its manifest. */
+export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')
+
+export interface PreparedWorkspace extends AsyncDisposable {
+  readonly manifest: Manifest
+  /** The erofs file for the drive `workspace`; removed with this object. */
+  readonly disk: string
+  flaggedPaths(changes: ChangeSet): string[]
+}
+
+/** @throws {RunFailure} `environment` when the directory cannot be used, in use, or does not fit */
+export async function prepareWorkspace(
+  plan: RunPlan,
+  record: RunRecord,
+  signal: AbortSignal,
+): Promise<PreparedWorkspace> {
+  const { folders, directory, include, runId } = plan
+  await using undo = new AsyncDisposableStack()
+  const places = { ownFolders: [folders.home, folders.cache, folders.config] }
+  const scan = requireValue(await scanWorkspace({ directory, include, signal, ...places }))
+  undo.use(requireValue(await lockDirectory({ locks: folders.locks, root: scan.root, runId })))
+  const disk = path.join(record.paths.directory, 'workspace.erofs')
+  undo.defer(() => rm(disk, { force: true }))
+  const { manifest } = requireValue(await buildDisk({ scan, file: disk, signal }))
+  const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)
+  const { files, bytes, leftOut } = scan
+  const examples = leftOut.slice(0, 50)
+  await record.host({
+    type: 'workspace-ready',
+    files,
+    bytes,
+    leftOut: leftOut.length,
+    examples,
+    manifestSha256,
+  })
+  const held = undo.move()
+  return {
+    manifest,
+    disk,
+    flaggedPaths: (changes) =>
+      [...changes.entries.values()].filter((entry) => flagPath(entry) !== null).map((entry) => entry.path),
+    [Symbol.asyncDispose]: () => held.disposeAsync(),
+  }
+}
+
+/** @throws {RunFailure} */
+export function requireValue<T>(result: WorkspaceResult<T>): T {
+  if (result.ok) return result.value
+  throw failureFrom(result.error)
+}
+
+function failureFrom({ code, message }: WorkspaceError): RunFailure {
+  if (code === 'cancelled') return new RunFailure('cancelled', message)
+  if (code === 'invalid_changes' || code === 'cut_short') return new RunFailure('protocol_violation', message)
+  return new RunFailure(code === 'internal' ? 'internal' : 'environment', message)
+}

@@ -1,0 +1,253 @@
+/**
+ * One run from the task to its end: prepares the workspace, boots the VM, lets the agent work, brings the change set
+ * home. Owns everything it opens; ends in exactly one `run-end`, whatever happens.
+ */
+import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import type { RunReason } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import type { Completion, RunLimits, Task } from '#specs/protocol/task.ts'
+import { type ApprovalAnswer, type ApprovalMode, ApprovalQueue } from '../approvals/queue.ts'
+import { toolsNamedByRules } from '../approvals/rules.ts'
+import type { Provider } from '../gateway/providers.ts'
+import type { Image } from '../image/image.ts'
+import type { Folders } from '../state/folders.ts'
+import type { Accelerator } from '../vm/qemu-args.ts'
+import type { VmSize } from '../vm/vm-options.ts'
+import { Deadline } from './deadline.ts'
+import { type Ending, endingOf, RunFailure } from './ending.ts'
+import type { FeedItem } from './feed.ts'
+import { Guest } from './guest.ts'
+import { type PreparedWorkspace, prepareWorkspace } from './prepare.ts'
+import type { RunRecord } from './record.ts'
+
+/** Everything a run needs to know; all of it decided before it starts. */
+export interface RunPlan {
+  readonly runId: string
+  readonly folders: Folders
+  readonly image: Image
+  readonly provider: Provider
+  readonly prompt: string
+  readonly context?: Readonly<Record<string, string>>
+  /** The workspace on the host. */
+  readonly directory: string
+  /** Ignored or secret paths that go in all the same. */
+  readonly include: readonly string[]
+  readonly tools?: readonly string[]
+  readonly limits: RunLimits
+  readonly vm: Partial<VmSize> & {
+    readonly accelerator?: Accelerator | 'auto'
+    readonly confine?: 'auto' | 'require'
+  }
+  readonly approvals: {
+    readonly mode: ApprovalMode
+    readonly rules: readonly ApprovalRule[]
+    readonly attended: boolean
+  }
+}
+
+/** Time that the agent has to complete a cancelled task before the VM is ended. */
+const cancelGraceMs = 10_000
+/** Time over the run's own wall time before the host ends the run itself; the agent is expected to keep the limit. */
+const wallGraceMs = 15_000
+
+export class Run {
+  readonly id: string
+  /** Resolves with the final state; never rejects. */
+  readonly ended: Promise<RunState>
+  readonly #plan: RunPlan
+  readonly #record: RunRecord
+  readonly #approvals: ApprovalQueue
+  readonly #stop = new AbortController()
+  readonly #cancelled = Promise.withResolvers<string>()
+  readonly #startedAt = performance.now()
+  #deadline: Deadline | undefined
+  #cancelling = false
+
+  constructor(plan: RunPlan, record: RunRecord) {
+    this.id = plan.runId
+    this.#plan = plan
+    this.#record = record
+    this.#approvals = new ApprovalQueue({
+      ...plan.approvals,
+      record: (event) => this.#note(event),
+      onWaiting: (change) => this.#deadline?.hold(change),
+    })
+    this.ended = this.#live()
+  }
+
+  get state(): RunState {
+    return this.#record.state
+  }
+
+  /** The hash of the journal's last line. */
+  get journalHead(): string {
+    return this.#record.head
+  }
+
+  /** All events so far, then events and deltas as they come, until the run has ended. */
+  watch(): AsyncIterableIterator<FeedItem> {
+    return this.#record.feed.watch()
+  }
+
+  /** Answers an approval that waits; false when it does not wait any more. */
+  answer(approvalId: string, answer: ApprovalAnswer): boolean {
+    return this.#approvals.answer(approvalId, answer)
+  }
+
+  /** Whether an approval waits for an answer. */
+  waitsFor(approvalId: string): boolean {
+    return this.#approvals.pending.includes(approvalId)
+  }
+
+  /** Nobody will answer any more: approvals that wait and that come are denied. */
+  leave(): void {
+    this.#approvals.leave()
+  }
+
+  /** Asks the agent to stop; after a grace period, or at once with `now`, the VM is ended. */
+  cancel(by: string, now = false): void {
+    if (now) this.#stop.abort(new RunFailure('cancelled', `ended at once by ${by}`))
+    if (this.#cancelling) return
+    this.#cancelling = true
+    this.#cancelled.resolve(by)
+  }
+
+  async #live(): Promise<RunState> {
+    await using record = this.#record
+    let ending: Ending
+    try {
+      ending = await this.#carryOut()
+    } catch (error) {
+      ending = endingOf(error)
+    }
+    this.#approvals.close()
+    const durationMs = Math.round(performance.now() - this.#startedAt)
+    await record
+      .host({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
+      .catch(() => undefined)
+    return record.state
+  }
+
+  async #carryOut(): Promise<Ending> {
+    await this.#begin()
+    await using workspace = await this.#guarded(prepareWorkspace(this.#plan, this.#record, this.#stop.signal))
+    await using guest = await Guest.boot(
+      this.#plan,
+      this.#record,
+      workspace,
+      this.#approvals,
+      this.#stop.signal,
+    )
+    const ending = await this.#work(guest)
+    await this.#collect(guest, workspace)
+    return ending
+  }
+
+  async #begin(): Promise<void> {
+    const { prompt, provider, directory, limits, image } = this.#plan
+    await this.#note({
+      type: 'run-start',
+      prompt,
+      model: provider.model,
+      provider: provider.name,
+      directory,
+      limits,
+      imageKey: image.key,
+      agentDigest: image.agentDigest,
+    })
+  }
+
+  /** Hands over the task and waits for its end: by the agent, a cancellation, the deadline, or a loss. */
+  async #work(guest: Guest): Promise<Ending> {
+    const { limits } = this.#plan
+    const expired = Promise.withResolvers<string>()
+    using deadline = new Deadline(limits.maxWallMs + wallGraceMs, () => expired.resolve('the time limit'))
+    this.#deadline = deadline
+    try {
+      const completed = this.#guarded(guest.perform(this.#task(guest)))
+      completed.catch(() => undefined)
+      const first = await Promise.race([
+        completed,
+        this.#cancelled.promise.then((by) => ({ stop: 'cancelled' as const, by })),
+        expired.promise.then((by) => ({ stop: 'limit_time' as const, by })),
+      ])
+      if (!('stop' in first)) return endingOfCompletion(first)
+      return await this.#cancelWork(guest, completed, first.stop, first.by)
+    } finally {
+      this.#deadline = undefined
+    }
+  }
+
+  async #cancelWork(
+    guest: Guest,
+    completed: Promise<Completion>,
+    reason: RunReason,
+    by: string,
+  ): Promise<Ending> {
+    await this.#note({ type: 'cancel-request', by })
+    this.#approvals.close()
+    const message = reason === 'cancelled' ? `cancelled by ${by}` : `the run reached ${by}`
+    const grace = AbortSignal.timeout(cancelGraceMs)
+    const summary = await Promise.race([
+      guest
+        .cancel(message, grace)
+        .then(() => completed)
+        .then((completion) => completion.summary),
+      new Promise<string>((resolve) => grace.addEventListener('abort', () => resolve(''), { once: true })),
+    ])
+    return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
+  }
+
+  #task(guest: Guest): Task {
+    const { runId, prompt, context, provider, limits, tools, approvals } = this.#plan
+    return {
+      runId,
+      prompt,
+      model: provider.model,
+      askTools: toolsNamedByRules(approvals.rules, guest.tools),
+      limits,
+      ...(context === undefined ? {} : { context: { ...context } }),
+      ...(tools === undefined ? {} : { tools: [...tools] }),
+    }
+  }
+
+  /** The change set comes home even after a failure, as far as the VM still answers. */
+  async #collect(guest: Guest, workspace: PreparedWorkspace): Promise<void> {
+    const received = await this.#guarded(guest.collect(workspace))
+    const flagged = workspace.flaggedPaths(received).slice(0, 1_000)
+    const { contentBytes, sha256 } = received
+    await this.#note({ type: 'changes-ready', entries: received.entries.size, contentBytes, flagged, sha256 })
+  }
+
+  /** `work`, or the failure that ends the run at once. */
+  async #guarded<T>(work: Promise<T>): Promise<T> {
+    const { signal } = this.#stop
+    signal.throwIfAborted()
+    const aborted = Promise.withResolvers<never>()
+    const onAbort = () => aborted.reject(signal.reason)
+    signal.addEventListener('abort', onAbort, { once: true })
+    try {
+      return await Promise.race([work, aborted.promise])
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+    }
+  }
+
+  #note(event: HostEvent): Promise<void> {
+    return this.#record.host(event)
+  }
+}
+
+function endingOfCompletion({ outcome, reason, message, summary }: Completion): Ending {
+  // The agent's word on its own end is a claim; an outcome and a reason that do not agree are a failure of the agent.
+  if ((outcome === 'completed') !== (reason === 'completed')) {
+    return {
+      outcome: 'failed',
+      reason: 'protocol_violation',
+      message: `the agent reported ${outcome} because of ${reason}`,
+      summary,
+    }
+  }
+  return { outcome, reason, message, summary }
+}
