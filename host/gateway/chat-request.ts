@@ -1,0 +1,146 @@
+/**
+ * The chat request that a guest may send, as a strict schema, and the request that is made anew from it for the
+ * provider. A field that is not listed here is refused by name: nothing passes that the gateway does not know.
+ * Format: OpenAI's chat completions as NVIDIA NIM, vLLM, llama.cpp and Ollama speak it.
+ */
+import { z } from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+
+/** Largest request body, in bytes; NVIDIA's own bound is 5 MiB. */
+export const requestMaxBytes = 5 * 1024 * 1024
+/** Deepest nesting of objects and arrays in a request. */
+const requestMaxDepth = 48
+/** Most output tokens that one request may ask for. */
+export const outputMaxTokens = 32_768
+/** Asked for when the guest does not say: without a number some models answer nothing at all. */
+export const outputDefaultTokens = 16_384
+
+const Name = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ -')
+const CallId = z.string().min(1).max(128)
+
+const ToolCall = z.strictObject({
+  id: CallId,
+  type: z.literal('function'),
+  function: z.strictObject({ name: Name, arguments: z.string() }),
+})
+const Message = z.discriminatedUnion('role', [
+  z.strictObject({ role: z.literal('system'), content: z.string() }),
+  z.strictObject({ role: z.literal('user'), content: z.string() }),
+  z.strictObject({
+    role: z.literal('assistant'),
+    content: z.string().nullish(),
+    reasoning_content: z.string().nullish(),
+    tool_calls: z.array(ToolCall).min(1).max(128).optional(),
+  }),
+  z.strictObject({ role: z.literal('tool'), tool_call_id: CallId, content: z.string() }),
+])
+const JsonObject = z.record(z.string(), z.unknown())
+const ToolDefinition = z.strictObject({
+  type: z.literal('function'),
+  function: z.strictObject({
+    name: Name,
+    description: z.string().max(32_768).optional(),
+    parameters: JsonObject.optional(),
+    strict: z.boolean().optional(),
+  }),
+})
+
+export const ChatRequest = z.strictObject({
+  /** Ignored: the host's choice is put in its place. */
+  model: z.string().max(500).optional(),
+  messages: z.array(Message).min(1).max(10_000),
+  tools: z.array(ToolDefinition).min(1).max(256).optional(),
+  tool_choice: z
+    .union([
+      z.enum(['none', 'auto', 'required']),
+      z.strictObject({ type: z.literal('function'), function: z.strictObject({ name: Name }) }),
+    ])
+    .optional(),
+  stream: z.boolean().optional(),
+  /** Ignored: the gateway asks for usage itself. */
+  stream_options: z.strictObject({ include_usage: z.boolean().optional() }).nullish(),
+  max_tokens: z.int().min(1).optional(),
+  temperature: z.number().min(0).max(2).optional(),
+  top_p: z.number().min(0).max(1).optional(),
+  seed: z.int().optional(),
+  stop: z.union([z.string().max(500), z.array(z.string().max(500)).max(8)]).optional(),
+  reasoning_effort: z.enum(['none', 'minimal', 'low', 'medium', 'high']).optional(),
+  chat_template_kwargs: z
+    .strictObject({ enable_thinking: z.boolean().optional(), thinking: z.boolean().optional() })
+    .optional(),
+  response_format: z
+    .discriminatedUnion('type', [
+      z.strictObject({ type: z.enum(['text', 'json_object']) }),
+      z.strictObject({
+        type: z.literal('json_schema'),
+        json_schema: z.strictObject({ name: Name, schema: JsonObject, strict: z.boolean().optional() }),
+      }),
+    ])
+    .optional(),
+})
+export type ChatRequest = z.infer<typeof ChatRequest>
+export type ChatMessage = z.infer<typeof Message>
+
+/** Reads a request body of the guest; the error names the field. */
+export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch {
+    return { ok: false, error: 'the body is not UTF-8' }
+  }
+  if (nestsDeeperThan(text, requestMaxDepth)) {
+    return { ok: false, error: `the body nests deeper than ${requestMaxDepth} levels` }
+  }
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return { ok: false, error: 'the body is not JSON' }
+  }
+  const parsed = ChatRequest.safeParse(value)
+  if (parsed.success) return { ok: true, value: parsed.data }
+  const issues = parsed.error.issues.slice(0, 3)
+  return {
+    ok: false,
+    error: issues.map((issue) => `${issue.path.join('.') || 'body'}: ${issue.message}`).join('; '),
+  }
+}
+
+/**
+ * The body for the provider: the guest's fields in a fixed order, the host's model, a bounded `max_tokens`.
+ * @param options.maxTokens most output tokens that the run may still use
+ * @param options.askUsage whether to ask for the usage chunk at the end of a stream
+ */
+export function buildProviderBody(
+  request: ChatRequest,
+  options: { model: string; maxTokens: number; askUsage: boolean },
+): string {
+  const { model: _model, stream_options: _options, max_tokens: wanted, messages, ...rest } = request
+  const body = {
+    model: options.model,
+    messages,
+    ...rest,
+    max_tokens: Math.max(1, Math.min(wanted ?? outputDefaultTokens, outputMaxTokens, options.maxTokens)),
+    ...(request.stream === true && options.askUsage ? { stream_options: { include_usage: true } } : {}),
+  }
+  return JSON.stringify(body)
+}
+
+/** Counts brackets outside strings; on text that is not JSON it may say anything, and the parser refuses that. */
+function nestsDeeperThan(text: string, depth: number): boolean {
+  let level = 0
+  let inString = false
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at)
+    if (inString) {
+      if (code === 0x5c) at += 1
+      else if (code === 0x22) inString = false
+    } else if (code === 0x22) inString = true
+    else if (code === 0x7b || code === 0x5b) {
+      level += 1
+      if (level > depth) return true
+    } else if (code === 0x7d || code === 0x5d) level -= 1
+  }
+  return false
+}

@@ -1,0 +1,70 @@
+/** The gateway's own words for what it refuses or cannot do, and the one JSON form in which the guest gets any error. */
+
+/** Codes that the gateway itself gives; those of an upstream are kept beside them as they come. */
+export const gatewayErrorCodes = [
+  /** Not the model route, and there is no policy that would allow it. */
+  'egress_denied',
+  'not_found',
+  'method_not_allowed',
+  'invalid_request',
+  'request_too_large',
+  /** The run's tokens are used up; asking again cannot help. */
+  'limit_tokens',
+  /** Too many requests of this run are open at once. */
+  'limit_concurrency',
+  'upstream_unreachable',
+  'upstream_timeout',
+  'upstream_redirect',
+  'upstream_broken',
+  'upstream_pending',
+  'response_too_large',
+  'closed',
+] as const
+export type GatewayErrorCode = (typeof gatewayErrorCodes)[number]
+
+/** An error as the guest gets it: a status and the body `{"error":{message,type,code}}`. */
+export interface WireError {
+  readonly status: number
+  /** For a model and for people: what happened and what to do next. */
+  readonly message: string
+  /** `gateway_error`, or the upstream's word. */
+  readonly type: string
+  readonly code: string
+}
+
+/** Longest message that is passed on, in characters. */
+const messageMaxChars = 2_000
+
+const statusOf: Record<GatewayErrorCode, number> = {
+  egress_denied: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  invalid_request: 400,
+  request_too_large: 413,
+  limit_tokens: 429,
+  limit_concurrency: 429,
+  upstream_unreachable: 502,
+  upstream_timeout: 504,
+  // 421 and 413: asking again cannot help.
+  upstream_redirect: 421,
+  upstream_broken: 502,
+  upstream_pending: 503,
+  response_too_large: 413,
+  closed: 503,
+}
+
+/** An error of the gateway's own. */
+export function gatewayError(code: GatewayErrorCode, message: string): WireError {
+  return { status: statusOf[code], message: boundMessage(message), type: 'gateway_error', code }
+}
+
+/** The JSON body for an error; control characters stay as JSON escapes. */
+export function errorBody(error: WireError): string {
+  return JSON.stringify({ error: { message: error.message, type: error.type, code: error.code } })
+}
+
+/** `text` cut at the bound of a message, with a mark where it was cut. */
+export function boundMessage(text: string): string {
+  const whole = text.toWellFormed()
+  return whole.length <= messageMaxChars ? whole : `${whole.slice(0, messageMaxChars - 2).toWellFormed()} …`
+}

@@ -1,0 +1,272 @@
+/**
+ * The guest's only way out: an exact table of two paths, the model route behind it, a token budget, and a refusal
+ * with a reason for everything else. Nothing of a guest's request reaches an upstream but validated fields.
+ */
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { limits as protocolLimits } from '#specs/protocol/limits.ts'
+import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
+import { type ChatRequest, parseChatRequest, requestMaxBytes } from './chat-request.ts'
+import { gatewayError, type WireError } from './gateway-error.ts'
+import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
+import { createOfflineUpstream } from './offline/upstream.ts'
+import type { Provider } from './providers.ts'
+import { relayAnswer, sendError } from './relay.ts'
+import type { Upstream } from './upstream.ts'
+
+/** The name under which the guest's client finds the model route: `http://gateway/v1`. */
+export const gatewayAuthority = 'gateway'
+
+/** One model request, as the journal's `model-end` wants it. */
+export interface ModelExchange {
+  /** HTTP status given to the guest. */
+  readonly status: number
+  readonly durationMs: number
+  readonly usage: Usage
+  /** Whether the provider gave no numbers and the usage is an estimate. */
+  readonly estimated: boolean
+  /** Absent when the exchange went well; at most a line. */
+  readonly error?: string
+}
+
+/** A request that was refused because no policy allows it. */
+export interface DeniedRequest {
+  /** Method and address as the guest gave them, at most a line. */
+  readonly target: string
+  readonly reason: string
+}
+
+export interface GatewayLogger {
+  info(fields: object, text: string): void
+  warn(fields: object, text: string): void
+}
+
+export interface GatewayOptions {
+  readonly provider: Provider
+  readonly runId: string
+  /** Tokens in and out that the run may use; checked before each request, so that open ones may go beyond it. */
+  readonly limits: { readonly maxTokens: number }
+  readonly onExchange: (exchange: ModelExchange) => void
+  readonly onDenied: (denied: DeniedRequest) => void
+  readonly logger: GatewayLogger
+  readonly timeouts?: Partial<UpstreamTimeouts & { readonly requestBodyTimeoutMs: number }>
+  /** Milliseconds on a clock that only goes forward. */
+  readonly now?: () => number
+}
+
+export interface Gateway extends AsyncDisposable {
+  /** Serves one HTTP/2 stream of the guest; never throws, and always ends the stream. */
+  handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void
+  /** Sum over the exchanges that ended. */
+  usage(): Usage
+  /** Ends what is open, and refuses what comes. */
+  close(): Promise<void>
+}
+
+const defaultTimeouts = { firstByteTimeoutMs: 300_000, idleTimeoutMs: 180_000, requestBodyTimeoutMs: 30_000 }
+/** Requests of one run that may be open at once: NVIDIA's shared workers refuse more. */
+const openMaxRequests = 6
+/** Refusals of one run that are reported; a guest can make any number. */
+const deniedMaxReports = 256
+const noPolicy = 'refused: no egress policy'
+
+export function createGateway(options: GatewayOptions): Gateway {
+  const { provider, logger } = options
+  const now = options.now ?? (() => performance.now())
+  const timeouts = { ...defaultTimeouts, ...options.timeouts }
+  const upstream: Upstream =
+    provider.baseUrl === null
+      ? createOfflineUpstream()
+      : createHttpUpstream({ provider: { ...provider, baseUrl: provider.baseUrl }, timeouts })
+  const key = provider.key?.reveal() ?? null
+  const closing = new AbortController()
+  const open = new Set<Promise<void>>()
+  let used = noUsage
+  let openRequests = 0
+  let denied = 0
+
+  function report(exchange: ModelExchange): void {
+    used = addUsage(used, exchange.usage)
+    const { error, ...rest } = exchange
+    const line = error?.replaceAll(/\s+/g, ' ').slice(0, protocolLimits.lineMaxChars)
+    options.onExchange(line === undefined ? rest : { ...rest, error: line })
+    logger.info({ runId: options.runId, ...exchange }, 'model exchange')
+  }
+
+  function deny(stream: ServerHttp2Stream, target: string): void {
+    denied += 1
+    const reason = denied === deniedMaxReports ? `${noPolicy}; further refusals are not listed` : noPolicy
+    if (denied <= deniedMaxReports) options.onDenied({ target, reason })
+    sendError(
+      stream,
+      gatewayError(
+        'egress_denied',
+        `${noPolicy}. ${target} is not the model route, and this machine has no other way out. Do without the network.`,
+      ),
+    )
+  }
+
+  async function serveChat(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
+    const started = now()
+    const refuse = (error: WireError): void => {
+      sendError(stream, error)
+      report({
+        status: error.status,
+        durationMs: elapsed(started, now()),
+        usage: noUsage,
+        estimated: false,
+        error: `${error.code}: ${error.message}`,
+      })
+    }
+    if (openRequests >= openMaxRequests) {
+      return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
+    }
+    openRequests += 1
+    try {
+      const request = await readRequest(stream, timeouts.requestBodyTimeoutMs)
+      if (!request.ok) return refuse(request.error)
+      const left = options.limits.maxTokens - used.inputTokens - used.outputTokens
+      if (left < 1) return refuse(tokensUsedUp(options.limits.maxTokens))
+      const answer = await upstream.send(request.value, { maxTokens: left, signal })
+      if (!answer.ok) return refuse(signal.aborted ? closedError : answer.error)
+      const result = await relayAnswer(stream, answer.value, { key, signal })
+      report({ ...result, durationMs: elapsed(started, now()) })
+    } finally {
+      openRequests -= 1
+    }
+  }
+
+  async function serve(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
+    const gone = new AbortController()
+    const signal = AbortSignal.any([gone.signal, closing.signal])
+    stream.on('error', () => {})
+    stream.once('close', () => gone.abort())
+    try {
+      if (closing.signal.aborted) return sendError(stream, closedError)
+      const route = findRoute(headers)
+      if (route.kind === 'refused') return sendError(stream, route.error)
+      if (route.kind === 'denied') return deny(stream, route.target)
+      if (route.kind === 'models') return sendModels(stream, provider.model)
+      await serveChat(stream, signal)
+    } catch (cause) {
+      // A bug of ours: the guest learns that it failed, the log learns why.
+      logger.warn(
+        { runId: options.runId, error: cause instanceof Error ? cause.stack : 'unknown' },
+        'gateway failed',
+      )
+      sendError(stream, gatewayError('upstream_broken', 'The gateway failed on this request.'))
+    } finally {
+      // Answered before the body was read: the guest need not send the rest.
+      if (!stream.destroyed && !stream.readableEnded) stream.resume()
+    }
+  }
+
+  async function close(): Promise<void> {
+    closing.abort()
+    await Promise.allSettled(open)
+    await upstream.close()
+  }
+
+  return {
+    handleStream(stream, headers) {
+      const work = serve(stream, headers).finally(() => open.delete(work))
+      open.add(work)
+    },
+    usage: () => used,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+type Route =
+  | { kind: 'chat' | 'models' }
+  | { kind: 'denied'; target: string }
+  | { kind: 'refused'; error: WireError }
+
+const routes: Readonly<Record<string, { method: string; kind: 'chat' | 'models' }>> = {
+  '/v1/chat/completions': { method: 'POST', kind: 'chat' },
+  '/v1/models': { method: 'GET', kind: 'models' },
+}
+
+/** The exact table; the guest's path is compared, never resolved against anything. */
+function findRoute(headers: IncomingHttpHeaders): Route {
+  const method = headers[':method'] ?? ''
+  const path = headers[':path'] ?? ''
+  const authority = headers[':authority'] ?? ''
+  const scheme = headers[':scheme']
+  if (
+    method === 'CONNECT' ||
+    authority !== gatewayAuthority ||
+    !path.startsWith('/') ||
+    path.startsWith('//')
+  ) {
+    const address =
+      method === 'CONNECT' || path.includes('://') ? authority || path : `${scheme}://${authority}${path}`
+    return { kind: 'denied', target: printable(`${method} ${address}`) }
+  }
+  const route = Object.hasOwn(routes, path) ? routes[path] : undefined
+  if (route === undefined) {
+    return {
+      kind: 'refused',
+      error: gatewayError('not_found', `The gateway has no path ${printable(path)}.`),
+    }
+  }
+  if (route.method !== method) {
+    const text = `${path} takes ${route.method}, not ${printable(method)}.`
+    return { kind: 'refused', error: gatewayError('method_not_allowed', text) }
+  }
+  return { kind: route.kind }
+}
+
+type Read = { ok: true; value: ChatRequest } | { ok: false; error: WireError }
+
+async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promise<Read> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  const timer = setTimeout(() => stream.destroy(), timeoutMs)
+  try {
+    for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+      const part = chunk as Buffer
+      bytes += part.length
+      if (bytes > requestMaxBytes) {
+        const text = `The request is larger than ${requestMaxBytes} bytes. Send less of the conversation.`
+        return { ok: false, error: gatewayError('request_too_large', text) }
+      }
+      parts.push(part)
+    }
+  } catch {
+    return { ok: false, error: gatewayError('invalid_request', 'The request broke off.') }
+  } finally {
+    clearTimeout(timer)
+  }
+  const parsed = parseChatRequest(Buffer.concat(parts))
+  if (parsed.ok) return parsed
+  return { ok: false, error: gatewayError('invalid_request', `Not a chat request: ${parsed.error}.`) }
+}
+
+function sendModels(stream: ServerHttp2Stream, model: string): void {
+  const body = JSON.stringify({
+    object: 'list',
+    data: [{ id: model, object: 'model', created: 0, owned_by: 'caisson' }],
+  })
+  stream.respond({
+    ':status': 200,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+  })
+  stream.end(body)
+}
+
+const closedError = gatewayError('closed', 'The run is over; the gateway is closed.')
+
+function tokensUsedUp(maxTokens: number): WireError {
+  return gatewayError('limit_tokens', `The run's budget of ${maxTokens} tokens is used up.`)
+}
+
+function elapsed(from: number, to: number): number {
+  return Math.max(0, Math.round(to - from))
+}
+
+/** Foreign text for a line of the journal. */
+function printable(text: string): string {
+  return text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 300)
+}

@@ -1,0 +1,80 @@
+/** The three steps of an analysis: look at the file, write and run the scripts for its columns, look at what they wrote. */
+import type { Conversation } from './conversation.ts'
+import { type CsvTable, chooseReport, findProfile } from './csv-choice.ts'
+import { writeProfileScript } from './csv-profile-script.ts'
+import { writeReportScript } from './csv-report-script.ts'
+import type { Intent } from './intents.ts'
+import { answersIn, call, quoteOutput, type Reply, say } from './reply.ts'
+
+type CsvIntent = Extract<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'check-files' }>
+
+/** Lines that are shown of a file that was written. */
+const sampleLines = 12
+const pythonTimeoutMs = 300_000
+
+/** The next turn; the calls so far all went well. */
+export function actOnCsv(intent: CsvIntent, conversation: Conversation, reasoning: string): Reply {
+  if (intent.kind === 'inspect-csv') return inspect(intent.path, conversation, reasoning)
+  if (intent.kind === 'analyse-csv') return analyse(intent, conversation, reasoning)
+  return check(intent.paths, conversation, reasoning)
+}
+
+function inspect(path: string, conversation: Conversation, reasoning: string): Reply {
+  const [looked] = conversation.calls
+  if (looked === undefined) return profile(path, conversation, `${reasoning} First the shape of the file.`)
+  const found = findProfile(looked.output)
+  if (found === null)
+    return say(`The first look at ${path} gave no result:\n${quoteOutput(looked.output)}`, reasoning)
+  if ('error' in found) return say(`${path} ${found.error}.`, reasoning)
+  const columns = found.columns
+    .slice(0, 30)
+    .map(({ name, type, missing }) => `${name} (${type}, ${missing} missing)`)
+  return say(`${path} has ${found.rows} rows and ${found.width} columns: ${columns.join(', ')}.`, reasoning)
+}
+
+function analyse(
+  intent: Extract<CsvIntent, { kind: 'analyse-csv' }>,
+  conversation: Conversation,
+  reasoning: string,
+): Reply {
+  const [looked, ran] = conversation.calls
+  if (looked === undefined)
+    return profile(intent.path, conversation, `${reasoning} The columns decide the script.`)
+  const found = findProfile(looked.output)
+  if (found === null)
+    return say(`The first look at ${intent.path} gave no result:\n${quoteOutput(looked.output)}`, reasoning)
+  if ('error' in found) return say(`Nothing was analysed: ${intent.path} ${found.error}.`, reasoning)
+  if (ran === undefined) {
+    const code = writeReportScript(intent.path, chooseReport(found, intent))
+    return call(
+      conversation,
+      'run_python',
+      { code, timeoutMs: pythonTimeoutMs },
+      `${reasoning} ${describeChoice(found, intent)}`,
+    )
+  }
+  return say(answersIn(ran), reasoning)
+}
+
+function check(paths: readonly string[], conversation: Conversation, reasoning: string): Reply {
+  const next = paths[conversation.calls.length]
+  if (next !== undefined)
+    return call(conversation, 'read_file', { path: next, limit: sampleLines }, reasoning)
+  return say(`${paths.join(' and ')} are there and can be read.`, reasoning)
+}
+
+function profile(path: string, conversation: Conversation, reasoning: string): Reply {
+  return call(
+    conversation,
+    'run_python',
+    { code: writeProfileScript(path), timeoutMs: pythonTimeoutMs },
+    reasoning,
+  )
+}
+
+function describeChoice(table: CsvTable, outputs: { report: string; chart: string }): string {
+  const choice = chooseReport(table, outputs)
+  const nameOf = (index: number | null | undefined): string =>
+    index === null || index === undefined ? 'none' : (table.columns[index]?.name ?? 'none')
+  return `Figures: ${nameOf(choice.metrics[0])} first; grouped by ${nameOf(choice.category)}; time: ${nameOf(choice.date)}.`
+}

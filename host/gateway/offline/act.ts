@@ -1,0 +1,189 @@
+/**
+ * The offline step agent: for one intent and the calls made so far, the next turn. A failed call is looked into once,
+ * by listing the place, and then reported; no call is ever repeated.
+ */
+
+import { actOnCsv } from './act-csv.ts'
+import type { Conversation, PastCall } from './conversation.ts'
+import { answerMark } from './csv-report-script.ts'
+import type { Intent } from './intents.ts'
+import { answersIn, call, quoteOutput, type Reply, say } from './reply.ts'
+import { writeCountScript, writeSumScript } from './small-scripts.ts'
+
+/** The next turn of a step. */
+export function act(intent: Intent, conversation: Conversation): Reply {
+  const reasoning = `The rule for "${intent.kind}" fits this step.`
+  const failed = conversation.calls.findIndex((past) => past.errorCode !== null)
+  if (failed >= 0) return explainFailure(conversation, failed, reasoning)
+  if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv' || intent.kind === 'check-files') {
+    return actOnCsv(intent, conversation, reasoning)
+  }
+  if (intent.kind === 'look') return look(intent.reason, conversation, reasoning)
+  const turns = turnsFor(intent)
+  const done = conversation.calls.length
+  const turn = turns.calls[done]
+  if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning)
+  return say(turns.answer(conversation.calls), reasoning)
+}
+
+interface Turns {
+  readonly calls: readonly { readonly name: string; readonly arguments: Readonly<Record<string, unknown>> }[]
+  answer(calls: readonly PastCall[]): string
+}
+
+type PlainIntent = Exclude<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'check-files' | 'look' }>
+
+/** The calls of an intent in order, and what is said when all went well. */
+function turnsFor(intent: PlainIntent): Turns {
+  const q = JSON.stringify
+  const one = (name: string, args: Record<string, unknown>, answer: Turns['answer']): Turns => ({
+    calls: [{ name, arguments: args }],
+    answer,
+  })
+  switch (intent.kind) {
+    case 'create': {
+      const size = Buffer.byteLength(intent.content)
+      return one(
+        'write_file',
+        { path: intent.path, content: intent.content },
+        () => `Wrote ${q(intent.path)} (${size} bytes).`,
+      )
+    }
+    case 'make-folder':
+      return shell(`mkdir -p -- ${quoteWord(intent.path)}`, `Made the folder ${q(intent.path)}.`)
+    case 'replace':
+      return {
+        calls: [
+          { name: 'read_file', arguments: { path: intent.path } },
+          {
+            name: 'edit_file',
+            arguments: { path: intent.path, oldText: intent.from, newText: intent.to, replaceAll: true },
+          },
+        ],
+        answer: ([, edit]) =>
+          `Replaced ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.\n${quoteOutput(edit?.output ?? '', 600)}`,
+      }
+    case 'append':
+      return shell(appendCommand(intent.path, intent.text), `Added a line to the end of ${q(intent.path)}.`)
+    case 'move':
+      return one(
+        'move_file',
+        { from: intent.path, to: intent.to },
+        () => `Moved ${q(intent.path)} to ${q(intent.to)}.`,
+      )
+    case 'copy':
+      return shell(
+        `cp -a -- ${quoteWord(intent.path)} ${quoteWord(intent.to)}`,
+        `Copied ${q(intent.path)} to ${q(intent.to)}.`,
+      )
+    case 'delete':
+      return one('delete_file', { path: intent.path, recursive: true }, () => `Deleted ${q(intent.path)}.`)
+    case 'search':
+      return one(
+        'search_files',
+        { pattern: intent.text, path: intent.path },
+        ([found]) =>
+          `Searched for ${q(intent.text)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
+      )
+    case 'count':
+    case 'occurrences':
+    case 'count-files':
+      return one('run_python', { code: writeCountScript(intent) }, ([counted]) => answersIn(counted))
+    case 'list':
+      if (intent.pattern !== '*') {
+        const command = `find ${quoteWord(startPath(intent.path))} -name ${quoteWord(intent.pattern)} -not -path '*/.git/*' | sort | head -n 500`
+        return one(
+          'run_bash',
+          { command },
+          ([found]) =>
+            `Files named ${q(intent.pattern)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
+        )
+      }
+      return one(
+        'list_files',
+        { path: intent.path },
+        ([listed]) => `In ${q(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
+      )
+    case 'read':
+      return one(
+        'read_file',
+        { path: intent.path },
+        ([read]) => `${q(intent.path)} says:\n${quoteOutput(read?.output ?? '')}`,
+      )
+    case 'run':
+      return one(
+        'run_bash',
+        { command: intent.command },
+        ([ran]) => `Ran ${q(intent.command)}:\n${quoteOutput(ran?.output ?? '')}`,
+      )
+    case 'calculate':
+      return one('run_python', { code: writeSumScript(intent.expression), timeoutMs: 20_000 }, ([ran]) =>
+        answersIn(ran),
+      )
+  }
+}
+
+/** A command that must end with 0; the mark at its end tells, whatever form the tool gives its result. */
+function shell(command: string, done: string): Turns {
+  return {
+    calls: [{ name: 'run_bash', arguments: { command: `${command} && echo 'ANSWER: done'` } }],
+    answer: ([ran]) =>
+      ran?.output.includes(`${answerMark}done`)
+        ? done
+        : `The command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
+  }
+}
+
+/** What the model says about a task it has no rule for, from what it sees in the workspace. */
+function look(reason: string, conversation: Conversation, reasoning: string): Reply {
+  const [listed] = conversation.calls
+  if (listed === undefined) return call(conversation, 'list_files', { path: '.' }, reasoning)
+  return say(
+    [
+      `I could not do this task: ${reason}.`,
+      'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
+      'rename, copy or delete files; search, count and list; run a command or a script; calculate. Say one of these plainly,',
+      'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
+      `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,
+    ].join('\n'),
+    reasoning,
+  )
+}
+
+/** After a failure: one look at the place where that can help, then the answer. */
+function explainFailure(conversation: Conversation, failed: number, reasoning: string): Reply {
+  const past = conversation.calls[failed]
+  const looked = conversation.calls[failed + 1]
+  const helps =
+    past?.errorCode === 'not_found' && conversation.tools.has('list_files') && past.name !== 'list_files'
+  if (looked === undefined && helps) {
+    return call(
+      conversation,
+      'list_files',
+      { path: '.' },
+      `${reasoning} The path was not found, so I look at what is there.`,
+    )
+  }
+  const what = past?.errorCode === 'denied' ? 'It was denied, so it was not done' : 'It could not be done'
+  const seen =
+    looked !== undefined && looked.errorCode === null
+      ? `\nThe workspace holds:\n${quoteOutput(looked.output, 2_000)}`
+      : ''
+  return say(`${what}. ${past?.name} answered: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`, reasoning)
+}
+
+function appendCommand(path: string, text: string): string {
+  const file = quoteWord(path)
+  // A last line without an end gets one first; a file that does not exist is not made by adding to it.
+  return `test -f ${file} && { test -z "$(tail -c 1 -- ${file})" || echo >> ${file}; } && printf '%s\\n' ${quoteWord(text)} >> ${file}`
+}
+
+/** A word that no shell takes apart, and that no program takes for an option. */
+function quoteWord(text: string): string {
+  const safe = text.startsWith('-') ? `./${text}` : text
+  return `'${safe.replaceAll("'", String.raw`'\''`)}'`
+}
+
+function startPath(path: string): string {
+  return path.startsWith('-') ? `./${path}` : path
+}

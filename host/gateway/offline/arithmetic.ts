@@ -1,0 +1,43 @@
+/** Reads a sum in figures or words and gives it as an expression of numbers, operators and a few functions; nothing else passes. */
+
+const number = String.raw`\d+(?:,\d{3})*(?:\.\d+)?|\.\d+`
+
+/**
+ * The expression in Python's notation, or null when the text is not plain arithmetic.
+ * Allowed in the result: numbers, + - * / % ** ( ) , and the functions sqrt, mean, total, product.
+ */
+export function readArithmetic(text: string): string | null {
+  let rest = text
+    .toLowerCase()
+    .trim()
+    .replace(/[=?\s]+$/, '')
+  const list = /^(?:the )?(sum|total|average|mean|product) of (.+)$/.exec(rest)
+  if (list !== null) {
+    const items = (list[2] ?? '')
+      .split(/\s*(?:,\s+and\s+|,\s*and\s+|\s+and\s+|,\s+|\s+)\s*/)
+      .filter((item) => item !== '')
+    const name = { sum: 'total', total: 'total', average: 'mean', mean: 'mean', product: 'product' }[
+      list[1] ?? ''
+    ]
+    const plain = items.map((item) => readArithmetic(item))
+    return items.length > 1 && plain.every((item) => item !== null) ? `${name}(${plain.join(', ')})` : null
+  }
+  rest = rest
+    .replaceAll(new RegExp(`(${number})\\s*(?:%|percent)\\s+of\\s+`, 'g'), '($1 / 100) * ')
+    .replaceAll(/(?:the )?square root of\s+(\d+(?:\.\d+)?|\([^()]*\))/g, 'sqrt($1)')
+    .replaceAll(/\b(?:divided by|over)\b|÷|:/g, '/')
+    .replaceAll(/\b(?:multiplied by|times)\b|[×·]/g, '*')
+    .replaceAll(/(?<=[\d)\s])x(?=[\s\d(])/g, '*')
+    .replaceAll(/\bplus\b/g, '+')
+    .replaceAll(/\b(?:minus|less)\b|−/g, '-')
+    .replaceAll(/\b(?:to the power of|raised to)\b|\^/g, '**')
+    .replaceAll(/\bsquared\b/g, '** 2')
+    .replaceAll(/\bcubed\b/g, '** 3')
+    .replaceAll(/\bmod(?:ulo)?\b/g, '%')
+    .replaceAll(/(?<=\d),(?=\d{3}(?!\d))/g, '')
+    .replaceAll(/\s+/g, ' ')
+  const tokens = rest.match(/\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()]|\S/g) ?? []
+  const known = tokens.every((token) => /^(?:\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()])$/.test(token))
+  if (!known || !tokens.some((token) => /\d/.test(token)) || tokens.length > 200) return null
+  return tokens.join(' ').replaceAll('sqrt (', 'sqrt(')
+}

@@ -1,0 +1,170 @@
+/** What the offline model can be asked for: one closed list, and each entry's words in instructions and titles. */
+
+export type Intent =
+  | { kind: 'inspect-csv'; path: string }
+  | { kind: 'analyse-csv'; path: string; report: string; chart: string }
+  | { kind: 'check-files'; paths: readonly string[] }
+  | { kind: 'create'; path: string; content: string }
+  | { kind: 'make-folder'; path: string }
+  | { kind: 'replace'; path: string; from: string; to: string }
+  | { kind: 'append'; path: string; text: string }
+  | { kind: 'move'; path: string; to: string }
+  | { kind: 'copy'; path: string; to: string }
+  | { kind: 'delete'; path: string }
+  | { kind: 'search'; text: string; path: string }
+  | { kind: 'count'; unit: CountUnit; path: string }
+  | { kind: 'occurrences'; text: string; path: string }
+  | { kind: 'count-files'; pattern: string; path: string }
+  | { kind: 'list'; pattern: string; path: string }
+  | { kind: 'read'; path: string }
+  | { kind: 'run'; command: string }
+  | { kind: 'calculate'; expression: string }
+  | { kind: 'look'; reason: string }
+
+export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
+export type CountUnit = (typeof countUnits)[number]
+
+/** The step's instructions: plain English whose quoted parts are JSON strings, so that they are read back exactly. */
+export function wordIntent(intent: Intent): string {
+  const q = JSON.stringify
+  switch (intent.kind) {
+    case 'inspect-csv':
+      return `Inspect the data file ${q(intent.path)}.`
+    case 'analyse-csv':
+      return `Analyse the data file ${q(intent.path)}, report to ${q(intent.report)}, chart to ${q(intent.chart)}.`
+    case 'check-files':
+      return `Check the files ${intent.paths.map((path) => q(path)).join(', ')}.`
+    case 'create':
+      return `Create the file ${q(intent.path)} with the content ${q(intent.content)}.`
+    case 'make-folder':
+      return `Make the folder ${q(intent.path)}.`
+    case 'replace':
+      return `Replace ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.`
+    case 'append':
+      return `Append the line ${q(intent.text)} to ${q(intent.path)}.`
+    case 'move':
+      return `Move ${q(intent.path)} to ${q(intent.to)}.`
+    case 'copy':
+      return `Copy ${q(intent.path)} to ${q(intent.to)}.`
+    case 'delete':
+      return `Delete ${q(intent.path)}.`
+    case 'search':
+      return `Search for ${q(intent.text)} in ${q(intent.path)}.`
+    case 'count':
+      return `Count the ${intent.unit} of ${q(intent.path)}.`
+    case 'occurrences':
+      return `Count the occurrences of ${q(intent.text)} in ${q(intent.path)}.`
+    case 'count-files':
+      return `Count the files named ${q(intent.pattern)} in ${q(intent.path)}.`
+    case 'list':
+      return `List the files named ${q(intent.pattern)} in ${q(intent.path)}.`
+    case 'read':
+      return `Read ${q(intent.path)}.`
+    case 'run':
+      return `Run the command ${q(intent.command)}.`
+    case 'calculate':
+      return `Calculate ${q(intent.expression)}.`
+    case 'look':
+      return `Look at the workspace and say what is there. Why: ${q(intent.reason)}.`
+  }
+}
+
+/** Reads what {@link wordIntent} wrote; null for any other text. */
+export function readIntent(instructions: string): Intent | null {
+  const strings: string[] = []
+  const shape = instructions.trim().replaceAll(/"(?:[^"\\]|\\.)*"/g, (text) => {
+    strings.push(parseString(text))
+    return '$'
+  })
+  const [a = '', b = '', c = ''] = strings
+  const count = /^Count the (\w+) of \$\.$/.exec(shape)?.[1]
+  const unit = countUnits.find((name) => name === count)
+  if (unit !== undefined) return { kind: 'count', unit, path: a }
+  if (/^Check the files \$(, \$)*\.$/.test(shape)) return { kind: 'check-files', paths: strings }
+  switch (shape) {
+    case 'Inspect the data file $.':
+      return { kind: 'inspect-csv', path: a }
+    case 'Analyse the data file $, report to $, chart to $.':
+      return { kind: 'analyse-csv', path: a, report: b, chart: c }
+    case 'Create the file $ with the content $.':
+      return { kind: 'create', path: a, content: b }
+    case 'Make the folder $.':
+      return { kind: 'make-folder', path: a }
+    case 'Replace $ with $ in $.':
+      return { kind: 'replace', from: a, to: b, path: c }
+    case 'Append the line $ to $.':
+      return { kind: 'append', text: a, path: b }
+    case 'Move $ to $.':
+      return { kind: 'move', path: a, to: b }
+    case 'Copy $ to $.':
+      return { kind: 'copy', path: a, to: b }
+    case 'Delete $.':
+      return { kind: 'delete', path: a }
+    case 'Search for $ in $.':
+      return { kind: 'search', text: a, path: b }
+    case 'Count the occurrences of $ in $.':
+      return { kind: 'occurrences', text: a, path: b }
+    case 'Count the files named $ in $.':
+      return { kind: 'count-files', pattern: a, path: b }
+    case 'List the files named $ in $.':
+      return { kind: 'list', pattern: a, path: b }
+    case 'Read $.':
+      return { kind: 'read', path: a }
+    case 'Run the command $.':
+      return { kind: 'run', command: a }
+    case 'Calculate $.':
+      return { kind: 'calculate', expression: a }
+    case 'Look at the workspace and say what is there. Why: $.':
+      return { kind: 'look', reason: a }
+    default:
+      return null
+  }
+}
+
+/** Paths that the intent writes; `*` for any. */
+export function pathsWritten(intent: Intent): readonly string[] {
+  switch (intent.kind) {
+    case 'analyse-csv':
+      return [intent.report, intent.chart]
+    case 'create':
+    case 'make-folder':
+    case 'replace':
+    case 'append':
+    case 'delete':
+      return [intent.path]
+    case 'move':
+      return [intent.path, intent.to]
+    case 'copy':
+      return [intent.to]
+    case 'run':
+      return ['*']
+    default:
+      return []
+  }
+}
+
+/** Paths that the intent reads; `*` for any. */
+export function pathsRead(intent: Intent): readonly string[] {
+  switch (intent.kind) {
+    case 'check-files':
+      return intent.paths
+    case 'calculate':
+      return []
+    case 'search':
+    case 'count-files':
+    case 'list':
+    case 'look':
+    case 'run':
+      return ['*']
+    default:
+      return 'path' in intent ? [intent.path] : ['*']
+  }
+}
+
+function parseString(text: string): string {
+  try {
+    return String(JSON.parse(text))
+  } catch {
+    return ''
+  }
+}

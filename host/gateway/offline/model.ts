@@ -1,0 +1,30 @@
+/**
+ * The offline model: a deterministic function from a chat request to a reply. It sees the conversation alone and is
+ * not a language model; it says so in every answer.
+ */
+import type { ChatRequest } from '../chat-request.ts'
+import { act } from './act.ts'
+import { readConversation } from './conversation.ts'
+import { readIntent } from './intents.ts'
+import { planTask } from './plan.ts'
+import { type Reply, say } from './reply.ts'
+
+export function answerOffline(request: ChatRequest): Reply {
+  const conversation = readConversation(request)
+  if (conversation.stage === 'plan') {
+    const plan = planTask(conversation.task, conversation.workspace)
+    const reasoning = 'I match the task against a fixed set of rules.'
+    // Without the tool the plan goes as text, which planners accept as well.
+    if (!conversation.tools.has('submit_plan')) return { reasoning, text: JSON.stringify(plan), calls: [] }
+    return { reasoning, text: '', calls: [{ name: 'submit_plan', arguments: { ...plan } }] }
+  }
+  if (conversation.stage === 'step') {
+    const intent = readIntent(conversation.instructions)
+    const reason = `the step was not planned by me, and I follow only my own plans: ${conversation.instructions.slice(0, 300)}`
+    return act(intent ?? { kind: 'look', reason }, conversation)
+  }
+  return say(
+    'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',
+    'The request has neither the planner’s nor the agent’s first line.',
+  )
+}

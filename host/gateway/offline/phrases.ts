@@ -1,0 +1,132 @@
+/**
+ * Takes a person's English apart into clauses: quoted text, backticks and code fences are set aside first, so that what
+ * stands in them is never read as an order; then politeness goes, and the rest is cut where one order ends.
+ */
+
+/** Marks from Unicode's private use area stand for text that was set aside; they cannot be typed into a task. */
+const open = '\uE000'
+const close = '\uE001'
+
+/** A clause and the texts that were set aside in it. */
+export interface Clause {
+  readonly text: string
+  /** The text as the person wrote it, for quoting back. */
+  readonly original: string
+  readonly quoted: readonly string[]
+  /** The same with the quotes around them. */
+  readonly written: readonly string[]
+}
+
+/** Matches one text that was set aside. */
+export const quotedPattern = `${open}\\d+${close}`
+
+/** Cuts `text` into clauses. @param options.json whether double quotes hold JSON strings, as in our own instructions */
+export function splitClauses(text: string, options: { json: boolean }): Clause[] {
+  const quoted: string[] = []
+  const originals: string[] = []
+  const keep = (value: string, original: string): string => {
+    quoted.push(value)
+    originals.push(original)
+    return `${open}${quoted.length - 1}${close}`
+  }
+  const flat = setAside(text.replaceAll(/[\uE000\uE001]/g, ''), options.json, keep)
+  const restore = (part: string): string =>
+    part.replaceAll(new RegExp(quotedPattern, 'g'), (mark) => originals[markIndex(mark)] ?? '')
+  return cutAtEnds(flat)
+    .map((part) => ({ part, plain: trimCourtesy(part) }))
+    .filter(({ plain }) => /[\p{L}\p{N}\uE000]/u.test(plain))
+    .map(({ part, plain }) => ({ text: plain, original: restore(part.trim()), quoted, written: originals }))
+}
+
+/** The text behind a mark, or the token itself without the punctuation that ends a sentence. */
+export function readToken(token: string, quoted: readonly string[]): string {
+  const whole = new RegExp(`^${quotedPattern}$`).exec(token)
+  if (whole !== null) return quoted[markIndex(token)] ?? ''
+  return token
+    .replaceAll(new RegExp(quotedPattern, 'g'), (mark) => quoted[markIndex(mark)] ?? '')
+    .replace(/[.,;:!?]+$/, '')
+}
+
+/** Whether a token is text that was set aside, and nothing else. */
+export function isQuoted(token: string): boolean {
+  return new RegExp(`^${quotedPattern}$`).test(token)
+}
+
+function markIndex(mark: string): number {
+  return Number(mark.slice(1, -1))
+}
+
+function setAside(text: string, json: boolean, keep: (value: string, original: string) => string): string {
+  const fence = /```[^\n`]*\n([\s\S]*?)```/g
+  const jsonString = /"(?:[^"\\\n]|\\.)*"/g
+  const tick = /`([^`\n]+)`/g
+  const pairs = [
+    /"([^"]*)"/g,
+    /“([^”]*)”/g,
+    /«([^»]*)»/g,
+    /(?<![\p{L}\p{N}])'([^'\n]*(?:'(?=\p{L})[^'\n]*)*)'(?!\p{L})/gu,
+  ]
+  if (json) return text.replaceAll(jsonString, (original) => keep(parseString(original), original))
+  let flat = text.replaceAll(fence, (original, value: string) => keep(value, original))
+  for (const pattern of [tick, ...pairs]) {
+    flat = flat.replaceAll(pattern, (original, value: string) =>
+      // A quote around a mark, as in "`x`", is the mark.
+      new RegExp(`^${quotedPattern}$`).test(value) ? value : keep(value, original),
+    )
+  }
+  return flat
+}
+
+function parseString(text: string): string {
+  try {
+    return String(JSON.parse(text))
+  } catch {
+    return text.slice(1, -1)
+  }
+}
+
+const verbs =
+  'add|analy[sz]e|append|calculate|change|compute|copy|count|create|delete|display|draw|erase|evaluate|execute|explain|explore|' +
+  'find|generate|give|grep|insert|list|look|make|move|open|plot|print|put|read|remove|rename|replace|report|run|save|search|' +
+  'show|store|substitute|sum|summari[sz]e|tell|write|describe|visuali[sz]e|profile|produce|include'
+const boundary = new RegExp(
+  [
+    '\\n+(?:\\s*(?:[-*]|\\d+[.)])\\s+)?',
+    '(?<!(?:^|\\n)\\s*\\d{1,2})[.!?]+(?=\\s|$)\\s*',
+    ';\\s*',
+    '\\s*,?\\s*\\b(?:and|but)?\\s*(?:then|after that|afterwards|next|finally)\\b,?\\s+(?=[\\p{L}])',
+    `\\s*,?\\s*\\band\\s+(?:also\\s+)?(?=(?:${verbs})\\b)`,
+    `\\s*,\\s*(?=(?:${verbs})\\b)`,
+  ].join('|'),
+  'giu',
+)
+
+function cutAtEnds(text: string): string[] {
+  const parts: string[] = []
+  for (const part of text.split(boundary)) {
+    // "In a.txt, replace …" is one order, though a comma and a verb part it.
+    const before = parts.at(-1)
+    if (before !== undefined && /^\s*(?:in|inside)\s+\S+(?:\s+\S+)?\s*$/i.test(before))
+      parts[parts.length - 1] = `${before}, ${part}`
+    else parts.push(part)
+  }
+  return parts
+}
+
+const opening = new RegExp(
+  '^(?:please|kindly|hi|hello|hey|ok|okay|so|now|first|firstly|second|secondly|then|next|also|finally|lastly|and|' +
+    "could you|can you|would you|will you|i want you to|i would like you to|i'd like you to|i want to|i need you to|" +
+    "you should|let's|let us|go ahead and|help me|help me to|\\d+[.)]|[-*])(?:\\s+|,\\s*|(?=$))",
+  'i',
+)
+
+function trimCourtesy(text: string): string {
+  let rest = text.trim().replaceAll(/\s+/g, ' ')
+  for (let last = ''; last !== rest; ) {
+    last = rest
+    rest = rest.replace(opening, '')
+  }
+  return rest
+    .replace(/(?:,?\s*(?:please|for me|thanks|thank you|if you can|right now|now))+$/i, '')
+    .replace(/[\s.!?,:]+$/, '')
+}

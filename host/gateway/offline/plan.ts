@@ -1,0 +1,70 @@
+/** The offline planner: intents to a plan, whose instructions the offline step agent reads back word for word. */
+import type { Plan } from '#specs/protocol/plan.ts'
+import { type Intent, pathsRead, pathsWritten, wordIntent } from './intents.ts'
+import { understandTask } from './understand.ts'
+
+type PlanStep = Plan['steps'][number]
+
+/** Most orders of one task; a plan has a bound, and an analysis takes three steps. */
+const intentsMax = 20
+
+/** @param workspace the listing that came with the planning request */
+export function planTask(task: string, workspace: readonly string[]): Plan {
+  const read = understandTask(task, workspace)
+  const tooMany = read.ok && read.intents.length > intentsMax
+  const reason = tooMany ? `more than ${intentsMax} orders at once` : read.ok ? '' : read.reason
+  const intents =
+    reason === '' && read.ok ? read.intents.flatMap(expand) : [{ kind: 'look', reason } as const]
+  const goal =
+    reason === ''
+      ? intents.map(title).join('; ')
+      : 'Say what is in the workspace, and what was not understood'
+  return { goal: goal.slice(0, 500), steps: toSteps(intents) }
+}
+
+/** An analysis is three steps, so that what was found can be seen before the report is written. */
+function expand(intent: Intent): Intent[] {
+  if (intent.kind !== 'analyse-csv') return [intent]
+  return [
+    { kind: 'inspect-csv', path: intent.path },
+    intent,
+    { kind: 'check-files', paths: [intent.report, intent.chart] },
+  ]
+}
+
+function toSteps(intents: readonly Intent[]): PlanStep[] {
+  return intents.map((intent, index) => ({
+    id: stepId(intent, index),
+    title: title(intent),
+    instructions: wordIntent(intent),
+    needs: intents
+      .slice(0, index)
+      .flatMap((earlier, place) => (mustFollow(earlier, intent) ? [stepId(earlier, place)] : []))
+      .slice(-32),
+    writes: [...pathsWritten(intent)],
+    onFailure: 'abort',
+  }))
+}
+
+/** Orders that touch a path in common keep their order; others may run at the same time. */
+function mustFollow(earlier: Intent, later: Intent): boolean {
+  const inspected =
+    earlier.kind === 'inspect-csv' && later.kind === 'analyse-csv' && earlier.path === later.path
+  const [wroteBefore, readBefore] = [pathsWritten(earlier), pathsRead(earlier)]
+  const [writes, reads] = [pathsWritten(later), pathsRead(later)]
+  return inspected || meet(wroteBefore, writes) || meet(wroteBefore, reads) || meet(readBefore, writes)
+}
+
+function meet(a: readonly string[], b: readonly string[]): boolean {
+  const below = (x: string, y: string): boolean => x === '*' || x === y || y.startsWith(`${x}/`)
+  return a.some((x) => b.some((y) => below(x, y) || below(y, x)))
+}
+
+function stepId(intent: Intent, index: number): string {
+  return `${intent.kind}-${index + 1}`
+}
+
+function title(intent: Intent): string {
+  const text = wordIntent(intent).replaceAll('"', '').replaceAll(/\s+/g, ' ').replace(/\.$/, '')
+  return text.length <= 110 ? text : `${text.slice(0, 109).toWellFormed()}…`
+}

@@ -1,0 +1,65 @@
+/**
+ * From a task in English to intents, by rules over whole clauses. A clause that no rule covers from its first word to
+ * its last is not understood, and then nothing at all is done: half of an order can be worse than none.
+ */
+import type { Intent } from './intents.ts'
+import { type Clause, splitClauses } from './phrases.ts'
+import { groupsOf } from './rule-groups.ts'
+import { rules } from './rules.ts'
+import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './understand-csv.ts'
+
+export type Understanding =
+  | { ok: true; intents: readonly Intent[] }
+  /** The clauses, as written, that no rule covers, or a question back. */
+  | { ok: false; reason: string }
+
+/** Longest clause that the rules are tried on, texts in quotes not counted: orders are short, and patterns take time. */
+const clauseMaxChars = 600
+
+type Read = readonly Intent[] | { question: string } | null
+
+/** @param workspace the listing, one `path (N bytes)` or `path/` a line */
+export function understandTask(task: string, workspace: readonly string[]): Understanding {
+  const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
+  const intents: Intent[] = []
+  const unclear: string[] = []
+  for (const clause of splitClauses(task, { json: false })) {
+    const previous = intents.at(-1)
+    if (previous?.kind === 'analyse-csv' && isAnalysisDetail(clause)) {
+      intents[intents.length - 1] = completeAnalysis(previous, clause)
+      continue
+    }
+    const read = readClause(clause, { paths, last: lastPath(previous) })
+    if (read !== null && 'question' in read) return { ok: false, reason: read.question }
+    if (read !== null) intents.push(...read)
+    else if (!(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
+  }
+  if (unclear.length > 0) return { ok: false, reason: `not understood: ${unclear.join(' / ').slice(0, 400)}` }
+  if (intents.length === 0) return { ok: false, reason: 'not understood: the task names nothing to do' }
+  return { ok: true, intents }
+}
+
+function readClause(clause: Clause, scene: Scene): Read {
+  if (clause.text.length > clauseMaxChars) return null
+  const analysis = readAnalysis(clause, scene)
+  if (analysis !== null) return analysis
+  for (const { pattern, make } of rules) {
+    const match = pattern.exec(clause.text)
+    if (match === null) continue
+    const made = make(groupsOf(match, clause, scene), scene)
+    if (made !== null) return Array.isArray(made) ? made : [made as Intent]
+  }
+  return null
+}
+
+function isCourtesy(text: string): boolean {
+  return /^(?:thanks?|thank you|cheers|(?:tell|show|give|report|explain|say|print|let)\b(?:\s+(?:me|us|back|it))*\s*(?:know\s+)?(?:the|what|which|how|when|about|a|its|your)?.*\b(?:results?|output|answer|prints|did|done|found|happened|number|count|total|says|it|summary)|report|report back|that is all|be careful)$/i.test(
+    text,
+  )
+}
+
+function lastPath(intent: Intent | undefined): string | null {
+  if (intent === undefined) return null
+  if (intent.kind === 'move' || intent.kind === 'copy') return intent.to
+  return 'path' in intent ? intent.path : null
+}

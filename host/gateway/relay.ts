@@ -1,0 +1,166 @@
+/**
+ * Carries an upstream's answer to the guest's stream: back-pressure, redaction, the bound on its size, the usage
+ * read along the way. When the answer breaks off, the guest is told inside the stream, or the stream is reset.
+ */
+import { constants, type ServerHttp2Stream } from 'node:http2'
+import type { Usage } from '#specs/protocol/task.ts'
+import { errorBody, gatewayError, type WireError } from './gateway-error.ts'
+import { createStreamRedactor } from './redact.ts'
+import { type UpstreamAnswer, UpstreamBreak } from './upstream.ts'
+import { createStreamTap, readWholeAnswer } from './usage-tap.ts'
+
+/** Most bytes of one answer. */
+export const responseMaxBytes = 64 * 1024 * 1024
+/** Most bytes of an answer that is not streamed; it is read whole. */
+const wholeAnswerMaxBytes = 8 * 1024 * 1024
+
+export interface RelayResult {
+  readonly status: number
+  readonly usage: Usage
+  /** Whether the provider gave no numbers and they are the gateway's estimate. */
+  readonly estimated: boolean
+  /** Absent when the answer was carried over whole. */
+  readonly error?: string
+}
+
+/** @param options.signal ends the carrying; the guest's going away does so too */
+export async function relayAnswer(
+  stream: ServerHttp2Stream,
+  answer: UpstreamAnswer,
+  options: { key: string | null; signal: AbortSignal },
+): Promise<RelayResult> {
+  return answer.streamed ? relayStream(stream, answer, options) : relayWhole(stream, answer, options)
+}
+
+async function relayStream(
+  stream: ServerHttp2Stream,
+  answer: UpstreamAnswer,
+  { key, signal }: { key: string | null; signal: AbortSignal },
+): Promise<RelayResult> {
+  const redactor = createStreamRedactor(key)
+  const tap = createStreamTap(answer.requestBytes)
+  const boundary = createBoundaryWatch()
+  let bytes = 0
+  const write = async (chunk: Buffer): Promise<void> => {
+    if (chunk.length === 0) return
+    boundary.push(chunk)
+    if (!stream.write(chunk)) await drained(stream, signal)
+  }
+  stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'text/event-stream' })
+  try {
+    for await (const chunk of answer.body) {
+      bytes += chunk.byteLength
+      if (bytes > responseMaxBytes) {
+        throw new UpstreamBreak(
+          gatewayError(
+            'response_too_large',
+            `The model's answer is larger than ${responseMaxBytes / 1024 / 1024} MiB.`,
+          ),
+        )
+      }
+      tap.push(chunk)
+      await write(redactor.push(chunk))
+      if (stream.destroyed || signal.aborted) break
+    }
+    await write(redactor.end())
+  } catch (cause) {
+    if (!(cause instanceof UpstreamBreak)) throw cause
+    endBroken(stream, cause.error, boundary.atBoundary())
+    return { ...pick(tap.read()), status: 200, error: cause.error.message }
+  }
+  if (stream.destroyed || signal.aborted) {
+    return { ...pick(tap.read()), status: 200, error: 'the guest ended the request' }
+  }
+  stream.end()
+  const { error } = tap.read()
+  return { ...pick(tap.read()), status: 200, ...(error === null ? {} : { error }) }
+}
+
+async function relayWhole(
+  stream: ServerHttp2Stream,
+  answer: UpstreamAnswer,
+  { key, signal }: { key: string | null; signal: AbortSignal },
+): Promise<RelayResult> {
+  const parts: Uint8Array[] = []
+  let bytes = 0
+  let failure: WireError | null = null
+  try {
+    for await (const chunk of answer.body) {
+      bytes += chunk.byteLength
+      if (bytes > wholeAnswerMaxBytes) {
+        failure = gatewayError(
+          'response_too_large',
+          `The model's answer is larger than ${wholeAnswerMaxBytes} bytes.`,
+        )
+        break
+      }
+      parts.push(chunk)
+      if (stream.destroyed || signal.aborted) break
+    }
+  } catch (cause) {
+    if (!(cause instanceof UpstreamBreak)) throw cause
+    failure = cause.error
+  }
+  const body = Buffer.concat(parts)
+  const read = readWholeAnswer(body, answer.requestBytes)
+  if (failure !== null) {
+    sendError(stream, failure)
+    return { ...pick(read), status: failure.status, error: failure.message }
+  }
+  if (stream.destroyed || signal.aborted)
+    return { ...pick(read), status: 200, error: 'the guest ended the request' }
+  const redactor = createStreamRedactor(key)
+  stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'application/json' })
+  stream.end(Buffer.concat([redactor.push(body), redactor.end()]))
+  return { ...pick(read), status: 200, ...(read.error === null ? {} : { error: read.error }) }
+}
+
+/** Answers with an error, if nothing was answered yet and the guest is still there. */
+export function sendError(stream: ServerHttp2Stream, error: WireError): void {
+  if (stream.destroyed || stream.closed || stream.headersSent) return
+  const body = errorBody(error)
+  stream.respond({
+    ':status': error.status,
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+  })
+  stream.end(body)
+}
+
+/** Between two events an error event says why; in the middle of one only a reset cannot be mistaken for data. */
+function endBroken(stream: ServerHttp2Stream, error: WireError, atBoundary: boolean): void {
+  if (stream.destroyed) return
+  if (atBoundary) stream.end(`data: ${errorBody(error)}\n\n`)
+  else stream.close(constants.NGHTTP2_INTERNAL_ERROR)
+}
+
+/** Whether what went out so far ends with a whole event. */
+function createBoundaryWatch(): { push(chunk: Buffer): void; atBoundary(): boolean } {
+  let tail = '\n\n'
+  return {
+    push(chunk) {
+      tail = (tail + chunk.subarray(Math.max(0, chunk.length - 4)).toString('latin1')).slice(-4)
+    },
+    atBoundary: () => /(\n\n|\r\r|\r\n\r\n)$/.test(tail),
+  }
+}
+
+/** Resolves when the guest has read enough, or is gone. */
+function drained(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
+  if (stream.destroyed || signal.aborted) return Promise.resolve()
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      stream.off('drain', finish)
+      stream.off('close', finish)
+      signal.removeEventListener('abort', finish)
+      resolve()
+    }
+    stream.once('drain', finish)
+    stream.once('close', finish)
+    signal.addEventListener('abort', finish, { once: true })
+  })
+}
+
+function pick(read: { usage: Usage; estimated: boolean }): { usage: Usage; estimated: boolean } {
+  return { usage: read.usage, estimated: read.estimated }
+}

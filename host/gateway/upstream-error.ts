@@ -1,0 +1,90 @@
+/**
+ * An upstream's error in the one form that the guest gets. Three dialects are read: OpenAI's `{"error":{…}}` (also
+ * flat, as older vLLM), problem+json (`title`, `detail`; NVIDIA's cloud functions), and text or HTML of a proxy.
+ */
+import { z } from 'zod'
+import { boundMessage, type WireError } from './gateway-error.ts'
+import { redactText } from './redact.ts'
+
+/** Bytes of an error body that are read; the rest is dropped. */
+export const errorBodyMaxBytes = 64 * 1024
+
+const Word = z.union([z.string(), z.number()]).nullish().catch(null)
+const OpenAiError = z.object({ message: z.string(), type: Word, code: Word })
+const Nested = z.object({ error: OpenAiError })
+const Flat = OpenAiError.extend({ object: z.literal('error') })
+const ErrorText = z.object({ error: z.string() })
+const Problem = z
+  .object({ title: Word, detail: z.unknown().optional(), type: Word })
+  .refine((problem) => typeof problem.title === 'string' || problem.detail !== undefined)
+
+/**
+ * @param status the upstream's, 400 to 599
+ * @param body its first bytes, as text
+ * @param key removed from the message should the upstream echo it
+ */
+export function readUpstreamError(status: number, body: string, key: string | null): WireError {
+  const read = readBody(body)
+  const message = read.message === '' ? 'the model server gave no reason' : read.message
+  return {
+    status,
+    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status)}`, key)),
+    type: redactText(word(read.type) ?? typeOfStatus(status), key),
+    code: redactText(word(read.code) ?? String(status), key),
+  }
+}
+
+function readBody(body: string): { message: string; type?: unknown; code?: unknown } {
+  const value = parseJson(body)
+  const openAi = Nested.safeParse(value).data?.error ?? Flat.safeParse(value).data
+  if (openAi !== undefined) return openAi
+  const text = ErrorText.safeParse(value).data
+  if (text !== undefined) return { message: text.error }
+  const problem = Problem.safeParse(value).data
+  if (problem !== undefined) {
+    const { title, detail } = problem
+    const parts = [title, typeof detail === 'string' ? detail : JSON.stringify(detail)]
+    return { message: parts.filter((part) => typeof part === 'string' && part !== '').join(': ') }
+  }
+  return { message: htmlToText(body) }
+}
+
+/** The title or the words of an HTML page; other text as it is. Only for people, so tags may be cut roughly. */
+function htmlToText(body: string): string {
+  const page = body.slice(0, 8_192)
+  if (!/<\s*(!doctype|html|head|body|title)/i.test(page)) return page.trim().slice(0, 1_000)
+  const title = /<title[^>]*>([^<]*)/i.exec(page)?.[1]
+  const words = page.replaceAll(/<(script|style)[\s\S]*?(<\/\1>|$)/gi, ' ').replaceAll(/<[^>]*>?/g, ' ')
+  const text = (title !== undefined && title.trim() !== '' ? title : words).replaceAll(/\s+/g, ' ').trim()
+  return `a web page instead of an answer: ${text.slice(0, 300)}`
+}
+
+function typeOfStatus(status: number): string {
+  if (status === 401 || status === 403) return 'authentication_error'
+  if (status === 402) return 'payment_required'
+  if (status === 404) return 'not_found_error'
+  if (status === 410) return 'gone'
+  if (status === 429) return 'rate_limit_error'
+  return status >= 500 ? 'server_error' : 'invalid_request_error'
+}
+
+/** What the person can do; the guest's model can do nothing about these. */
+function remedyFor(status: number): string {
+  if (status === 401 || status === 403) return ' (check the key: NVIDIA_API_KEY or CAISSON_LLM_KEY)'
+  if (status === 402) return ' (the account of the key has no credit left)'
+  if (status === 404 || status === 410) return ' (choose another model with --model or CAISSON_MODEL)'
+  return ''
+}
+
+function word(value: unknown): string | undefined {
+  const text = typeof value === 'number' ? String(value) : value
+  return typeof text === 'string' && text !== '' ? text.toWellFormed().slice(0, 100) : undefined
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}

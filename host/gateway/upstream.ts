@@ -1,0 +1,35 @@
+/** What answers a chat request: a model server over HTTP, or the offline model. The gateway treats both alike. */
+import type { Result } from '#specs/protocol/error.ts'
+import type { ChatRequest } from './chat-request.ts'
+import type { WireError } from './gateway-error.ts'
+
+export interface UpstreamAnswer {
+  /** Whether the body is a stream of server-sent events; else one JSON document. */
+  readonly streamed: boolean
+  /** Response headers that the guest may see, values checked. */
+  readonly headers: Readonly<Record<string, string>>
+  /** Bytes of the request that was sent. */
+  readonly requestBytes: number
+  /** Ending the iteration early ends the request. Throws an {@link UpstreamBreak} when the body breaks off. */
+  readonly body: AsyncIterable<Uint8Array>
+}
+
+export interface Upstream {
+  /** @param options.maxTokens output tokens that the run may still use, at least 1 */
+  send(
+    request: ChatRequest,
+    options: { readonly maxTokens: number; readonly signal: AbortSignal },
+  ): Promise<Result<UpstreamAnswer, WireError>>
+  close(): Promise<void>
+}
+
+/** The end of a body that had begun: the error that the guest gets in the place of the rest. */
+export class UpstreamBreak extends Error {
+  override readonly name = 'UpstreamBreak'
+  readonly error: WireError
+
+  constructor(error: WireError) {
+    super(error.message)
+    this.error = error
+  }
+}

@@ -1,0 +1,109 @@
+/**
+ * Reads along a model's answer for what the host must know of it: the usage, whether it ended, an error inside it.
+ * Providers report usage once, on several chunks, or never: the largest number counts, never the sum.
+ */
+import { createParser } from 'eventsource-parser'
+import { z } from 'zod'
+import type { Usage } from '#specs/protocol/task.ts'
+
+const TokenCount = z.number().int().min(0).max(1e12).catch(0)
+const WireUsage = z.object({
+  prompt_tokens: TokenCount,
+  completion_tokens: TokenCount,
+  completion_tokens_details: z.object({ reasoning_tokens: TokenCount }).nullish().catch(null),
+})
+const Chunk = z.object({
+  usage: WireUsage.nullish().catch(null),
+  error: z.unknown().optional(),
+})
+
+export interface UsageTap {
+  push(chunk: Uint8Array): void
+  /** What is known so far; numbers that the provider did not give are estimated from the bytes. */
+  read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
+}
+
+/** Characters of one SSE event that are looked at; a longer one is passed on unread. */
+const eventMaxChars = 1024 * 1024
+/** Bytes of text per token, roughly, in English; only for providers that report nothing. */
+const bytesPerToken = 4
+/** Bytes of JSON around one delta, roughly. */
+const deltaOverhead = 5
+
+/** For a stream of server-sent events. @param requestBytes size of the request, for the estimate */
+export function createStreamTap(requestBytes: number): UsageTap {
+  const decoder = new TextDecoder()
+  const state = newState(requestBytes)
+  const parser = createParser({
+    maxBufferSize: eventMaxChars,
+    onEvent: (event) => {
+      if (event.data === '[DONE]') state.done = true
+      // Most chunks are small deltas: only those that can matter are parsed.
+      else if (event.data.includes('"usage"') || event.data.includes('"error"')) readChunk(event.data, state)
+    },
+  })
+  let broken = false
+  return {
+    push(chunk) {
+      state.bytes += chunk.byteLength
+      if (broken) return
+      try {
+        parser.feed(decoder.decode(chunk, { stream: true }))
+      } catch {
+        // An event beyond the bound: the guest gets it all the same, the usage is estimated.
+        broken = true
+      }
+    },
+    read: () => summarise(state, deltaOverhead),
+  }
+}
+
+/** For a whole JSON answer. */
+export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<UsageTap['read']> {
+  const state = newState(requestBytes)
+  state.bytes = body.length
+  readChunk(body.toString('utf8'), state)
+  state.done = true
+  return summarise(state, 1)
+}
+
+interface TapState {
+  requestBytes: number
+  bytes: number
+  input: number
+  output: number
+  reasoning: number
+  done: boolean
+  error: string | null
+}
+
+function newState(requestBytes: number): TapState {
+  return { requestBytes, bytes: 0, input: 0, output: 0, reasoning: 0, done: false, error: null }
+}
+
+function readChunk(text: string, state: TapState): void {
+  const chunk = Chunk.safeParse(parseJson(text)).data
+  if (chunk === undefined) return
+  if (chunk.error !== undefined && chunk.error !== null)
+    state.error = 'the provider reported an error in its answer'
+  if (!chunk.usage) return
+  state.input = Math.max(state.input, chunk.usage.prompt_tokens)
+  state.output = Math.max(state.output, chunk.usage.completion_tokens)
+  state.reasoning = Math.max(state.reasoning, chunk.usage.completion_tokens_details?.reasoning_tokens ?? 0)
+}
+
+function summarise(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
+  const estimated = state.input === 0 && state.output === 0
+  const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input
+  const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
+  const usage = { requests: 1, inputTokens, outputTokens, reasoningTokens: state.reasoning }
+  return { usage, estimated, done: state.done, error: state.error }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
