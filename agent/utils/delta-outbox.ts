@@ -1,0 +1,119 @@
+/**
+ * Pieces of text on their way to the host, put together before they are sent: at most one message each `flushMs` or
+ * `flushBytes`. They are worth nothing later, so what no session can take is dropped.
+ */
+import type { Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { deltaEmit } from '#specs/protocol/methods.ts'
+import type { Peer } from '#specs/protocol/peer.ts'
+
+interface Piece {
+  runId: string
+  agentPath: string
+  delta: Delta
+}
+
+const flushMs = 20
+const flushChars = 8 * 1024
+/** What may gather while the host does not read. */
+const pendingMaxChars = 256 * 1024
+const messageMaxDeltas = 64
+const messageMaxChars = 128 * 1024
+
+export class DeltaOutbox {
+  #pieces: Piece[] = []
+  #chars = 0
+  #peer: Peer | null = null
+  #timer: NodeJS.Timeout | null = null
+  #sending = false
+  #dropped = 0
+
+  /** Characters that were dropped so far. */
+  get droppedChars(): number {
+    return this.#dropped
+  }
+
+  connect(peer: Peer): void {
+    this.#peer = peer
+  }
+
+  disconnect(): void {
+    this.#peer = null
+    this.#forget()
+  }
+
+  add(runId: string, agentPath: string, delta: Delta): void {
+    if (this.#peer === null || this.#chars + delta.text.length > pendingMaxChars) {
+      this.#dropped += delta.text.length
+      return
+    }
+    for (let at = 0; at < delta.text.length; at += limits.textMaxChars) {
+      const text = delta.text.slice(at, at + limits.textMaxChars)
+      this.#append({ runId, agentPath, delta: { ...delta, text } })
+    }
+    if (this.#chars >= flushChars) this.flush()
+    else this.#timer ??= setTimeout(() => this.flush(), flushMs)
+  }
+
+  /** Hands what there is to the session, in order before anything sent after this call. */
+  flush(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#timer = null
+    if (this.#sending || this.#peer === null) return
+    void this.#send(this.#peer)
+  }
+
+  #append(piece: Piece): void {
+    const last = this.#pieces.at(-1)
+    this.#chars += piece.delta.text.length
+    if (last !== undefined && isSameStream(last, piece)) {
+      const text = last.delta.text + piece.delta.text
+      if (text.length <= limits.textMaxChars) {
+        last.delta = { ...last.delta, text }
+        return
+      }
+    }
+    this.#pieces.push(piece)
+  }
+
+  async #send(peer: Peer): Promise<void> {
+    this.#sending = true
+    while (this.#peer === peer && this.#pieces.length > 0) {
+      const { runId, agentPath, deltas } = this.#takeMessage()
+      await peer.notify(deltaEmit, { runId, agentPath, deltas })
+    }
+    this.#sending = false
+    if (this.#pieces.length > 0 && this.#timer === null) this.#timer = setTimeout(() => this.flush(), flushMs)
+  }
+
+  /** As many pieces of one agent as fit a message. */
+  #takeMessage(): { runId: string; agentPath: string; deltas: Delta[] } {
+    const { runId = '', agentPath = '' } = this.#pieces[0] ?? {}
+    let count = 0
+    let chars = 0
+    for (const piece of this.#pieces) {
+      chars += piece.delta.text.length
+      const full = count >= messageMaxDeltas || (count > 0 && chars > messageMaxChars)
+      if (full || piece.runId !== runId || piece.agentPath !== agentPath) break
+      count++
+    }
+    const deltas = this.#pieces.splice(0, count).map((piece) => piece.delta)
+    this.#chars -= deltas.reduce((sum, delta) => sum + delta.text.length, 0)
+    return { runId, agentPath, deltas }
+  }
+
+  #forget(): void {
+    this.#dropped += this.#chars
+    this.#pieces = []
+    this.#chars = 0
+    if (this.#timer !== null) clearTimeout(this.#timer)
+    this.#timer = null
+  }
+}
+
+function isSameStream(a: Piece, b: Piece): boolean {
+  if (a.runId !== b.runId || a.agentPath !== b.agentPath) return false
+  if (a.delta.type !== b.delta.type || a.delta.stepId !== b.delta.stepId) return false
+  if (a.delta.type !== 'tool-output-delta' || b.delta.type !== 'tool-output-delta') return true
+  return a.delta.callId === b.delta.callId && a.delta.stream === b.delta.stream
+}

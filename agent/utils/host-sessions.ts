@@ -1,0 +1,206 @@
+/**
+ * The guest's side of sessions: opens both ports, knocks until the host begins one, answers its preambles, and opens
+ * the ports anew when they end. Knows nothing of runs; whoever uses it is told when a session is up and when it is gone.
+ */
+import type { Duplex } from 'node:stream'
+import { Channel } from '#specs/node/channel.ts'
+import { knock, type SessionId } from '#specs/node/preamble.ts'
+import { openRpcSession, type RpcSession } from '#specs/node/rpc-session.ts'
+import { SessionStream } from '#specs/node/session-stream.ts'
+import type { Handlers } from '#specs/protocol/peer.ts'
+import type { OpenPort } from './port.ts'
+
+export interface GuestTimings {
+  /** How often to knock while there is no session. */
+  knockIntervalMs: number
+  /** Wait before a port is opened again; doubles up to the second. */
+  reopenMinMs: number
+  reopenMaxMs: number
+  /** Silence of the host after which the guest asks for a new session. */
+  silenceTimeoutMs: number
+}
+
+export const defaultGuestTimings: GuestTimings = {
+  knockIntervalMs: 1_000,
+  reopenMinMs: 50,
+  reopenMaxMs: 2_000,
+  silenceTimeoutMs: 60_000,
+}
+
+export interface HostSessionsOptions {
+  openRpc: OpenPort
+  openHttp: OpenPort
+  /** Handlers for one session, made when it begins. */
+  handlers: (session: GuestSession) => Handlers<'guest'>
+  /** The session's stream on `caisson.http`; it is destroyed with the session. */
+  onHttp: (stream: SessionStream) => void
+  onDown: (session: GuestSession, end: { reason: string; message: string }) => void
+  /** Something that only this side's log is interested in. */
+  onTrouble: (message: string) => void
+  timings?: Partial<GuestTimings>
+}
+
+export interface GuestSession {
+  readonly id: SessionId
+  /** Set before anything can come from the host. */
+  rpc: RpcSession | null
+}
+
+interface Ports {
+  rpc: Duplex
+  http: Duplex
+  rpcChannel: Channel
+  httpChannel: Channel
+}
+
+export class HostSessions {
+  readonly #options: HostSessionsOptions
+  readonly #timings: GuestTimings
+  #ports: Ports | null = null
+  #session: GuestSession | null = null
+  #httpSeen: SessionId | null = null
+  #httpStream: SessionStream | null = null
+  #knockTimer: NodeJS.Timeout | null = null
+  #reopenTimer: NodeJS.Timeout | null = null
+  #silenceTimer: NodeJS.Timeout | null = null
+  #reopenMs: number
+  #closed = false
+
+  constructor(options: HostSessionsOptions) {
+    this.#options = options
+    this.#timings = { ...defaultGuestTimings, ...options.timings }
+    this.#reopenMs = this.#timings.reopenMinMs
+    void this.#openPorts()
+  }
+
+  /** The host spoke: it is not silent. */
+  heard(): void {
+    if (this.#silenceTimer === null) return
+    this.#silenceTimer.refresh()
+  }
+
+  /** Whether this is the session that is up. */
+  isCurrent(session: GuestSession): boolean {
+    return this.#session === session
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#closePorts('the agent closed its ports')
+    if (this.#reopenTimer !== null) clearTimeout(this.#reopenTimer)
+  }
+
+  // ---- ports ----------------------------------------------------------------------------------------------
+
+  async #openPorts(): Promise<void> {
+    let http: Duplex | null = null
+    let rpc: Duplex | null = null
+    try {
+      http = await this.#options.openHttp()
+      rpc = await this.#options.openRpc()
+    } catch (error) {
+      http?.destroy()
+      this.#options.onTrouble(`a port could not be opened: ${(error as Error).message}`)
+      this.#reopenLater()
+      return
+    }
+    if (this.#closed) {
+      http.destroy()
+      rpc.destroy()
+      return
+    }
+    const onClosed = (closed: { message: string }): void => {
+      this.#closePorts(closed.message)
+      this.#reopenLater()
+    }
+    const rpcChannel = new Channel(rpc, (session) => this.#onRpcPreamble(session), onClosed)
+    const httpChannel = new Channel(http, (session) => this.#onHttpPreamble(session), onClosed)
+    this.#ports = { rpc, http, rpcChannel, httpChannel }
+    this.#knock()
+  }
+
+  #closePorts(message: string): void {
+    const ports = this.#ports
+    this.#ports = null
+    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    this.#session?.rpc?.end({ reason: 'port_closed', message })
+    if (ports === null) return
+    for (const channel of [ports.rpcChannel, ports.httpChannel]) channel.release()
+    for (const port of [ports.rpc, ports.http]) port.destroy()
+  }
+
+  #reopenLater(): void {
+    if (this.#closed) return
+    if (this.#reopenTimer !== null) clearTimeout(this.#reopenTimer)
+    this.#reopenTimer = setTimeout(() => void this.#openPorts(), this.#reopenMs)
+    this.#reopenMs = Math.min(this.#timings.reopenMaxMs, this.#reopenMs * 2)
+  }
+
+  // ---- sessions -------------------------------------------------------------------------------------------
+
+  /** Asks for a session, and again until one comes: what is written while the host has nothing open may be lost. */
+  #knock(): void {
+    const ports = this.#ports
+    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    if (ports === null || this.#session !== null) return
+    // A knock that is still waiting to be written is as good as another.
+    if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(knock)
+    this.#knockTimer = setTimeout(() => this.#knock(), this.#timings.knockIntervalMs)
+  }
+
+  #onRpcPreamble(id: SessionId): void {
+    const ports = this.#ports
+    if (ports === null || id === knock) return
+    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    ports.rpcChannel.writePreamble(id)
+    ports.httpChannel.writePreamble(id)
+    const session: GuestSession = { id, rpc: null }
+    this.#session = session
+    session.rpc = openRpcSession({
+      channel: ports.rpcChannel,
+      side: 'guest',
+      handlers: this.#options.handlers(session),
+      onEnd: (end) => this.#onSessionEnd(session, end),
+      onBug: (method, cause) => this.#options.onTrouble(`the handler of ${method} failed: ${String(cause)}`),
+    })
+    this.#silenceTimer = setTimeout(() => {
+      session.rpc?.end({ reason: 'host_silent', message: 'the host has been silent for too long' })
+    }, this.#timings.silenceTimeoutMs)
+    this.#reopenMs = this.#timings.reopenMinMs
+    if (this.#httpSeen === id) this.#openHttp(ports)
+  }
+
+  /** The host writes nothing on this port before it has seen our preamble, so nothing is lost by remembering its. */
+  #onHttpPreamble(id: SessionId): void {
+    this.#httpSeen = id
+    if (this.#ports !== null && this.#session?.id === id && this.#httpStream === null)
+      this.#openHttp(this.#ports)
+  }
+
+  #openHttp(ports: Ports): void {
+    const session = this.#session
+    const stream = new SessionStream(ports.httpChannel)
+    this.#httpStream = stream
+    stream.on('close', () => {
+      if (this.#httpStream !== stream) return
+      session?.rpc?.end({ reason: 'http_failed', message: 'the stream on caisson.http ended' })
+    })
+    this.#options.onHttp(stream)
+  }
+
+  #onSessionEnd(session: GuestSession, end: { reason: string; message: string }): void {
+    this.#session = null
+    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
+    this.#silenceTimer = null
+    const stream = this.#httpStream
+    this.#httpStream = null
+    this.#httpSeen = null
+    stream?.destroy(new Error('the session has ended'))
+    this.#options.onDown(session, end)
+    if (this.#closed || this.#ports === null) return
+    // After a replacement the host's preamble is already here or on its way.
+    const delayMs = end.reason === 'session_replaced' ? this.#timings.knockIntervalMs : 1
+    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    this.#knockTimer = setTimeout(() => this.#knock(), delayMs)
+  }
+}

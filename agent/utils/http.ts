@@ -1,0 +1,127 @@
+/**
+ * HTTP from the guest: one HTTP/2 client session over `caisson.http` for each session with the host, and undici's
+ * Dispatcher on top of it. A request whose session ends fails at once with {@link HttpSessionLostError}; a new one
+ * waits for the next session up to a deadline. There is no other way out of the guest.
+ */
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  type OutgoingHttpHeaders,
+} from 'node:http2'
+import type { Duplex } from 'node:stream'
+
+const streamWindowBytes = 1024 * 1024
+const sessionWindowBytes = 4 * 1024 * 1024
+const waitForSessionMs = 30_000
+
+/** There is no session, or it ended before the answer was complete. Trying again can help. */
+export class HttpSessionLostError extends Error {
+  override name = 'HttpSessionLostError'
+  readonly code = 'CAISSON_SESSION_LOST'
+  readonly retryable = true
+}
+
+export interface OpenStreamOptions {
+  signal?: AbortSignal
+  /** How long to wait for a session; default 30 s. */
+  sessionTimeoutMs?: number
+  /** Whether the request has no body; default false: the caller writes and ends the stream. */
+  endStream?: boolean
+}
+
+export class GuestHttp {
+  #session: ClientHttp2Session | null = null
+  #lost = 'no session has been opened yet'
+  #closed = false
+  readonly #waiting = new Set<() => void>()
+
+  /** Whether requests can go out now. */
+  get connected(): boolean {
+    return this.#session !== null
+  }
+
+  /** Starts HTTP/2 on the stream of a new session. */
+  connect(socket: Duplex): void {
+    const session = connect('http://gateway', {
+      createConnection: () => socket,
+      settings: { enablePush: false, initialWindowSize: streamWindowBytes },
+      maxSessionMemory: 32,
+    })
+    this.#session = session
+    session.on('error', () => {})
+    session.on('close', () => {
+      if (this.#session === session) this.#session = null
+      socket.destroy()
+    })
+    session.once('connect', () => session.setLocalWindowSize(sessionWindowBytes))
+    this.#wakeAll()
+  }
+
+  /** The session is over; what is open on it fails. */
+  disconnect(message: string): void {
+    this.#lost = message
+    const session = this.#session
+    this.#session = null
+    session?.destroy(new HttpSessionLostError(message))
+  }
+
+  close(): void {
+    this.#closed = true
+    this.disconnect('the agent closed its link')
+    this.#wakeAll()
+  }
+
+  /**
+   * Opens a stream, waiting for a session if there is none. Rejects with {@link HttpSessionLostError} at the deadline,
+   * with the signal's reason when it aborts. The stream fails the same way when its session ends before it does.
+   */
+  async openStream(
+    headers: OutgoingHttpHeaders,
+    options: OpenStreamOptions = {},
+  ): Promise<ClientHttp2Stream> {
+    const session = await this.#waitForSession(options)
+    options.signal?.throwIfAborted()
+    const stream = session.request(headers, {
+      endStream: options.endStream ?? false,
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    })
+    // Without one, a session that ends before the caller listens would end the process.
+    stream.on('error', () => {})
+    return stream
+  }
+
+  async #waitForSession({
+    signal,
+    sessionTimeoutMs = waitForSessionMs,
+  }: OpenStreamOptions): Promise<ClientHttp2Session> {
+    const deadline = performance.now() + sessionTimeoutMs
+    for (;;) {
+      signal?.throwIfAborted()
+      if (this.#session !== null && !this.#session.closed && !this.#session.destroyed) return this.#session
+      const leftMs = deadline - performance.now()
+      if (this.#closed || leftMs <= 0) {
+        throw new HttpSessionLostError(`no session with the host for HTTP: ${this.#lost}`)
+      }
+      await this.#nextChange(leftMs, signal)
+    }
+  }
+
+  #nextChange(timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer)
+        this.#waiting.delete(done)
+        signal?.removeEventListener('abort', done)
+        resolve()
+      }
+      const timer = setTimeout(done, Math.ceil(timeoutMs))
+      this.#waiting.add(done)
+      signal?.addEventListener('abort', done, { once: true })
+    })
+  }
+
+  #wakeAll(): void {
+    for (const done of [...this.#waiting]) done()
+  }
+}

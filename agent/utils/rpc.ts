@@ -1,0 +1,263 @@
+/**
+ * The agent's link to its host: sessions come and go below it, and to the agent it is one line on which events are
+ * never lost or doubled, questions are asked until answered and the end of a task is reported once. Sends only what
+ * the protocol has; keeps bounded buffers, so a slow host makes the agent wait instead of growing.
+ */
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { protocolSha256 } from '#specs/protocol/digest.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import {
+  approvalRequest,
+  type RequestMethod,
+  type sessionStart,
+  taskComplete,
+  type taskSubmit,
+} from '#specs/protocol/methods.ts'
+import type { Handlers, ParamsInput, ParamsOf, Peer, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
+import type { Completion } from '#specs/protocol/task.ts'
+import { DeltaOutbox } from './delta-outbox.ts'
+import { EventOutbox } from './event-outbox.ts'
+import { type GuestSession, type GuestTimings, HostSessions } from './host-sessions.ts'
+import { GuestHttp } from './http.ts'
+import { type LogEntry, LogOutbox } from './log-outbox.ts'
+import type { OpenPort } from './port.ts'
+
+/** What the agent does for the host; `session/start`, `agent/ping` and `event/ack` are the link's own. */
+export type AgentHandlers = Omit<Handlers<'guest'>, 'session/start' | 'agent/ping' | 'event/ack'>
+
+/** What the agent says of itself at the start of each session. */
+export type AgentDescription = Pick<ResultOf<typeof sessionStart>, 'tools' | 'restarts' | 'lastExit'>
+
+export interface ServeHostOptions {
+  openRpc: OpenPort
+  openHttp: OpenPort
+  handlers: AgentHandlers
+  /** 32 hex digits, random, one per process. */
+  processId: string
+  describe: () => AgentDescription
+  timings?: Partial<GuestTimings>
+}
+
+export interface HostLink {
+  /** HTTP/2 streams to the host. */
+  readonly http: GuestHttp
+  /** The run that was submitted and whose completion has not been acknowledged. */
+  readonly runId: string | null
+  /**
+   * Puts an event on its way; resolves when it is safely in the buffer, and waits while that is full.
+   * Throws when the event breaks its schema. Events of a run that is not under way are dropped.
+   */
+  emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
+  /** Text on its way; may be lost. */
+  emitDelta(runId: string, agentPath: string, delta: Delta): void
+  /** Asks until the host answers or `signal` aborts. Failures: `cancelled`, `rejected`, `bad_params`, `closed`. */
+  requestApproval(
+    request: ApprovalRequest,
+    signal: AbortSignal,
+  ): Promise<Result<ApprovalDecision, RpcFailure>>
+  /** Reports the end of the run when the host has all its events; resolves when the host has acknowledged it. */
+  complete(completion: Completion): Promise<Result<void, RpcFailure>>
+  /** One line of log; dropped when too many wait. */
+  log(entry: LogEntry): void
+  close(): void
+}
+
+/** Serves the host over the two ports until `close`; opens them at once and again whenever they end. */
+export function serveHost(options: ServeHostOptions): HostLink {
+  return new Link(options)
+}
+
+class Link implements HostLink {
+  readonly http = new GuestHttp()
+  readonly #options: ServeHostOptions
+  readonly #sessions: HostSessions
+  readonly #deltas = new DeltaOutbox()
+  readonly #logs = new LogOutbox()
+  readonly #waiting = new Set<() => void>()
+  #events: EventOutbox | null = null
+  #peer: Peer | null = null
+  #closed = false
+
+  constructor(options: ServeHostOptions) {
+    this.#options = options
+    this.#sessions = new HostSessions({
+      openRpc: options.openRpc,
+      openHttp: options.openHttp,
+      handlers: (session) => this.#handlers(session),
+      onHttp: (stream) => this.http.connect(stream),
+      onDown: (_session, end) => this.#onDown(end),
+      onTrouble: (message) => this.log({ level: 'warn', message, fields: '{}' }),
+      ...(options.timings === undefined ? {} : { timings: options.timings }),
+    })
+  }
+
+  get runId(): string | null {
+    return this.#events?.runId ?? null
+  }
+
+  async emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void> {
+    if (this.#events?.runId !== runId) return
+    this.#deltas.flush()
+    await this.#events.emit(agentPath, event)
+  }
+
+  emitDelta(runId: string, agentPath: string, delta: Delta): void {
+    this.#deltas.add(runId, agentPath, delta)
+  }
+
+  requestApproval(
+    request: ApprovalRequest,
+    signal: AbortSignal,
+  ): Promise<Result<ApprovalDecision, RpcFailure>> {
+    this.#deltas.flush()
+    return this.#requestUntilAnswered(approvalRequest, request, signal)
+  }
+
+  async complete(completion: Completion): Promise<Result<void, RpcFailure>> {
+    const events = this.#events
+    if (events === null || events.runId !== completion.runId) {
+      return { ok: false, error: { code: 'rejected', message: 'this run is not under way' } }
+    }
+    this.#deltas.flush()
+    await events.drained()
+    const answer = await this.#requestUntilAnswered(taskComplete, completion)
+    if (this.#events === events) {
+      events.close()
+      this.#events = null
+    }
+    return answer.ok ? { ok: true, value: undefined } : answer
+  }
+
+  log(entry: LogEntry): void {
+    this.#logs.add(entry)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#sessions.close()
+    this.#events?.close()
+    this.http.close()
+    this.#wakeAll()
+  }
+
+  // ---- sessions -------------------------------------------------------------------------------------------
+
+  #handlers(session: GuestSession): Handlers<'guest'> {
+    let started = false
+    const whenStarted = <A extends unknown[], R>(handler: (...args: A) => Promise<R>) => {
+      return async (...args: A) => {
+        if (!started)
+          return {
+            ok: false,
+            error: { code: 'invalidRequest', message: 'session/start comes first' },
+          } as const
+        this.#sessions.heard()
+        return await handler(...args)
+      }
+    }
+    const { handlers } = this.#options
+    return {
+      'session/start': async (params) => {
+        if (started || params.session !== session.id) {
+          const message = started ? 'the session has started' : 'another session was opened on this port'
+          return { ok: false, error: { code: 'invalidRequest', message } }
+        }
+        started = true
+        // After the answer is on its way: the host takes nothing before it.
+        setImmediate(() => this.#onUp(session, params.resume))
+        return { ok: true, value: this.#describe() }
+      },
+      'agent/ping': whenStarted(async ({ count }) => ({ ok: true, value: { count } }) as const),
+      'clock/set': whenStarted(handlers['clock/set']),
+      'workspace/open': whenStarted(handlers['workspace/open']),
+      'workspace/collect': whenStarted(handlers['workspace/collect']),
+      'task/submit': whenStarted((params, context) => this.#submit(params, context)),
+      'task/cancel': whenStarted(handlers['task/cancel']),
+      'event/ack': ({ runId, n }) => {
+        if (this.#events?.runId === runId) this.#events.acknowledge(n)
+      },
+    }
+  }
+
+  #describe(): ResultOf<typeof sessionStart> {
+    const runId = this.runId
+    const { processId, describe } = this.#options
+    return { protocolSha256, processId, ...describe(), ...(runId === null ? {} : { runId }) }
+  }
+
+  /** The run is under way from before its handler starts, so that its first events have a place. */
+  async #submit(
+    params: ParamsOf<typeof taskSubmit>,
+    context: { signal: AbortSignal },
+  ): ReturnType<AgentHandlers['task/submit']> {
+    const { runId } = params.task
+    const fresh = this.#events === null
+    if (this.#events === null) {
+      this.#events = new EventOutbox(runId)
+      if (this.#peer !== null) this.#events.connect(this.#peer, 0)
+    }
+    const answer = await this.#options.handlers['task/submit'](params, context)
+    if (!answer.ok && fresh && this.#events?.runId === runId) {
+      this.#events.close()
+      this.#events = null
+    }
+    return answer
+  }
+
+  #onUp(session: GuestSession, resume: ParamsOf<typeof sessionStart>['resume']): void {
+    const peer = session.rpc?.peer
+    if (peer === undefined || !this.#sessions.isCurrent(session)) return
+    this.#peer = peer
+    // A host that does not know the run would not take its events.
+    if (this.#events !== null && resume?.runId === this.#events.runId) this.#events.connect(peer, resume.n)
+    this.#deltas.connect(peer)
+    this.#logs.connect(peer)
+    this.#wakeAll()
+  }
+
+  #onDown(end: { reason: string; message: string }): void {
+    this.#peer = null
+    this.#events?.disconnect()
+    this.#deltas.disconnect()
+    this.#logs.disconnect()
+    this.http.disconnect(end.message)
+  }
+
+  /** Asks in each session anew; the host knows by the ids that it is the same request. */
+  async #requestUntilAnswered<M extends RequestMethod>(
+    method: M,
+    params: ParamsInput<M>,
+    signal?: AbortSignal,
+  ): Promise<Result<ResultOf<M>, RpcFailure>> {
+    for (;;) {
+      const peer = await this.#waitForPeer(signal)
+      if (peer === null) {
+        const code = this.#closed ? 'closed' : 'cancelled'
+        return { ok: false, error: { code, message: `${method.name} was ${code} while no session was up` } }
+      }
+      const answer = await peer.request(method, params, signal === undefined ? {} : { signal })
+      if (answer.ok || answer.error.code !== 'session_ended') return answer
+      if (this.#peer === peer) this.#peer = null
+    }
+  }
+
+  #waitForPeer(signal?: AbortSignal): Promise<Peer | null> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        const gone = this.#closed || signal?.aborted === true
+        if (!gone && this.#peer === null) return
+        this.#waiting.delete(look)
+        signal?.removeEventListener('abort', look)
+        resolve(gone ? null : this.#peer)
+      }
+      this.#waiting.add(look)
+      signal?.addEventListener('abort', look, { once: true })
+      look()
+    })
+  }
+
+  #wakeAll(): void {
+    for (const look of [...this.#waiting]) look()
+  }
+}

@@ -1,0 +1,317 @@
+/**
+ * Keeps a session with the guest: draws its number, opens both ports with it, starts it, watches its heartbeat, and
+ * begins anew whenever it ends. Whatever the guest does wrong ends the session; too much of that ends the link.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Duplex } from 'node:stream'
+import { Channel } from '#specs/node/channel.ts'
+import { knock, type SessionId } from '#specs/node/preamble.ts'
+import { openRpcSession, type RpcSession, type RpcSessionEnd } from '#specs/node/rpc-session.ts'
+import { SessionStream } from '#specs/node/session-stream.ts'
+import { protocolSha256 } from '#specs/protocol/digest.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { agentPing, sessionStart } from '#specs/protocol/methods.ts'
+import type { Handlers, ParamsInput, Peer, ResultOf } from '#specs/protocol/peer.ts'
+import { type StreamHandler, serveHttp2 } from './http-server.ts'
+
+export type SessionInfo = ResultOf<typeof sessionStart>
+
+/** A session that has started. */
+export interface LiveSession {
+  /** 1 for the first of this link. */
+  number: number
+  peer: Peer
+  info: SessionInfo
+  /** Whether the agent process is the one of the session before. */
+  resumed: boolean
+}
+
+export interface LinkEnd {
+  reason: 'closed' | 'port_closed' | 'flapping' | 'silent' | 'protocol_mismatch' | 'run_limit' | 'host_failed'
+  /** Which phase, what was expected, what was seen, what to do. */
+  message: string
+}
+
+export interface LinkTimings {
+  heartbeatIntervalMs: number
+  /** Age of an unanswered heartbeat at which the session is ended. */
+  heartbeatTimeoutMs: number
+  /** How long `session/start` may take. */
+  startTimeoutMs: number
+  /** How long the link may be without a session, once it has had one. */
+  reconnectTimeoutMs: number
+  /** The same for the first session; the guest may still be booting. */
+  firstSessionTimeoutMs: number
+  /** How often an unanswered preamble is followed by a new one. */
+  preambleIntervalMs: number
+  /** Sessions that may end, or be asked for, within `flapWindowMs`. */
+  flapMaxCount: number
+  flapWindowMs: number
+}
+
+export const defaultTimings: LinkTimings = {
+  heartbeatIntervalMs: limits.heartbeatIntervalMs,
+  heartbeatTimeoutMs: limits.heartbeatTimeoutMs,
+  startTimeoutMs: 10_000,
+  reconnectTimeoutMs: 60_000,
+  firstSessionTimeoutMs: 300_000,
+  preambleIntervalMs: 5_000,
+  flapMaxCount: 24,
+  flapWindowMs: 60_000,
+}
+
+export interface SessionsOptions {
+  rpc: Duplex
+  http: Duplex
+  handlers: Handlers<'host'>
+  onStream: StreamHandler
+  /** What the guest is to go on from. */
+  resume: () => ParamsInput<typeof sessionStart>['resume']
+  onUp: (session: LiveSession) => void
+  onDown: (number: number, end: RpcSessionEnd) => void
+  onEnd: (end: LinkEnd) => void
+  onBug?: (method: string, cause: unknown) => void
+  timings?: Partial<LinkTimings>
+  drawSession?: () => SessionId
+}
+
+export class Sessions {
+  readonly #options: SessionsOptions
+  readonly #timings: LinkTimings
+  readonly #rpc: Channel
+  readonly #http: Channel
+  /** The number last written; only its echo opens a session. */
+  #drawn: SessionId = knock
+  #rpcSession: RpcSession | null = null
+  #httpStream: SessionStream | null = null
+  #httpOffered = false
+  #live: LiveSession | null = null
+  #count = 0
+  #lastProcessId: string | null = null
+  #endedAt: number[] = []
+  #ended: LinkEnd | null = null
+  #frozen = false
+  #beginTimer: NodeJS.Timeout | null = null
+  #preambleTimer: NodeJS.Timeout | null = null
+  #silenceTimer: NodeJS.Timeout | null = null
+
+  constructor(options: SessionsOptions) {
+    this.#options = options
+    this.#timings = { ...defaultTimings, ...options.timings }
+    const portClosed = (name: string) => (closed: { message: string }) =>
+      this.end({ reason: 'port_closed', message: `the channel ${name} is gone: ${closed.message}` })
+    this.#rpc = new Channel(options.rpc, (session) => this.#onRpcPreamble(session), portClosed('caisson.rpc'))
+    this.#http = new Channel(
+      options.http,
+      (session) => this.#onHttpPreamble(session),
+      portClosed('caisson.http'),
+    )
+    this.#watchSilence(this.#timings.firstSessionTimeoutMs)
+    this.#begin()
+  }
+
+  get live(): LiveSession | null {
+    return this.#live
+  }
+
+  /** Ends the session, if there is one; the next begins by itself. */
+  restart(reason: string, message: string): void {
+    if (this.#rpcSession === null) this.#begin()
+    else this.#rpcSession.end({ reason, message })
+  }
+
+  /** While the VM is paused nothing is expected of it. */
+  setFrozen(frozen: boolean): void {
+    if (this.#frozen === frozen || this.#ended !== null) return
+    this.#frozen = frozen
+    if (!frozen && this.#live === null) this.#watchSilence(this.#timings.reconnectTimeoutMs)
+  }
+
+  /** Ends the link; the first call counts. */
+  end(end: LinkEnd): void {
+    if (this.#ended !== null) return
+    this.#ended = end
+    for (const timer of [this.#beginTimer, this.#preambleTimer, this.#silenceTimer]) {
+      if (timer !== null) clearTimeout(timer)
+    }
+    this.#rpcSession?.end({ reason: end.reason, message: end.message })
+    this.#dropHttp()
+    this.#rpc.release()
+    this.#http.release()
+    this.#options.onEnd(end)
+  }
+
+  // ---- beginning ------------------------------------------------------------------------------------------
+
+  /** Draws a session and offers it on the control port. */
+  #begin(): void {
+    if (this.#ended !== null) return
+    if (this.#beginTimer !== null) clearTimeout(this.#beginTimer)
+    this.#beginTimer = null
+    this.#dropHttp()
+    this.#drawn = this.#options.drawSession?.() ?? randomBytes(16).toString('hex')
+    this.#httpOffered = false
+    this.#rpc.writePreamble(this.#drawn)
+    if (this.#preambleTimer !== null) clearTimeout(this.#preambleTimer)
+    this.#preambleTimer = setTimeout(() => {
+      if (this.#rpcSession === null) this.#begin()
+    }, this.#timings.preambleIntervalMs)
+  }
+
+  /** Several causes within `delayMs` make one beginning. */
+  #beginSoon(delayMs: number): void {
+    if (this.#ended !== null || this.#rpcSession !== null) return
+    if (this.#beginTimer !== null) clearTimeout(this.#beginTimer)
+    this.#beginTimer = setTimeout(() => this.#begin(), delayMs)
+  }
+
+  #onRpcPreamble(session: SessionId): void {
+    if (this.#rpcSession !== null) return
+    if (session === knock) {
+      if (this.#countChange()) this.#beginSoon(1)
+    } else if (session === this.#drawn && this.#beginTimer === null) this.#open()
+    // Any other is the echo of an offer that was taken back.
+  }
+
+  #onHttpPreamble(session: SessionId): void {
+    if (session !== this.#drawn || this.#httpStream !== null) return
+    this.#offerHttp()
+    const stream = new SessionStream(this.#http)
+    this.#httpStream = stream
+    serveHttp2(stream, this.#options.onStream, (message) => {
+      if (this.#httpStream !== stream) return
+      this.#httpStream = null
+      stream.destroy()
+      this.#rpcSession?.end({ reason: 'http_failed', message })
+    })
+  }
+
+  /**
+   * Not before the guest has answered on either port: until then it may still be in the session before, and would take
+   * the preamble for bytes of that one.
+   */
+  #offerHttp(): void {
+    if (this.#httpOffered) return
+    this.#httpOffered = true
+    this.#http.writePreamble(this.#drawn)
+  }
+
+  #open(): void {
+    this.#offerHttp()
+    const number = ++this.#count
+    if (this.#preambleTimer !== null) clearTimeout(this.#preambleTimer)
+    const session = openRpcSession({
+      channel: this.#rpc,
+      side: 'host',
+      handlers: this.#options.handlers,
+      rateClock: () => performance.now(),
+      onEnd: (end) => this.#onSessionEnd(number, end),
+      ...(this.#options.onBug === undefined ? {} : { onBug: this.#options.onBug }),
+    })
+    this.#rpcSession = session
+    void this.#start(session, number)
+  }
+
+  async #start(session: RpcSession, number: number): Promise<void> {
+    const resume = this.#options.resume()
+    const answer = await session.peer.request(
+      sessionStart,
+      {
+        session: this.#drawn,
+        protocolSha256,
+        heartbeatIntervalMs: this.#timings.heartbeatIntervalMs,
+        ...(resume === undefined ? {} : { resume }),
+      },
+      { timeoutMs: this.#timings.startTimeoutMs },
+    )
+    if (this.#rpcSession !== session) return
+    if (!answer.ok) {
+      session.end({ reason: 'start_failed', message: answer.error.message })
+      return
+    }
+    if (answer.value.protocolSha256 !== protocolSha256) {
+      this.end({
+        reason: 'protocol_mismatch',
+        message: `the agent in the image speaks another protocol (${answer.value.protocolSha256.slice(0, 12)}, this host ${protocolSha256.slice(0, 12)}): rebuild the image with "caisson image build"`,
+      })
+      return
+    }
+    this.#goLive(session, number, answer.value)
+  }
+
+  #goLive(session: RpcSession, number: number, info: SessionInfo): void {
+    const resumed = this.#lastProcessId === info.processId
+    this.#lastProcessId = info.processId
+    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
+    const live = { number, peer: session.peer, info, resumed }
+    this.#live = live
+    this.#options.onUp(live)
+    void this.#beat(session)
+  }
+
+  // ---- ending ---------------------------------------------------------------------------------------------
+
+  #onSessionEnd(number: number, end: RpcSessionEnd): void {
+    const wasLive = this.#live !== null
+    this.#rpcSession = null
+    this.#live = null
+    this.#dropHttp()
+    if (wasLive) {
+      this.#options.onDown(number, end)
+      this.#watchSilence(this.#timings.reconnectTimeoutMs)
+    }
+    if (!this.#countChange()) return
+    // A guest that begins anew says so itself in a moment; otherwise it is for the host to begin.
+    this.#beginSoon(end.reason === 'session_replaced' ? 100 : 1)
+  }
+
+  #dropHttp(): void {
+    const stream = this.#httpStream
+    this.#httpStream = null
+    stream?.destroy(new Error('the session has ended'))
+  }
+
+  /** False when this was one change too many, and the link has ended. */
+  #countChange(): boolean {
+    if (this.#ended !== null) return false
+    const { flapMaxCount, flapWindowMs } = this.#timings
+    const now = performance.now()
+    this.#endedAt = this.#endedAt.filter((at) => now - at < flapWindowMs)
+    this.#endedAt.push(now)
+    if (this.#endedAt.length <= flapMaxCount) return true
+    const message = `the agent's sessions do not last: more than ${flapMaxCount} ended or were asked for within ${flapWindowMs} ms; see the console of the VM`
+    this.end({ reason: 'flapping', message })
+    return false
+  }
+
+  #watchSilence(timeoutMs: number): void {
+    if (this.#ended !== null) return
+    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
+    this.#silenceTimer = setTimeout(() => {
+      if (this.#frozen || this.#live !== null) return
+      const message = `the agent did not open a session within ${timeoutMs} ms; see the console of the VM`
+      this.end({ reason: 'silent', message })
+    }, timeoutMs)
+  }
+
+  // ---- heartbeat ------------------------------------------------------------------------------------------
+
+  async #beat(session: RpcSession): Promise<void> {
+    const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#timings
+    for (let count = 0; this.#rpcSession === session; count++) {
+      await sleep(heartbeatIntervalMs)
+      if (this.#rpcSession !== session) return
+      if (this.#frozen || session.paused) continue
+      const answer = await session.peer.request(agentPing, { count }, { timeoutMs: heartbeatTimeoutMs })
+      if (this.#rpcSession !== session) return
+      // Silence that this side made itself is not the guest's.
+      if (answer.ok || this.#frozen || session.paused) continue
+      session.end({ reason: 'heartbeat_missed', message: answer.error.message })
+    }
+  }
+}
+
+/** Does not keep the process alive. */
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref())
+}

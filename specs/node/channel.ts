@@ -1,0 +1,123 @@
+/**
+ * One port as a place for sessions: between sessions it looks for preambles and drops everything else, in a session it
+ * hands the bytes to one receiver. Owns the listeners on the port, never the port itself.
+ */
+import type { Duplex } from 'node:stream'
+import { encodePreamble, PreambleHunter, type SessionId } from './preamble.ts'
+
+/** Bytes that may wait to be written before the other side counts as not reading. */
+const stuckBytes = 16 * 1024 * 1024
+
+export type ChannelClosed = { message: string }
+
+export class Channel {
+  readonly #port: Duplex
+  readonly #onPreamble: (session: SessionId) => void
+  readonly #onClosed: (closed: ChannelClosed) => void
+  #receiver: ((chunk: Buffer) => void) | null = null
+  #hunter = new PreambleHunter()
+  #open = true
+
+  /**
+   * Starts to read `port`. `onPreamble` is called for each preamble that comes between sessions; it may attach a
+   * receiver, which then gets the bytes after it. `onClosed` is called once, when the port ends or fails.
+   */
+  constructor(
+    port: Duplex,
+    onPreamble: (session: SessionId) => void,
+    onClosed: (closed: ChannelClosed) => void,
+  ) {
+    this.#port = port
+    this.#onPreamble = onPreamble
+    this.#onClosed = onClosed
+    port.on('data', this.#onData)
+    port.on('end', this.#onEnd)
+    port.on('close', this.#onEnd)
+    port.on('error', this.#onError)
+  }
+
+  get open(): boolean {
+    return this.#open
+  }
+
+  /** Bytes handed over and not yet taken by the port. */
+  get waitingBytes(): number {
+    return this.#port.writableLength
+  }
+
+  /**
+   * Gives all further bytes to `receiver`, in place of whoever had them. The returned function ends its turn, if it
+   * still has it: the search for a preamble then begins with `unread`.
+   */
+  attach(receiver: (chunk: Buffer) => void): (unread?: Buffer) => void {
+    this.#receiver = receiver
+    this.setPaused(false)
+    return (unread = Buffer.alloc(0)) => {
+      if (this.#receiver !== receiver) return
+      this.#receiver = null
+      this.#hunter = new PreambleHunter()
+      this.setPaused(false)
+      // Not at once: the caller is still ending what was here.
+      if (unread.length > 0) queueMicrotask(() => this.#take(unread))
+    }
+  }
+
+  /** Back-pressure: while paused nothing is read from the port. */
+  setPaused(paused: boolean): void {
+    if (!this.#open) return
+    if (paused) this.#port.pause()
+    else this.#port.resume()
+  }
+
+  writePreamble(session: SessionId): void {
+    this.write(encodePreamble(session))
+  }
+
+  /** Hands bytes to the port; `written` is called when it has taken them, or will never. False: wait for that. */
+  write(bytes: Buffer, written?: (error?: Error | null) => void): boolean {
+    if (!this.#open || !this.#port.writable) {
+      written?.(new Error('the port is closed'))
+      return true
+    }
+    if (this.#port.writableLength > stuckBytes) {
+      this.#close(`${this.#port.writableLength} bytes wait to be written: the other side does not read`)
+      written?.(new Error('the port is stuck'))
+      return true
+    }
+    return this.#port.write(bytes, written)
+  }
+
+  /** Stops listening. The port stays open, and is nobody's until someone else listens. */
+  release(): void {
+    this.#open = false
+    this.#receiver = null
+    this.#port.off('data', this.#onData)
+    this.#port.off('end', this.#onEnd)
+    this.#port.off('close', this.#onEnd)
+    // The error listener stays: a late error of the port must not end the process.
+    this.#port.pause()
+  }
+
+  #take(chunk: Buffer): void {
+    let rest: Buffer | null = chunk
+    while (rest !== null && rest.length > 0 && this.#open) {
+      if (this.#receiver !== null) {
+        this.#receiver(rest)
+        return
+      }
+      const found = this.#hunter.push(rest)
+      rest = found === null ? null : found.rest
+      if (found !== null) this.#onPreamble(found.session)
+    }
+  }
+
+  readonly #onData = (chunk: Buffer): void => this.#take(chunk)
+  readonly #onEnd = (): void => this.#close('the port ended')
+  readonly #onError = (error: Error): void => this.#close(`the port failed: ${error.message}`)
+
+  #close(message: string): void {
+    if (!this.#open) return
+    this.release()
+    this.#onClosed({ message })
+  }
+}

@@ -1,0 +1,225 @@
+/**
+ * Frames of the control port: a u32 big-endian length, then that many bytes of JSON in UTF-8. Owns the bounds and the
+ * conversion; refuses, by ending, whatever is not a frame: within a session nothing is ever skipped or repaired.
+ */
+import { isUtf8 } from 'node:buffer'
+import { limits } from '#specs/protocol/limits.ts'
+
+/** Why a stream of frames ended; `session_replaced` means that the other side has begun anew. */
+export type FrameFault =
+  | 'session_replaced'
+  | 'empty_frame'
+  | 'too_long'
+  | 'bad_utf8'
+  | 'bad_json'
+  | 'too_deep'
+  | 'forbidden_key'
+
+export interface FrameEnd {
+  fault: FrameFault
+  /** For people: what was expected and what was seen. */
+  message: string
+  /** The bytes from which the preamble of a next session is to be looked for. */
+  unread: Buffer
+}
+
+export interface FrameBounds {
+  /** Largest payload of a frame, in bytes; below 2^24. */
+  maxBytes: number
+  /** Deepest nesting of arrays and objects. */
+  maxDepth: number
+}
+
+const defaultBounds: FrameBounds = { maxBytes: limits.frameMaxBytes, maxDepth: limits.jsonMaxDepth }
+const headerBytes = 4
+/** Never part of UTF-8, and never the first byte of a length: where it stands, a preamble begins. */
+const preambleByte = 0xff
+
+/**
+ * Cuts a stream of bytes into JSON values. Push-driven, linear in the number of bytes however they are cut,
+ * and holds at most one frame. After `onEnd` it takes nothing more.
+ */
+export class FrameDecoder {
+  readonly #onMessage: (value: unknown, bytes: number) => void
+  readonly #onEnd: (end: FrameEnd) => void
+  readonly #bounds: FrameBounds
+  readonly #header = Buffer.alloc(headerBytes)
+  #headerFill = 0
+  #payload: Buffer | null = null
+  #payloadFill = 0
+  #ended = false
+
+  constructor(
+    onMessage: (value: unknown, bytes: number) => void,
+    onEnd: (end: FrameEnd) => void,
+    bounds: FrameBounds = defaultBounds,
+  ) {
+    this.#onMessage = onMessage
+    this.#onEnd = onEnd
+    this.#bounds = bounds
+  }
+
+  /** Whether a frame has begun and is not complete. */
+  get partial(): boolean {
+    return this.#headerFill > 0
+  }
+
+  /** Takes the next bytes; calls back synchronously. */
+  push(chunk: Buffer): void {
+    let offset = 0
+    while (offset < chunk.length && !this.#ended) {
+      offset =
+        this.#headerFill < headerBytes ? this.#takeHeader(chunk, offset) : this.#takePayload(chunk, offset)
+    }
+  }
+
+  /** Stops: nothing is delivered any more, and `onEnd` is not called. */
+  stop(): void {
+    this.#ended = true
+    this.#payload = null
+  }
+
+  #takeHeader(chunk: Buffer, offset: number): number {
+    let next = offset
+    while (this.#headerFill < headerBytes && next < chunk.length) {
+      const byte = chunk[next] ?? 0
+      if (this.#headerFill === 0 && byte === preambleByte) {
+        return this.#end(
+          'session_replaced',
+          'a preamble came where a frame was expected',
+          chunk.subarray(next),
+        )
+      }
+      this.#header[this.#headerFill++] = byte
+      next++
+    }
+    if (this.#headerFill < headerBytes) return next
+    const length = this.#header.readUInt32BE(0)
+    if (length === 0)
+      return this.#end('empty_frame', 'a frame of length 0 came', this.#unreadFrom(chunk, next))
+    if (length > this.#bounds.maxBytes) {
+      const message = `a frame of ${length} bytes was announced, at most ${this.#bounds.maxBytes} are allowed`
+      return this.#end('too_long', message, this.#unreadFrom(chunk, next))
+    }
+    return next
+  }
+
+  #takePayload(chunk: Buffer, offset: number): number {
+    const length = this.#header.readUInt32BE(0)
+    const wanted = length - this.#payloadFill
+    const piece = chunk.subarray(offset, offset + wanted)
+    const preambleAt = piece.indexOf(preambleByte)
+    if (preambleAt !== -1) {
+      const atStart = this.#payloadFill + preambleAt === 0
+      const unread = atStart
+        ? this.#unreadFrom(chunk, offset + preambleAt)
+        : chunk.subarray(offset + preambleAt)
+      return this.#end('session_replaced', 'a preamble came in the middle of a frame', unread)
+    }
+    if (piece.length === length) {
+      this.#deliver(piece, chunk.subarray(offset + piece.length))
+    } else {
+      this.#payload ??= Buffer.allocUnsafe(length)
+      piece.copy(this.#payload, this.#payloadFill)
+      this.#payloadFill += piece.length
+      if (this.#payloadFill === length) {
+        this.#deliver(this.#payload, chunk.subarray(offset + piece.length))
+      }
+    }
+    return offset + piece.length
+  }
+
+  #deliver(payload: Buffer, rest: Buffer): void {
+    this.#headerFill = 0
+    this.#payload = null
+    this.#payloadFill = 0
+    const parsed = parsePayload(payload, this.#bounds.maxDepth)
+    if (parsed.ok) this.#onMessage(parsed.value, payload.length)
+    else this.#end(parsed.fault, parsed.message, rest)
+  }
+
+  /** A preamble may have begun inside what was taken for a length. */
+  #unreadFrom(chunk: Buffer, offset: number): Buffer {
+    return Buffer.concat([this.#header.subarray(0, this.#headerFill), chunk.subarray(offset)])
+  }
+
+  #end(fault: FrameFault, message: string, unread: Buffer): number {
+    this.#ended = true
+    this.#payload = null
+    this.#onEnd({ fault, message, unread })
+    return Number.POSITIVE_INFINITY
+  }
+}
+
+type Parsed = { ok: true; value: unknown } | { ok: false; fault: FrameFault; message: string }
+
+/** The JSON value of one payload, or what is wrong with it. */
+export function parsePayload(payload: Buffer, maxDepth: number): Parsed {
+  if (!isUtf8(payload)) return { ok: false, fault: 'bad_utf8', message: 'a frame is not UTF-8' }
+  if (exceedsDepth(payload, maxDepth)) {
+    return {
+      ok: false,
+      fault: 'too_deep',
+      message: `a frame nests deeper than the ${maxDepth} levels allowed`,
+    }
+  }
+  const text = payload.toString('utf8')
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return { ok: false, fault: 'bad_json', message: 'a frame is not JSON' }
+  }
+  // The key may be spelled with escapes; the walk is only paid for when one of them could stand there.
+  if ((text.includes('proto') || text.includes('\\u')) && hasPrototypeKey(value)) {
+    return { ok: false, fault: 'forbidden_key', message: 'an object in a frame has the key __proto__' }
+  }
+  return { ok: true, value }
+}
+
+const quote = 0x22
+const backslash = 0x5c
+
+/** Counts brackets outside strings, before anything is parsed. */
+function exceedsDepth(payload: Buffer, maxDepth: number): boolean {
+  let depth = 0
+  let inString = false
+  for (let index = 0; index < payload.length; index++) {
+    const byte = payload[index]
+    if (inString) {
+      if (byte === backslash) index++
+      else if (byte === quote) inString = false
+    } else if (byte === quote) inString = true
+    else if (byte === 0x7b || byte === 0x5b) {
+      if (++depth > maxDepth) return true
+    } else if (byte === 0x7d || byte === 0x5d) depth--
+  }
+  return false
+}
+
+function hasPrototypeKey(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  if (Array.isArray(value)) return value.some(hasPrototypeKey)
+  return Object.hasOwn(value, '__proto__') || Object.values(value).some(hasPrototypeKey)
+}
+
+/** A message that would not fit a frame; nothing of it was written. */
+export class FrameTooLongError extends Error {
+  override name = 'FrameTooLongError'
+  readonly bytes: number
+  constructor(bytes: number, maxBytes: number) {
+    super(`the message has ${bytes} bytes, a frame holds at most ${maxBytes}`)
+    this.bytes = bytes
+  }
+}
+
+/** One frame with the JSON of `value`. Throws {@link FrameTooLongError}. */
+export function encodeFrame(value: unknown, maxBytes: number = limits.frameMaxBytes): Buffer {
+  const text = JSON.stringify(value)
+  const length = Buffer.byteLength(text)
+  if (length > maxBytes) throw new FrameTooLongError(length, maxBytes)
+  const frame = Buffer.allocUnsafe(headerBytes + length)
+  frame.writeUInt32BE(length, 0)
+  frame.write(text, headerBytes, 'utf8')
+  return frame
+}
