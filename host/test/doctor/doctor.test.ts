@@ -1,0 +1,76 @@
+import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type Finding, type ImageCheck, runDoctor } from '../../doctor/doctor.ts'
+import { type Folders, resolveFolders } from '../../state/folders.ts'
+
+const noImage: ImageCheck = { status: 'fail', seen: 'no image', remedy: 'caisson image build' }
+let root: string
+let folders: Folders
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), 'caisson-doctor-'))
+  folders = resolveFolders({ CAISSON_HOME: join(root, 'home'), CAISSON_CACHE: join(root, 'cache') })
+})
+afterEach(() => rm(root, { recursive: true, force: true }))
+
+async function examine(env: Record<string, string> = {}, checkImage = async () => noImage) {
+  const findings = await runDoctor({ folders, env, checkImage })
+  const byId = (id: string): Finding => {
+    const found = findings.find((finding) => finding.id === id)
+    if (!found) throw new Error(`no finding ${id}`)
+    return found
+  }
+  return { findings, byId }
+}
+
+describe('runDoctor', () => {
+  it('looks at everything a run needs and gives a remedy for whatever is not in order [V.02]', async () => {
+    const { findings } = await examine()
+    const ids = findings.map((finding) => finding.id)
+    for (const id of ['node', 'qemu', 'image', 'memory', 'disk-state', 'disk-cache', 'folders', 'key']) {
+      expect(ids).toContain(id)
+    }
+    expect(new Set(ids).size).toBe(ids.length)
+    for (const { status, remedy, seen } of findings) {
+      expect(seen).not.toBe('')
+      if (status !== 'ok') expect(remedy).toBeTruthy()
+    }
+  })
+
+  it('says that emulation is no security boundary, and what protects the user then [V.02]', async () => {
+    const { findings, byId } = await examine()
+    if (!findings.some(({ id }) => id === 'accelerator')) {
+      expect(byId('qemu')).toMatchObject({
+        status: 'fail',
+        remedy: expect.stringContaining('qemu-system-x86'),
+      })
+      return
+    }
+    // Without an image nothing can be tried, so it is emulation.
+    expect(byId('accelerator')).toMatchObject({ status: 'warn' })
+    expect(byId('accelerator').seen).toMatch(/no(t call it)? a? ?security boundary/)
+    expect(byId('confinement').seen).toMatch(/bubblewrap|seccomp|none/)
+  })
+
+  it('tells whether there is a key and never shows it [V.02] [S0.09]', async () => {
+    const secret = 'nvapi-secret-value'
+    const set = await examine({ NVIDIA_API_KEY: secret, CAISSON_LLM_KEY: secret })
+    expect(set.byId('key').status).toBe('ok')
+    expect(JSON.stringify(set.findings)).not.toContain(secret)
+    expect((await examine()).byId('key')).toMatchObject({ status: 'warn' })
+  })
+
+  it('reports an image check that throws as a failed check', async () => {
+    const { byId } = await examine({}, () => Promise.reject(new Error('manifest is damaged')))
+    expect(byId('image')).toMatchObject({ status: 'fail', seen: 'manifest is damaged' })
+  })
+
+  it('refuses a state folder that others may write to, and remembers nothing there', async () => {
+    await examine()
+    await chmod(folders.home, 0o777)
+    const { byId } = await examine()
+    expect(byId('folders')).toMatchObject({ status: 'fail', seen: expect.stringContaining('777') })
+    expect(await readdir(folders.cache)).not.toContain('machines')
+  })
+})
