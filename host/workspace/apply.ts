@@ -1,0 +1,288 @@
+/**
+ * Applies chosen changes to the host's workspace. Each change is a few single-path operations; each is logged with
+ * what is needed to take it back before it is done, and is atomic by itself. The host is compared with the manifest
+ * once more at the very path: what changed meanwhile is a conflict, not overwritten.
+ */
+import { closeSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Root } from '#specs/node/descriptor-walk.ts'
+import type { Owner } from '#specs/node/directory.ts'
+import { openContents, readSlices, type StoredChange } from './change-set.ts'
+import { stateAfter } from './conflicts.ts'
+import {
+  absent,
+  type CapturedState,
+  captureState,
+  describeState,
+  isSameState,
+  manifestState,
+  type PathState,
+} from './path-state.ts'
+import type { Review, ReviewItem } from './review.ts'
+import { type HeldBack, type Selection, selectChanges } from './selection.ts'
+import { makeTransition, removeTemporary } from './transition.ts'
+import { failureOf, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
+import { type Intent, isOwnState, type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
+
+/** Operations that are logged together before they are done; one wait for the disk serves them all. */
+const BATCH_OPERATIONS = 64
+/** Content kept for undo in one batch, about. */
+const BATCH_BYTES = 32 * 1024 * 1024
+
+/** A moment of applying. What `onStep` throws ends it right there; undo and apply can go on from any of them. */
+export type ApplyStep =
+  | { readonly kind: 'prepared' | 'intended' | 'done'; readonly path: string }
+  | { readonly kind: 'failed'; readonly path: string; readonly reason: string }
+
+export interface ApplyOptions {
+  readonly review: Review
+  readonly selection: Selection
+  /** Where the log and what undo needs are kept (mode 0600). */
+  readonly runDirectory: string
+  readonly signal?: AbortSignal
+  onStep?(step: ApplyStep): void
+}
+
+export interface ApplySummary {
+  readonly applied: readonly string[]
+  /** Chosen, and already so. */
+  readonly already: readonly string[]
+  readonly conflicts: readonly HeldBack[]
+  readonly failed: readonly HeldBack[]
+  readonly leftOut: readonly HeldBack[]
+  readonly unknown: readonly string[]
+}
+
+/** Applies. The caller holds the directory's lock. Failures: `damaged`, `no_space`, `cancelled`, `internal`. */
+export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResult<ApplySummary>> {
+  const choice = selectChanges(options.review, options.selection)
+  let contents: number | undefined
+  try {
+    using log = new WriteAheadLog(options.runDirectory)
+    contents = openContents(options.review.changes.paths.contents)
+    const applier = new Applier(options, log, contents)
+    await applier.run(choice.chosen)
+    return workspaceSuccess({
+      applied: applier.applied,
+      already: choice.already,
+      conflicts: [...choice.conflicts, ...applier.conflicts],
+      failed: applier.failed,
+      leftOut: choice.leftOut,
+      unknown: choice.unknown,
+    })
+  } catch (thrown) {
+    return failureOf('applying the changes', thrown)
+  } finally {
+    if (contents !== undefined) closeSync(contents)
+  }
+}
+
+/** One step of one change, not yet looked at on the host. */
+interface Operation {
+  readonly item: ReviewItem
+  readonly path: string
+  /** What the manifest says is there. */
+  readonly expected: PathState
+  readonly after: PathState
+}
+
+interface Prepared {
+  readonly operation: Operation
+  readonly intent: Intent
+  readonly owner: Owner | undefined
+}
+
+class Applier {
+  readonly applied: string[] = []
+  readonly conflicts: HeldBack[] = []
+  readonly failed: HeldBack[] = []
+  readonly #options: ApplyOptions
+  readonly #root: Root
+  readonly #log: WriteAheadLog
+  readonly #contents: number
+  /** Paths at or below which nothing more is done. */
+  readonly #stopped = new Set<string>()
+  readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
+  #next: number
+
+  constructor(options: ApplyOptions, log: WriteAheadLog, contents: number) {
+    this.#options = options
+    this.#root = options.review.root
+    this.#log = log
+    this.#contents = contents
+    this.#next = log.nextOperation
+    this.#own = Map.groupBy(log.operations, ({ path }) => path)
+    // A crash between staging and renaming leaves a file of ours beside its path.
+    for (const { path, temporary, outcome } of log.operations) {
+      if (outcome === 'unknown') removeTemporary(this.#root, path, temporary)
+    }
+  }
+
+  async run(items: readonly ReviewItem[]): Promise<void> {
+    const operations = items.flatMap((item) => this.#operationsOf(item))
+    for (let at = 0; at < operations.length; ) {
+      this.#options.signal?.throwIfAborted()
+      const batch: Prepared[] = []
+      const ahead = new Map<string, PathState>()
+      const before = this.#log.undoOffset
+      while (
+        at < operations.length &&
+        batch.length < BATCH_OPERATIONS &&
+        this.#log.undoOffset - before < BATCH_BYTES
+      ) {
+        const operation = operations[at++]
+        const prepared = operation === undefined ? undefined : this.#prepare(operation, ahead)
+        if (prepared !== undefined) batch.push(prepared)
+      }
+      this.#log.intend(batch.map(({ intent }) => intent))
+      for (const { intent } of batch) this.#options.onStep?.({ kind: 'intended', path: intent.path })
+      this.#log.record(batch.map((prepared) => this.#perform(prepared)))
+      await nextTurn()
+    }
+    const isWhole = ({ path }: ReviewItem) => !this.#stopped.has(path)
+    this.applied.push(...items.filter(isWhole).map(({ path }) => path))
+  }
+
+  #operationsOf(item: ReviewItem): Operation[] {
+    const { index, changes } = this.#options.review
+    const change = changes.entries.get(item.path)
+    if (change === undefined) return []
+    const entry = index.get(item.path)
+    const expected = manifestState(entry)
+    const after = change.kind === 'mode' ? withMode(expected, change.mode) : stateAfter(change)
+    if (after === undefined) return []
+    const operations: Operation[] = []
+    if (expected.kind === 'directory' && after.kind !== 'directory') {
+      for (const path of index.below(item.path).reverse()) {
+        operations.push({ item, path, expected: manifestState(index.get(path)), after: absent })
+      }
+    }
+    const isSwap =
+      expected.kind !== 'absent' && (expected.kind === 'directory') !== (after.kind === 'directory')
+    if (isSwap && after.kind !== 'absent') {
+      operations.push({ item, path: item.path, expected, after: absent })
+      operations.push({ item, path: item.path, expected: absent, after })
+    } else operations.push({ item, path: item.path, expected, after })
+    return operations
+  }
+
+  /** Looks at the path once more and keeps what undo needs. */
+  #prepare(operation: Operation, ahead: Map<string, PathState>): Prepared | undefined {
+    const { item, path, after } = operation
+    if (this.#isStopped(item, path)) return
+    const known = ahead.get(path)
+    const offset = this.#log.undoOffset
+    const isModeOnly = this.#changeOf(item).kind === 'mode'
+    const keep = isModeOnly ? undefined : (piece: Buffer) => this.#log.keep(piece)
+    const captured =
+      known === undefined
+        ? captureState(this.#root, path, keep)
+        : { ok: true as const, value: { state: known } }
+    if (!captured.ok) return this.#stop(item, captured.error.message)
+    const { state, owner } = captured.value as CapturedState
+    const target = isModeOnly ? withMode(state, this.#modeOf(item)) : keepSpecialBits(state, after)
+    if (isSameState(state, target)) return
+    if (!isExpected(state, operation, isModeOnly) && !isOwnState(this.#own.get(path), state)) {
+      return this.#stop(
+        item,
+        `"${path}" is ${describeState(state)} that changed on the host since the review`,
+      )
+    }
+    ahead.set(path, target)
+    const intent: Intent = {
+      op: this.#next,
+      path,
+      before: state,
+      after: target,
+      ...(owner === undefined ? {} : { owner }),
+      ...(state.kind === 'file' && !isModeOnly ? { offset } : {}),
+      temporary: `.caisson-${this.#options.review.changes.sha256.slice(0, 12)}-${this.#next}`,
+    }
+    this.#next++
+    this.#options.onStep?.({ kind: 'prepared', path })
+    return { operation, intent, owner }
+  }
+
+  #perform({ operation, intent, owner }: Prepared): { done: number } | { failed: number; reason: string } {
+    const { item, path } = operation
+    if (this.#isStopped(item, path)) return { failed: intent.op, reason: 'an earlier step failed' }
+    const made = makeTransition(this.#root, {
+      path,
+      from: intent.before,
+      to: intent.after,
+      temporary: intent.temporary,
+      content: () => this.#content(this.#changeOf(item)),
+      owner: owner ?? ownerLike(this.#root, path),
+    })
+    if (made.ok) {
+      this.#options.onStep?.({ kind: 'done', path })
+      return { done: intent.op }
+    }
+    const reason = made.error.message.slice(0, 500)
+    this.#stopped.add(item.path)
+    this.failed.push({ path: item.path, reason })
+    this.#options.onStep?.({ kind: 'failed', path, reason })
+    return { failed: intent.op, reason }
+  }
+
+  #stop(item: ReviewItem, reason: string): undefined {
+    this.#stopped.add(item.path)
+    this.conflicts.push({ path: item.path, reason: reason.slice(0, 500) })
+  }
+
+  /** Whether this change, or that of a directory above it, was given up. */
+  #isStopped(item: ReviewItem, path: string): boolean {
+    if (this.#stopped.has(item.path)) return true
+    for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1)) {
+      if (!this.#stopped.has(path.slice(0, at))) continue
+      this.#stopped.add(item.path)
+      this.failed.push({
+        path: item.path,
+        reason: `"${path.slice(0, at)}" above it was not applied`.slice(0, 500),
+      })
+      return true
+    }
+    return false
+  }
+
+  #changeOf(item: ReviewItem): StoredChange {
+    const change = this.#options.review.changes.entries.get(item.path)
+    if (change === undefined) throw new TypeError('a review item belongs to a change')
+    return change
+  }
+
+  #modeOf(item: ReviewItem): number {
+    const change = this.#changeOf(item)
+    return change.kind === 'mode' ? change.mode : 0
+  }
+
+  #content(change: StoredChange): Iterable<Buffer> {
+    return change.kind === 'file' ? readSlices(this.#contents, change.offset, change.size) : []
+  }
+}
+
+function isExpected(state: PathState, { expected }: Operation, isModeOnly: boolean): boolean {
+  if (!isModeOnly) return isSameState(state, expected)
+  // A new mode goes onto whatever content is there now.
+  return state.kind === expected.kind && 'mode' in state && 'mode' in expected && state.mode === expected.mode
+}
+
+/** New permission bits; a directory keeps set-gid and sticky, which its files live by. */
+function withMode(state: PathState, mode: number): PathState {
+  if (state.kind === 'directory') return { ...state, mode: (state.mode & 0o7000) | mode }
+  return state.kind === 'file' ? { ...state, mode } : state
+}
+
+function keepSpecialBits(state: PathState, after: PathState): PathState {
+  return state.kind === 'directory' && after.kind === 'directory' ? withMode(state, after.mode) : after
+}
+
+/** Root working in another's directory makes files for that user, as the directory says. */
+function ownerLike(root: Root, path: string): Owner | undefined {
+  if (process.geteuid?.() !== 0) return
+  const located = root.locate(path, { links: 'refuse' })
+  if (!located.ok) return
+  using place = located.value
+  const stat = place.sibling('.').stat()
+  return stat.ok ? { uid: stat.value.uid, gid: stat.value.gid } : undefined
+}

@@ -1,0 +1,114 @@
+/**
+ * A run's change set as it lies on the host's disk: `changes.jsonl` (entries and an end with counts) beside
+ * `changes.bin` (the contents of all files, one after the other). Written once by receiving, read strictly.
+ */
+import { createHash } from 'node:crypto'
+import { openSync, readSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { z } from 'zod'
+import {
+  DeletionChange,
+  DirectoryChange,
+  FileChange,
+  LinkChange,
+  ModeChange,
+  UnsupportedChange,
+} from '#specs/protocol/change.ts'
+import { Count, Sha256 } from '#specs/protocol/text.ts'
+import {
+  failureOf,
+  WorkspaceFailure,
+  type WorkspaceResult,
+  workspaceFailure,
+  workspaceSuccess,
+} from './workspace-error.ts'
+
+/** An entry as it is kept: a file also has its digest and where in `changes.bin` its content begins. */
+export const StoredChange = z.discriminatedUnion('kind', [
+  z.strictObject({ ...FileChange.shape, sha256: Sha256, offset: Count }),
+  LinkChange,
+  DirectoryChange,
+  ModeChange,
+  DeletionChange,
+  UnsupportedChange,
+])
+export type StoredChange = z.infer<typeof StoredChange>
+export type StoredFile = Extract<StoredChange, { kind: 'file' }>
+export const StoredEnd = z.strictObject({ end: z.literal(true), entries: Count, contentBytes: Count })
+
+export interface ChangeSetPaths {
+  readonly entries: string
+  readonly contents: string
+}
+
+/** Where a run's directory keeps its change set. */
+export function changeSetPaths(runDirectory: string): ChangeSetPaths {
+  return {
+    entries: path.join(runDirectory, 'changes.jsonl'),
+    contents: path.join(runDirectory, 'changes.bin'),
+  }
+}
+
+export interface ChangeSet {
+  /** In the order of `comparePaths`. */
+  readonly entries: ReadonlyMap<string, StoredChange>
+  readonly contentBytes: number
+  /** Digest of `changes.jsonl`, which holds the digests of all contents. */
+  readonly sha256: string
+  readonly paths: ChangeSetPaths
+}
+
+/**
+ * Reads a received change set. Failures: `damaged`, `unreadable`.
+ * @param sha256 the digest it must have, from the run's journal; absent: only its form is checked
+ */
+export async function readChangeSet(
+  runDirectory: string,
+  sha256?: string,
+): Promise<WorkspaceResult<ChangeSet>> {
+  const paths = changeSetPaths(runDirectory)
+  const damaged = (why: string) =>
+    workspaceFailure(
+      'damaged',
+      `the change set ${paths.entries} is not what was received: ${why}; it cannot be applied`,
+    )
+  try {
+    const bytes = await readFile(paths.entries)
+    const digest = createHash('sha256').update(bytes).digest('hex')
+    if (sha256 !== undefined && digest !== sha256) return damaged('its digest is not the one in the journal')
+    const lines = bytes.toString('utf8').split('\n')
+    if (lines.pop() !== '') return damaged('its last line is not complete')
+    const values = lines.map((line) => JSON.parse(line) as unknown)
+    const end = StoredEnd.parse(values.pop())
+    const list = values.map((value) => StoredChange.parse(value))
+    const entries = new Map(list.map((entry) => [entry.path, entry]))
+    if (entries.size !== end.entries || list.length !== end.entries)
+      return damaged('entries are missing or doubled')
+    return workspaceSuccess({ entries, contentBytes: end.contentBytes, sha256: digest, paths })
+  } catch (thrown) {
+    if (thrown instanceof z.ZodError) return damaged(z.prettifyError(thrown))
+    if (thrown instanceof SyntaxError) return damaged(thrown.message)
+    return failureOf(`reading the change set ${paths.entries}`, thrown)
+  }
+}
+
+/** Opens a file of contents for {@link readSlices}. Throws the system's error. */
+export function openContents(file: string): number {
+  return openSync(file, 'r')
+}
+
+/**
+ * A stretch of a file in pieces; each piece is good until the next is taken.
+ * @throws {WorkspaceFailure} `damaged` when the file is shorter
+ */
+export function* readSlices(fd: number, offset: number, size: number): Generator<Buffer, void, undefined> {
+  const buffer = Buffer.allocUnsafe(Math.max(1, Math.min(size, 1024 * 1024)))
+  for (let done = 0; done < size; ) {
+    const count = readSync(fd, buffer, 0, Math.min(buffer.length, size - done), offset + done)
+    if (count === 0)
+      throw new WorkspaceFailure('damaged', 'stored content ends too early; it cannot be applied')
+    done += count
+    yield buffer.subarray(0, count)
+  }
+}

@@ -1,0 +1,22 @@
+/** The room's face: a directory into a disk and a manifest; a change stream into a review; apply and undo. */
+export { type ApplyOptions, type ApplyStep, type ApplySummary, applyChanges } from './apply.ts'
+export { type ChangeSet, readChangeSet, type StoredChange } from './change-set.ts'
+export type { Standing } from './conflicts.ts'
+export { type Diff, type DiffBounds, diffItem } from './diff.ts'
+export { checkDirectory, type OwnPlaces } from './directory-check.ts'
+export { buildDisk, type Disk, type DiskOptions, estimateDiskBytes, workspaceDiskBytes } from './disk.ts'
+export { type DirectoryLock, type LockOptions, lockDirectory } from './lock.ts'
+export { type Manifest, type ManifestEntry, readManifest, writeManifest } from './manifest.ts'
+export { type ReceiveOptions, receiveChanges } from './receive.ts'
+export {
+  flaggedPaths,
+  holdBack,
+  type Review,
+  type ReviewItem,
+  type ReviewSide,
+  reviewChanges,
+} from './review.ts'
+export { defaultMaxBytes, type Scan, type ScanOptions, scanWorkspace } from './scan.ts'
+export { type Choice, type HeldBack, type Selection, selectChanges } from './selection.ts'
+export { type UndoOptions, type UndoSummary, undoChanges } from './undo.ts'
+export type { WorkspaceError, WorkspaceErrorCode, WorkspaceResult } from './workspace-error.ts'

@@ -1,0 +1,282 @@
+/**
+ * Takes the change stream from the guest into the run's directory. Every byte is hostile: the decoder checks form,
+ * order and bounds, this checks what entries mean to one another and what fits on the disk. Nothing of the user's
+ * is touched. A stream that is refused or cut leaves no change set behind.
+ */
+import { createHash, hash as hashOnce } from 'node:crypto'
+import { type FileHandle, open, rename, rm, statfs } from 'node:fs/promises'
+import {
+  type ChangeBounds,
+  ChangeStreamError,
+  type DecodedChange,
+  decodeChanges,
+} from '#specs/node/change-stream.ts'
+import { encodePath } from '#specs/node/path-text.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type ChangeSet, changeSetPaths, type StoredChange } from './change-set.ts'
+import type { Manifest } from './manifest.ts'
+import {
+  failureOf,
+  WorkspaceFailure,
+  type WorkspaceResult,
+  workspaceFailure,
+  workspaceSuccess,
+} from './workspace-error.ts'
+
+/** Bytes that stay free on the disk whatever the guest sends. */
+const SPARE_BYTES = 256 * 1024 * 1024
+/** Content after which the free space is looked at again. */
+const CHECK_EVERY_BYTES = 64 * 1024 * 1024
+const WRITE_BYTES = 1024 * 1024
+
+export interface ReceiveOptions {
+  /** What comes from the guest. */
+  readonly source: AsyncIterable<Uint8Array>
+  /** What went in; entries must make sense against it. */
+  readonly manifest: Manifest
+  readonly runDirectory: string
+  /** Absent: the bounds of the protocol. */
+  readonly bounds?: Partial<ChangeBounds>
+  /** Bytes left free on the disk; absent: 256 MiB. */
+  readonly spareBytes?: number
+  readonly signal?: AbortSignal
+  onProgress?(entries: number, contentBytes: number): void
+}
+
+/** Receives a change set. Failures: `invalid_changes`, `cut_short`, `no_space`, `cancelled`, `internal`. */
+export async function receiveChanges(options: ReceiveOptions): Promise<WorkspaceResult<ChangeSet>> {
+  const paths = changeSetPaths(options.runDirectory)
+  const parts = { entries: `${paths.entries}.part`, contents: `${paths.contents}.part` }
+  const source = new WatchedSource(options.source, options.signal)
+  try {
+    const received = await receiveInto(parts, source, options)
+    // The entries last: with them the change set is there.
+    await rename(parts.contents, paths.contents)
+    await rename(parts.entries, paths.entries)
+    return workspaceSuccess({ ...received, paths })
+  } catch (thrown) {
+    await Promise.all(Object.values(parts).map((part) => rm(part, { force: true })))
+    return refused(thrown, source, options.signal)
+  }
+}
+
+async function receiveInto(
+  parts: { entries: string; contents: string },
+  source: AsyncIterable<Uint8Array>,
+  options: ReceiveOptions,
+): Promise<Omit<ChangeSet, 'paths'>> {
+  const bounds = {
+    maxEntries: options.bounds?.maxEntries ?? limits.changeMaxEntries,
+    maxContentBytes: options.bounds?.maxContentBytes ?? limits.changeMaxContentBytes,
+  }
+  await using contentsFile = await open(parts.contents, 'w', 0o600)
+  await using entriesFile = await open(parts.entries, 'w', 0o600)
+  const contents = new ContentFile(contentsFile, options.runDirectory, options.spareBytes ?? SPARE_BYTES)
+  const entries = new Map<string, StoredChange>()
+  const sense = new SenseCheck(options.manifest)
+  for await (const change of decodeChanges(source, bounds)) {
+    sense.next(change.entry)
+    entries.set(change.entry.path, await store(change, contents))
+    options.onProgress?.(entries.size, contents.size)
+  }
+  await contents.end()
+  const sha256 = await writeEntries(entriesFile, entries, contents.size)
+  return { entries, contentBytes: contents.size, sha256 }
+}
+
+async function store({ entry, content }: DecodedChange, contents: ContentFile): Promise<StoredChange> {
+  if (entry.kind !== 'file') return entry
+  const offset = contents.size
+  // Most files are small and come in one piece: hashing such a one at once is several times faster.
+  let only: Buffer | undefined
+  let hash: ReturnType<typeof createHash> | undefined
+  for await (const piece of content) {
+    if (piece.length === entry.size) only = piece
+    else {
+      hash ??= createHash('sha256')
+      hash.update(piece)
+    }
+    await contents.append(piece)
+  }
+  const sha256 = hash?.digest('hex') ?? hashOnce('sha256', only ?? Buffer.alloc(0), 'hex')
+  return { ...entry, sha256, offset }
+}
+
+async function writeEntries(
+  file: FileHandle,
+  entries: ReadonlyMap<string, StoredChange>,
+  contentBytes: number,
+): Promise<string> {
+  const hash = createHash('sha256')
+  let text = ''
+  const flush = async () => {
+    hash.update(text)
+    await file.write(text)
+    text = ''
+  }
+  for (const entry of entries.values()) {
+    text += `${JSON.stringify(entry)}\n`
+    if (text.length > WRITE_BYTES) await flush()
+  }
+  text += `${JSON.stringify({ end: true, entries: entries.size, contentBytes })}\n`
+  await flush()
+  await file.datasync()
+  return hash.digest('hex')
+}
+
+/** Appends contents in large writes, and keeps the disk from filling up. */
+class ContentFile {
+  readonly #file: FileHandle
+  readonly #directory: string
+  readonly #spareBytes: number
+  readonly #buffer = Buffer.allocUnsafe(WRITE_BYTES)
+  #used = 0
+  #sinceCheck = Number.POSITIVE_INFINITY
+  size = 0
+
+  constructor(file: FileHandle, directory: string, spareBytes: number) {
+    this.#file = file
+    this.#directory = directory
+    this.#spareBytes = spareBytes
+  }
+
+  async append(piece: Buffer): Promise<void> {
+    this.size += piece.length
+    this.#sinceCheck += piece.length
+    if (this.#sinceCheck > CHECK_EVERY_BYTES) await this.#checkSpace()
+    let rest = piece
+    while (rest.length > 0) {
+      const count = rest.copy(this.#buffer, this.#used)
+      this.#used += count
+      rest = rest.subarray(count)
+      if (this.#used === this.#buffer.length) await this.#flush()
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#flush()
+    await this.#file.datasync()
+  }
+
+  async #flush(): Promise<void> {
+    for (let done = 0; done < this.#used; ) {
+      done += (await this.#file.write(this.#buffer, done, this.#used - done)).bytesWritten
+    }
+    this.#used = 0
+  }
+
+  async #checkSpace(): Promise<void> {
+    this.#sinceCheck = 0
+    const { bavail, bsize } = await statfs(this.#directory)
+    if (bavail * bsize >= this.#spareBytes + CHECK_EVERY_BYTES) return
+    throw new WorkspaceFailure(
+      'no_space',
+      `receiving the change set: only ${bavail * bsize} bytes are free in ${this.#directory}; free some disk space and collect again`,
+    )
+  }
+}
+
+/**
+ * What entries must hold against the manifest and against one another, so that applying them one by one makes sense:
+ * nothing lies below what is no directory, and only what is there is deleted or changes its mode.
+ */
+class SenseCheck {
+  readonly #manifest: Manifest
+  /** Entries whose subtree is still coming, outermost first. */
+  readonly #open: { path: string; kind: StoredChange['kind'] }[] = []
+
+  constructor(manifest: Manifest) {
+    this.#manifest = manifest
+  }
+
+  next(entry: { kind: StoredChange['kind']; path: string }): void {
+    const { path, kind } = entry
+    if (encodePath(path).length > limits.pathMaxBytes) refuse(path, 'its path is too long')
+    if (path.split('/').some((name) => encodePath(name).length > limits.nameMaxBytes))
+      refuse(path, 'a name in it is too long')
+    while (this.#open.length > 0 && !path.startsWith(`${this.#open.at(-1)?.path}/`)) this.#open.pop()
+    const parent = path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : ''
+    if (parent !== '') this.#checkParent(path, parent)
+    const before = this.#below() === 'new' ? undefined : this.#manifest.entries.get(path)
+    if (kind === 'deleted' && before === undefined) refuse(path, 'it is deleted but never went in')
+    if (kind === 'mode' && (before === undefined || before.kind === 'link')) {
+      refuse(path, 'its mode changed but no file or directory of that path went in')
+    }
+    this.#open.push({ path, kind })
+  }
+
+  #checkParent(path: string, parent: string): void {
+    const above = this.#open.at(-1)
+    if (above?.path === parent) {
+      if (above.kind === 'directory') return
+      if (above.kind === 'mode' && this.#manifest.entries.get(parent)?.kind === 'directory') return
+      refuse(path, `"${parent}" above it is no directory in the same change set`)
+    }
+    if (above !== undefined && this.#below() === 'new')
+      refuse(path, `the directory "${parent}" above it is missing`)
+    if (above !== undefined && above.kind !== 'directory' && above.kind !== 'mode') {
+      refuse(path, `"${above.path}" above it is no directory in the same change set`)
+    }
+    if (this.#manifest.entries.get(parent)?.kind !== 'directory') {
+      refuse(path, `"${parent}" above it is no directory`)
+    }
+  }
+
+  /** Whether what comes lies in a directory that did not go in as one. */
+  #below(): 'new' | 'known' {
+    const isNew = this.#open.some(
+      ({ path, kind }) => kind === 'directory' && this.#manifest.entries.get(path)?.kind !== 'directory',
+    )
+    return isNew ? 'new' : 'known'
+  }
+}
+
+function refuse(path: string, why: string): never {
+  throw new ChangeStreamError(`"${path.slice(0, 200)}": ${why}`)
+}
+
+/** Remembers how the source ended, since a stream cut short and a false one are told apart by that. */
+class WatchedSource implements AsyncIterable<Uint8Array> {
+  readonly #source: AsyncIterable<Uint8Array>
+  readonly #signal: AbortSignal | undefined
+  /** Set when the source ended, with what it threw if it did. */
+  ended: { readonly thrown?: unknown } | undefined
+
+  constructor(source: AsyncIterable<Uint8Array>, signal: AbortSignal | undefined) {
+    this.#source = source
+    this.#signal = signal
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for await (const chunk of this.#source) {
+        this.#signal?.throwIfAborted()
+        yield chunk
+      }
+    } catch (thrown) {
+      this.ended = { thrown }
+      throw thrown
+    }
+    this.ended = {}
+  }
+}
+
+function refused(
+  thrown: unknown,
+  source: WatchedSource,
+  signal: AbortSignal | undefined,
+): WorkspaceResult<never> {
+  if (signal?.aborted) return workspaceFailure('cancelled', 'receiving the change set was cancelled')
+  const remedy = 'nothing on the host was changed; collect the changes again'
+  const text = thrown instanceof Error ? thrown.message : String(thrown)
+  if (source.ended !== undefined && (thrown instanceof ChangeStreamError || source.ended.thrown === thrown)) {
+    return workspaceFailure('cut_short', `the change set ended before its end: ${text}; ${remedy}`)
+  }
+  if (thrown instanceof ChangeStreamError) {
+    return workspaceFailure(
+      'invalid_changes',
+      `the guest sent a change set that is refused: ${text}; ${remedy}`,
+    )
+  }
+  return failureOf('receiving the change set', thrown)
+}

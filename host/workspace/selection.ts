@@ -1,0 +1,98 @@
+/**
+ * Which changes of a review are applied: all that need no one's word, or those that are named, with what they need.
+ * A change that conflicts is never chosen; nothing here touches a disk.
+ */
+import { holdBack, type Review, type ReviewItem } from './review.ts'
+
+/** All but flagged and conflicting, or paths: a path also stands for all that is below it. */
+export type Selection = 'all' | { readonly paths: readonly string[] }
+
+export interface HeldBack {
+  readonly path: string
+  readonly reason: string
+}
+
+export interface Choice {
+  /** What is to be applied, in order. */
+  readonly chosen: readonly ReviewItem[]
+  /** Already so on the host, though it was asked for. */
+  readonly already: readonly string[]
+  /** Asked for, but the host has changed. */
+  readonly conflicts: readonly HeldBack[]
+  /** Not asked for, flagged without being named, or not able to come home. */
+  readonly leftOut: readonly HeldBack[]
+  /** Named, but no change has that path. */
+  readonly unknown: readonly string[]
+}
+
+/** Sorts a review's items by what the selection means for them. */
+export function selectChanges(review: Review, selection: Selection): Choice {
+  const named = selection === 'all' ? undefined : namedItems(review, selection.paths)
+  const chosen = new Map<string, ReviewItem>()
+  const conflicts: HeldBack[] = []
+  const leftOut: HeldBack[] = []
+  const already: string[] = []
+  /** Directories that will not be there as the changes below them expect. */
+  const missing = new Map<string, string>()
+  for (const item of review.items) {
+    const isNamed = named?.exact.has(item.path) === true
+    const isWanted = named === undefined || named.all.has(item.path)
+    const above = blockedBy(item.path, missing)
+    if (!isWanted) leftOut.push({ path: item.path, reason: 'not chosen' })
+    else if (item.change === 'unsupported') leftOut.push({ path: item.path, reason: holdBack(item) ?? '' })
+    else if (item.standing.kind === 'applied') already.push(item.path)
+    else if (item.standing.kind === 'conflict')
+      conflicts.push({ path: item.path, reason: item.standing.reason })
+    else if (above !== undefined) leftOut.push({ path: item.path, reason: above })
+    else if (item.flagged !== undefined && !isNamed)
+      leftOut.push({ path: item.path, reason: `flagged: ${item.flagged}` })
+    else chosen.set(item.path, item)
+    const isThere =
+      chosen.has(item.path) || item.standing.kind === 'applied' || item.before?.kind === 'directory'
+    if (item.after?.kind === 'directory' && !isThere)
+      missing.set(item.path, `"${item.path}" above it is not applied`)
+  }
+  return { chosen: [...chosen.values()], already, conflicts, leftOut, unknown: named?.unknown ?? [] }
+}
+
+interface Named {
+  /** Paths given word for word. */
+  readonly exact: ReadonlySet<string>
+  /** With what is below them, and the new directories above. */
+  readonly all: ReadonlySet<string>
+  readonly unknown: readonly string[]
+}
+
+function namedItems(review: Review, given: readonly string[]): Named {
+  const items = new Map(review.items.map((item) => [item.path, item]))
+  const wanted = new Set(given.map((path) => path.replace(/\/+$/, '').replace(/^\.\//, '')))
+  const all = new Set<string>()
+  const met = new Set<string>()
+  for (const path of items.keys()) {
+    for (const at of [path, ...ancestors(path)]) {
+      if (!wanted.has(at)) continue
+      met.add(at)
+      all.add(path)
+    }
+  }
+  for (const path of [...all]) {
+    for (const above of ancestors(path)) if (items.get(above)?.after?.kind === 'directory') all.add(above)
+  }
+  return { exact: wanted, all, unknown: [...wanted].filter((path) => !met.has(path)) }
+}
+
+/** The directories above a path, nearest first. */
+function ancestors(path: string): string[] {
+  const found: string[] = []
+  for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1))
+    found.push(path.slice(0, at))
+  return found
+}
+
+function blockedBy(path: string, missing: ReadonlyMap<string, string>): string | undefined {
+  for (const above of ancestors(path)) {
+    const reason = missing.get(above)
+    if (reason !== undefined) return reason
+  }
+  return undefined
+}

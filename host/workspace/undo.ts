@@ -1,0 +1,127 @@
+/**
+ * Takes back what apply did, and nothing else: the operations of the log in reverse, each only where the host still
+ * is as that operation left it. Can be run again after a crash, and again after conflicts were cleared.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Root } from '#specs/node/descriptor-walk.ts'
+import { readSlices } from './change-set.ts'
+import { captureState, isSameState, type PathState } from './path-state.ts'
+import type { HeldBack } from './selection.ts'
+import { makeTransition, removeTemporary } from './transition.ts'
+import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
+import { type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
+
+export interface UndoOptions {
+  /** The real path of the workspace, from the manifest. */
+  readonly root: string
+  readonly runDirectory: string
+  readonly signal?: AbortSignal
+  /** Called after each path that was restored; what it throws ends the undo there, and it can be run again. */
+  onRestored?(path: string): void
+}
+
+export interface UndoSummary {
+  /** Paths that are again as they were. */
+  readonly restored: readonly string[]
+  /** Paths that were changed since, or could not be restored. */
+  readonly conflicts: readonly HeldBack[]
+}
+
+/** Undoes all of a run's applies. The caller holds the directory's lock. Failures: `damaged`, `unreadable`, `cancelled`. */
+export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult<UndoSummary>> {
+  const opened = Root.open(options.root)
+  if (!opened.ok) return workspaceFailure('unreadable', `undoing the changes: ${opened.error.message}`)
+  using root = opened.value
+  try {
+    using log = new WriteAheadLog(options.runDirectory)
+    const undoer = new Undoer(root, log)
+    let turnStart = performance.now()
+    for (const operation of log.operations.toReversed()) {
+      options.signal?.throwIfAborted()
+      if (undoer.undo(operation)) options.onRestored?.(operation.path)
+      if (performance.now() - turnStart < 20) continue
+      await nextTurn()
+      turnStart = performance.now()
+    }
+    const conflicts = [...undoer.conflicts].map(([path, reason]) => ({ path, reason: reason.slice(0, 500) }))
+    if (conflicts.length === 0 && log.operations.length > 0) log.recordUndone()
+    return workspaceSuccess({
+      restored: [...undoer.restored].filter((path) => !undoer.conflicts.has(path)),
+      conflicts,
+    })
+  } catch (thrown) {
+    return failureOf('undoing the changes', thrown)
+  }
+}
+
+class Undoer {
+  readonly restored = new Set<string>()
+  readonly conflicts = new Map<string, string>()
+  readonly #root: Root
+  readonly #log: WriteAheadLog
+  /** The operations of each path in order: the states it went through. */
+  readonly #chains: Map<string, LoggedOperation[]>
+
+  constructor(root: Root, log: WriteAheadLog) {
+    this.#root = root
+    this.#log = log
+    this.#chains = Map.groupBy(log.operations, ({ path }) => path)
+  }
+
+  /** Whether the path changed. */
+  undo(operation: LoggedOperation): boolean {
+    const { path, before, after, outcome } = operation
+    if (outcome === 'unknown') removeTemporary(this.#root, path, operation.temporary)
+    if (this.conflicts.has(path)) return false
+    const captured = captureState(this.#root, path)
+    if (!captured.ok) return this.#refuse(path, captured.error.message)
+    const now = captured.value.state
+    if (isSameState(now, before)) return false
+    const isLeftAsMade = isSameState(now, after) || isDirectoryOfOurs(now, after, before)
+    if (!isLeftAsMade) {
+      // An earlier undo that was cut short got further with this path already, or apply never got here.
+      if (this.#wasEarlier(operation, now)) return false
+      return this.#refuse(path, 'it was changed since it was applied; move your version away and undo again')
+    }
+    return this.#restore(operation, now)
+  }
+
+  #restore({ path, before, temporary, offset, owner }: LoggedOperation, now: PathState): boolean {
+    const made = makeTransition(this.#root, {
+      path,
+      from: now,
+      to: before,
+      temporary,
+      content: () =>
+        before.kind === 'file' && offset !== undefined
+          ? readSlices(this.#log.undoContents, offset, before.size)
+          : [],
+      owner,
+    })
+    if (!made.ok) return this.#refuse(path, made.error.message)
+    this.restored.add(path)
+    return true
+  }
+
+  #wasEarlier(operation: LoggedOperation, now: PathState): boolean {
+    const chain = this.#chains.get(operation.path) ?? []
+    return chain.some(({ op, before }) => op < operation.op && isSameState(before, now))
+  }
+
+  #refuse(path: string, reason: string): false {
+    this.conflicts.set(path, reason)
+    return false
+  }
+}
+
+/**
+ * A directory is made, then given its mode: a crash between the two leaves one with another mode. Removing it is
+ * safe all the same, since only an empty one can be removed; so is giving a restored one its mode.
+ */
+function isDirectoryOfOurs(now: PathState, after: PathState, before: PathState): boolean {
+  if (now.kind !== 'directory') return false
+  return (
+    (after.kind === 'directory' && before.kind !== 'directory') ||
+    (after.kind === 'absent' && before.kind === 'directory')
+  )
+}
