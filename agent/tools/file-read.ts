@@ -1,0 +1,132 @@
+/** `read_file`: text in pages. Binary files are named with their size, never dumped. */
+import { z } from 'zod'
+import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import { Count } from '#specs/protocol/text.ts'
+import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
+import { readPage } from './text-page.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
+
+const DEFAULT_LINES = 1_000
+const MAX_LINES = 5_000
+const PAGE_MAX_BYTES = 48 * 1024
+const LINE_MAX_CHARS = 2_000
+
+const inputSchema = z.strictObject({
+  path: pathArgument,
+  offset: z.int().min(1).default(1).describe('First line to read, from 1'),
+  limit: z.int().min(1).max(MAX_LINES).default(DEFAULT_LINES).describe('Lines to read'),
+})
+
+const outputSchema = z.strictObject({
+  path: z.string(),
+  /** The lines, each but the last ended by a newline. */
+  content: z.string(),
+  /** Number of the first line returned. */
+  offset: z.int().min(1),
+  lines: Count,
+  /** Lines of the file; nothing where it is too large to count. */
+  totalLines: Count.nullable(),
+  /** Where the next page begins; nothing at the file's end. */
+  nextOffset: z.int().min(1).nullable(),
+  sizeBytes: Count,
+  /** Whether bytes that are not UTF-8 are shown as U+FFFD. */
+  lossy: z.boolean(),
+  /** What else is to be known before the file is edited. */
+  notes: z.array(z.string()),
+})
+
+export function createReadFile(
+  options: FileToolsOptions = {},
+): Tool<typeof inputSchema, typeof outputSchema> {
+  return defineTool({
+    name: 'read_file',
+    description: `Reads a text file of the workspace, up to ${DEFAULT_LINES} lines or ${PAGE_MAX_BYTES / 1024} KiB at a time. The result says how many lines the file has and where the next page begins. Lines longer than ${LINE_MAX_CHARS} characters are cut. Binary files are refused: use run_python or run_bash for them.`,
+    inputSchema,
+    outputSchema,
+    requiresApproval: false,
+    readOnly: true,
+    mainArgument: 'path',
+    async execute({ path, offset, limit }, { signal }) {
+      return await withPlace(options, path, {}, async (place) => {
+        const opened = place.openFile('read')
+        if (!opened.ok) return withHint(opened.error, path)
+        using file = opened.value
+        const sizeBytes = file.stat.size
+        const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }
+        const read = await readPage(file.fd, request, signal)
+        if (!read.ok) return explain(read.error.code, read.error.message, path, sizeBytes)
+        const page = read.value
+        if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {
+          return toolFailure(
+            'invalid_input',
+            `"${path}" has ${page.totalLines} lines; offset ${offset} is beyond.`,
+          )
+        }
+        const next = offset + page.lines.length
+        return toolSuccess({
+          path: shownPath(place),
+          content: page.lines.join('\n'),
+          offset,
+          lines: page.lines.length,
+          totalLines: page.totalLines,
+          nextOffset: page.totalLines !== null && next > page.totalLines ? null : next,
+          sizeBytes,
+          lossy: page.lossy,
+          notes: notesOf(page),
+        })
+      })
+    },
+    render(value) {
+      const last = value.offset + value.lines - 1
+      const of = value.totalLines === null ? '' : ` of ${value.totalLines}`
+      const range = value.lines === 0 ? 'empty file' : `lines ${value.offset}-${last}${of}`
+      const more = value.nextOffset === null ? [] : [`more from offset ${value.nextOffset}`]
+      return `[${[`${value.path}: ${range}`, ...more, ...value.notes].join('; ')}]\n${value.content}`
+    },
+  })
+}
+
+function withHint(error: ToolError, path: string): ReturnType<typeof toolFailure> {
+  const hints: Partial<Record<ToolErrorCode, string>> = {
+    not_found: ` Use list_files to see what is there, or search_files to find "${path}".`,
+    not_a_file: ' Use list_files for a directory.',
+  }
+  return toolFailure(error.code, error.message + (hints[error.code] ?? ''), error.retryable)
+}
+
+function explain(
+  code: ToolErrorCode,
+  reason: string,
+  path: string,
+  size: number,
+): ReturnType<typeof toolFailure> {
+  if (code === 'binary_file') {
+    return toolFailure(
+      'binary_file',
+      `"${path}" is a binary file of ${size} bytes (${formatSize(size)}): ${reason}. Use run_python to parse it, or run_bash with file, xxd or strings to look into it.`,
+    )
+  }
+  if (code === 'cancelled') return toolFailure('cancelled', reason)
+  return toolFailure(
+    'too_large',
+    `"${path}" has ${formatSize(size)}: ${reason}. Use run_bash with tail, sed or awk.`,
+  )
+}
+
+function notesOf(page: {
+  cutLines: readonly number[]
+  lossy: boolean
+  crlf: boolean
+  byteOrderMark: boolean
+  unfinished: boolean
+  lines: readonly string[]
+}): string[] {
+  const notes: string[] = []
+  if (page.cutLines.length > 0)
+    notes.push(`cut because too long: line ${page.cutLines.slice(0, 20).join(', ')}`)
+  if (page.lossy) notes.push('not UTF-8: some bytes are shown as \ufffd, so do not write this text back')
+  if (page.crlf) notes.push('lines end in CR LF')
+  if (page.byteOrderMark) notes.push('begins with a byte order mark')
+  if (page.unfinished && page.lines.length > 0) notes.push('no newline at the end of the file')
+  return notes
+}

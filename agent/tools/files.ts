@@ -1,0 +1,24 @@
+/** The file tools of an agent, all over one workspace. */
+import type { FileToolsOptions } from './file-access.ts'
+import { createListFiles } from './file-list.ts'
+import { createDeleteFile, createMoveFile } from './file-manage.ts'
+import { createReadFile } from './file-read.ts'
+import { createEditFile, createWriteFile } from './file-write.ts'
+import { createSearchFiles, type RunSandboxed } from './search.ts'
+import type { Tool } from './tool.ts'
+
+export type { FileToolsOptions } from './file-access.ts'
+export type { RunSandboxed } from './search.ts'
+
+/** @param run runs ripgrep in the sandbox, with the workspace as its directory */
+export function createFileTools(run: RunSandboxed, options: FileToolsOptions = {}): Tool[] {
+  return [
+    createReadFile(options),
+    createWriteFile(options),
+    createEditFile(options),
+    createListFiles(options),
+    createSearchFiles(run, options),
+    createMoveFile(options),
+    createDeleteFile(options),
+  ]
+}

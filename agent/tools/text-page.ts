@@ -1,0 +1,141 @@
+/**
+ * A page of lines out of a file of any size: finds the lines by scanning bytes and holds only the page. Refuses what
+ * is no text.
+ */
+import { Buffer, isUtf8 } from 'node:buffer'
+import { readSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Result } from '#specs/protocol/error.ts'
+import { toolFailure } from './tool.ts'
+
+const CHUNK_BYTES = 1024 * 1024
+/** Bytes at the start in which a NUL marks a file as binary. */
+const BINARY_PROBE_BYTES = 8192
+/** A file is scanned up to here; a page beyond is for other means. */
+const SCAN_MAX_BYTES = 512 * 1024 * 1024
+const NEWLINE = 0x0a
+
+export interface PageRequest {
+  /** First line, from 1. */
+  readonly offset: number
+  readonly maxLines: number
+  /** Bytes of the page; its first line is cut if it alone is longer. */
+  readonly maxBytes: number
+  /** Characters of one line. */
+  readonly maxLineChars: number
+}
+
+export interface Page {
+  /** Without their ends. */
+  readonly lines: readonly string[]
+  /** Lines of the whole file; nothing if it was too large to count them. */
+  readonly totalLines: number | null
+  /** Lines of the page that were cut, by number. */
+  readonly cutLines: readonly number[]
+  /** Whether bytes that are not UTF-8 became U+FFFD. */
+  readonly lossy: boolean
+  /** Whether every line of the page ends in CR LF. */
+  readonly crlf: boolean
+  readonly byteOrderMark: boolean
+  /** Whether the file's last line lacks its newline. */
+  readonly unfinished: boolean
+}
+
+/** Reads a page. Failures: `binary_file` (a NUL at the start or in the page), `too_large` (the page lies too far in). */
+export async function readPage(fd: number, request: PageRequest, signal: AbortSignal): Promise<Result<Page>> {
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  const probe = chunk.subarray(0, readSync(fd, chunk, 0, BINARY_PROBE_BYTES, 0))
+  if (probe.includes(0)) return toolFailure('binary_file', 'it has NUL bytes')
+  const byteOrderMark = probe[0] === 0xef && probe[1] === 0xbb && probe[2] === 0xbf
+  const scan = new LineScan(request)
+  let position = 0
+  let last = NEWLINE
+  while (position < SCAN_MAX_BYTES) {
+    const count = readSync(fd, chunk, 0, CHUNK_BYTES, position)
+    if (count === 0) break
+    scan.take(chunk.subarray(0, count), position)
+    last = chunk[count - 1] ?? NEWLINE
+    position += count
+    await nextTurn()
+    if (signal.aborted) return toolFailure('cancelled', 'Reading was cancelled.')
+  }
+  const isWhole = position < SCAN_MAX_BYTES
+  if (last !== NEWLINE) scan.endLine(position)
+  if (!isWhole && scan.ends.length === 0) {
+    return toolFailure(
+      'too_large',
+      `line ${request.offset} lies more than ${SCAN_MAX_BYTES} bytes into the file`,
+    )
+  }
+  const text = readLines(fd, scan, request, byteOrderMark)
+  if (text === undefined) return toolFailure('binary_file', 'it has NUL bytes')
+  return {
+    ok: true,
+    value: { ...text, totalLines: isWhole ? scan.lines : null, byteOrderMark, unfinished: last !== NEWLINE },
+  }
+}
+
+/** Counts lines, and remembers where those of the page begin and end. */
+class LineScan {
+  /** Lines that ended so far. */
+  lines = 0
+  start = 0
+  /** The byte after each line of the page, its newline included. */
+  readonly ends: number[] = []
+  readonly #request: PageRequest
+  #isFull = false
+
+  constructor(request: PageRequest) {
+    this.#request = request
+  }
+
+  take(bytes: Buffer, position: number): void {
+    for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) {
+      this.endLine(position + at + 1)
+    }
+  }
+
+  endLine(end: number): void {
+    this.lines++
+    const { offset, maxLines, maxBytes } = this.#request
+    if (this.lines < offset) this.start = end
+    else if (!this.#isFull) {
+      this.#isFull = this.ends.length === maxLines || (this.ends.length > 0 && end - this.start > maxBytes)
+      if (!this.#isFull) this.ends.push(end)
+    }
+  }
+}
+
+/** The page's text, or nothing if there is a NUL in it. */
+function readLines(
+  fd: number,
+  scan: LineScan,
+  { offset, maxBytes, maxLineChars }: PageRequest,
+  byteOrderMark: boolean,
+): Pick<Page, 'lines' | 'cutLines' | 'lossy' | 'crlf'> | undefined {
+  const bytes = Buffer.alloc(Math.min(maxBytes, (scan.ends.at(-1) ?? scan.start) - scan.start))
+  const page = bytes.subarray(0, bytes.length === 0 ? 0 : readSync(fd, bytes, 0, bytes.length, scan.start))
+  if (page.includes(0)) return undefined
+  const cutLines: number[] = []
+  let from = 0
+  let crlf = scan.ends.length > 0
+  const lines = scan.ends.map((absoluteEnd, index) => {
+    const end = Math.min(absoluteEnd - scan.start, page.length)
+    const line = page.subarray(from, end)
+    const isCut = absoluteEnd - scan.start > page.length
+    from = end
+    // A character that the cut went through is left out, not shown as damage.
+    let text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(line, { stream: isCut })
+    if (text.endsWith('\r\n')) text = text.slice(0, -2)
+    else {
+      if (text.endsWith('\n')) crlf = false
+      text = text.replace(/\n$/, '')
+    }
+    if (byteOrderMark && offset + index === 1) text = text.slice(1)
+    if (text.length <= maxLineChars && !isCut) return text
+    cutLines.push(offset + index)
+    return `${text.slice(0, maxLineChars)}…`.toWellFormed()
+  })
+  const lossy = !isUtf8(page) && lines.some((line) => line.includes('\ufffd'))
+  return { lines, cutLines, lossy, crlf: crlf && page.includes('\r\n') }
+}
