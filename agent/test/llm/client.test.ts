@@ -69,7 +69,7 @@ describe('streams', () => {
     ])
   })
 
-  it('reads the same turn from any cut of the bytes, CRLF, comments and a byte order mark [G.07]', async () => {
+  it('reads the same turn from any cut of the bytes, CRLF, comments and a byte order mark [S1.07]', async () => {
     const plain = `${delta({ content: 'grüße 🎉 ' })}${delta({ content: 'ja\r\nnein' })}${delta({}, 'stop')}${done}`
     const dressed = `\uFEFF: ping\r\n\r\nevent: message\r\n${plain.replaceAll('\n', '\r\n')}`
     const bytes = Buffer.byteLength(dressed)
@@ -82,13 +82,13 @@ describe('streams', () => {
     )
   })
 
-  it('takes a finish without [DONE], a last event without its blank line, and no space after the colon [G.07]', async () => {
+  it('takes a finish without [DONE], a last event without its blank line, and no space after the colon [S1.07]', async () => {
     const chunk = JSON.stringify({ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] })
     const turn = await ask([{ body: `event:an event\ndata:${chunk}` }])
     expect(turn.ok && [turn.value.text, turn.value.finishReason]).toEqual(['x', 'stop'])
   })
 
-  it('takes the greatest usage and never adds [G.07]', async () => {
+  it('takes the greatest usage and never adds [S1.07]', async () => {
     const usage = (count: number) => ({ prompt_tokens: 9, completion_tokens: count })
     const turn = await ask([
       {
@@ -111,7 +111,7 @@ describe('streams', () => {
     })
   })
 
-  it('reads both names of reasoning, and thinking at the head of the text [G.07]', async () => {
+  it('reads both names of reasoning, and thinking at the head of the text [S1.07]', async () => {
     const turn = await ask([
       {
         body: `${delta({ reasoning: 'one ' })}${delta({ content: '<think>two</think>\nfive' })}${delta({}, 'stop')}${done}`,
@@ -120,7 +120,7 @@ describe('streams', () => {
     expect(turn.ok && [turn.value.reasoning, turn.value.text]).toEqual(['one two', 'five'])
   })
 
-  it('takes a whole JSON answer in place of a stream [G.07]', async () => {
+  it('takes a whole JSON answer in place of a stream [S1.07]', async () => {
     const body = JSON.stringify({
       choices: [
         {
@@ -135,7 +135,7 @@ describe('streams', () => {
 })
 
 describe('tool-call fragments', () => {
-  it('assigns a name that every chunk repeats, and ignores its empty tail [G.07]', async () => {
+  it('assigns a name that every chunk repeats, and ignores its empty tail [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta({ index: 0, id: 'a', function: { name: 'f', arguments: '{"a"' } }),
       toolDelta({ index: 0, function: { name: 'f', arguments: ':1}' } }),
@@ -144,7 +144,7 @@ describe('tool-call fragments', () => {
     expect(calls).toEqual([['a', 'f', '{"a":1}']])
   })
 
-  it('tells calls apart that all have index 0 and no id [G.07]', async () => {
+  it('tells calls apart that all have index 0 and no id [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta({ index: 0, function: { name: 'f', arguments: '{"a":"}"}' } }),
       toolDelta({ index: 0, function: { name: 'g', arguments: '{"b"' } }),
@@ -158,7 +158,7 @@ describe('tool-call fragments', () => {
     ])
   })
 
-  it('begins a call for a new id on a used index, and takes blank ids as absent [G.07]', async () => {
+  it('begins a call for a new id on a used index, and takes blank ids as absent [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta({ index: 0, id: 'a', function: { name: 'f', arguments: '{}' } }),
       toolDelta({ index: 0, id: ' ', function: { arguments: '' } }),
@@ -167,7 +167,7 @@ describe('tool-call fragments', () => {
     expect(calls.map(([id]) => id)).toEqual(['a', 'b'])
   })
 
-  it('adds a fragment without index to the current call, or to the one with its id [G.07]', async () => {
+  it('adds a fragment without index to the current call, or to the one with its id [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta({ id: 'a', function: { name: 'f', arguments: '{' } }),
       toolDelta({ function: { arguments: '}' } }),
@@ -180,7 +180,7 @@ describe('tool-call fragments', () => {
     ])
   })
 
-  it('keeps interleaved calls of one chunk apart by index [G.07]', async () => {
+  it('keeps interleaved calls of one chunk apart by index [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta(
         { index: 0, id: 'a', function: { name: 'f' } },
@@ -198,7 +198,7 @@ describe('tool-call fragments', () => {
     ])
   })
 
-  it('takes arguments as an object or null [G.07]', async () => {
+  it('takes arguments as an object or null [S1.07]', async () => {
     const calls = await callsOf(
       toolDelta({ index: 0, id: 'a', function: { name: 'f', arguments: { deep: [1] } } }),
       toolDelta({ index: 1, id: 'b', function: { name: 'g', arguments: null } }),
@@ -209,7 +209,7 @@ describe('tool-call fragments', () => {
     ])
   })
 
-  it('joins 200,000 fragments in time that grows with their number alone [G.07]', async () => {
+  it('joins 200,000 fragments in time that grows with their number alone [S1.07]', async () => {
     const { ToolCallCollector } = await import('../../llm/tool-calls.ts')
     const time = (count: number): number => {
       const collector = new ToolCallCollector()
@@ -265,7 +265,7 @@ describe('failures', () => {
     ['no bytes at all', '', 'broken'],
     ['empty choices alone', `${event({ choices: [] })}${done}`, 'broken'],
     ['an event that is not JSON', 'data: {oops\n\n', 'broken'],
-  ])('fails for %s [G.07]', async (_name, body, code) => {
+  ])('fails for %s [S1.07]', async (_name, body, code) => {
     expect(await error({ body })).toMatchObject({ code })
   })
 
@@ -315,7 +315,7 @@ describe('failures', () => {
     await expect.poll(() => model?.abandoned()).toBe(1)
   })
 
-  it('makes a value of any bytes whatever [G.07]', async () => {
+  it('makes a value of any bytes whatever [S1.07]', async () => {
     const words = fc.constantFrom(
       'data: ',
       '{',

@@ -1,0 +1,223 @@
+// The executor alone: steps are replaced by plain functions, and no model is asked.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { Plan } from '#specs/protocol/plan.ts'
+import { executePlan, type StepRunner } from '../executor.ts'
+import type { ChatMessage } from '../llm/messages.ts'
+import { writesOverlap } from '../schedule.ts'
+import type { StepResult } from '../step.ts'
+import { makeRun, type TestRunOptions } from './support/run.ts'
+
+const noModel = (): never => {
+  throw new Error('the executor asks no model itself')
+}
+
+function planOf(...steps: [id: string, fields?: object][]): Plan {
+  return Plan.parse({
+    goal: 'g',
+    steps: steps.map(([id, fields]) => ({ id, title: id, instructions: `do ${id}`, writes: [], ...fields })),
+  })
+}
+
+const result = (
+  state: StepResult['state'],
+  text: string,
+  reason: StepResult['reason'] = 'step_failed',
+): StepResult => ({
+  state,
+  text,
+  reason: state === 'completed' ? 'completed' : reason,
+  history: [],
+})
+
+async function execute(
+  plan: Plan,
+  outcomes: Record<string, StepResult> = {},
+  task: TestRunOptions['task'] = {},
+) {
+  const test = makeRun({ model: noModel, task })
+  const started: string[] = []
+  const openings = new Map<string, readonly ChatMessage[]>()
+  const running = new Set<string>()
+  let mostRunning = 0
+  const together = new Set<string>()
+  const perform: StepRunner = async (step, opening, _run, signal) => {
+    started.push(step.id)
+    openings.set(step.id, opening)
+    for (const other of running) together.add([step.id, other].toSorted().join('+'))
+    running.add(step.id)
+    mostRunning = Math.max(mostRunning, running.size)
+    await new Promise((resolve) => setTimeout(resolve, 2))
+    running.delete(step.id)
+    if (signal.aborted) return result('cancelled', 'interrupted')
+    return outcomes[step.id] ?? result('completed', `answer of ${step.id}`)
+  }
+  const ending = await executePlan(plan, test.run, perform)
+  test.run.budget.stop()
+  const states = Object.fromEntries(
+    test.events.flatMap((event) => (event.type === 'step-end' ? [[event.stepId, event.state]] : [])),
+  )
+  return { ending, started, openings, mostRunning, together, states, ...test }
+}
+
+describe('order', () => {
+  it('runs steps after what they need, and hands the answers on [S0.01] [S0.03]', async () => {
+    const { ending, started, openings, events } = await execute(
+      planOf(['c', { needs: ['a', 'b'] }], ['a'], ['b', { needs: ['a'] }]),
+    )
+    expect(started).toEqual(['a', 'b', 'c'])
+    expect(ending).toMatchObject({ outcome: 'completed', reason: 'completed', summary: 'answer of c' })
+    const content = openings.get('c')?.[1]?.content
+    expect(content).toContain(
+      '<result step="a">\nanswer of a\n</result>\n<result step="b">\nanswer of b\n</result>',
+    )
+    expect(openings.get('a')?.[1]?.content).toContain('# Results of earlier steps\nNone.')
+    expect(events.map((event) => event.type === 'step-start' || event.type === 'step-end')).not.toContain(
+      false,
+    )
+  })
+
+  it('runs ready steps at once up to the limit, in the order of the plan [S0.07]', async () => {
+    const { mostRunning, started } = await execute(
+      planOf(['a'], ['b'], ['c'], ['d']),
+      {},
+      { limits: { maxParallelSteps: 3 } },
+    )
+    expect(mostRunning).toBe(3)
+    expect(started).toEqual(['a', 'b', 'c', 'd'])
+  })
+
+  it('never runs two steps at once that write the same [S0.07]', async () => {
+    const { together, mostRunning } = await execute(
+      planOf(
+        ['a', { writes: ['out/x'] }],
+        ['b', { writes: ['out'] }],
+        ['c', { writes: ['other'] }],
+        ['d', { writes: ['*'] }],
+      ),
+    )
+    expect(together.has('a+c')).toBe(true)
+    expect([...together].filter((pair) => pair === 'a+b' || pair.includes('d'))).toEqual([])
+    expect(mostRunning).toBe(2)
+  })
+
+  it.each([
+    [['*'], ['a'], true],
+    [[], ['*'], false],
+    [['a.md'], ['./a.md'], true],
+    [['a'], ['ab'], false],
+    [['src/'], ['src/deep/x.ts'], true],
+    [['src/*.ts'], ['src/x.ts'], true],
+    [['src/*.ts'], ['doc/x.md'], false],
+    [['src/*'], ['src'], true],
+    [['/mnt/workspace/a'], ['a'], true],
+    [['x/../a'], ['b'], true],
+    [['.'], ['a'], true],
+  ])('judges whether %j and %j overlap: %s', (a, b, overlap) => {
+    expect(writesOverlap(a, b)).toBe(overlap)
+    expect(writesOverlap(b, a)).toBe(overlap)
+  })
+
+  it('ends any graph with one end per step, and never starts a step before its needs [S4.07]', async () => {
+    const graph = fc
+      .array(fc.record({ needs: fc.array(fc.nat(20), { maxLength: 3 }), fate: fc.nat(5) }), {
+        minLength: 1,
+        maxLength: 12,
+      })
+      .map((list) => ({
+        plan: planOf(
+          ...list.map(({ needs, fate }, index): [string, object] => [
+            `s${index}`,
+            {
+              needs: [...new Set(needs.filter((need) => need < index).map((need) => `s${need}`))],
+              onFailure: fate === 0 ? 'abort' : 'continue',
+            },
+          ]),
+        ),
+        outcomes: Object.fromEntries(
+          list.flatMap(({ fate }, index) => (fate <= 1 ? [[`s${index}`, result('failed', 'no')]] : [])),
+        ),
+      }))
+    await fc.assert(
+      fc.asyncProperty(graph, async ({ plan, outcomes }) => {
+        const { events, states, ending } = await execute(plan, outcomes)
+        const ends = events.filter(({ type }) => type === 'step-end')
+        expect(ends).toHaveLength(plan.steps.length)
+        for (const step of plan.steps) {
+          const from = events.findIndex((event) => event.type === 'step-start' && event.stepId === step.id)
+          for (const need of from < 0 ? [] : step.needs) {
+            const at = events.findIndex((event) => event.type === 'step-end' && event.stepId === need)
+            expect(at).toBeLessThan(from)
+            expect(states[need]).toBe('completed')
+          }
+        }
+        expect(['completed', 'failed']).toContain(ending.outcome)
+      }),
+      { seed: 2, numRuns: 60 },
+    )
+  })
+})
+
+describe('failures', () => {
+  it('ends the run when a step fails that says abort [S4.07]', async () => {
+    const plan = planOf(['a'], ['b'], ['c', { needs: ['b'] }])
+    const { ending, states } = await execute(plan, { a: result('failed', 'broken disk') })
+    expect(states).toEqual({ a: 'failed', b: 'cancelled', c: 'skipped' })
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
+    expect(ending.message).toContain('broken disk')
+  })
+
+  it('goes on without the dependents of a step that says continue [S4.07]', async () => {
+    const plan = planOf(
+      ['a', { onFailure: 'continue' }],
+      ['b', { needs: ['a'] }],
+      ['c'],
+      ['d', { needs: ['b'] }],
+    )
+    const { ending, states } = await execute(plan, { a: result('failed', 'no luck') })
+    expect(states).toEqual({ a: 'failed', b: 'skipped', c: 'completed', d: 'skipped' })
+    expect(ending).toMatchObject({ outcome: 'completed', summary: 'answer of c' })
+    expect(ending.message).toContain('no luck')
+  })
+
+  it('has not completed when no step has [S1.03]', async () => {
+    const { ending } = await execute(planOf(['a', { onFailure: 'continue' }]), {
+      a: result('failed', 'x', 'denied'),
+    })
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'denied' })
+  })
+
+  it('isolates a step that throws [S4.07]', async () => {
+    const test = makeRun({ model: noModel })
+    const ending = await executePlan(planOf(['a']), test.run, () => Promise.reject(new Error('a fault')))
+    test.run.budget.stop()
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'internal' })
+    expect(JSON.stringify(ending)).not.toContain('a fault')
+  })
+
+  it('ends as cancelled, and says what became of each step [S1.03]', async () => {
+    const test = makeRun({ model: noModel })
+    const ending = await executePlan(planOf(['a'], ['b', { needs: ['a'] }]), test.run, () => {
+      test.cancel('enough')
+      return Promise.resolve(result('cancelled', 'interrupted'))
+    })
+    test.run.budget.stop()
+    expect(ending).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
+    expect(ending.message).toContain('enough')
+    expect(test.events.filter(({ type }) => type === 'step-end')).toHaveLength(2)
+  })
+
+  it('ends with the limit that was passed [S0.07]', async () => {
+    const test = makeRun({ model: noModel, task: { limits: { maxToolCalls: 1 } } })
+    const ending = await executePlan(
+      planOf(['a'], ['b', { needs: ['a'] }]),
+      test.run,
+      (_step, _opening, run) => {
+        run.budget.takeCall()
+        run.budget.takeCall()
+        return Promise.resolve(result('completed', 'found something'))
+      },
+    )
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'limit_calls', summary: 'found something' })
+  })
+})

@@ -1,0 +1,69 @@
+// JSON out of a model's words: certain repairs, and no guesses.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { parseModelJson } from '../../llm/repair.ts'
+
+describe('parseModelJson', () => {
+  it.each([
+    ['{"a":1}', 0],
+    ['```json\n{"a":1}\n```', 1],
+    ['Here is the plan:\n\n```\n{"a":1}\n```\nGood luck!', 1],
+    ['Sure! {"a":1} is it.', 1],
+    ["{'a': 1,}", 1],
+    ['{a: 1} // done', 2],
+    ['\uFEFF{"a":1}', 0],
+  ])('reads %j with %i corrections [S0.02]', (text, corrections) => {
+    const parsed = parseModelJson(text)
+    expect(parsed.ok && parsed.value.value).toEqual({ a: 1 })
+    expect(parsed.ok && parsed.value.corrections.length).toBe(corrections)
+  })
+
+  it.each([
+    '',
+    'no',
+    '{"a":1',
+    '{"a":"x',
+    '[1,2',
+    '```json\n{"a":\n```',
+    '{"__proto__":1}',
+    '['.repeat(100_000),
+  ])('does not guess at %.20j [S0.02]', (text) => {
+    expect(parseModelJson(text).ok).toBe(false)
+  })
+
+  it('keeps a fence that stands inside of a string [S0.02]', () => {
+    const value = { code: '```js\nx\n```' }
+    expect(parseModelJson(`\`\`\`json\n${JSON.stringify(value)}\n\`\`\``)).toMatchObject({ value: { value } })
+  })
+
+  it('gives back every JSON value as it is, also between prose [S0.02]', () => {
+    fc.assert(
+      fc.property(
+        fc.dictionary(
+          fc.string().filter((key) => key !== '__proto__'),
+          fc.jsonValue({ maxDepth: 3 }),
+        ),
+        (value) => {
+          const text = JSON.stringify(value)
+          if (text.includes('__proto__')) return
+          const plain = parseModelJson(text)
+          expect(plain.ok && JSON.stringify(plain.value.value)).toBe(text)
+          const dressed = parseModelJson(`Well: ${text} so.`)
+          expect(dressed.ok && JSON.stringify(dressed.value.value)).toBe(text)
+        },
+      ),
+      { seed: 5, numRuns: 200 },
+    )
+  })
+
+  it('takes hostile text in time that grows with its length alone [S0.02]', () => {
+    const time = (size: number): number => {
+      const startedAt = performance.now()
+      for (const unit of ['```', '{ ', '``` \n', '"\\', '{"a":[']) parseModelJson(unit.repeat(size))
+      return performance.now() - startedAt
+    }
+    time(2_000)
+    const small = Math.max(time(4_000), 1)
+    expect(time(40_000) / small).toBeLessThan(80)
+  })
+})

@@ -1,0 +1,305 @@
+// The whole loop: real inbox, planner, executor, registry and client, a scripted model, and a host that writes down.
+import fc from 'fast-check'
+import { afterEach, describe, expect, it } from 'vitest'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { AgentEvent } from '#specs/protocol/event.ts'
+import { Completion, type Task } from '#specs/protocol/task.ts'
+import { executePlan } from '../executor.ts'
+import { TaskInbox } from '../inbox.ts'
+import { type LoopParts, runAgentLoop } from '../loop.ts'
+import { makePlan } from '../planner.ts'
+import { createRegistry } from '../tools/registry.ts'
+import { makeTask, modelAt, noteTools, silentLogger, someRunId } from './support/run.ts'
+import {
+  isPlanning,
+  planReply,
+  reply,
+  type Script,
+  type ScriptedModel,
+  startScriptedModel,
+  stepOf,
+} from './support/scripted-model.ts'
+
+const twoSteps = {
+  goal: 'g',
+  steps: [
+    { id: 'look', title: 'Look', instructions: 'look', writes: [] },
+    { id: 'act', title: 'Act', instructions: 'act', needs: ['look'] },
+  ],
+}
+
+/** Plans two steps, each of which makes one call and then answers. */
+const diligent: Script = (asked) => {
+  if (isPlanning(asked)) return planReply(twoSteps)
+  if (asked.messages.at(-1)?.role === 'tool') return reply({ text: `did ${stepOf(asked)}` })
+  return reply({ calls: [{ name: 'write_note', arguments: { path: 'a', content: 'b' } }] })
+}
+
+interface Heard {
+  readonly log: string[]
+  readonly events: AgentEvent[]
+  readonly completions: Completion[]
+}
+
+interface Life extends Heard {
+  readonly inbox: TaskInbox
+  readonly model: ScriptedModel
+  end(): Promise<void>
+  /** Submits, and waits for the completion. */
+  serve(task: Task): Promise<Completion>
+}
+
+const lives: Life[] = []
+afterEach(async () => {
+  for (const life of lives.splice(0)) await life.end()
+})
+
+async function live(
+  script: Script,
+  parts: Partial<LoopParts> = {},
+  decision: ApprovalDecision = { decision: 'allow' },
+) {
+  const model = await startScriptedModel(script)
+  const heard: Heard = { log: [], events: [], completions: [] }
+  const inbox = new TaskInbox()
+  const controller = new AbortController()
+  let onCompletion: () => void = () => undefined
+  const running = runAgentLoop(
+    {
+      inbox,
+      host: {
+        emitEvent: (_runId, _path, event) => {
+          heard.log.push(event.type)
+          heard.events.push(event)
+          return Promise.resolve()
+        },
+        emitDelta: () => undefined,
+        requestApproval: () => Promise.resolve(decision),
+        complete: (completion) => {
+          heard.log.push('complete')
+          heard.completions.push(Completion.parse(completion))
+          onCompletion()
+          return Promise.resolve()
+        },
+      },
+      planner: makePlan,
+      executor: executePlan,
+      registry: createRegistry(noteTools(), { logger: silentLogger, cancelGraceMs: 20 }),
+      modelFor: () => modelAt(model.baseUrl),
+      listWorkspace: () => Promise.resolve('a.csv (12 bytes)'),
+      logger: silentLogger,
+      cancelGraceMs: 50,
+      ...parts,
+    },
+    controller.signal,
+  )
+  const life: Life = {
+    ...heard,
+    inbox,
+    model,
+    end: async () => {
+      controller.abort()
+      await running
+      await model[Symbol.asyncDispose]()
+    },
+    serve: async (task) => {
+      const before = heard.completions.length
+      const completed = new Promise<void>((resolve) => {
+        onCompletion = resolve
+      })
+      expect(inbox.submit(task)).toBe('accepted')
+      await completed
+      await new Promise(setImmediate)
+      expect(heard.completions).toHaveLength(before + 1)
+      const last = heard.completions.at(-1)
+      if (last === undefined) throw new Error('no completion')
+      return last
+    },
+  }
+  lives.push(life)
+  return life
+}
+
+const runIdOf = (number: number): string => `run-${number.toString(16).padStart(20, '0')}`
+
+describe('the loop', () => {
+  it('plans, reports the plan before the first step, executes and completes once [S1.01] [S1.02] [S1.03]', async () => {
+    const life = await live(diligent)
+    const completion = await life.serve(makeTask())
+    expect(completion).toMatchObject({ outcome: 'completed', reason: 'completed', summary: 'did act' })
+    expect(completion.usage).toEqual({ requests: 5, inputTokens: 50, outputTokens: 25, reasoningTokens: 0 })
+    expect(life.log.indexOf('plan-update')).toBeGreaterThan(-1)
+    expect(life.log.indexOf('plan-update')).toBeLessThan(life.log.indexOf('step-start'))
+    expect(life.log.at(-1)).toBe('complete')
+  })
+
+  it('serves one task after the other, also after one that failed [S1.01]', async () => {
+    let broken = true
+    const life = await live((asked, index) => (broken ? { status: 401, body: '' } : diligent(asked, index)))
+    expect(await life.serve(makeTask({ runId: runIdOf(1) }))).toMatchObject({
+      outcome: 'failed',
+      reason: 'model_refused',
+    })
+    broken = false
+    for (const number of [2, 3]) {
+      expect(await life.serve(makeTask({ runId: runIdOf(number) }))).toMatchObject({ outcome: 'completed' })
+    }
+  })
+
+  it('takes a run once, however often it is submitted, and no second one beside it [S1.03]', async () => {
+    const life = await live(diligent)
+    const task = makeTask()
+    const served = life.serve(task)
+    expect(life.inbox.submit(task)).toBe('known')
+    expect(life.inbox.submit(makeTask({ runId: runIdOf(9) }))).toBe('busy')
+    await served
+    expect(life.inbox.submit(task)).toBe('known')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(life.completions).toHaveLength(1)
+  })
+
+  it('keeps system prompt, tools and the head of each step the same bytes over a run [S0.05]', async () => {
+    const life = await live(diligent)
+    await life.serve(makeTask())
+    const steps = life.model.asked.filter((asked) => !isPlanning(asked))
+    const heads = steps.map(({ body, messages }) => {
+      const user = messages[1]?.content ?? ''
+      return JSON.stringify([
+        messages[0],
+        body.tools,
+        user.slice(0, user.indexOf('# Results of earlier steps')),
+      ])
+    })
+    expect(steps).toHaveLength(4)
+    expect(new Set(heads).size).toBe(1)
+  })
+
+  it('refuses a task for tools that there are not [S0.04]', async () => {
+    const life = await live(diligent)
+    const completion = await life.serve(makeTask({ tools: ['read_note', 'fly'] }))
+    expect(completion).toMatchObject({ outcome: 'failed', reason: 'environment' })
+    expect(completion.message).toContain('fly')
+  })
+
+  it('offers the model only the tools that the task names [S0.04]', async () => {
+    const life = await live(diligent)
+    await life.serve(makeTask({ tools: ['write_note'] }))
+    expect(life.model.asked.at(-1)?.tools.map((tool) => tool.function.name)).toEqual(['write_note'])
+  })
+})
+
+describe('cancel', () => {
+  const waiting: Script = (asked) =>
+    isPlanning(asked) ? planReply(twoSteps) : reply({ calls: [{ name: 'wait_long', arguments: {} }] })
+
+  it('ends a task while a tool runs, as cancelled and once [S1.03]', async () => {
+    const life = await live(waiting)
+    const served = life.serve(makeTask())
+    await expect.poll(() => life.log.includes('tool-start')).toBe(true)
+    expect(life.inbox.cancel(someRunId, 'enough')).toBe(true)
+    expect(life.inbox.cancel(someRunId, 'again')).toBe(true)
+    const completion = await served
+    expect(completion).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
+    expect(completion.message).toContain('enough')
+  })
+
+  it('ends a task that is cancelled at once without asking the model [S1.03]', async () => {
+    const life = await live(diligent)
+    const served = life.serve(makeTask())
+    life.inbox.cancel(someRunId, 'no')
+    expect(await served).toMatchObject({ outcome: 'cancelled' })
+    expect(life.model.asked).toHaveLength(0)
+    expect(life.inbox.cancel(runIdOf(77), 'who')).toBe(false)
+  })
+
+  it('completes once whenever it is cancelled [S1.03]', async () => {
+    const life = await live(diligent)
+    let number = 1_000
+    await fc.assert(
+      fc.asyncProperty(fc.nat(30), async (delayMs) => {
+        const runId = runIdOf(number++)
+        const served = life.serve(makeTask({ runId }))
+        setTimeout(() => life.inbox.cancel(runId, 'now'), delayMs)
+        expect(['completed', 'cancelled']).toContain((await served).outcome)
+        expect(life.completions.filter((completion) => completion.runId === runId)).toHaveLength(1)
+      }),
+      { seed: 4, numRuns: 25 },
+    )
+  })
+})
+
+describe('faults', () => {
+  it.each<[string, Partial<LoopParts>]>([
+    ['a planner that throws', { planner: () => Promise.reject(new Error('fault')) }],
+    [
+      'a planner that throws at once',
+      {
+        planner: () => {
+          throw new Error('fault')
+        },
+      },
+    ],
+    ['an executor that throws', { executor: () => Promise.reject(new Error('fault')) }],
+    ['a listing that fails', { listWorkspace: () => Promise.reject(new Error('fault')) }],
+  ])('completes once as failed for %s, and goes on [S1.03]', async (_name, parts) => {
+    const life = await live(diligent, parts)
+    for (const number of [1, 2]) {
+      const completion = await life.serve(makeTask({ runId: runIdOf(number) }))
+      expect(completion).toMatchObject({ outcome: 'failed', reason: 'internal' })
+      expect(completion.message).not.toContain('fault')
+    }
+  })
+
+  it('leaves behind an executor that does not end after a cancel, and lets it say nothing more [S1.03]', async () => {
+    let speak: () => Promise<void> = () => Promise.resolve()
+    const life = await live(diligent, {
+      executor: (_plan, run) => {
+        speak = () => run.report.event({ type: 'note', level: 'info', text: 'still here' })
+        return new Promise(() => undefined)
+      },
+    })
+    const served = life.serve(makeTask())
+    await expect.poll(() => life.log.includes('plan-update')).toBe(true)
+    life.inbox.cancel(someRunId, 'stop')
+    expect(await served).toMatchObject({ outcome: 'cancelled' })
+    await speak()
+    expect(life.log.at(-1)).toBe('complete')
+  })
+
+  it('ends by its wall time in whatever it is doing [S0.07]', async () => {
+    const life = await live(diligent, { planner: () => new Promise(() => undefined) })
+    const completion = await life.serve(makeTask({ limits: { maxWallMs: 1_000 } }))
+    expect(completion).toMatchObject({ outcome: 'failed', reason: 'limit_time' })
+  })
+
+  it('ends with a reason for any nonsense of the model, with bounded work [S4.07]', async () => {
+    const nonsense = fc.oneof(
+      fc.string().map((text) => reply({ text })),
+      fc.json().map((text) => reply({ calls: [{ name: 'read_note', arguments: text }] })),
+      fc.string().map((name) => reply({ calls: [{ id: name, name, arguments: {} }] })),
+      fc.constant(
+        reply({
+          calls: [{ name: 'write_note', arguments: '{"path":"a","content":"' }],
+          finishReason: 'length',
+        }),
+      ),
+      fc.string().map((body) => ({ body })),
+      fc.constantFrom(400, 404, 500).map((status) => ({ status, body: '<html>' })),
+    )
+    let replies: readonly { body: string | Uint8Array }[] = []
+    const life = await live((asked, index) =>
+      isPlanning(asked) ? planReply(twoSteps) : (replies[index % replies.length] ?? reply({})),
+    )
+    let number = 100
+    await fc.assert(
+      fc.asyncProperty(fc.array(nonsense, { minLength: 1, maxLength: 4 }), async (list) => {
+        replies = list
+        const task = makeTask({ runId: runIdOf(number++), limits: { maxTurnsPerStep: 6, maxWallMs: 20_000 } })
+        const before = life.model.asked.length
+        expect(['completed', 'failed']).toContain((await life.serve(task)).outcome)
+        expect(life.model.asked.length - before).toBeLessThan(70)
+      }),
+      { seed: 8, numRuns: 40 },
+    )
+  })
+})

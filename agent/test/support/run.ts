@@ -1,0 +1,160 @@
+/** A run for tests: the real registry, budget and model client, a host that writes down what it hears. */
+import { pino } from 'pino'
+import { z } from 'zod'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { Task } from '#specs/protocol/task.ts'
+import { RunBudget } from '../../budget.ts'
+import { createModel, type Model } from '../../llm/model.ts'
+import { CallIds, type Run } from '../../run.ts'
+import { createRegistry, type Registry } from '../../tools/registry.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tools/tool.ts'
+
+export const silentLogger = pino({ level: 'silent' })
+export const someRunId = 'run-00000000000000000001'
+
+/** A task with defaults. */
+export function makeTask(fields: Partial<z.input<typeof Task>> = {}): Task {
+  return Task.parse({ runId: someRunId, prompt: 'count the files', model: 'm', limits: {}, ...fields })
+}
+
+/** What tools of tests do when they are called. */
+export interface ToolDiary {
+  readonly calls: string[]
+  running: number
+  mostRunning: number
+}
+
+/** Four small tools: `read_note` reads, `write_note` writes, `drop_note` asks first, `wait_long` waits for its signal. */
+export function noteTools(diary: ToolDiary = { calls: [], running: 0, mostRunning: 0 }): Tool[] {
+  const during = async <T>(call: string, work: () => Promise<T>): Promise<T> => {
+    diary.calls.push(call)
+    diary.mostRunning = Math.max(diary.mostRunning, ++diary.running)
+    try {
+      return await work()
+    } finally {
+      diary.running--
+    }
+  }
+  const common = {
+    outputSchema: z.strictObject({ text: z.string() }),
+    mainArgument: 'path',
+    requiresApproval: false,
+  }
+  return [
+    defineTool({
+      ...common,
+      name: 'read_note',
+      description: 'Reads a note. Gives its text.',
+      inputSchema: z.strictObject({ path: z.string(), limit: z.int().min(1).optional() }),
+      readOnly: true,
+      execute: ({ path }) =>
+        during(`read ${path}`, async () => {
+          await new Promise((resolve) => setTimeout(resolve, path === 'slow' ? 30 : 1))
+          return path === 'missing'
+            ? toolFailure('not_found', `no note ${path}`)
+            : toolSuccess({ text: `text of ${path}` })
+        }),
+      render: ({ text }) => text,
+    }),
+    defineTool({
+      ...common,
+      name: 'write_note',
+      description: 'Writes a note.',
+      inputSchema: z.strictObject({ path: z.string(), content: z.string() }),
+      readOnly: false,
+      execute: ({ path, content }) =>
+        during(`write ${path}`, async () => {
+          await new Promise((resolve) => setTimeout(resolve, 1))
+          return toolSuccess({ text: `${content.length} characters written` })
+        }),
+    }),
+    defineTool({
+      ...common,
+      name: 'drop_note',
+      description: 'Deletes a note.',
+      inputSchema: z.strictObject({ path: z.string() }),
+      requiresApproval: true,
+      readOnly: false,
+      preview: ({ path }) => Promise.resolve(`deletes ${path}`),
+      execute: ({ path }) => during(`drop ${path}`, async () => toolSuccess({ text: 'gone' })),
+    }),
+    defineTool({
+      ...common,
+      name: 'wait_long',
+      description: 'Waits.',
+      inputSchema: z.strictObject({ stubborn: z.boolean().default(false) }),
+      readOnly: false,
+      execute: ({ stubborn }, { signal, emitOutput }) =>
+        during('wait', async () => {
+          emitOutput('stdout', 'waiting')
+          await new Promise<void>((resolve) => {
+            if (!stubborn) signal.addEventListener('abort', () => resolve(), { once: true })
+          })
+          return toolFailure('cancelled', 'interrupted')
+        }),
+    }),
+  ]
+}
+
+export interface TestRun {
+  readonly run: Run
+  readonly events: AgentEvent[]
+  readonly deltas: Delta[]
+  readonly approvals: Omit<ApprovalRequest, 'runId'>[]
+  readonly diary: ToolDiary
+  cancel(reason?: string): void
+}
+
+/** Model of a scripted server, with pauses too short to notice. */
+export function modelAt(baseUrl: string): Model {
+  return createModel({
+    model: 'm',
+    baseUrl,
+    firstDelayMs: 1,
+    maxDelayMs: 2,
+    idleTimeoutMs: 5_000,
+    firstEventTimeoutMs: 5_000,
+  })
+}
+
+export interface TestRunOptions {
+  readonly task?: Partial<z.input<typeof Task>>
+  readonly model: Model
+  readonly registry?: Registry
+  readonly decide?: (request: Omit<ApprovalRequest, 'runId'>) => Promise<ApprovalDecision>
+}
+
+/** A run; every event and delta is checked against the protocol as it is heard. */
+export function makeRun(options: TestRunOptions): TestRun {
+  const diary: ToolDiary = { calls: [], running: 0, mostRunning: 0 }
+  const events: AgentEvent[] = []
+  const deltas: Delta[] = []
+  const approvals: Omit<ApprovalRequest, 'runId'>[] = []
+  const task = makeTask(options.task)
+  const budget = new RunBudget(task.limits)
+  const cancel = new AbortController()
+  const run: Run = {
+    task,
+    model: options.model,
+    registry:
+      options.registry ?? createRegistry(noteTools(diary), { logger: silentLogger, cancelGraceMs: 50 }),
+    workspaceListing: 'a.csv (12 bytes)',
+    report: {
+      event: (event) => {
+        events.push(AgentEvent.parse(event))
+        return Promise.resolve()
+      },
+      delta: (delta) => void deltas.push(Delta.parse(delta)),
+    },
+    requestApproval: (request) => {
+      approvals.push(request)
+      return options.decide?.(request) ?? Promise.resolve({ decision: 'allow' })
+    },
+    budget,
+    signal: AbortSignal.any([cancel.signal, budget.signal]),
+    callIds: new CallIds(),
+    logger: silentLogger,
+  }
+  return { run, events, deltas, approvals, diary, cancel: (reason = 'test') => cancel.abort(reason) }
+}
