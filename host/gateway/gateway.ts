@@ -10,7 +10,7 @@ import { gatewayError, type WireError } from './gateway-error.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
 import { createOfflineUpstream } from './offline/upstream.ts'
 import type { Provider } from './providers.ts'
-import { relayAnswer, sendError } from './relay.ts'
+import { guestGone, relayAnswer, sendError } from './relay.ts'
 import type { Upstream } from './upstream.ts'
 
 /** The name under which the guest's client finds the model route: `http://gateway/v1`. */
@@ -127,7 +127,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       const left = options.limits.maxTokens - used.inputTokens - used.outputTokens
       if (left < 1) return refuse(tokensUsedUp(options.limits.maxTokens))
       const answer = await upstream.send(request.value, { maxTokens: left, signal })
-      if (!answer.ok) return refuse(signal.aborted ? closedError : answer.error)
+      if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
       const result = await relayAnswer(stream, answer.value, { key, signal })
       report({ ...result, durationMs: elapsed(started, now()) })
     } finally {

@@ -14,6 +14,9 @@ export const responseMaxBytes = 64 * 1024 * 1024
 /** Most bytes of an answer that is not streamed; it is read whole. */
 const wholeAnswerMaxBytes = 8 * 1024 * 1024
 
+/** Why an exchange has no whole answer when nothing is wrong with the provider. */
+export const guestGone = 'the guest ended the request, or the run is over'
+
 export interface RelayResult {
   readonly status: number
   readonly usage: Usage
@@ -65,11 +68,12 @@ async function relayStream(
     await write(redactor.end())
   } catch (cause) {
     if (!(cause instanceof UpstreamBreak)) throw cause
+    if (stream.destroyed || signal.aborted) return { ...pick(tap.read()), status: 200, error: guestGone }
     endBroken(stream, cause.error, boundary.atBoundary())
     return { ...pick(tap.read()), status: 200, error: cause.error.message }
   }
   if (stream.destroyed || signal.aborted) {
-    return { ...pick(tap.read()), status: 200, error: 'the guest ended the request' }
+    return { ...pick(tap.read()), status: 200, error: guestGone }
   }
   stream.end()
   const { error } = tap.read()
@@ -107,8 +111,7 @@ async function relayWhole(
     sendError(stream, failure)
     return { ...pick(read), status: failure.status, error: failure.message }
   }
-  if (stream.destroyed || signal.aborted)
-    return { ...pick(read), status: 200, error: 'the guest ended the request' }
+  if (stream.destroyed || signal.aborted) return { ...pick(read), status: 200, error: guestGone }
   const redactor = createStreamRedactor(key)
   stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'application/json' })
   stream.end(Buffer.concat([redactor.push(body), redactor.end()]))

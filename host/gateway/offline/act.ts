@@ -41,14 +41,13 @@ function turnsFor(intent: PlainIntent): Turns {
     answer,
   })
   switch (intent.kind) {
-    case 'create': {
-      const size = Buffer.byteLength(intent.content)
+    case 'create':
       return one(
         'write_file',
         { path: intent.path, content: intent.content },
-        () => `Wrote ${q(intent.path)} (${size} bytes).`,
+        ([written]) =>
+          `Wrote ${q(intent.path)} (${Buffer.byteLength(intent.content)} bytes). ${quoteOutput(written?.output ?? '', 300)}`,
       )
-    }
     case 'make-folder':
       return shell(`mkdir -p -- ${quoteWord(intent.path)}`, `Made the folder ${q(intent.path)}.`)
     case 'replace':

@@ -1,0 +1,195 @@
+import { describe, expect, it } from 'vitest'
+import { requestMaxBytes } from '../../gateway/chat-request.ts'
+import { offlineProvider } from '../../gateway/providers.ts'
+import {
+  chatBody,
+  customProvider,
+  sendStream,
+  sse,
+  startGateway,
+  startUpstream,
+  testKey,
+  textChunk,
+} from '../support/gateway.ts'
+
+const usageChunk = (prompt: number, completion: number): string =>
+  sse({ choices: [], usage: { prompt_tokens: prompt, completion_tokens: completion } })
+
+describe('the model route', () => {
+  it('streams an answer through and reports its usage [S1.07]', async () => {
+    await using upstream = await startUpstream((response) =>
+      sendStream(
+        response,
+        textChunk('hel'),
+        textChunk('lo'),
+        usageChunk(10, 2),
+        usageChunk(10, 5),
+        sse('[DONE]'),
+      ),
+    )
+    await using test = await startGateway(customProvider(upstream.url))
+    const answer = await test.request()
+    expect(answer.status).toBe(200)
+    expect(answer.headers['content-type']).toBe('text/event-stream')
+    expect(answer.text).toBe(
+      textChunk('hel') + textChunk('lo') + usageChunk(10, 2) + usageChunk(10, 5) + sse('[DONE]'),
+    )
+    expect(test.exchanges).toMatchObject([
+      {
+        status: 200,
+        estimated: false,
+        usage: { requests: 1, inputTokens: 10, outputTokens: 5, reasoningTokens: 0 },
+      },
+    ])
+    expect(test.gateway.usage()).toMatchObject({ requests: 1, inputTokens: 10, outputTokens: 5 })
+  })
+
+  it('makes the request anew: own headers, own model, bounded max_tokens, usage asked [S0.07] [G.01]', async () => {
+    await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
+    await using test = await startGateway(customProvider(upstream.url))
+    await test.request({
+      headers: { authorization: 'Bearer stolen', 'x-evil': '1', cookie: 'a=b', 'user-agent': 'guest' },
+      body: { ...chatBody, model: 'expensive/model', max_tokens: 10_000_000 },
+    })
+    const sent = upstream.requests[0]
+    expect(sent?.request.url).toBe('/v1/chat/completions')
+    expect(sent?.request.headers).toMatchObject({
+      authorization: `Bearer ${testKey}`,
+      'user-agent': expect.stringMatching(/^caisson\//),
+    })
+    expect(sent?.request.headers).not.toHaveProperty('x-evil')
+    expect(sent?.request.headers).not.toHaveProperty('cookie')
+    expect(JSON.parse(sent?.body ?? '')).toEqual({
+      ...chatBody,
+      model: 'test/model',
+      max_tokens: 32_768,
+      stream_options: { include_usage: true },
+    })
+  })
+
+  it.each([
+    ['an unknown field', { ...chatBody, nvext: {} }, 'nvext'],
+    ['an unknown field in a message', { messages: [{ role: 'user', content: 'x', name: 'y' }] }, 'name'],
+    ['a role that is not known', { messages: [{ role: 'developer', content: 'x' }] }, 'role'],
+    ['content as a list', { messages: [{ role: 'user', content: [] }] }, 'content'],
+    ['no messages', { messages: [] }, 'messages'],
+    ['prototype keys', '{"messages":[{"role":"user","content":"x"}],"__proto__":{"a":1}}', '__proto__'],
+    ['text', 'hello', 'JSON'],
+    ['bytes that are not UTF-8', Buffer.from([0xff, 0xfe, 0x7b]), 'UTF-8'],
+    ['deep nesting', `{"messages":${'['.repeat(100_000)}`, 'deeper'],
+  ])('refuses %s by name, without asking the upstream [S0.07]', async (_, body, word) => {
+    await using upstream = await startUpstream((response) => sendStream(response))
+    await using test = await startGateway(customProvider(upstream.url))
+    const answer = await test.request({ body })
+    expect(answer).toMatchObject({ status: 400, code: 'invalid_request' })
+    expect(answer.text).toContain(word)
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it('refuses a request beyond its bound [S0.07]', async () => {
+    await using test = await startGateway(offlineProvider(false))
+    const body = Buffer.alloc(requestMaxBytes + 1, 0x20)
+    expect(await test.request({ body })).toMatchObject({ status: 413, code: 'request_too_large' })
+  })
+
+  it('lists the one model that the run may use [S0.06]', async () => {
+    await using test = await startGateway(customProvider('http://127.0.0.1:9/v1'))
+    const answer = await test.request({ method: 'GET', path: '/v1/models' })
+    expect(answer.status).toBe(200)
+    expect(JSON.parse(answer.text)).toMatchObject({ data: [{ id: 'test/model' }] })
+  })
+})
+
+describe('everything else', () => {
+  it.each([
+    ['another host', { authority: 'example.com', path: '/v1/chat/completions' }, 'example.com'],
+    ['a path that names a host', { path: '//evil.example/v1/chat/completions' }, 'evil.example'],
+    ['CONNECT', { method: 'CONNECT', authority: 'evil.example:443' }, 'evil.example:443'],
+    ['another port of the name', { authority: 'gateway:22' }, 'gateway:22'],
+  ])('refuses %s with a reason and reports it [G.03] [S1.14]', async (_, request, word) => {
+    await using upstream = await startUpstream((response) => sendStream(response))
+    await using test = await startGateway(customProvider(upstream.url))
+    const answer = await test.request(request)
+    expect(answer).toMatchObject({ status: 403, code: 'egress_denied' })
+    expect(answer.text).toContain('refused: no egress policy')
+    expect(test.denied).toHaveLength(1)
+    expect(test.denied[0]?.target).toContain(word)
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it('resets a path that is a whole address, as HTTP/2 wants it [S1.14]', async () => {
+    await using upstream = await startUpstream((response) => sendStream(response))
+    await using test = await startGateway(customProvider(upstream.url))
+    const answer = await test.request({ path: 'http://evil.example/v1/chat/completions' })
+    expect(answer).toMatchObject({ status: 0, text: '' })
+    expect(answer.reset).not.toBe(0)
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  it.each([
+    '/v1/chat/completions/',
+    '/v1/chat/completions?x=1',
+    '/v1/../v1/chat/completions',
+    '/v1/%63hat/completions',
+    '/V1/chat/completions',
+    '/',
+    '/constructor',
+    '/v1/embeddings',
+  ])('has no path %s [S1.14]', async (path) => {
+    await using test = await startGateway(offlineProvider(false))
+    expect(await test.request({ path })).toMatchObject({ status: 404, code: 'not_found' })
+  })
+
+  it('takes each path with its method alone [S1.14]', async () => {
+    await using test = await startGateway(offlineProvider(false))
+    expect(await test.request({ method: 'GET' })).toMatchObject({ status: 405, code: 'method_not_allowed' })
+    expect(await test.request({ method: 'PUT', path: '/v1/models' })).toMatchObject({ status: 405 })
+  })
+
+  it('reports a bounded number of refusals, however many there are [S0.07]', async () => {
+    await using test = await startGateway(offlineProvider(false))
+    for (let batch = 0; batch < 6; batch += 1) {
+      await Promise.all(Array.from({ length: 50 }, () => test.request({ authority: 'a.example' })))
+    }
+    expect(test.denied).toHaveLength(256)
+    expect(test.denied.at(-1)?.reason).toContain('not listed')
+  })
+})
+
+describe('the budget of tokens', () => {
+  it('refuses, with its own code, once the tokens are used up [S0.07]', async () => {
+    await using upstream = await startUpstream((response) =>
+      sendStream(response, usageChunk(60, 50), sse('[DONE]')),
+    )
+    await using test = await startGateway(customProvider(upstream.url), { limits: { maxTokens: 100 } })
+    expect(await test.request()).toMatchObject({ status: 200 })
+    expect(await test.request()).toMatchObject({ status: 429, code: 'limit_tokens' })
+    expect(upstream.requests).toHaveLength(1)
+    expect(JSON.parse(upstream.requests[0]?.body ?? '')).toMatchObject({ max_tokens: 100 })
+  })
+
+  it('counts by estimate when the provider reports nothing [S0.07]', async () => {
+    await using upstream = await startUpstream((response) =>
+      sendStream(response, textChunk('x'.repeat(4_000)), sse('[DONE]')),
+    )
+    await using test = await startGateway(customProvider(upstream.url))
+    await test.request()
+    expect(test.exchanges[0]).toMatchObject({ estimated: true })
+    expect(test.exchanges[0]?.usage.inputTokens).toBeGreaterThan(0)
+    expect(test.exchanges[0]?.usage.outputTokens).toBeGreaterThan(100)
+  })
+})
+
+it('asks for usage until a server refuses it, then never again [S0.06]', async () => {
+  await using upstream = await startUpstream((response, _request, body) => {
+    if (!body.includes('stream_options')) return sendStream(response, sse('[DONE]'))
+    response.writeHead(400, { 'content-type': 'application/json' })
+    response.end(
+      '{"error":{"message":"stream_options is not supported","type":"BadRequestError","code":400}}',
+    )
+  })
+  await using test = await startGateway(customProvider(upstream.url))
+  expect(await test.request()).toMatchObject({ status: 200 })
+  expect(await test.request()).toMatchObject({ status: 200 })
+  expect(upstream.requests).toHaveLength(3)
+})
