@@ -1,0 +1,173 @@
+"""The scratch disk and the workspace on it: the host's read-only disk below, what the run changes above.
+
+Owns formatting, mounting and throwing away; refuses to go on while anything still uses what it is to unmount.
+What the calls see as /tmp and home lies on the scratch disk too: it lasts from call to call, counts to no call's memory,
+and is no part of the workspace.
+"""
+import os
+import struct
+import threading
+import time
+
+import mounts
+import system
+from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY
+
+WORKSPACE = '/mnt/workspace'
+SCRATCH = f'{mounts.RUN}/scratch'
+BASE = f'{mounts.RUN}/base'
+CALL_TMP = f'{SCRATCH}/tmp'
+CALL_HOME = f'{SCRATCH}/home'
+_UPPER = f'{SCRATCH}/upper'
+_WORK = f'{SCRATCH}/work'
+
+WORK_ID = 1000
+
+_EXT4_MAGIC = (1024 + 56, b'\x53\xef')
+_EROFS_MAGIC = (1024, struct.pack('<I', 0xE0F5E1E2))
+# The disk is new or about to be discarded whole: nothing needs to be zeroed, now or in the background.
+_MKFS = ('/sbin/mkfs.ext4', '-q', '-F', '-m0', '-E', 'lazy_itable_init=1,lazy_journal_init=1,discard')
+_FORMAT_TIMEOUT_SECONDS = 60
+_BUSY_TIMEOUT_SECONDS = 3
+
+
+class WorkspaceError(Exception):
+    """`code` is one of the helper socket's; the message says what was expected, seen, and what to do."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class Workspace:
+    """Scratch disk and overlay. Operations run one at a time; `prepare_scratch` is to be called once, in its own thread."""
+
+    def __init__(self, processes, say_error):
+        self._processes = processes
+        self._say_error = say_error
+        self._lock = threading.Lock()
+        self._scratch_ready = threading.Event()
+        self._scratch_failure = None
+        self._mounted = False
+
+    def prepare_scratch(self):
+        """Formats the scratch disk unless it has a file system, and mounts it. A failure is kept for who asks."""
+        try:
+            device = mounts.find_drive('scratch')
+            if device is None:
+                raise WorkspaceError('not_ready', 'expected a drive with the serial "scratch", saw none: attach one')
+            if not _has_magic(device, _EXT4_MAGIC):
+                self._format(device)
+            _mount_scratch(device)
+        except (WorkspaceError, OSError) as error:
+            self._scratch_failure = f'scratch disk: {error}'
+            self._say_error('scratch', str(error))
+        finally:
+            self._scratch_ready.set()
+
+    def mount(self):
+        """Puts the workspace at its place; nothing to do when it is there. Raises WorkspaceError or OSError."""
+        with self._lock:
+            if self._mounted:
+                return
+            self._wait_for_scratch()
+            for folder, mode in ((_UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
+                _make_folder(folder, mode)
+            lower = self._mount_base()
+            os.makedirs(WORKSPACE, exist_ok=True)
+            # redirect_dir: without it the rename of a directory of the base fails with EXDEV.
+            options = f'lowerdir={lower},upperdir={_UPPER},workdir={_WORK},redirect_dir=on'
+            system.mount('workspace', WORKSPACE, 'overlay', MS_NOSUID | MS_NODEV | MS_NOATIME, options)
+            self._mounted = True
+
+    def reset(self):
+        """Takes the workspace away with all that was changed; the calls must have ended. Raises WorkspaceError, OSError."""
+        with self._lock:
+            self._wait_for_scratch()
+            for place in (WORKSPACE, BASE, SCRATCH):
+                if os.path.ismount(place):
+                    _unmount_when_free(place)
+            self._mounted = False
+            # Formatting anew is quicker than deleting, and no depth, name or attribute of a file can stop it.
+            device = mounts.find_drive('scratch')
+            self._format(device)
+            _mount_scratch(device)
+
+    def is_mounted(self):
+        """Whether calls have a workspace to run in."""
+        return self._mounted
+
+    def scratch_space(self):
+        """(total bytes, free bytes) of the scratch disk; zeros before it is mounted."""
+        if not os.path.ismount(SCRATCH):
+            return 0, 0
+        seen = os.statvfs(SCRATCH)
+        return seen.f_blocks * seen.f_frsize, seen.f_bavail * seen.f_frsize
+
+    def _wait_for_scratch(self):
+        if not self._scratch_ready.wait(_FORMAT_TIMEOUT_SECONDS):
+            raise WorkspaceError('not_ready', f'the scratch disk was not ready after {_FORMAT_TIMEOUT_SECONDS} s')
+        if self._scratch_failure is not None:
+            raise WorkspaceError('not_ready', self._scratch_failure)
+
+    def _format(self, device):
+        null = os.open('/dev/null', os.O_RDWR | os.O_CLOEXEC)
+        said_read, said_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            child = self._processes.spawn((*_MKFS, device), {'PATH': '/usr/sbin:/usr/bin'}, null, said_write, said_write)
+            os.close(said_write)
+            said_write = -1
+            said = os.read(said_read, 2048).decode('utf-8', 'replace').strip()
+            code, ended_by = child.wait(_FORMAT_TIMEOUT_SECONDS) or (None, 'nothing, it still runs')
+            child.forget()
+        finally:
+            for descriptor in (null, said_read, said_write):
+                if descriptor >= 0:
+                    os.close(descriptor)
+        if code != 0:
+            raise WorkspaceError('internal', f'mkfs.ext4 {device} ended with {code if code is not None else ended_by}: {said}')
+
+    def _mount_base(self):
+        """The lowest layer: the host's disk, or an empty directory when it attached none or a blank one."""
+        os.makedirs(BASE, exist_ok=True)
+        device = mounts.find_drive('workspace')
+        if device is None or not _has_magic(device, _EROFS_MAGIC):
+            return BASE
+        if not os.path.ismount(BASE):
+            system.mount(device, BASE, 'erofs', MS_RDONLY | MS_NOSUID | MS_NODEV)
+        return BASE
+
+
+def _mount_scratch(device):
+    os.makedirs(SCRATCH, mode=0o711, exist_ok=True)
+    system.mount(device, SCRATCH, 'ext4', MS_NOATIME | MS_NOSUID | MS_NODEV, 'discard,noinit_itable')
+    os.chmod(SCRATCH, 0o711)
+
+
+def _make_folder(path, mode):
+    os.makedirs(path, exist_ok=True)
+    os.chown(path, WORK_ID, WORK_ID)
+    os.chmod(path, mode)
+
+
+def _has_magic(device, magic):
+    offset, expected = magic
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # A guest that was resumed may remember the blocks of another disk.
+        system.forget_cached_blocks(descriptor)
+        return os.pread(descriptor, len(expected), offset) == expected
+    finally:
+        os.close(descriptor)
+
+
+def _unmount_when_free(place):
+    deadline = time.monotonic() + _BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            system.unmount(place)
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise WorkspaceError('busy', f'{error}; close what is open below it and ask again') from None
+            time.sleep(0.02)
