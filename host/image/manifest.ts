@@ -1,0 +1,73 @@
+// The manifest of an image or agent disk: what it holds, with digests. It reads the file as if a stranger wrote it.
+
+import { readFile, stat } from 'node:fs/promises'
+import path from 'node:path'
+import { z } from 'zod'
+import { ImageError } from './image-error.ts'
+
+const MAX_BYTES = 1024 * 1024
+
+const Sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+const Line = z.string().max(400)
+
+const FileEntry = z.strictObject({ sha256: Sha256, bytes: z.int().min(1) })
+export type FileEntry = z.infer<typeof FileEntry>
+
+export const imageFiles = ['vmlinuz', 'initramfs', 'root.erofs'] as const
+
+export const ImageManifest = z.strictObject({
+  manifestVersion: z.literal(1),
+  /** Of all inputs: recipe, lock, guest files, architecture. */
+  key: Sha256,
+  /** Debian's name. */
+  arch: z.enum(['amd64', 'arm64']),
+  files: z.strictObject({ vmlinuz: FileEntry, initramfs: FileEntry, 'root.erofs': FileEntry }),
+  versions: z.strictObject({
+    release: Line,
+    node: Line,
+    /** Debian package to version, also the kernel's. */
+    packages: z.record(z.string().max(200), Line),
+  }),
+  /** Path below the recipe to sha256. */
+  inputs: z.record(z.string().max(1000), Sha256),
+})
+export type ImageManifest = z.infer<typeof ImageManifest>
+
+export const AgentManifest = z.strictObject({
+  manifestVersion: z.literal(1),
+  /** sha256 of the bundle; also the folder's name. */
+  digest: Sha256,
+  files: z.strictObject({ 'agent.erofs': FileEntry }),
+})
+export type AgentManifest = z.infer<typeof AgentManifest>
+
+/**
+ * Reads `manifest.json` in `directory`.
+ * @returns undefined when there is none
+ * @throws {ImageError} `image_damaged` when it cannot be read as a manifest
+ */
+export async function readManifest<T>(directory: string, schema: z.ZodType<T>): Promise<T | undefined> {
+  const file = path.join(directory, 'manifest.json')
+  try {
+    const { size } = await stat(file)
+    if (size > MAX_BYTES) throw new Error(`${size} bytes is too large`)
+    return schema.parse(JSON.parse(await readFile(file, 'utf8')))
+  } catch (cause) {
+    if (isMissing(cause)) return undefined
+    const first = cause instanceof z.ZodError ? cause.issues[0] : undefined
+    const seen =
+      first === undefined
+        ? String((cause as Error).message).slice(0, 200)
+        : `${first.path.join('.')}: ${first.message}`
+    throw damaged(directory, `${file} is not a valid manifest (${seen})`, { cause })
+  }
+}
+
+/** @param seen what is wrong, with the path */
+export function damaged(directory: string, seen: string, options?: ErrorOptions): ImageError {
+  return new ImageError('image_damaged', seen, `remove ${directory} and run: caisson image build`, options)
+}
+
+export function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+}
