@@ -53,6 +53,18 @@ export function describeCancelled(phase: VmPhase): VmError {
   return new VmError(cancelled(phase))
 }
 
+/** The error of a process that the system would not start. */
+export function describeSpawnFailure(cause: unknown): VmError {
+  return new VmError({
+    code: 'qemu_failed',
+    phase: 'spawn',
+    expected: 'to start QEMU',
+    seen: cause instanceof Error ? cause.message : String(cause),
+    remedy: 'Look at the limits of processes and open files (ulimit -u, ulimit -n).',
+    cause,
+  })
+}
+
 /** The error of a guest that ended or reported a failure instead of getting ready. */
 export function describeOutcome(
   outcome: Exclude<BootOutcome, { kind: 'ready' }>,

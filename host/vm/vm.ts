@@ -12,6 +12,7 @@ import {
   describeCancelled,
   describeFailure,
   describeOutcome,
+  describeSpawnFailure,
   isLaunchFailure,
   StartLimits,
   tails,
@@ -23,6 +24,8 @@ import { planVm, prepareMachine, type StartVmOptions, type VmPlan } from './vm-p
 export type { StartVmOptions, VmDiskImage, VmImage } from './vm-plan.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
+/** After QEMU's end, for what it had already written to monitor, console and stderr. */
+const LAST_WORDS_MS = 20
 
 /** How long each phase of a start took, in milliseconds. */
 export interface VmTimings {
@@ -101,17 +104,14 @@ export async function startVm(options: StartVmOptions): Promise<Vm> {
 async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): Promise<Vm> {
   const deadlineMs = options.deadlineMs ?? DEFAULT_DEADLINE_MS
   const preparedAt = performance.now()
-  const qemu = spawnQemu(plan.qemu)
+  const qemu = await launch(plan)
   const watch = watchBoot(qemu, plan.readyMarker)
   const limits = new StartLimits(deadlineMs, options.signal)
-  let phase: VmPhase = 'spawn'
+  const spawnedAt = performance.now()
+  let phase: VmPhase = 'qmp'
   try {
-    await plan.closeDrives()
-    const spawnedAt = performance.now()
-    phase = 'qmp'
     const qmp = await limits.race(Promise.race([Qmp.connect(qemu.qmp, deadlineMs), failAtExit(qemu)]))
-    const pid = await qemu.findPid()
-    const life = new VmLife(plan, qemu, qmp)
+    const life = new VmLife(plan, qemu, qmp, await qemu.findPid())
     const qmpAt = performance.now()
     phase = 'kernel'
     const outcome = await limits.race(watch.outcome)
@@ -119,7 +119,7 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
     if (outcome.kind !== 'ready') throw describeOutcome(outcome, phase, qemu)
     const readyAt = performance.now()
     const firstOutputAt = Math.max(qmpAt, watch.firstOutputAt() ?? readyAt)
-    const timings: VmTimings = {
+    return life.toVm({
       prepareMs: preparedAt - startedAt,
       spawnMs: spawnedAt - preparedAt,
       qmpMs: qmpAt - spawnedAt,
@@ -127,18 +127,29 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
       initMs: readyAt - firstOutputAt,
       totalMs: readyAt - startedAt,
       guestUptimeMs: outcome.uptimeMs,
-    }
-    return life.toVm(pid, timings)
+    })
   } catch (error) {
     qemu.kill()
     const exit = await qemu.exited
     // What QEMU last said may still be in the pipe.
-    await sleep(20)
+    await sleep(LAST_WORDS_MS)
     qemu.destroyStreams()
     await plan.folder.remove()
     throw describeFailure(error, { phase, watch, qemu, exit, deadlineMs })
   } finally {
     limits.end()
+  }
+}
+
+async function launch(plan: VmPlan): Promise<QemuProcess> {
+  try {
+    return spawnQemu(plan.qemu)
+  } catch (cause) {
+    // Out of descriptors or processes: Node throws then, where other failures come as an event.
+    await plan.folder.remove()
+    throw describeSpawnFailure(cause)
+  } finally {
+    await plan.closeDrives()
   }
 }
 
@@ -153,27 +164,29 @@ class VmLife {
   readonly #plan: VmPlan
   readonly #qemu: QemuProcess
   readonly #qmp: Qmp
+  readonly #pid: number
   readonly exited: Promise<VmExit>
   #stopping = false
   #shutdown: string | undefined
 
-  constructor(plan: VmPlan, qemu: QemuProcess, qmp: Qmp) {
+  constructor(plan: VmPlan, qemu: QemuProcess, qmp: Qmp, pid: number) {
     this.#plan = plan
     this.#qemu = qemu
     this.#qmp = qmp
+    this.#pid = pid
     qmp.onEvent(({ name, data }) => {
       if (name === 'SHUTDOWN' && typeof data.reason === 'string') this.#shutdown = data.reason
     })
     this.exited = this.#watchEnd()
   }
 
-  toVm(pid: number, timings: VmTimings): Vm {
+  toVm(timings: VmTimings): Vm {
     const [rpc, http] = this.#qemu.ports
     if (!rpc || !http) throw new TypeError('a VM has two ports')
     const stop = () => this.#stop()
     return {
       id: this.#plan.folder.id,
-      pid,
+      pid: this.#pid,
       rpc,
       http,
       qmp: this.#qmp,
@@ -203,7 +216,7 @@ class VmLife {
   async #watchEnd(): Promise<VmExit> {
     const { code, signal } = await this.#qemu.exited
     // The last words of monitor, console and stderr may still be in their pipes.
-    await sleep(20)
+    await sleep(LAST_WORDS_MS)
     this.#qmp.close()
     await this.#plan.folder.remove().catch(() => {})
     const detail = this.#shutdown
