@@ -1,0 +1,153 @@
+/**
+ * The agent as a service on its two ports: what the host may ask, wired to the loop, the workspace and the few things that only
+ * the guest's root side can do. Holds no policy of its own.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import { executePlan } from './executor.ts'
+import { TaskInbox } from './inbox.ts'
+import { createModel } from './llm/model.ts'
+import { type HostLink as LoopHost, runAgentLoop } from './loop.ts'
+import { makePlan } from './planner.ts'
+import { sendChanges } from './send-changes.ts'
+import { createRegistry, type Registry } from './tools/registry.ts'
+import type { Tool } from './tools/tool.ts'
+import { Http2Dispatcher } from './utils/http2-dispatcher.ts'
+import { createLogger } from './utils/logger.ts'
+import type { OpenPort } from './utils/port.ts'
+import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './utils/rpc.ts'
+import type { CollectOptions } from './workspace/collect.ts'
+
+/** What only the guest's root side can do. */
+export interface RootSide {
+  mountWorkspace(signal: AbortSignal): Promise<Result<unknown>>
+  setClock(epochMs: number, signal: AbortSignal): Promise<Result<unknown>>
+}
+
+export interface DaemonOptions {
+  readonly openRpc: OpenPort
+  readonly openHttp: OpenPort
+  readonly root: RootSide
+  readonly tools: readonly Tool[]
+  listWorkspace(signal: AbortSignal): Promise<string>
+  /** How earlier agent processes of this boot ended. */
+  describeExits(): Pick<AgentDescription, 'restarts' | 'lastExit'>
+  /** Default `http://gateway/v1`: the host's gateway on the stream port. */
+  readonly modelBaseUrl?: string
+  /** Where the workspace and its base are; default as the guest mounts them. */
+  readonly collect?: Pick<CollectOptions, 'merged' | 'base' | 'upper'>
+}
+
+export interface Daemon {
+  readonly link: HostLink
+  readonly logger: Logger
+  /** Ends the link and the loop; resolves when the loop has ended. */
+  close(): Promise<void>
+}
+
+/** Starts to serve; returns at once. */
+export function startDaemon(options: DaemonOptions): Daemon {
+  const inbox = new TaskInbox()
+  const ending = new AbortController()
+  const logger = createLogger((entry) => link.log(entry))
+  const registry = createRegistry(options.tools, { logger })
+  const link: HostLink = serveHost({
+    openRpc: options.openRpc,
+    openHttp: options.openHttp,
+    processId: randomBytes(16).toString('hex'),
+    describe: () => ({ tools: [...registry.names], ...options.describeExits() }),
+    handlers: createHandlers(options, inbox, registry, () => link),
+  })
+  const dispatcher = new Http2Dispatcher(link.http)
+  const baseUrl = options.modelBaseUrl ?? 'http://gateway/v1'
+  const loop = runAgentLoop(
+    {
+      inbox,
+      host: toLoopHost(link, logger),
+      planner: makePlan,
+      executor: executePlan,
+      registry,
+      modelFor: ({ model }) => createModel({ model, baseUrl, dispatcher }),
+      listWorkspace: (signal) => options.listWorkspace(signal),
+      logger,
+    },
+    ending.signal,
+  )
+  return {
+    link,
+    logger,
+    close: async () => {
+      if (inbox.currentRunId !== undefined) inbox.cancel(inbox.currentRunId, 'the agent is ending')
+      ending.abort()
+      link.close()
+      await loop
+    },
+  }
+}
+
+function createHandlers(
+  options: DaemonOptions,
+  inbox: TaskInbox,
+  registry: Registry,
+  link: () => HostLink,
+): AgentHandlers {
+  return {
+    'clock/set': async ({ epochMs }, { signal }) => toAnswer(await options.root.setClock(epochMs, signal)),
+    'workspace/open': async (_params, { signal }) => toAnswer(await options.root.mountWorkspace(signal)),
+    'workspace/collect': async ({ runId }, { signal }) => {
+      const sent = await sendChanges(runId, link().http, { ...options.collect, signal })
+      return sent.ok ? sent : failed(sent.error.message)
+    },
+    'task/submit': ({ task }) => Promise.resolve(submit(task, inbox, registry)),
+    'task/cancel': ({ runId, reason }) => {
+      if (inbox.cancel(runId, reason)) return Promise.resolve({ ok: true, value: {} })
+      return Promise.resolve({
+        ok: false,
+        error: { code: 'notFound', message: `no run ${runId} was submitted` },
+      })
+    },
+  }
+}
+
+function submit(
+  task: Task,
+  inbox: TaskInbox,
+  registry: Registry,
+): Result<Record<string, never>, HandlerFailure> {
+  const known = registry.select([...(task.tools ?? []), ...task.askTools])
+  if (!known.ok) return { ok: false, error: { code: 'invalidParams', message: known.error.message } }
+  if (inbox.submit(task) !== 'busy') return { ok: true, value: {} }
+  return {
+    ok: false,
+    error: { code: 'busy', message: `the agent is busy with ${inbox.currentRunId ?? 'another run'}` },
+  }
+}
+
+/** The link as the loop sees it: what cannot be delivered is logged, and a question without an answer rejects. */
+function toLoopHost(link: HostLink, logger: Logger): LoopHost {
+  return {
+    emitEvent: (runId, agentPath, event) => link.emitEvent(runId, agentPath, event),
+    emitDelta: (runId, agentPath, delta) => link.emitDelta(runId, agentPath, delta),
+    requestApproval: async (request, signal) => {
+      const answer = await link.requestApproval(request, signal)
+      if (answer.ok) return answer.value
+      throw new Error(`the approval has no answer: ${answer.error.message} (${answer.error.code})`)
+    },
+    complete: async (completion) => {
+      const answer = await link.complete(completion)
+      if (!answer.ok)
+        logger.error({ code: answer.error.code }, `completion not taken: ${answer.error.message}`)
+    },
+  }
+}
+
+function toAnswer(result: Result<unknown>): Result<Record<string, never>, HandlerFailure> {
+  return result.ok ? { ok: true, value: {} } : failed(result.error.message)
+}
+
+function failed(message: string): { ok: false; error: HandlerFailure } {
+  return { ok: false, error: { code: 'failed', message: message.slice(0, 2_000) } }
+}

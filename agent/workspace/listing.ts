@@ -1,0 +1,32 @@
+/** What a workspace holds, in the lines that prompts show: `path (N bytes)`, folders as `path/`, nearest first. */
+import { z } from 'zod'
+import type { Tool, ToolContext } from '../tools/tool.ts'
+
+const depth = 3
+const limit = 300
+
+/** The part of the listing tool's output that is read here. */
+const Listing = z.object({
+  entries: z.array(z.object({ path: z.string(), type: z.string(), sizeBytes: z.number().optional() })),
+  truncated: z.boolean(),
+})
+
+/** The listing by `listFiles`, the agent's own tool; a sentence in its place when that fails. */
+export async function describeWorkspace(listFiles: Tool, signal: AbortSignal): Promise<string> {
+  const context: ToolContext = { signal, emitOutput: () => undefined }
+  const result = await listFiles.execute(listFiles.inputSchema.parse({ depth, limit }), context)
+  if (!result.ok) return `(the workspace could not be listed: ${result.error.message})`
+  const { entries, truncated } = Listing.parse(result.value)
+  if (entries.length === 0) return '(empty)'
+  const lines = entries.map(({ path, type, sizeBytes }) => {
+    if (type === 'directory') return `${oneLine(path)}/`
+    return type === 'file' ? `${oneLine(path)} (${sizeBytes ?? 0} bytes)` : `${oneLine(path)} (${type})`
+  })
+  return [...lines, ...(truncated ? ['(there is more: list_files shows it)'] : [])].join('\n')
+}
+
+/** A name with line breaks or other control characters, as JSON. */
+function oneLine(path: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the listing
+  return /[\u0000-\u001f\u007f]/.test(path) ? JSON.stringify(path) : path
+}
