@@ -1,0 +1,47 @@
+/** Calls a tool the way the registry does, without a model: arguments parsed by its schema, output checked against its own. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import type { z } from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+import type { RunSandboxed } from '../../tools/search.ts'
+import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tools/tool.ts'
+
+export const quietContext: ToolContext = { signal: new AbortController().signal, emitOutput: () => undefined }
+
+/** Calls `tool`; throws if the input does not fit its schema or the value does not fit its output schema. */
+export async function call<I extends z.ZodType, O extends z.ZodType>(
+  tool: Tool<I, O>,
+  input: z.input<I>,
+  context: ToolContext = quietContext,
+): Promise<Result<z.output<O>>> {
+  const result = await tool.execute(tool.inputSchema.parse(input), context)
+  if (result.ok) tool.outputSchema.parse(result.value)
+  return result
+}
+
+/** The value of a call that has to succeed. */
+export async function callGood<I extends z.ZodType, O extends z.ZodType>(
+  tool: Tool<I, O>,
+  input: z.input<I>,
+): Promise<z.output<O>> {
+  const result = await call(tool, input)
+  if (!result.ok) throw new Error(`${tool.name} failed: ${result.error.code} ${result.error.message}`)
+  return result.value
+}
+
+/** Runs programs in `root` on this machine: what the sandbox does in the guest, without the sandbox. */
+export function runInFolder(root: string): RunSandboxed {
+  return ({ argv, timeoutMs }, { signal, onOutput }) =>
+    new Promise((resolve) => {
+      const [program = 'false', ...rest] = argv
+      const child: ChildProcess = spawn(program, rest, {
+        cwd: root,
+        signal,
+        timeout: timeoutMs,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      })
+      child.stdout?.on('data', (bytes: Buffer) => onOutput('stdout', bytes))
+      child.stderr?.on('data', (bytes: Buffer) => onOutput('stderr', bytes))
+      child.on('error', (error) => resolve(toolFailure('internal', error.message)))
+      child.on('close', (exitCode) => resolve(toolSuccess({ exitCode, timedOut: false })))
+    })
+}

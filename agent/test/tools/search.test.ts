@@ -1,0 +1,138 @@
+import { Buffer } from 'node:buffer'
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { RipgrepReader } from '../../tools/ripgrep.ts'
+import { createSearchFiles } from '../../tools/search.ts'
+import { call, callGood, quietContext, runInFolder } from '../support/tools.ts'
+import { temporaryFolder } from '../support/trees.ts'
+
+/** A workspace to search. */
+function prepare() {
+  const folder = temporaryFolder()
+  mkdirSync(join(folder.path, 'src/.git'), { recursive: true })
+  writeFileSync(join(folder.path, 'src/a.py'), 'import os\nprint(os.name)\n# end\n')
+  writeFileSync(join(folder.path, 'src/b.txt'), 'OS.NAME\r\nos.name\n')
+  writeFileSync(join(folder.path, 'src/.git/c'), 'os.name\n')
+  writeFileSync(join(folder.path, '.hidden'), 'xosyname\n')
+  writeFileSync(join(folder.path, '.gitignore'), 'src\n')
+  return { folder, search: createSearchFiles(runInFolder(folder.path), { root: folder.path }) }
+}
+
+describe('search_files', () => {
+  it('finds plain text in all files but .git, with path, line and text [S1.04]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    const value = await callGood(search, { pattern: 'os.name' })
+    expect(value).toEqual({
+      lines: [
+        { path: 'src/a.py', line: 2, text: 'print(os.name)', isMatch: true },
+        { path: 'src/b.txt', line: 2, text: 'os.name', isMatch: true },
+      ],
+      matches: 2,
+      files: 2,
+      truncated: false,
+    })
+    expect(search.render?.(value)).toBe(
+      '[2 matching lines in 2 files]\nsrc/a.py:2: print(os.name)\nsrc/b.txt:2: os.name',
+    )
+  })
+
+  it('takes regular expressions, case, globs, a path and context [S1.04]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    const paths = async (
+      input: Parameters<typeof callGood<typeof search.inputSchema, typeof search.outputSchema>>[1],
+    ) =>
+      (await callGood(search, input)).lines.map(
+        ({ path, line, isMatch }) => `${path}:${line}${isMatch ? '' : ' context'}`,
+      )
+    expect(await paths({ pattern: 'os.name', regex: true })).toEqual([
+      '.hidden:1',
+      'src/a.py:2',
+      'src/b.txt:2',
+    ])
+    expect(await paths({ pattern: 'os.name', ignoreCase: true, path: 'src/b.txt' })).toEqual([
+      'src/b.txt:1',
+      'src/b.txt:2',
+    ])
+    expect(await paths({ pattern: 'os.name', glob: '*.py', context: 1 })).toEqual([
+      'src/a.py:1 context',
+      'src/a.py:2',
+      'src/a.py:3 context',
+    ])
+    expect(await paths({ pattern: '--files' })).toEqual([])
+  })
+
+  it('stops at its limit and says so [V.06]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    writeFileSync(join(folder.path, 'many'), 'needle\n'.repeat(1_000_000))
+    writeFileSync(join(folder.path, 'wide'), `${'needle '.repeat(500_000)}\n`)
+    const value = await callGood(search, { pattern: 'needle', limit: 7 })
+    expect(value).toMatchObject({ matches: 7, truncated: true })
+    const wide = await callGood(search, { pattern: 'needle', path: 'wide' })
+    expect(wide.lines.every(({ text }) => text.length <= 501)).toBe(true)
+  })
+
+  it('explains a broken expression and refuses to leave the workspace [S1.08]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    symlinkSync('/etc', join(folder.path, 'link'))
+    expect(await call(search, { pattern: '(', regex: true })).toMatchObject({
+      ok: false,
+      error: { code: 'invalid_input', message: expect.stringContaining('regular expression') },
+    })
+    const codes = []
+    for (const path of ['../x', '/etc', 'link', 'link/passwd', 'none']) {
+      const result = await call(search, { pattern: 'root', path })
+      codes.push(result.ok ? 'ok' : result.error.code)
+    }
+    expect(codes).toEqual([
+      'outside_workspace',
+      'outside_workspace',
+      'outside_workspace',
+      'outside_workspace',
+      'not_found',
+    ])
+    expect(await callGood(search, { pattern: 'root:' })).toMatchObject({ matches: 0 })
+  })
+
+  it('ends as cancelled when its call is cancelled [S1.09]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    const result = await call(search, { pattern: 'x' }, { ...quietContext, signal: AbortSignal.abort() })
+    expect(result).toMatchObject({ ok: false, error: { code: 'cancelled' } })
+  })
+})
+
+describe("ripgrep's output", () => {
+  it('is read the same however it is cut, and any other bytes are passed over [V.06]', () => {
+    const line = {
+      type: 'match',
+      data: { path: { bytes: 'Y2Fm6Q==' }, lines: { text: 'é\n' }, line_number: 3 },
+    }
+    const noise = fc.oneof(fc.json(), fc.string(), fc.constant('{"type":"match"}'))
+    fc.assert(
+      fc.property(fc.array(noise, { maxLength: 5 }), fc.integer({ min: 1, max: 50 }), (others, size) => {
+        const lines = [...others.map((text) => text.replaceAll('\n', ' ')), JSON.stringify(line)]
+        const bytes = Buffer.from(`${lines.join('\n')}\n`)
+        const reader = new RipgrepReader(5)
+        for (let at = 0; at < bytes.length; at += size)
+          expect(reader.take(bytes.subarray(at, at + size))).toBe(true)
+        expect(reader.result().lines).toEqual([{ path: 'caf\udce9', line: 3, text: 'é', isMatch: true }])
+      }),
+      { numRuns: 200, seed: 9 },
+    )
+  })
+
+  it('passes over a line without end instead of holding it [V.06]', () => {
+    const reader = new RipgrepReader(5)
+    const piece = Buffer.alloc(100_000, 'x')
+    for (let at = 0; at < 100; at++) expect(reader.take(piece)).toBe(true)
+    const line = { type: 'match', data: { path: { text: './f' }, lines: { text: 'x' }, line_number: 1 } }
+    expect(reader.take(Buffer.from(`\n${JSON.stringify(line)}\n`))).toBe(true)
+    expect(reader.result()).toMatchObject({ matches: 1, files: 1 })
+  })
+})
