@@ -1,0 +1,40 @@
+// A host process to be killed by a test: starts what its argument says, prints the pid as a line of JSON, and waits.
+
+import { resolveFolders } from '../../state/folders.ts'
+import type { Launcher } from '../../vm/launcher.ts'
+import { spawnQemu } from '../../vm/qemu-process.ts'
+import { startVm } from '../../vm/vm.ts'
+import { getTestImage } from './vm.ts'
+
+export type VmHostOrder =
+  /** A whole VM, with the folders of the environment. */
+  | { readonly kind: 'vm' }
+  /** A bare QEMU behind one launcher. */
+  | { readonly kind: 'launcher'; readonly launcher: Launcher; readonly qemu: string; readonly kernel: string }
+
+async function start(order: VmHostOrder): Promise<number> {
+  if (order.kind === 'vm') {
+    const vm = await startVm({ image: await getTestImage(), folders: resolveFolders() })
+    return vm.pid
+  }
+  const qemu = spawnQemu({
+    name: 'caisson-orphan-test',
+    qemu: order.qemu,
+    launcher: order.launcher,
+    seccomp: process.platform === 'linux',
+    accelerator: 'tcg',
+    cpus: 1,
+    memoryBytes: 64 * 1024 * 1024,
+    boot: { kind: 'kernel', kernel: order.kernel, cmdline: '' },
+    drives: [],
+    ports: [],
+  })
+  // The greeting says that QEMU itself runs by now.
+  await new Promise((resolve) => qemu.qmp.once('data', resolve))
+  return qemu.findPid()
+}
+
+// The terminal's Ctrl-C is for the host to handle; here it shall only not end this process.
+process.on('SIGINT', () => {})
+console.log(JSON.stringify({ pid: await start(JSON.parse(process.argv[2] ?? '') as VmHostOrder) }))
+setInterval(() => {}, 60_000)

@@ -1,0 +1,85 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, it } from 'vitest'
+import { probeConfinement } from '../../vm/confinement.ts'
+import type { Launcher } from '../../vm/launcher.ts'
+import { findQemu } from '../../vm/programs.ts'
+import {
+  getTestImage,
+  isRunning,
+  makeTestFolders,
+  startTestVm,
+  waitUntilGone,
+  writeHangingKernel,
+} from '../support/vm.ts'
+import type { VmHostOrder } from '../support/vm-host.ts'
+
+const PROGRAM = fileURLToPath(new URL('../support/vm-host.ts', import.meta.url))
+const hosts: ChildProcess[] = []
+afterEach(() => {
+  for (const host of hosts.splice(0)) host.kill('SIGKILL')
+})
+
+/** Starts a host process in a process group of its own, and gives it with the pid of its QEMU. */
+async function startHost(order: VmHostOrder, env: NodeJS.ProcessEnv = process.env) {
+  const host = spawn(process.execPath, ['--conditions=caisson-source', PROGRAM, JSON.stringify(order)], {
+    detached: true,
+    env,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  hosts.push(host)
+  if (!host.stdout) throw new Error('no stdout')
+  const [line] = (await once(createInterface(host.stdout), 'line')) as [string]
+  return { host, pid: (JSON.parse(line) as { pid: number }).pid }
+}
+
+/** Every launcher this machine has, and the portable one. */
+async function listLaunchers(qemu: string): Promise<Launcher[]> {
+  return [...(await probeConfinement(qemu)).launchers, { kind: 'watchdog' }]
+}
+
+describe('a QEMU whose host process dies', () => {
+  it('ends with it, behind every launcher [V.06]', async () => {
+    using home = makeTestFolders()
+    const qemu = (await findQemu()) ?? ''
+    const kernel = join(home.folders.home, 'hang.bin')
+    await writeHangingKernel(kernel)
+    const launchers = await listLaunchers(qemu)
+    expect(launchers.length).toBeGreaterThan(0)
+    for (const launcher of launchers) {
+      const { host, pid } = await startHost({ kind: 'launcher', launcher, qemu, kernel })
+      expect(await isRunning(pid), JSON.stringify(launcher)).toBe(true)
+      host.kill('SIGKILL')
+      expect(await waitUntilGone(pid), JSON.stringify(launcher)).toBe(true)
+    }
+  })
+
+  it('leaves a folder at most, which the next start clears [V.06]', async () => {
+    using home = makeTestFolders()
+    await getTestImage()
+    const { host, pid } = await startHost({ kind: 'vm' }, { ...process.env, CAISSON_HOME: home.folders.home })
+    const [left] = await readdir(home.folders.vms)
+    const closed = once(host, 'close')
+    host.kill('SIGKILL')
+    expect(await waitUntilGone(pid)).toBe(true)
+    await closed
+    await using vm = await startTestVm(home)
+    const names = await readdir(home.folders.vms)
+    expect(names).toEqual([vm.id])
+    expect(names).not.toContain(left)
+  })
+
+  it("does not end by the terminal's Ctrl-C, which is for the host to handle [V.06]", async () => {
+    using home = makeTestFolders()
+    const { host, pid } = await startHost({ kind: 'vm' }, { ...process.env, CAISSON_HOME: home.folders.home })
+    // What a terminal does: the signal goes to every process of the foreground group.
+    process.kill(-(host.pid ?? 0), 'SIGINT')
+    expect(await waitUntilGone(pid, 500)).toBe(false)
+    host.kill('SIGKILL')
+    expect(await waitUntilGone(pid)).toBe(true)
+  })
+})
