@@ -5,6 +5,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { RunChanges } from './runs/changes.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run, type RunPlan } from './runs/run.ts'
 import { newRunId, RunStore } from './runs/store.ts'
@@ -90,6 +91,11 @@ export class Host {
     const plan = await this.#plan(options)
     const paths = await this.runs.create(plan.runId)
     return new Run(plan, await RunRecord.open(paths))
+  }
+
+  /** The changes that a run brought home, to review, apply and undo. */
+  async changes(runId: string): Promise<RunChanges> {
+    return await RunChanges.open(runId, this.runs, this.folders)
   }
 
   async #plan(options: RunOptions): Promise<RunPlan> {

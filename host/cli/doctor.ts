@@ -16,7 +16,8 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
   }
   const failed = findings.some(({ status }) => status === 'fail')
   if (flags.json === true) await writeJsonLine(io.stdout, { ok: !failed, findings })
-  else io.stdout.write(failed ? '\nNo VM can start here before this is mended.\n' : '\nA VM can start here.\n')
+  else
+    io.stdout.write(failed ? '\nNo VM can start here before this is mended.\n' : '\nA VM can start here.\n')
   return failed ? exitCodes.environment : exitCodes.completed
 }
 

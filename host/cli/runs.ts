@@ -14,14 +14,18 @@ export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitC
     if (flags.json === true) await writeJsonLine(io.stdout, run)
     else io.stdout.write(`${listLine(run)}\n`)
   }
-  if (runs.length === 0 && flags.json !== true) io.stdout.write('no runs yet; start one: caisson run "TASK"\n')
+  if (runs.length === 0 && flags.json !== true)
+    io.stdout.write('no runs yet; start one: caisson run "TASK"\n')
   return exitCodes.completed
 }
 
 function listLine({ runId, startedAt, prompt, state, problem }: RunSummary): string {
   const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
   const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? 'open')
-  const changes = state.changes === null ? '' : ` · ${state.changes.entries} changes${state.applied === null ? '' : `, ${state.applied} applied`}`
+  const changes =
+    state.changes === null
+      ? ''
+      : ` · ${state.changes.entries} changes${state.applied === null ? '' : `, ${state.applied} applied`}`
   return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
 }
 
@@ -37,7 +41,8 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     if (flags.json === true) await writeJsonLine(io.stdout, item)
     else for (const line of linesOf(item.event, state, colours)) io.stdout.write(`${line}\n`)
   }
-  if (flags.json !== true) io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)
+  if (flags.json !== true)
+    io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)
   return exitCodes.completed
 }
 

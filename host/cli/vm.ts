@@ -1,7 +1,8 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts and how long each phase takes. */
-import { startVm } from '../vm/vm.ts'
+
 import { foreignBlock } from '../ui/foreign.ts'
 import { formatDuration } from '../ui/format.ts'
+import { startVm } from '../vm/vm.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import type { RunFlags } from './run.ts'
@@ -20,8 +21,11 @@ export async function vmBoot(io: Io, flags: RunFlags & { once?: boolean }): Prom
     ...(disk === undefined ? {} : { diskBytes: disk }),
   })
   const { totalMs, guestUptimeMs: _, ...phases } = vm.timings
-  for (const [name, ms] of Object.entries(phases)) io.stdout.write(`${name.slice(0, -2).padEnd(8)} ${formatDuration(ms)}\n`)
-  io.stdout.write(`ready    ${formatDuration(totalMs)} · ${vm.accelerator} · ${vm.confinement} · pid ${vm.pid}\n`)
+  for (const [name, ms] of Object.entries(phases))
+    io.stdout.write(`${name.slice(0, -2).padEnd(8)} ${formatDuration(ms)}\n`)
+  io.stdout.write(
+    `ready    ${formatDuration(totalMs)} · ${vm.accelerator} · ${vm.confinement} · pid ${vm.pid}\n`,
+  )
   if (flags.once === true) return exitCodes.completed
   io.stdout.write('Ctrl-C ends it\n')
   const interrupted = new Promise<null>((resolve) => {
@@ -29,6 +33,8 @@ export async function vmBoot(io: Io, flags: RunFlags & { once?: boolean }): Prom
   })
   const exit = await Promise.race([interrupted, vm.exited])
   if (exit === null) return exitCodes.completed
-  io.stderr.write(`the VM ended by itself: ${exit.reason}\n${foreignBlock(exit.stderrTail + exit.consoleTail)}\n`)
+  io.stderr.write(
+    `the VM ended by itself: ${exit.reason}\n${foreignBlock(exit.stderrTail + exit.consoleTail)}\n`,
+  )
   return exitCodes.failed
 }

@@ -1,13 +1,15 @@
 /** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
-import type { ChangeSet } from '../workspace/change-set.ts'
-import { buildDisk } from '../workspace/disk.ts'
-import { flagPath } from '../workspace/flagged.ts'
-import { lockDirectory } from '../workspace/lock.ts'
-import { type Manifest, writeManifest } from '../workspace/manifest.ts'
-import { scanWorkspace } from '../workspace/scan.ts'
-import type { WorkspaceError, WorkspaceResult } from '../workspace/workspace-error.ts'
+import {
+  buildDisk,
+  lockDirectory,
+  type Manifest,
+  scanWorkspace,
+  type WorkspaceError,
+  type WorkspaceResult,
+  writeManifest,
+} from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run.ts'
@@ -19,7 +21,6 @@ export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
   /** The erofs file for the drive `workspace`; removed with this object. */
   readonly disk: string
-  flaggedPaths(changes: ChangeSet): string[]
 }
 
 /** @throws {RunFailure} `environment` when the directory cannot be used, in use, or does not fit */
@@ -32,7 +33,7 @@ export async function prepareWorkspace(
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const scan = requireValue(await scanWorkspace({ directory, include, signal, ...places }))
-  undo.use(requireValue(await lockDirectory({ locks: folders.locks, root: scan.root, runId })))
+  undo.use(requireValue(lockDirectory({ locks: folders.locks, root: scan.root, runId })))
   const disk = path.join(record.paths.directory, 'workspace.erofs')
   undo.defer(() => rm(disk, { force: true }))
   const { manifest } = requireValue(await buildDisk({ scan, file: disk, signal }))
@@ -51,8 +52,6 @@ export async function prepareWorkspace(
   return {
     manifest,
     disk,
-    flaggedPaths: (changes) =>
-      [...changes.entries.values()].filter((entry) => flagPath(entry) !== null).map((entry) => entry.path),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
 }

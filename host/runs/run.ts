@@ -14,11 +14,12 @@ import type { Image } from '../image/image.ts'
 import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmSize } from '../vm/vm-options.ts'
+import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
 import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
-import { type PreparedWorkspace, prepareWorkspace } from './prepare.ts'
+import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 
 /** Everything a run needs to know; all of it decided before it starts. */
@@ -215,7 +216,7 @@ export class Run {
   /** The change set comes home even after a failure, as far as the VM still answers. */
   async #collect(guest: Guest, workspace: PreparedWorkspace): Promise<void> {
     const received = await this.#guarded(guest.collect(workspace))
-    const flagged = workspace.flaggedPaths(received).slice(0, 1_000)
+    const flagged = requireValue(flaggedPaths(workspace.manifest, received)).slice(0, 1_000)
     const { contentBytes, sha256 } = received
     await this.#note({ type: 'changes-ready', entries: received.entries.size, contentBytes, flagged, sha256 })
   }

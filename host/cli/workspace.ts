@@ -1,0 +1,55 @@
+/** `caisson workspace`: the changes of an earlier run, shown, applied, taken back. */
+import { foreignLine } from '../ui/foreign.ts'
+import { formatCount } from '../ui/format.ts'
+import { isComplete, printApplied, showChanges } from './bring-home.ts'
+import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+
+async function open(io: Io, name: string) {
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(name)
+  return await host.changes(runId)
+}
+
+export async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const changes = await open(io, name)
+  if (flags.json === true) {
+    for (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
+  } else {
+    const items = changes.review()
+    if (items.length === 0) io.stdout.write('Nothing was changed.\n')
+    else showChanges(io, changes, items, 1_000)
+  }
+  return exitCodes.completed
+}
+
+export async function workspaceApply(
+  io: Io,
+  name: string,
+  paths: string[],
+  flags: { all?: boolean; json?: boolean },
+): Promise<ExitCode> {
+  if (paths.length === 0 && flags.all !== true)
+    throw new UsageError('name the paths to apply, or --all for what is neither flagged nor in conflict')
+  if (paths.length > 0 && flags.all === true) throw new UsageError('either --all or paths, not both')
+  const changes = await open(io, name)
+  const summary = await changes.apply(
+    paths.length === 0 ? 'all' : { paths: paths.map((path) => path.replace(/\/+$/, '')) },
+  )
+  if (flags.json === true) await writeJsonLine(io.stdout, summary)
+  else printApplied(io, changes.runId, summary)
+  return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const changes = await open(io, name)
+  const summary = await changes.undo()
+  if (flags.json === true) await writeJsonLine(io.stdout, summary)
+  else {
+    io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
+    for (const { path, reason } of summary.conflicts)
+      io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
+  }
+  return summary.conflicts.length === 0 ? exitCodes.completed : exitCodes.notAllApplied
+}

@@ -1,0 +1,131 @@
+/** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
+import { limits } from '#specs/protocol/limits.ts'
+import type { Folders } from '../state/folders.ts'
+import {
+  type ApplySummary,
+  applyChanges,
+  type ChangeSet,
+  diffItem,
+  type HeldBack,
+  lockDirectory,
+  type Manifest,
+  type Review,
+  type ReviewItem,
+  readChangeSet,
+  readManifest,
+  reviewChanges,
+  type Selection,
+  type UndoSummary,
+  undoChanges,
+  type WorkspaceResult,
+} from '../workspace/index.ts'
+import { RunFailure } from './ending.ts'
+import { manifestFile, requireValue } from './prepare.ts'
+import { RunRecord } from './record.ts'
+import type { RunStore } from './store.ts'
+
+export interface ReviewedChange extends ReviewItem {
+  /** A unified diff, or null with the reason in `noDiff`. Foreign text. */
+  readonly diff: string | null
+  readonly noDiff?: string
+}
+
+export class RunChanges {
+  readonly runId: string
+  readonly #store: RunStore
+  readonly #folders: Folders
+  readonly #manifest: Manifest
+  readonly #changes: ChangeSet
+
+  private constructor(
+    runId: string,
+    store: RunStore,
+    folders: Folders,
+    manifest: Manifest,
+    changes: ChangeSet,
+  ) {
+    this.runId = runId
+    this.#store = store
+    this.#folders = folders
+    this.#manifest = manifest
+    this.#changes = changes
+  }
+
+  /** @throws {RunFailure} when the run brought no changes home, or what it kept is damaged */
+  static async open(runId: string, store: RunStore, folders: Folders): Promise<RunChanges> {
+    const events = (await store.read(runId)).map(({ event }) => event)
+    const ready = events.findLast((event) => event.type === 'changes-ready')
+    const workspace = events.find((event) => event.type === 'workspace-ready')
+    if (ready?.type !== 'changes-ready' || workspace?.type !== 'workspace-ready') {
+      throw new RunFailure('environment', `${runId} brought no changes home; see: caisson runs show ${runId}`)
+    }
+    const { directory } = store.paths(runId)
+    const manifest = requireValue(await readManifest(manifestFile(directory), workspace.manifestSha256))
+    const changes = requireValue(await readChangeSet(directory, ready.sha256))
+    return new RunChanges(runId, store, folders, manifest, changes)
+  }
+
+  /** The workspace on the host. */
+  get directory(): string {
+    return this.#manifest.root
+  }
+
+  /** Every change as it stands to the host now. */
+  review(): ReviewItem[] {
+    using review = this.#review()
+    return [...review.items]
+  }
+
+  /** The same with diffs, which cost a read of both sides each. */
+  *reviewWithDiffs(): Generator<ReviewedChange, void, undefined> {
+    using review = this.#review()
+    for (const item of review.items) {
+      const diff = diffItem(review, item)
+      yield diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null, noDiff: diff.why }
+    }
+  }
+
+  /** Applies a selection; `all` leaves flagged and conflicting changes out. */
+  async apply(selection: Selection): Promise<ApplySummary> {
+    const { sha256 } = this.#changes
+    return await this.#recorded(async (record, runDirectory) => {
+      using review = this.#review()
+      const count = selection === 'all' ? review.items.length : selection.paths.length
+      await record.host({ type: 'apply-start', paths: count, sha256 })
+      const summary = requireValue(await applyChanges({ review, selection, runDirectory }))
+      const { applied, leftOut, conflicts, failed } = summary
+      const lists = { conflicts: bounded(conflicts), failed: bounded(failed) }
+      await record.host({ type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists })
+      return summary
+    })
+  }
+
+  /** Takes back everything that this run applied and nothing else. */
+  async undo(): Promise<UndoSummary> {
+    return await this.#recorded(async (record, runDirectory) => {
+      const summary = requireValue(await undoChanges({ root: this.#manifest.root, runDirectory }))
+      const { restored, conflicts } = summary
+      await record.host({ type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) })
+      return summary
+    })
+  }
+
+  async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {
+    const { locks } = this.#folders
+    using _ = requireValue(lockDirectory({ locks, root: this.#manifest.root, runId: this.runId }))
+    await using record = await RunRecord.open(this.#store.paths(this.runId))
+    return await work(record, record.paths.directory)
+  }
+
+  #review(): Review {
+    return requireValue<Review>(
+      reviewChanges(this.#manifest, this.#changes) satisfies WorkspaceResult<Review>,
+    )
+  }
+}
+
+function bounded(held: readonly HeldBack[]): HeldBack[] {
+  return held
+    .slice(0, 1_000)
+    .map(({ path, reason }) => ({ path, reason: reason.slice(0, limits.lineMaxChars) }))
+}

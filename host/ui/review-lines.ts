@@ -1,0 +1,66 @@
+/** A review as lines: one per change, then diffs behind a margin. All paths and contents are foreign. */
+import type { ReviewedChange } from '../runs/changes.ts'
+import type { ReviewItem, ReviewSide } from '../workspace/index.ts'
+import type { Colours } from './colours.ts'
+import { foreignLine } from './foreign.ts'
+import { formatBytes, formatCount } from './format.ts'
+
+/** Lines of one diff that are shown; the rest is counted. */
+const diffMaxLines = 120
+
+/** `A path (1.2 kB)` and what a person must know of it. */
+export function changeLine(item: ReviewItem, colours: Colours): string {
+  const mark = {
+    added: colours.green('A'),
+    modified: colours.yellow('M'),
+    deleted: colours.red('D'),
+    mode: colours.yellow('P'),
+    unsupported: colours.red('!'),
+  }[item.change]
+  const warnings = [
+    item.flagged === undefined ? '' : colours.yellow(`flagged: ${foreignLine(item.flagged)}`),
+    item.standing.kind === 'conflict' ? colours.red(`conflict: ${foreignLine(item.standing.reason)}`) : '',
+    item.standing.kind === 'applied' ? colours.dim('already so') : '',
+    item.reason === undefined ? '' : colours.red(foreignLine(item.reason)),
+  ].filter((part) => part !== '')
+  return `  ${mark} ${foreignLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
+}
+
+function detailOf(item: ReviewItem): string {
+  const { before, after } = item
+  if (item.renamedFrom !== undefined) return ` (as ${foreignLine(item.renamedFrom)} was)`
+  if (item.change === 'mode') return ` (${modeOf(before)} → ${modeOf(after)})`
+  if (after?.kind === 'link') return ` → ${foreignLine(after.target ?? '')}`
+  if (after?.kind === 'file')
+    return ` (${item.binary === true ? 'binary, ' : ''}${formatBytes(after.size ?? 0)})`
+  if (item.filesBelow !== undefined && item.filesBelow > 0)
+    return ` (${formatCount(item.filesBelow, 'file')})`
+  return after?.kind === 'directory' ? ' (folder)' : ''
+}
+
+function modeOf(side: ReviewSide | undefined): string {
+  return (side?.mode ?? 0).toString(8).padStart(3, '0')
+}
+
+/** The diff of one change behind a margin; colour by the first character, which the margin keeps apart from ours. */
+export function diffLines(item: ReviewedChange, colours: Colours): string[] {
+  const head = changeLine(item, colours)
+  if (item.diff === null) return [head]
+  const lines = item.diff
+    .split('\n')
+    .filter((line, index) => !(index < 4 && /^(=====|Index: |--- |\+\+\+ )/.test(line)))
+  if (lines.at(-1) === '') lines.pop()
+  const shown = lines.slice(0, diffMaxLines).map((line) => {
+    const safe = foreignLine(line.replaceAll('\t', '  '), 400)
+    const colour = line.startsWith('+')
+      ? colours.green
+      : line.startsWith('-')
+        ? colours.red
+        : line.startsWith('@@')
+          ? colours.cyan
+          : (text: string) => text
+    return `    │ ${colour(safe)}`
+  })
+  if (lines.length > diffMaxLines) shown.push(`    │ … (${lines.length - diffMaxLines} more lines)`)
+  return [head, ...shown]
+}
