@@ -51,7 +51,8 @@ export interface Turn {
 }
 
 const errorBodyMaxBytes = 64 * 1024
-const toolCallsMaxCount = 256
+/** As many as the host lets through in one message. */
+const toolCallsMaxCount = 128
 
 /** The answer to `request` in parts, as they come. A part `error` is the last; the request is not repeated here. */
 export async function* streamChat(request: ChatRequest, options: ClientOptions): AsyncGenerator<StreamPart> {

@@ -65,8 +65,20 @@ function toWireCall(call: ToolCallRequest): Record<string, unknown> {
   return {
     id: call.id,
     type: 'function',
-    function: { name: call.name, arguments: isJsonObject(call.argumentsText) ? call.argumentsText : '{}' },
+    function: {
+      name: toWireName(call.name),
+      arguments: isJsonObject(call.argumentsText) ? call.argumentsText : '{}',
+    },
   }
+}
+
+/** A name that every server takes back, also where the model called a tool by a name that no tool can have. */
+function toWireName(name: string): string {
+  const plain = name
+    .trim()
+    .replaceAll(/[^A-Za-z0-9_-]/g, '_')
+    .slice(0, 64)
+  return plain === '' ? 'unknown' : plain
 }
 
 function isJsonObject(text: string): boolean {
