@@ -50,7 +50,8 @@ export class Directory implements Disposable {
   private constructor(fd: number, path: string | Buffer) {
     this.fd = fd
     this.#prefix = isRaceFree ? `/proc/self/fd/${fd}/` : `${path.toString()}/`
-    this.#prefixBytes = typeof path === 'string' ? undefined : Buffer.concat([path, Buffer.from('/')])
+    this.#prefixBytes =
+      isRaceFree || typeof path === 'string' ? undefined : Buffer.concat([path, Buffer.from('/')])
   }
 
   /** Opens a directory by a path that is trusted; links in it are followed. Throws the system's error. */
