@@ -2,7 +2,7 @@
  * Carries an upstream's answer to the guest's stream: back-pressure, redaction, the bound on its size, the usage
  * read along the way. When the answer breaks off, the guest is told inside the stream, or the stream is reset.
  */
-import { constants, type ServerHttp2Stream } from 'node:http2'
+import type { ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
 import { errorBody, gatewayError, type WireError } from './gateway-error.ts'
 import { createStreamRedactor } from './redact.ts'
@@ -134,7 +134,7 @@ export function sendError(stream: ServerHttp2Stream, error: WireError): void {
 function endBroken(stream: ServerHttp2Stream, error: WireError, atBoundary: boolean): void {
   if (stream.destroyed) return
   if (atBoundary) stream.end(`data: ${errorBody(error)}\n\n`)
-  else stream.close(constants.NGHTTP2_INTERNAL_ERROR)
+  else stream.destroy(new Error(error.message))
 }
 
 /** Whether what went out so far ends with a whole event. */
