@@ -8,7 +8,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { openContents, readSlices, type StoredChange } from './change-set.ts'
-import { stateAfter } from './conflicts.ts'
+import { ancestorsOf, stateAfter } from './conflicts.ts'
 import {
   absent,
   type CapturedState,
@@ -123,7 +123,7 @@ class Applier {
     for (let at = 0; at < operations.length; ) {
       this.#options.signal?.throwIfAborted()
       const batch: Prepared[] = []
-      const ahead = new Map<string, PathState>()
+      const ahead = new Ahead()
       const before = this.#log.undoOffset
       while (
         at < operations.length &&
@@ -167,7 +167,7 @@ class Applier {
   }
 
   /** Looks at the path once more and keeps what undo needs. */
-  #prepare(operation: Operation, ahead: Map<string, PathState>): Prepared | undefined {
+  #prepare(operation: Operation, ahead: Ahead): Prepared | undefined {
     const { item, path, after } = operation
     if (this.#isStopped(item, path)) return
     const known = ahead.get(path)
@@ -188,7 +188,7 @@ class Applier {
         `"${path}" is ${describeState(state)} that changed on the host since the review`,
       )
     }
-    ahead.set(path, target)
+    ahead.add(path, state, target)
     const intent: Intent = {
       op: this.#next,
       path,
@@ -233,16 +233,11 @@ class Applier {
   /** Whether this change, or that of a directory above it, was given up. */
   #isStopped(item: ReviewItem, path: string): boolean {
     if (this.#stopped.has(item.path)) return true
-    for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1)) {
-      if (!this.#stopped.has(path.slice(0, at))) continue
-      this.#stopped.add(item.path)
-      this.failed.push({
-        path: item.path,
-        reason: `"${path.slice(0, at)}" above it was not applied`.slice(0, 500),
-      })
-      return true
-    }
-    return false
+    const above = ancestorsOf(path).find((at) => this.#stopped.has(at))
+    if (above === undefined) return false
+    this.#stopped.add(item.path)
+    this.failed.push({ path: item.path, reason: `"${above}" above it was not applied`.slice(0, 500) })
+    return true
   }
 
   #changeOf(item: ReviewItem): StoredChange {
@@ -258,6 +253,25 @@ class Applier {
 
   #content(change: StoredChange): Iterable<Buffer> {
     return change.kind === 'file' ? readSlices(this.#contents, change.offset, change.size) : []
+  }
+}
+
+/** The states that paths will be in once the operations of a batch before this one are done. */
+class Ahead {
+  readonly #states = new Map<string, PathState>()
+  readonly #made = new Set<string>()
+
+  add(path: string, from: PathState, to: PathState): void {
+    this.#states.set(path, to)
+    if (to.kind === 'directory' && from.kind !== 'directory') this.#made.add(path)
+  }
+
+  get(path: string): PathState | undefined {
+    // Nothing is in a directory that is still to be made.
+    return (
+      this.#states.get(path) ??
+      (ancestorsOf(path).some((above) => this.#made.has(above)) ? absent : undefined)
+    )
   }
 }
 

@@ -72,42 +72,71 @@ export function stateAfter(change: StoredChange): PathState | undefined {
   }
 }
 
-/**
- * How a change stands to the host as it is now.
- * @param own what apply did before, by path: a state that it left is no conflict
- */
-export function findStanding(
-  root: Root,
-  index: ManifestIndex,
-  change: StoredChange,
-  own: ReadonlyMap<string, readonly LoggedOperation[]>,
-): Standing {
-  const before = index.get(change.path)
-  if (before !== undefined && isUntouched(root, before)) {
-    // Nothing at or, for a directory that goes, below the path was touched: the usual case, without reading content.
+/** Judges the changes of one review, in their order, against the host as it is now. */
+export class StandingFinder {
+  readonly #root: Root
+  readonly #index: ManifestIndex
+  readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
+  /** Directories still to be made where the host has none: nothing can be below them. */
+  readonly #vacant = new Set<string>()
+
+  /** @param own what apply did before, by path: a state that it left is no conflict */
+  constructor(root: Root, index: ManifestIndex, own: ReadonlyMap<string, readonly LoggedOperation[]>) {
+    this.#root = root
+    this.#index = index
+    this.#own = own
+  }
+
+  find(change: StoredChange): Standing {
+    if (ancestorsOf(change.path).some((above) => this.#vacant.has(above))) return { kind: 'clear' }
+    const before = this.#index.get(change.path)
+    if (before !== undefined && isUntouched(this.#root, before)) return this.#untouched(change, before)
+    const captured = captureState(this.#root, change.path)
+    if (!captured.ok) return conflict(captured.error.message)
+    const standing = this.#compare(change, before, captured.value.state)
+    if (standing.kind === 'clear') this.#noteVacant(change, captured.value.state.kind)
+    return standing
+  }
+
+  /** The usual case, judged without reading content. */
+  #untouched(change: StoredChange, before: ManifestEntry): Standing {
+    this.#noteVacant(change, before.kind)
     if (before.kind !== 'directory' || change.kind === 'mode' || change.kind === 'directory')
       return { kind: 'clear' }
-    return subtreeStanding(root, index, change.path)
+    return subtreeStanding(this.#root, this.#index, change.path)
   }
-  const captured = captureState(root, change.path)
-  if (!captured.ok) return conflict(captured.error.message)
-  const now = captured.value.state
-  if (change.kind === 'mode') return modeStanding(now, before, change.mode)
-  const after = stateAfter(change)
-  if (after === undefined) return conflict('it cannot come home')
-  if (now.kind !== 'absent' && before === undefined) {
-    const leftOut = index.leftOutAt(change.path)
-    if (leftOut !== undefined)
-      return conflict(`it exists on the host but was left out of the VM (${leftOut.reason})`)
+
+  #compare(change: StoredChange, before: ManifestEntry | undefined, now: PathState): Standing {
+    if (change.kind === 'mode') return modeStanding(now, before, change.mode)
+    const after = stateAfter(change)
+    if (after === undefined) return conflict('it cannot come home')
+    if (now.kind !== 'absent' && before === undefined) {
+      const leftOut = this.#index.leftOutAt(change.path)
+      if (leftOut !== undefined) {
+        return conflict(`it exists on the host but was left out of the VM (${leftOut.reason})`)
+      }
+    }
+    if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
+    if (isSameState(now, manifestState(before))) {
+      return now.kind === 'directory' && after.kind !== 'directory'
+        ? subtreeStanding(this.#root, this.#index, change.path)
+        : { kind: 'clear' }
+    }
+    if (isOwnState(this.#own.get(change.path), now)) return { kind: 'clear' }
+    return conflict(describeConflict(now, before))
   }
-  if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
-  if (isSameState(now, manifestState(before))) {
-    return now.kind === 'directory' && after.kind !== 'directory'
-      ? subtreeStanding(root, index, change.path)
-      : { kind: 'clear' }
+
+  #noteVacant(change: StoredChange, now: PathState['kind']): void {
+    if (change.kind === 'directory' && now !== 'directory') this.#vacant.add(change.path)
   }
-  if (isOwnState(own.get(change.path), now)) return { kind: 'clear' }
-  return conflict(describeConflict(now, before))
+}
+
+/** The directories above a path, nearest first. */
+export function ancestorsOf(path: string): string[] {
+  const found: string[] = []
+  for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1))
+    found.push(path.slice(0, at))
+  return found
 }
 
 function modeStanding(now: PathState, before: ManifestEntry | undefined, mode: number): Standing {

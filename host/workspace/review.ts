@@ -6,11 +6,11 @@ import { closeSync, readSync } from 'node:fs'
 import path from 'node:path'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, openContents, readSlices, type StoredChange, type StoredFile } from './change-set.ts'
-import { findStanding, ManifestIndex, type Standing } from './conflicts.ts'
+import { ManifestIndex, type Standing, StandingFinder } from './conflicts.ts'
 import { changesPackageScripts, flagOf } from './flagged.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
-import { type LoggedOperation, readOwnStates } from './write-ahead.ts'
+import { readOwnStates } from './write-ahead.ts'
 
 /** Bytes looked at to tell text from binary; git's number. */
 const SNIFF_BYTES = 8_000
@@ -71,8 +71,9 @@ export function reviewChanges(manifest: Manifest, changes: ChangeSet): Workspace
     const renames = findRenames(index, changes)
     const exists = existenceAfter(index, changes)
     const own = readOwnStates(path.dirname(changes.paths.entries))
+    const standings = new StandingFinder(root, index, own)
     const items = [...changes.entries.values()].map((change) =>
-      makeItem({ root, index, contents: contents ?? -1, exists, renames, own }, change),
+      makeItem({ root, index, contents: contents ?? -1, exists, renames, standings }, change),
     )
     return workspaceSuccess({ root, index, changes, items, [Symbol.dispose]: () => root[Symbol.dispose]() })
   } catch (thrown) {
@@ -104,7 +105,7 @@ interface Surroundings {
   readonly contents: number
   readonly exists: (path: string) => boolean
   readonly renames: Renames
-  readonly own: ReadonlyMap<string, readonly LoggedOperation[]>
+  readonly standings: StandingFinder
 }
 
 function makeItem(around: Surroundings, change: StoredChange): ReviewItem {
@@ -137,7 +138,7 @@ function makeItem(around: Surroundings, change: StoredChange): ReviewItem {
     ...(renamedFrom === undefined ? {} : { renamedFrom }),
     ...(renamedTo === undefined ? {} : { renamedTo }),
     ...(flagged === undefined ? {} : { flagged }),
-    standing: findStanding(around.root, index, change, around.own),
+    standing: around.standings.find(change),
   }
 }
 

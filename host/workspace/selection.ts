@@ -2,6 +2,7 @@
  * Which changes of a review are applied: all that need no one's word, or those that are named, with what they need.
  * A change that conflicts is never chosen; nothing here touches a disk.
  */
+import { ancestorsOf } from './conflicts.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
 /** All but flagged and conflicting, or paths: a path also stands for all that is below it. */
@@ -69,28 +70,20 @@ function namedItems(review: Review, given: readonly string[]): Named {
   const all = new Set<string>()
   const met = new Set<string>()
   for (const path of items.keys()) {
-    for (const at of [path, ...ancestors(path)]) {
+    for (const at of [path, ...ancestorsOf(path)]) {
       if (!wanted.has(at)) continue
       met.add(at)
       all.add(path)
     }
   }
   for (const path of [...all]) {
-    for (const above of ancestors(path)) if (items.get(above)?.after?.kind === 'directory') all.add(above)
+    for (const above of ancestorsOf(path)) if (items.get(above)?.after?.kind === 'directory') all.add(above)
   }
   return { exact: wanted, all, unknown: [...wanted].filter((path) => !met.has(path)) }
 }
 
-/** The directories above a path, nearest first. */
-function ancestors(path: string): string[] {
-  const found: string[] = []
-  for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1))
-    found.push(path.slice(0, at))
-  return found
-}
-
 function blockedBy(path: string, missing: ReadonlyMap<string, string>): string | undefined {
-  for (const above of ancestors(path)) {
+  for (const above of ancestorsOf(path)) {
     const reason = missing.get(above)
     if (reason !== undefined) return reason
   }

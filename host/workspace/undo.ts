@@ -5,6 +5,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices } from './change-set.ts'
+import { ancestorsOf } from './conflicts.ts'
 import { captureState, isSameState, type PathState } from './path-state.ts'
 import type { HeldBack } from './selection.ts'
 import { makeTransition, removeTemporary } from './transition.ts'
@@ -74,7 +75,11 @@ class Undoer {
     if (outcome === 'unknown') removeTemporary(this.#root, path, operation.temporary)
     if (this.conflicts.has(path)) return false
     const captured = captureState(this.#root, path)
-    if (!captured.ok) return this.#refuse(path, captured.error.message)
+    if (!captured.ok) {
+      return before.kind === 'absent' && this.#isAboveRestored(operation)
+        ? false
+        : this.#refuse(path, captured.error.message)
+    }
     const now = captured.value.state
     if (isSameState(now, before)) return false
     const isLeftAsMade = isSameState(now, after) || isDirectoryOfOurs(now, after, before)
@@ -106,6 +111,16 @@ class Undoer {
   #wasEarlier(operation: LoggedOperation, now: PathState): boolean {
     const chain = this.#chains.get(operation.path) ?? []
     return chain.some(({ op, before }) => op < operation.op && isSameState(before, now))
+  }
+
+  /** Whether a directory above was a file or link before, and an earlier undo made it that again. */
+  #isAboveRestored({ path, op }: LoggedOperation): boolean {
+    return ancestorsOf(path).some((above) => {
+      const first = this.#chains.get(above)?.find((earlier) => earlier.op < op)
+      if (first === undefined || (first.before.kind !== 'file' && first.before.kind !== 'link')) return false
+      const captured = captureState(this.#root, above)
+      return captured.ok && isSameState(captured.value.state, first.before)
+    })
   }
 
   #refuse(path: string, reason: string): false {
