@@ -24,7 +24,7 @@ export interface BootWatch {
 }
 
 /** Starts watching; call it before the console can have said anything. */
-export function watchBoot(qemu: QemuProcess, readyMarker: string): BootWatch {
+export function watchBoot(qemu: Pick<QemuProcess, 'console' | 'exited'>, readyMarker: string): BootWatch {
   const { promise, resolve } = Promise.withResolvers<BootOutcome>()
   let phase: VmPhase = 'kernel'
   let firstOutputAt: number | undefined
