@@ -9,13 +9,12 @@ import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { executePlan } from './executor.ts'
 import { TaskInbox } from './inbox.ts'
-import { createModel } from './llm/model.ts'
+import type { Model } from './llm/model.ts'
 import { type HostLink as LoopHost, runAgentLoop } from './loop.ts'
 import { makePlan } from './planner.ts'
 import { sendChanges } from './send-changes.ts'
 import { createRegistry, type Registry } from './tools/registry.ts'
 import type { Tool } from './tools/tool.ts'
-import { Http2Dispatcher } from './utils/http2-dispatcher.ts'
 import { createLogger } from './utils/logger.ts'
 import type { OpenPort } from './utils/port.ts'
 import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './utils/rpc.ts'
@@ -61,7 +60,6 @@ export function startDaemon(options: DaemonOptions): Daemon {
     describe: () => ({ tools: [...registry.names], ...options.describeExits() }),
     handlers: createHandlers(options, inbox, registry, () => link),
   })
-  const dispatcher = new Http2Dispatcher(link.http)
   const baseUrl = options.modelBaseUrl ?? 'http://gateway/v1'
   const loop = runAgentLoop(
     {
@@ -70,7 +68,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
       planner: makePlan,
       executor: executePlan,
       registry,
-      modelFor: ({ model }) => createModel({ model, baseUrl, dispatcher }),
+      modelFor: ({ model }) => openModel(model, baseUrl, link),
       listWorkspace: (signal) => options.listWorkspace(signal),
       logger,
     },
@@ -85,6 +83,22 @@ export function startDaemon(options: DaemonOptions): Daemon {
       link.close()
       await loop
     },
+  }
+}
+
+/** The client and undici are loaded with the first request: they are a third of what the agent has to load to be ready. */
+function openModel(model: string, baseUrl: string, link: HostLink): Model {
+  let loaded: Promise<Model> | undefined
+  const load = async (): Promise<Model> => {
+    const [{ createModel }, { Http2Dispatcher }] = await Promise.all([
+      import('./llm/model.ts'),
+      import('./utils/http2-dispatcher.ts'),
+    ])
+    return createModel({ model, baseUrl, dispatcher: new Http2Dispatcher(link.http) })
+  }
+  return async (request, hooks) => {
+    loaded ??= load()
+    return (await loaded)(request, hooks)
   }
 }
 

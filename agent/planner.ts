@@ -34,10 +34,12 @@ const planningStepId = 'plan'
 const requestsMax = 3
 const issuesMaxCount = 12
 
-export const submitPlanTool: ToolSpec = {
-  name: 'submit_plan',
-  description: 'Hands in the plan. Call it once, with the whole plan.',
-  parameters: toModelSchema(Plan),
+function submitPlanTool(): ToolSpec {
+  return {
+    name: 'submit_plan',
+    description: 'Hands in the plan. Call it once, with the whole plan.',
+    parameters: toModelSchema(Plan),
+  }
 }
 
 /** The planner that asks the run's model. */
@@ -70,7 +72,7 @@ export const makePlan: Planner = async (run) => {
 
 function askForPlan(messages: readonly ChatMessage[], run: Run) {
   return run.model(
-    { messages, tools: [submitPlanTool] },
+    { messages, tools: [submitPlanTool()] },
     {
       signal: run.signal,
       onText: (text) => {

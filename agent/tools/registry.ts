@@ -79,14 +79,18 @@ export function createRegistry(tools: readonly Tool[], options: RegistryOptions)
     if (byName.has(tool.name)) throw new TypeError(`two tools are named ${tool.name}`)
     byName.set(tool.name, tool)
   }
-  const specs = [...byName.values()].map(({ name, description, inputSchema }) => ({
-    name,
-    description,
-    parameters: toModelSchema(inputSchema),
-  }))
+  let specs: readonly ToolSpec[] | undefined
   return {
     names: [...byName.keys()],
-    specs,
+    // Made when first asked for: a daemon that waits for its task has no use for them.
+    get specs() {
+      specs ??= [...byName.values()].map(({ name, description, inputSchema }) => ({
+        name,
+        description,
+        parameters: toModelSchema(inputSchema),
+      }))
+      return specs
+    },
     isReadOnly: (name) => findTool(byName, name)?.readOnly ?? false,
     select: (names) => select(byName, names, options),
     invoke: (call, context) => invoke(byName, call, context, options),
