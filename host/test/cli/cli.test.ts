@@ -1,0 +1,108 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { runCli } from '../../cli.ts'
+
+async function cli(argv: string[], env: Record<string, string> = {}) {
+  const home = await temporaryFolder('cli')
+  const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+  const io = {
+    stdin: new PassThrough(),
+    stdout,
+    stderr,
+    env: { HOME: home, PATH: process.env.PATH ?? '', ...env },
+    version: '9.9.9',
+  }
+  const code = await runCli(argv, io)
+  stdout.end()
+  stderr.end()
+  return { code, home, stdout: await text(stdout), stderr: await text(stderr) }
+}
+
+describe('the command line', () => {
+  it('explains every command with --help and exits with 0 [H.01]', async () => {
+    const commands = [
+      'run',
+      'doctor',
+      'image build',
+      'image info',
+      'image verify',
+      'vm boot',
+      'runs list',
+      'runs show',
+      'runs rm',
+    ]
+    commands.push('workspace diff', 'workspace apply', 'workspace undo')
+    for (const command of commands) {
+      const { code, stdout } = await cli([...command.split(' '), '--help'])
+      expect([command, code]).toEqual([command, 0])
+      expect(stdout).toContain(`Usage: caisson ${command}`)
+    }
+    expect(await cli(['--version'])).toMatchObject({ code: 0, stdout: '9.9.9\n' })
+  })
+
+  it('exits with 2 and says what is wrong with a command line', async () => {
+    expect(await cli(['fly'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("unknown command 'fly'"),
+    })
+    expect(await cli(['run'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('missing required argument'),
+    })
+    expect(await cli(['run', '  '])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('say what the agent is to do'),
+    })
+    expect(await cli(['run', 'x', '--memory', 'much'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('such as 512M'),
+    })
+    expect(await cli(['run', 'x', '--max-time', '5 days'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('90s, 10m or 2h'),
+    })
+    expect(await cli(['run', 'x', '--cpus', '0'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('at least 1'),
+    })
+    expect(await cli(['run', 'x', '--accel', 'warp'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('kvm, hvf, tcg'),
+    })
+    expect(await cli(['run', 'x', '--approve', '/nowhere/rules'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('cannot read the approval rules'),
+    })
+    expect(await cli(['runs', 'show', 'nothing'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no run is called "nothing"'),
+    })
+    expect(await cli(['workspace', 'apply', 'last'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('name the paths'),
+    })
+  })
+
+  it('lists no runs where there are none', async () => {
+    expect(await cli(['runs', 'list'])).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('no runs yet'),
+    })
+    expect(await cli(['runs', 'list', '--json'])).toMatchObject({ code: 0, stdout: '' })
+  })
+
+  it('lists a run with a damaged journal with its problem, and shows why', async () => {
+    const home = await temporaryFolder('cli-home')
+    const run = path.join(home, 'runs', 'run-00000000000000000001')
+    await mkdir(run, { recursive: true, mode: 0o700 })
+    await writeFile(path.join(run, 'journal.jsonl'), '{"seq":1,"\u001b[2J":1}\n')
+    const listed = await cli(['runs', 'list'], { CAISSON_HOME: home })
+    expect(listed.stdout).toMatch(/damaged .*journal line 1/)
+    const shown = await cli(['runs', 'show', '0000'], { CAISSON_HOME: home })
+    expect(shown).toMatchObject({ code: 1, stderr: expect.stringContaining('journal line 1') })
+  })
+})
