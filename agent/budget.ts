@@ -16,6 +16,7 @@ export class RunBudget {
   /** When the clock was last started; null while it stands. */
   #startedAt: number | null
   #waiting = 0
+  #stopped = false
   #calls = 0
   #usage: Usage = noUsage
   #tripped: { reason: LimitReason; message: string } | null = null
@@ -65,7 +66,7 @@ export class RunBudget {
     try {
       return await work
     } finally {
-      if (--this.#waiting === 0 && this.#tripped === null) {
+      if (--this.#waiting === 0 && this.#tripped === null && !this.#stopped) {
         this.#startedAt = this.#now()
         this.#arm()
       }
@@ -74,6 +75,7 @@ export class RunBudget {
 
   /** Ends the clock; the budget trips no more by time. */
   stop(): void {
+    this.#stopped = true
     this.#halt()
   }
 

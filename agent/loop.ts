@@ -13,7 +13,7 @@ import { interruption } from './executor.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
 import type { Model } from './llm/model.ts'
 import type { Planner } from './planner.ts'
-import { boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
+import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** The ways to the host; none of them rejects but `requestApproval`, when its signal is aborted. */
@@ -70,7 +70,8 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
       outcome: ending.outcome,
       reason: ending.reason,
       message: boundText(ending.message, limits.textMaxChars),
-      summary: boundText(ending.summary, limits.documentMaxChars),
+      // A completion that does not fit a frame would never arrive.
+      summary: boundJsonText(ending.summary, limits.documentMaxChars, limits.frameMaxBytes / 2),
       usage: budget.usage,
     })
   } catch (error) {

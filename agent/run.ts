@@ -86,3 +86,11 @@ export function boundText(text: string, maxChars: number): string {
     ? plain
     : `${plain.slice(0, maxChars - 1).toWellFormed()}…`.slice(0, maxChars)
 }
+
+/** `text` within `maxChars` and, as JSON in UTF-8, within `maxBytes`: text of control characters grows sixfold there. */
+export function boundJsonText(text: string, maxChars: number, maxBytes: number): string {
+  let bound = boundText(text, maxChars)
+  while (Buffer.byteLength(JSON.stringify(bound)) > maxBytes)
+    bound = boundText(bound, Math.floor(bound.length / 2))
+  return bound
+}
