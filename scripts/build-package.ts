@@ -1,0 +1,17 @@
+/** Makes `dist/`, what the package holds: the host compiled with its types, and the agent as one file. Run by `prepack`. */
+import { execFileSync } from 'node:child_process'
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { bundleAgent } from '../host/image/agent-bundle.ts'
+
+const root = path.join(import.meta.dirname, '..')
+const dist = path.join(root, 'dist')
+
+rmSync(dist, { recursive: true, force: true })
+execFileSync(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', path.join(root, 'tsconfig.build.json')], {
+  cwd: root,
+  stdio: 'inherit',
+})
+mkdirSync(path.join(dist, 'agent'))
+writeFileSync(path.join(dist, 'agent/agent.mjs'), await bundleAgent(path.join(root, 'agent/main.ts')))
+chmodSync(path.join(dist, 'host/bin.js'), 0o755)
