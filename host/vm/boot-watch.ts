@@ -37,7 +37,9 @@ export function watchBoot(qemu: Pick<QemuProcess, 'console' | 'exited'>, readyMa
     if (text.startsWith(readyMarker)) {
       resolve({ kind: 'ready', uptimeMs: readUptime(text) })
     } else if (text.startsWith(ERROR_MARKER)) {
-      resolve({ kind: 'guest-error', guestPhase: /\bphase=([a-z_-]{1,20})/.exec(text)?.[1] })
+      const guestPhase = /\bphase=([a-z_-]{1,20})/.exec(text)?.[1]
+      // Init starts an agent that crashed again; whether it ever answers is not decided here.
+      if (guestPhase !== 'agent') resolve({ kind: 'guest-error', guestPhase })
     }
   })
   void qemu.exited.then((exit) => resolve({ kind: 'exited', exit }))

@@ -44,6 +44,11 @@ describe('watchBoot', () => {
     })
   })
 
+  it('goes on when only the agent failed, which init starts again', async () => {
+    const lines = ['caisson: ERROR phase=agent it ended\n', 'caisson: init ready uptime=3\n']
+    expect((await watch(...lines)).outcome).toEqual({ kind: 'ready', uptimeMs: 3000 })
+  })
+
   it('blames the kernel for a silence, and init once user space spoke [V.01]', async () => {
     const exited: BootOutcome = { kind: 'exited', exit: { code: 0, signal: null } }
     expect(await watch()).toEqual({ outcome: exited, phase: 'kernel', spoke: false })

@@ -1,0 +1,56 @@
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { type ConfinementFacts, chooseLauncher } from '../../vm/confinement.ts'
+import type { Launcher } from '../../vm/launcher.ts'
+import { VmError } from '../../vm/vm-error.ts'
+
+const mapped: Launcher = { kind: 'bubblewrap', bwrap: '/usr/bin/bwrap' }
+const dropping: Launcher = { ...mapped, drop: { uid: 65534, gid: 65534, setpriv: '/usr/bin/setpriv' } }
+const bare: Launcher = { kind: 'watchdog' }
+const all: ConfinementFacts = { launchers: [dropping, mapped, bare] }
+const none: ConfinementFacts = { launchers: [bare], reason: 'bubblewrap is not installed' }
+
+let folder: string
+let kernel: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'caisson-confine-'))
+  kernel = join(folder, 'vmlinuz')
+  await writeFile(kernel, '')
+  await chmod(kernel, 0o644)
+})
+afterEach(() => rm(folder, { recursive: true, force: true }))
+
+function choose(
+  facts: ConfinementFacts,
+  mode: 'auto' | 'require' | 'off',
+  seccomp = true,
+): Promise<Launcher> {
+  return chooseLauncher(facts, { mode, seccomp, files: [kernel], devices: [] })
+}
+
+describe('chooseLauncher', () => {
+  it('takes the strictest launcher of which QEMU can still open its files [V.06]', async () => {
+    expect(await choose(all, 'auto')).toEqual(dropping)
+    await chmod(kernel, 0o600)
+    expect(await choose(all, 'auto')).toEqual(mapped)
+  })
+
+  it('goes on without bubblewrap unless it is required [V.02]', async () => {
+    expect(await choose(none, 'auto')).toEqual(bare)
+    const error = await choose(none, 'require').catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(VmError)
+    expect(error).toMatchObject({ code: 'confinement_unavailable', phase: 'prepare' })
+    expect(String(error)).toContain('bubblewrap is not installed')
+    expect(await choose(all, 'require')).toEqual(dropping)
+  })
+
+  it('does not call it confined where QEMU has no seccomp sandbox', async () => {
+    await expect(choose(all, 'require', false)).rejects.toMatchObject({ code: 'confinement_unavailable' })
+  })
+
+  it('leaves bubblewrap out when told to', async () => {
+    expect(await choose(all, 'off')).toEqual(bare)
+  })
+})
