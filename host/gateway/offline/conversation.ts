@@ -95,9 +95,11 @@ function readCalls(messages: ChatRequest['messages']): PastCall[] {
   return calls
 }
 
-/** The registry words a failure `Error (CODE): …`; arguments that do not fit are described without the code. */
+/** The registry words a failure `Error (CODE): …`; arguments that do not fit get a JSON artifact. */
 function readErrorCode(output: string): string | null {
   const code = /^Error \(([a-z_]{1,40})\):/.exec(output)?.[1]
   if (code !== undefined) return code
-  return /^(invalid (input|arguments)|the arguments )/i.test(output) ? 'invalid_input' : null
+  return output.includes('"tool_parameter_validation_failed"') && output.startsWith('{"ok":false')
+    ? 'invalid_input'
+    : null
 }

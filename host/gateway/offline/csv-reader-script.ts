@@ -41,7 +41,8 @@ def to_number(text, style):
         value = float(text.replace(',', ''))
     else:
         return None
-    return value if math.isfinite(value) else None
+    # Squares of larger ones leave the range of a float.
+    return value if abs(value) < 1e150 else None
 
 def to_date(text, style):
     pattern, order = DATES[style]

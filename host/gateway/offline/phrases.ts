@@ -91,7 +91,8 @@ const verbs =
   'show|store|substitute|sum|summari[sz]e|tell|write|describe|visuali[sz]e|profile|produce|include'
 const boundary = new RegExp(
   [
-    '\\n+(?:\\s*(?:[-*]|\\d+[.)])\\s+)?',
+    // A colon at the end of a line announces what the next one holds.
+    '(?<!:[ \\t]*)\\n+(?:\\s*(?:[-*]|\\d+[.)])\\s+)?',
     '(?<!(?:^|\\n)\\s*\\d{1,2})[.!?]+(?=\\s|$)\\s*',
     ';\\s*',
     '\\s*,?\\s*\\b(?:and|but)?\\s*(?:then|after that|afterwards|next|finally)\\b,?\\s+(?=[\\p{L}])',

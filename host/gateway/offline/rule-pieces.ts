@@ -9,7 +9,7 @@ const adjectives =
 const fileWord = '(?:(?:file|document|note|script|folder|directory)\\s+)?'
 export const called = '(?:(?:called|named|at|with the name)\\s+)?'
 const textWord =
-  '(?:(?:following\\s+)?(?:text|line|lines|word|words|content|contents|string|sentence|phrase|value|pattern|number|message)(?:\\s+of)?\\s*:?\\s*)'
+  '(?:(?:following\\s+)?(?:text|line|lines|word|words|content|contents|string|sentence|phrase|value|pattern|number|message|code)(?:\\s+of)?\\s*:?\\s*)'
 /** Text to write or find: set aside, or plain after a word that announces text. */
 export const value = (group: string): string =>
   `(?:${textWord}?(?<${group}>${quoted})|${textWord}(?<${group}Plain>.+?)|(?<${group}Word>[^\\s,;:"'\uE000\uE001]+))`
