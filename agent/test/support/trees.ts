@@ -1,5 +1,6 @@
 /** Directory trees for tests: random ones, random work done on them, what is in them, and change sets applied to them. */
 import { Buffer } from 'node:buffer'
+import { hash } from 'node:crypto'
 import {
   chmodSync,
   lstatSync,
@@ -19,7 +20,7 @@ import fc from 'fast-check'
 import type { PathChange } from '#specs/node/change-encoder.ts'
 import { decodeChanges } from '#specs/node/change-stream.ts'
 
-/** What a tree holds: path to kind, mode and content, all as one comparable text. */
+/** What a tree holds: path to kind, mode and a content's hash, as one comparable text. */
 export type Snapshot = Readonly<Record<string, string>>
 
 /** A new folder that is removed when the scope ends. */
@@ -37,7 +38,7 @@ export function snapshot(root: string, below = ''): Snapshot {
     const mode = (stat.mode & 0o777).toString(8)
     if (stat.isSymbolicLink()) found[path] = `link ${readlinkSync(join(root, path))}`
     else if (stat.isDirectory()) Object.assign(found, { [path]: `directory ${mode}` }, snapshot(root, path))
-    else found[path] = `file ${mode} ${readFileSync(join(root, path)).toString('base64')}`
+    else found[path] = `file ${mode} ${hash('sha256', readFileSync(join(root, path)))}`
   }
   return found
 }

@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
-  cpSync,
   existsSync,
   mkdirSync,
   readFileSync,
@@ -28,8 +27,8 @@ function makeTrees(root: string): { merged: string; base: string; copy: string; 
   return { ...trees, upper: join(root, 'no-upper') }
 }
 
-const copyTree = (from: string, to: string): void =>
-  cpSync(from, to, { recursive: true, verbatimSymlinks: true, force: true })
+/** With all modes, which Node's cpSync loses for directories. */
+const copyTree = (from: string, to: string): void => void execFileSync('cp', ['-a', `${from}/.`, to])
 
 async function entriesOf(options: CollectOptions): Promise<PathChange[]> {
   const stream = new PassThrough()
