@@ -174,7 +174,9 @@ describe('failures', () => {
       ['c'],
       ['d', { needs: ['b'] }],
     )
-    const { ending, states } = await execute(plan, { a: result('failed', 'no luck') })
+    const { ending, states, events } = await execute(plan, { a: result('failed', 'no luck') })
+    const skipped = events.find((event) => event.type === 'step-end' && event.stepId === 'd')
+    expect(skipped).toMatchObject({ text: 'a step that this one needs did not complete' })
     expect(states).toEqual({ a: 'failed', b: 'skipped', c: 'completed', d: 'skipped' })
     expect(ending).toMatchObject({ outcome: 'completed', summary: 'answer of c' })
     expect(ending.message).toContain('no luck')

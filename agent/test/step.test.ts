@@ -182,6 +182,21 @@ describe('answers that are none', () => {
     expect(result.history.at(-1)?.content).toContain('cut off')
   })
 
+  it('forgets empty answers once the model has acted [S1.07]', async () => {
+    const { result } = await perform((_asked, index) => {
+      if (index === 8) return reply({ text: 'done' })
+      return index % 2 === 0 ? reply({ text: '' }) : calls(['read_note', { path: `n${index}` }])
+    })
+    expect(result.text).toBe('done')
+  })
+
+  it('does not take a call whose arguments were all cut off for one without arguments [S1.07]', async () => {
+    const cut = reply({ calls: [{ name: 'wait_long', arguments: '' }], finishReason: 'length' })
+    const { diary, result } = await perform([cut, reply({ text: 'done' })])
+    expect(diary.calls).toEqual([])
+    expect(result.text).toBe('done')
+  })
+
   it('fails when the provider holds the answer back [S1.07]', async () => {
     const { result } = await perform([reply({ text: 'no', finishReason: 'content_filter' })])
     expect(result).toMatchObject({ state: 'failed', reason: 'model_refused' })
