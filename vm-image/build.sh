@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds kernel, initramfs and the read-only root of the VM from locked packages, without root rights and without
 # touching the machine's package state. Same inputs and same tools give the same bytes.
-# usage: build.sh --out FOLDER --cache FOLDER [--arch amd64] [--guest FOLDER] [--update-lock]
+# usage: build.sh --out FOLDER --cache FOLDER [--arch amd64] [--guest FOLDER] [--lock FILE] [--update-lock]
+# CAISSON_APT_SOURCES names a folder like /etc/apt to take mirrors from, such as one that points to snapshot.debian.org.
 # Progress is `step NAME TEXT` on stdout; a failure is one line `caisson-image: ERROR CODE: TEXT` on stderr.
 set -euo pipefail
 export LC_ALL=C SOURCE_DATE_EPOCH=1704067200 PATH="$PATH:/usr/sbin:/sbin"
@@ -35,17 +36,19 @@ case $arch in
   *) fail usage "unknown architecture $arch; known: amd64, arm64" ;;
 esac
 
-# shellcheck source=lib/packages.sh
+# shellcheck source-path=SCRIPTDIR source=lib/packages.sh
 source "$here/lib/packages.sh"
-# shellcheck source=lib/root.sh
+# shellcheck source-path=SCRIPTDIR source=lib/root.sh
 source "$here/lib/root.sh"
-# shellcheck source=lib/initramfs.sh
+# shellcheck source-path=SCRIPTDIR source=lib/initramfs.sh
 source "$here/lib/initramfs.sh"
 
 mkdir -p "$cache/downloads"
 work=$(mktemp -d "$cache/build-XXXXXX")
 trap 'chmod -R u+rwX "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
+# Who started us is gone: the next `step` finds no reader.
+trap 'exit 141' PIPE
 
 if [ -n "$update_lock" ]; then
   resolve_packages
@@ -62,4 +65,4 @@ install_guest
 compile_python
 pack_root
 pack_initramfs
-step done "$(du -bc "$out"/vmlinuz "$out"/initramfs "$out"/root.erofs | tail -n1 | cut -f1) bytes"
+step 'done' "$(du -bc "$out"/vmlinuz "$out"/initramfs "$out"/root.erofs | tail -n1 | cut -f1) bytes"

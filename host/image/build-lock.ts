@@ -2,7 +2,8 @@
 // Two that take over the same dead lock at once may both build; the folder is published by rename, so that costs
 // time and nothing else.
 
-import { link, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { link, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { judgeProcess, ownIdentity } from '../vm/process-identity.ts'
@@ -39,11 +40,23 @@ export async function takeBuildLock(file: string, options: BuildLockOptions = {}
   } finally {
     await rm(own, { force: true })
   }
+  await sweepTokens(file)
   return {
     async [Symbol.asyncDispose]() {
       const holder = await readHolder(file)
       if (typeof holder === 'object' && holder.token === token) await rm(file, { force: true })
     },
+  }
+}
+
+/** Removes what waiters left that were killed. */
+async function sweepTokens(file: string): Promise<void> {
+  const folder = path.dirname(file)
+  const names = (await readdir(folder)).filter((name) => name.startsWith(`${path.basename(file)}.`))
+  for (const name of names) {
+    const holder = await readHolder(path.join(folder, name))
+    const dead = typeof holder === 'object' && (await judgeProcess(holder)) === 'dead'
+    if (dead) await rm(path.join(folder, name), { force: true })
   }
 }
 

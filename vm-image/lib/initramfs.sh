@@ -1,5 +1,6 @@
 # Sourced by build.sh: takes the kernel out of its package and packs the initramfs: a static busybox, the modules of
 # initramfs/modules in the order of loading, and initramfs/init.
+# shellcheck shell=bash disable=SC2154
 
 pack_initramfs() {
   local kernel busybox ram=$work/initramfs name number=10 module

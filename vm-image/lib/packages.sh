@@ -1,22 +1,28 @@
 # Sourced by build.sh: resolves and downloads Debian packages and Node's binary. Nothing enters the downloads
 # folder but by its sha256; the machine's own apt state is never read for packages nor written.
+# shellcheck shell=bash disable=SC2154
 
-# private_apt TOOL ARGUMENTS...: apt with lists, caches and status of its own, on the machine's mirrors
+# Lists, caches and status of our own, on the machine's mirrors.
+prepare_apt() {
+  local apt=$work/apt
+  [ ! -d "$apt" ] || return 0
+  [ -r "$keyring" ] || fail tools_missing "$keyring; install it: apt-get install debian-archive-keyring"
+  mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/preferences.d,etc/apt.conf.d}
+  : >"$apt/status"
+  node "$here/packages.mjs" sources "${CAISSON_APT_SOURCES:-/etc/apt}" "$release" "$keyring" >"$apt/etc/sources.list" ||
+    fail build_failed 'the apt sources could not be read'
+  step lists "reading the package lists of $release"
+  private_apt apt-get update -qq >"$work/apt.log" 2>&1 || : >"$work/apt.failed"
+  # apt-get forgives a list that it could not fetch; an old or missing one would make us say that versions vanished.
+  if [ -e "$work/apt.failed" ] || grep -q '^W: Failed to fetch' "$work/apt.log"; then
+    fail download_failed "a package list could not be read: $(last_words "$work/apt.log"); check the network and /etc/apt"
+  fi
+}
+
+# private_apt TOOL ARGUMENTS...
 private_apt() {
   local tool=$1 apt=$work/apt
   shift
-  if [ ! -d "$apt" ]; then
-    [ -r "$keyring" ] || fail tools_missing "$keyring (apt-get install debian-archive-keyring)"
-    mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/preferences.d,etc/apt.conf.d}
-    : >"$apt/status"
-    node "$here/packages.mjs" sources "${CAISSON_APT_SOURCES:-/etc/apt}" "$release" "$keyring" >"$apt/etc/sources.list" ||
-      fail build_failed 'the apt sources could not be read'
-    step lists "reading the package lists of $release"
-    private_apt apt-get update -qq >"$work/apt.log" 2>&1 ||
-      fail download_failed "the package lists could not be read: $(last_words "$work/apt.log"); check the network and /etc/apt"
-    grep -q '^W: Failed to fetch' "$work/apt.log" &&
-      fail download_failed "a package list could not be read: $(last_words "$work/apt.log"); check the network and /etc/apt"
-  fi
   "$tool" -o Dir::Etc="$apt/etc" -o Dir::Etc::sourcelist="$apt/etc/sources.list" -o Dir::Etc::sourceparts=/dev/null \
     -o Dir::State="$apt" -o Dir::State::lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache="$apt/cache" \
     -o APT::Install-Recommends=0 -o Debug::NoLocking=1 -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none \
@@ -30,6 +36,8 @@ wanted() { sed -n "s/^$1 //p" "$here/packages.list" | sed "s/ARCH/$arch/"; }
 # Resolves packages.list against the mirrors of today and writes the lock.
 resolve_packages() {
   local name kernel rows=$work/resolved npm_version binary node_package=node-linux-$npm_arch
+  prepare_apt
+  # shellcheck disable=SC2046 # one word a package
   private_apt apt-get -y --print-uris install $(wanted root) >"$work/uris" 2>"$work/apt.log" ||
     fail download_failed "packages.list could not be resolved: $(last_words "$work/apt.log")"
   step resolve 'choosing package versions'
@@ -39,6 +47,7 @@ resolve_packages() {
   kernel=$(private_apt apt-cache depends "$(wanted kernel)" | sed -n 's/^ *Depends: *\(linux-image-[^ ]*\).*/\1/p' | head -n1)
   [ -n "$kernel" ] || fail build_failed "$(wanted kernel) names no kernel package"
   echo "kernel $kernel" >>"$work/names"
+  # shellcheck disable=SC2046 # one word a package
   private_apt apt-cache show --no-all-versions $(cut -d' ' -f2 "$work/names") | awk -v OFS='\t' '
       NR == FNR { role[$2] = $1; next }
       /^Package: /{n=$2} /^Version: /{v=$2} /^Architecture: /{a=$2} /^SHA256: /{s=$2} /^Size: /{z=$2}
@@ -55,11 +64,11 @@ sha256_of() { sha256sum "$1" | cut -d' ' -f1; }
 
 # Fills downloads/ with every locked package; writes $work/debs: ROLE NAME FILE.
 fetch_packages() {
-  local role name version package_arch sha256 size file missing=() drop
+  local role name version sha256 file missing=() drop
   node "$here/packages.mjs" packages "$lock" "$arch" >"$work/locked" 2>"$work/lock.log" ||
     fail lock_unreadable "$(tail -n1 "$work/lock.log")"
   : >"$work/debs"
-  while IFS=$'\t' read -r role name version package_arch sha256 size; do
+  while IFS=$'\t' read -r role name version _ sha256 _; do
     [[ $sha256 =~ ^[0-9a-f]{64}$ && $name =~ ^[a-z0-9][a-z0-9+.-]+$ ]] || fail lock_unreadable "the lock's line for $name is not valid"
     file=$cache/downloads/$sha256.deb
     if [ ! -f "$file" ] || [ "$(sha256_of "$file")" != "$sha256" ]; then missing+=("$name=$version"); fi
@@ -68,11 +77,11 @@ fetch_packages() {
   [ ${#missing[@]} -eq 0 ] && return
   drop=$work/drop
   mkdir -p "$drop"
-  private_apt apt-cache policy >/dev/null
+  prepare_apt
   step download "${#missing[@]} packages"
   (cd "$drop" && private_apt apt-get -q download "${missing[@]}") >"$work/apt.log" 2>&1 || explain_download "$work/apt.log"
   for file in "$drop"/*.deb; do mv "$file" "$drop/$(sha256_of "$file")"; done
-  while IFS=$'\t' read -r role name version package_arch sha256 size; do
+  while IFS=$'\t' read -r _ name version _ sha256 _; do
     [ -f "$drop/$sha256" ] && mv "$drop/$sha256" "$cache/downloads/$sha256.deb"
     [ -f "$cache/downloads/$sha256.deb" ] ||
       fail digest_mismatch "the mirror's $name $version is not the file in packages.lock.json (sha256 $sha256); if you trust the mirror run: caisson image build --update-lock"
@@ -102,8 +111,8 @@ node_binary() {
 
 # Puts Node's locked binary at $node_file.
 fetch_node() {
-  local package version sha256 size binary
-  IFS=$'\t' read -r package version sha256 size < <(node "$here/packages.mjs" node "$lock" "$arch")
+  local package version sha256 binary
+  IFS=$'\t' read -r package version sha256 _ < <(node "$here/packages.mjs" node "$lock" "$arch")
   node_file=$cache/downloads/$sha256.node
   [ -f "$node_file" ] && [ "$(sha256_of "$node_file")" = "$sha256" ] && return
   step download "Node $version"

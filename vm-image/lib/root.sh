@@ -1,5 +1,6 @@
 # Sourced by build.sh: makes the root file system in $work/root and packs it. No maintainer script of a package
 # runs; configure_root makes what they would have made.
+# shellcheck shell=bash disable=SC2154
 
 unpack_root() {
   local role name file root=$work/root folder
@@ -26,28 +27,26 @@ write_status() {
 
 # Removes what no program in the guest reads. Licences (usr/share/doc/*/copyright) stay.
 prune_root() {
-  local python
   step prune 'documents, locales, unused programs'
-  cd "$work/root"
+  cd "$work/root" || return
   find usr/share/doc -not -name copyright -not -type d -delete
   find usr/share/doc -type d -empty -delete
   rm -rf usr/share/{man,info,locale,lintian,bug,bash-completion,zsh,fish,menu,i18n,gitweb,initramfs-tools,apport,gdb,pixmaps,applications,debianutils,common-licenses/*~} \
     usr/lib/{udev,systemd,init,tmpfiles.d,sysctl.d,initramfs-tools,valgrind} "usr/lib/$triplet"/{gconv,audit,e2initrd_helper,engines-3} \
     etc/{init.d,cron.*,default,systemd,apt,dpkg,logrotate.d,bash_completion.d,kernel,update-motd.d,motd,issue*,skel,rc*.d,alternatives} var/{cache,log,lib/systemd,backups} lib/systemd
-  cd usr/lib/git-core
+  cd usr/lib/git-core || return
   rm -rf git-daemon git-http-backend git-http-push git-imap-send git-shell git-add--interactive git-archimport git-cvs* git-instaweb \
-    git-send-email git-svn git-request-pull mergetools
+    git-send-email git-svn git-request-pull mergetools scalar
   # the program itself lies there a second time
   if cmp -s git ../../bin/git; then ln -sf ../../bin/git git; fi
-  cd "$work/root/usr/lib/python3.11"
+  cd "$work/root/usr/lib/python3.11" || return
   rm -rf idlelib tkinter turtledemo turtle.py test ensurepip lib2to3 pydoc_data unittest/test ctypes/test distutils/tests sqlite3/test \
     lib-dynload/_test* lib-dynload/_ctypes_test* lib-dynload/_xxtest* lib-dynload/xx* lib-dynload/_tkinter*
-  cd "$work/root/usr/bin"
+  cd "$work/root/usr/bin" || return
   rm -f scalar git-shell perf gdbm* ./*perl* pdb3* pydoc3* pygettext3* 2to3* scriptlive chfn chsh last lastb newgrp
   rm -f ../sbin/{agetty,fsck.cramfs,fsck.minix,mkfs.bfs,mkfs.cramfs,mkfs.minix,sulogin,swaplabel,swapoff,swapon,mkswap,wipefs,zramctl,hwclock}
-  cd "$here"
-  python=$(find "$work/root" -name __pycache__ -type d | head -n1)
-  [ -z "$python" ] || find "$work/root" -name __pycache__ -type d -prune -exec rm -rf {} +
+  rm -f "$work"/root/{etc/rmt,usr/sbin/getty}
+  cd "$here" || return
 }
 
 configure_root() {
@@ -72,6 +71,8 @@ configure_root() {
   # There is no name server to ask: names of the outside are resolved by the host's gateway.
   : >"$root/etc/resolv.conf"
   printf 'passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n' >"$root/etc/nsswitch.conf"
+  # Output to a terminal is a log here; there is no pager to leave.
+  printf '[core]\n\tpager = cat\n' >"$root/etc/gitconfig"
   printf 'export PS1="\\w \\$ "\n' >"$root/etc/profile"
   echo 'include /etc/ld.so.conf.d/*.conf' >"$root/etc/ld.so.conf"
   find "$root/usr/share/ca-certificates" -name '*.crt' | sort | while read -r certificate; do
@@ -121,6 +122,6 @@ pack_root() {
   # No set-user-id program, and no mode that depends on who built.
   chmod -R u+rwX,go+rX,go-w,u-s,g-s "$work/root"
   chmod 1777 "$work/root/tmp" "$work/root/var/tmp"
-  mkfs.erofs --quiet -T"$SOURCE_DATE_EPOCH" -U c5a15507-0000-4000-8000-000000000001 -x-1 --all-root -zlz4hc,12 -C65536 \
+  mkfs.erofs --quiet -T"$SOURCE_DATE_EPOCH" -U c5a15507-0000-4000-8000-000000000001 -x-1 --all-root -zlz4hc,12 -C262144 \
     "$out/root.erofs" "$work/root" >"$work/erofs.log" 2>&1 || fail build_failed "mkfs.erofs: $(tail -n 2 "$work/erofs.log" | tr '\n' ' ')"
 }
