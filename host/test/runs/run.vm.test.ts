@@ -1,0 +1,151 @@
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { exampleTask } from '../../../examples/task.ts'
+import { findVms, finish, readFiles, testBench } from '../support/runs.ts'
+
+const examples = path.join(import.meta.dirname, '../../../examples')
+
+describe('a run in a real VM', () => {
+  it('carries out the example end to end: plan, steps, change set, apply, undo, and again [S0.01 S0.05 S1.01 S1.02 S1.03 S1.04 S1.07 S1.10 S4.06 W.01]', async () => {
+    const bench = await testBench(path.join(examples, exampleTask.directory))
+    const before = await readFiles(bench.workspace)
+    const { run, events, state, items } = await bench.run(exampleTask.prompt)
+    expect(state.end).toMatchObject({ outcome: 'completed', reason: 'completed' })
+    const types = events.map(({ type }) => type)
+    expect(types.indexOf('plan-update')).toBeLessThan(types.indexOf('step-start'))
+    expect(state.plan?.steps.length).toBeGreaterThanOrEqual(2)
+    expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
+    expect(items.some(({ source }) => source === 'delta')).toBe(true)
+
+    const changes = await bench.host.changes(run.id)
+    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([
+      ['chart.svg', 'added'],
+      ['report.md', 'added'],
+    ])
+    expect(await readFiles(bench.workspace)).toEqual(before)
+    await changes.apply('all')
+    const after = await readFiles(bench.workspace)
+    expect(Object.keys(after).sort()).toEqual(['chart.svg', 'report.md', 'seattle-weather.csv'])
+    checkReport(after['report.md'] ?? '', before['seattle-weather.csv'] ?? '')
+    expect(after['chart.svg']).toMatch(/^<svg[\s\S]*<\/svg>\s*$/)
+    await changes.undo()
+    expect(await readFiles(bench.workspace)).toEqual(before)
+
+    await changes.apply('all')
+    const second = await bench.run(exampleTask.prompt)
+    expect(second.state.end?.outcome).toBe('completed')
+    expect(await findVms(bench.home)).toEqual([])
+  })
+
+  it('waits for an approval, keeps a denied file and brings an allowed deletion home [S1.11 W.02]', async () => {
+    const bench = await testBench({ 'old.txt': 'old\n', 'keep.txt': 'keep\n' })
+    const denied = await decide(bench, 'Delete old.txt', 'deny')
+    expect(denied.asked).toMatchObject({ tool: 'delete_file', preview: expect.stringContaining('old.txt') })
+    expect(denied.finished.state.changes?.entries).toBe(0)
+    const allowed = await decide(bench, 'Delete old.txt', 'allow')
+    expect(allowed.finished.state.end?.outcome).toBe('completed')
+    const changes = await bench.host.changes(allowed.finished.run.id)
+    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([['old.txt', 'deleted']])
+    await changes.apply('all')
+    expect(await readFiles(bench.workspace)).toEqual({ 'keep.txt': 'keep\n' })
+  })
+
+  it('renames a folder that came in with the workspace [W.02]', async () => {
+    const bench = await testBench({ 'docs/a.md': 'A\n', 'docs/deep/b.md': 'B\n' })
+    const { run, state } = await bench.run(
+      'Run the command `mv docs manual && chmod +x manual/a.md && ln -s a.md manual/link`',
+    )
+    expect(state.end?.outcome).toBe('completed')
+    const changes = await bench.host.changes(run.id)
+    await changes.apply('all')
+    expect(await readFiles(bench.workspace)).toEqual({ 'manual/a.md': 'A\n', 'manual/deep/b.md': 'B\n' })
+    expect(existsSync(path.join(bench.workspace, 'docs'))).toBe(false)
+  })
+
+  it('cancels a command that runs, ends once, and leaves no VM [S1.03 V.06]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const run = await bench.start('Run the command `echo begun > begun.txt; sleep 300`')
+    const finished = finish(run)
+    for await (const item of run.watch()) {
+      if (item.source === 'agent' && item.event.type === 'tool-start') break
+    }
+    await sleep(1_000)
+    run.cancel('the test')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    expect(await findVms(bench.home)).toEqual([])
+    expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['begun.txt'])
+  })
+
+  it('refuses a second run on a folder that is in use, and names the first [V.06]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const first = await bench.start('Run the command `sleep 20`')
+    for await (const item of first.watch()) {
+      if (item.source === 'host' && item.event.type === 'workspace-ready') break
+    }
+    const second = await bench.run('List the files')
+    expect(second.state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'environment',
+      message: expect.stringContaining(first.id),
+    })
+    first.cancel('the test', true)
+    await first.ended
+  })
+
+  it('has no way out of the VM but the model route, and no key inside [S1.14 G.01 G.03]', async () => {
+    const bench = await testBench(
+      { 'a.txt': 'a\n' },
+      { NVIDIA_API_KEY: 'nvapi-never-in-the-guest-0123456789', CAISSON_MODEL: 'caisson/offline' },
+    )
+    const probe =
+      'env; cat /proc/1/environ; ls /sys/class/net; curl -sS -m 5 http://192.0.2.1/ ; curl -sS -m 5 https://example.com/; echo curl=$?'
+    const { events, state } = await bench.run(`Run the command \`${probe}\``)
+    expect(state.end?.outcome).toBe('completed')
+    const output = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : [])).join('\n')
+    expect(output).toMatch(/curl=[1-9]/)
+    expect(JSON.stringify(events)).not.toContain('nvapi-never')
+    expect(output).not.toMatch(/eth0|enp|ens/)
+  })
+})
+
+async function decide(
+  bench: Awaited<ReturnType<typeof testBench>>,
+  prompt: string,
+  decision: 'allow' | 'deny',
+) {
+  const run = await bench.start(prompt, { attended: true })
+  const finished = finish(run)
+  let asked: object | undefined
+  for await (const item of run.watch()) {
+    if (item.source !== 'host' || item.event.type !== 'approval-request') continue
+    asked = item.event.request
+    expect(run.answer(item.event.request.approvalId, { decision, scope: 'once' })).toBe(true)
+  }
+  return { asked, finished: await finished }
+}
+
+/** The report's numbers, computed here from the file in another way. */
+function checkReport(report: string, csv: string): void {
+  const [header = '', ...lines] = csv.trimEnd().split(/\r?\n/)
+  const names = header.split(',')
+  const rows = lines.map((line) => line.split(','))
+  const plain = report.replaceAll(/(\d)[,  ](?=\d{3})/g, '$1')
+  expect(plain).toContain(String(rows.length))
+  for (const name of ['precipitation', 'temp_max', 'temp_min', 'wind']) {
+    const values = rows.map((row) => Number(row[names.indexOf(name)]))
+    const mean = values.reduce((sum, value) => sum + value, 0) / values.length
+    const line = plain.split('\n').find((text) => text.includes(name) && text.includes('|'))
+    const numbers = [...(line ?? '').matchAll(/-?\d+(?:\.\d+)?/g)].map(([text]) => Number(text))
+    expect([name, numbers]).toEqual([
+      name,
+      expect.arrayContaining([Math.min(...values), Math.max(...values)]),
+    ])
+    expect(numbers.some((number) => Math.abs(number - mean) <= 0.0051 * Math.max(1, Math.abs(mean)))).toBe(
+      true,
+    )
+  }
+}
