@@ -129,9 +129,11 @@ export class AgentLink implements AsyncDisposable {
     options: RequestOptions = {},
   ): Promise<Result<ResultOf<M>, RpcFailure>> {
     const deadline = deadlineOf(options)
+    let last: LiveSession | null = null
     for (;;) {
-      const live = await this.#waitForSession(options.signal, deadline)
+      const live = await this.#waitForSession(options.signal, deadline, last)
       if (!live.ok) return live
+      last = live.value
       const run = ofTheRun.has(method.name) ? this.#run : null
       if (run?.lost) return { ok: false, error: run.lost }
       if (run !== null && method.name === taskSubmit.name) run.processId ??= live.value.info.processId
@@ -311,9 +313,11 @@ export class AgentLink implements AsyncDisposable {
     this.#settleClosed(end)
   }
 
+  /** A session other than `last`, which may have failed a request before its end is known here. */
   #waitForSession(
     signal: AbortSignal | undefined,
     deadline: number | null,
+    last: LiveSession | null = null,
   ): Promise<Result<LiveSession, RpcFailure>> {
     return new Promise((resolve) => {
       let timer: NodeJS.Timeout | undefined
@@ -328,7 +332,7 @@ export class AgentLink implements AsyncDisposable {
           settle({ ok: false, error: { code: 'closed', message: this.#end.message } })
         } else if (signal?.aborted) {
           settle({ ok: false, error: { code: 'cancelled', message: 'cancelled while no session was up' } })
-        } else if (this.#live !== null) settle({ ok: true, value: this.#live })
+        } else if (this.#live !== null && this.#live !== last) settle({ ok: true, value: this.#live })
       }
       this.#waiting.add(look)
       signal?.addEventListener('abort', look, { once: true })

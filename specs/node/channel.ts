@@ -99,15 +99,16 @@ export class Channel {
   }
 
   #take(chunk: Buffer): void {
-    let rest: Buffer | null = chunk
-    while (rest !== null && rest.length > 0 && this.#open) {
+    let rest = chunk
+    while (rest.length > 0 && this.#open) {
       if (this.#receiver !== null) {
         this.#receiver(rest)
         return
       }
       const found = this.#hunter.push(rest)
-      rest = found === null ? null : found.rest
-      if (found !== null) this.#onPreamble(found.session)
+      if (found === null) return
+      this.#onPreamble(found.session)
+      rest = this.#receiver === null ? found.again : found.rest
     }
   }
 

@@ -23,6 +23,8 @@ export interface FoundPreamble {
   session: SessionId
   /** What came after it. */
   rest: Buffer
+  /** What to search instead when it is not the one expected: a torn preamble reaches into the whole one after it. */
+  again: Buffer
 }
 
 /** Looks for the next preamble and forgets all that comes before it; keeps fewer bytes than a preamble has. */
@@ -36,7 +38,7 @@ export class PreambleHunter {
     if (at !== -1 && bytes.length - at >= preambleBytes) {
       this.#carry = Buffer.alloc(0)
       const session = bytes.toString('hex', at + magic.length, at + preambleBytes)
-      return { session, rest: bytes.subarray(at + preambleBytes) }
+      return { session, rest: bytes.subarray(at + preambleBytes), again: bytes.subarray(at + magic.length) }
     }
     const keepFrom = at === -1 ? Math.max(0, bytes.length - magic.length + 1) : at
     this.#carry = Buffer.from(bytes.subarray(keepFrom))

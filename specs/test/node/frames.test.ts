@@ -1,0 +1,135 @@
+// The frame reader against whole, cut, broken and hostile bytes.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { encodeFrame, FrameDecoder, type FrameEnd, FrameTooLongError } from '#specs/node/frames.ts'
+import { encodePreamble } from '#specs/node/preamble.ts'
+
+const bounds = { maxBytes: 4_096, maxDepth: 8 }
+
+/** What comes out of the decoder for these chunks. */
+function decode(chunks: Iterable<Buffer>): { values: unknown[]; end: FrameEnd | null } {
+  const values: unknown[] = []
+  let end: FrameEnd | null = null
+  const decoder = new FrameDecoder(
+    (value) => values.push(value),
+    (reason) => {
+      expect(end).toBeNull()
+      end = reason
+    },
+    bounds,
+  )
+  for (const chunk of chunks) decoder.push(chunk)
+  return { values, end }
+}
+
+function frameOf(payload: string | Buffer): Buffer {
+  const bytes = Buffer.from(payload as string)
+  const header = Buffer.alloc(4)
+  header.writeUInt32BE(bytes.length)
+  return Buffer.concat([header, bytes])
+}
+
+function cut(bytes: Buffer, sizes: readonly number[]): Buffer[] {
+  const pieces: Buffer[] = []
+  for (let offset = 0, turn = 0; offset < bytes.length; turn++) {
+    const size = sizes[turn % sizes.length] ?? 1
+    pieces.push(bytes.subarray(offset, offset + size))
+    offset += size
+  }
+  return pieces
+}
+
+const json = fc.jsonValue({ maxDepth: 5 }).filter((value) => JSON.stringify(value).length < 1_000)
+const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 6 })
+
+describe('frames', () => {
+  it('come out as they went in, however the bytes are cut [S1.01]', () => {
+    const noPrototype = json.filter((value) => !JSON.stringify(value).includes('__proto__'))
+    fc.assert(
+      fc.property(fc.array(noPrototype, { maxLength: 8 }), sizes, (values, pieces) => {
+        const bytes = Buffer.concat(values.map((value) => encodeFrame(value)))
+        const wanted = values.map((value) => JSON.parse(JSON.stringify(value)) as unknown)
+        expect(decode(cut(bytes, pieces))).toEqual({ values: wanted, end: null })
+      }),
+      { seed: 1, numRuns: 200 },
+    )
+  })
+
+  it('keep lone surrogates, by which names that are not UTF-8 travel [S1.01]', () => {
+    expect(decode([encodeFrame('a\udc80b')]).values).toEqual(['a\udc80b'])
+  })
+
+  it.each([
+    ['empty_frame', frameOf('')],
+    ['too_long', frameOf('"'.padEnd(bounds.maxBytes + 1, 'x'))],
+    ['too_long', Buffer.from([0x7f, 0, 0, 0])],
+    ['bad_utf8', frameOf(Buffer.from([0x22, 0xc3, 0x28, 0x22]))],
+    ['bad_json', frameOf('{"a":')],
+    ['bad_json', frameOf('\ufeff{}')],
+    ['too_deep', frameOf('['.repeat(9) + ']'.repeat(9))],
+    ['too_deep', frameOf('{"a":'.repeat(600))],
+    ['forbidden_key', frameOf('{"__proto__":{"a":1}}')],
+    ['forbidden_key', frameOf('{"b":[{"\\u005f_pro\\u0074o__":1}]}')],
+    ['session_replaced', encodePreamble('ab'.repeat(16))],
+  ])('end as %s and deliver nothing more', (fault, bytes) => {
+    const good = encodeFrame({ good: true })
+    for (const pieces of [[bytes.length + 99], [1]]) {
+      const { values, end } = decode(cut(Buffer.concat([good, bytes, good]), pieces))
+      expect(values).toEqual([{ good: true }])
+      expect(end?.fault).toBe(fault)
+    }
+  })
+
+  it('do not count brackets inside strings as depth', () => {
+    const value = { text: '[[[[[[[[[[[["\\{{{{{{{{{{{{' }
+    expect(decode([encodeFrame(value)])).toEqual({ values: [value], end: null })
+  })
+
+  it('see a preamble at once, also in the middle of a frame that will never be complete', () => {
+    const preamble = encodePreamble('cd'.repeat(16))
+    const frame = frameOf(`"${'x'.repeat(300)}"`)
+    for (let length = 0; length < 40; length++) {
+      const { end } = decode([Buffer.concat([frame.subarray(0, length), preamble])])
+      expect(['session_replaced', 'too_long']).toContain(end?.fault)
+      expect(end?.unread.includes(preamble)).toBe(true)
+    }
+  })
+
+  it('never throw, whatever the bytes are', () => {
+    fc.assert(
+      fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 20 }), sizes, (chunks, pieces) => {
+        const bytes = Buffer.concat(chunks)
+        const whole = decode([bytes])
+        const pieced = decode(cut(bytes, pieces))
+        expect(pieced.values).toEqual(whole.values)
+        expect(pieced.end?.fault).toBe(whole.end?.fault)
+      }),
+      { seed: 2, numRuns: 500 },
+    )
+  })
+
+  it('cost time in proportion to their size when they come byte by byte', () => {
+    const run = (bytes: number): number => {
+      const frame = frameOf(`"${'x'.repeat(bytes)}"`)
+      const big = { maxBytes: 2 ** 20, maxDepth: 8 }
+      let got = 0
+      const decoder = new FrameDecoder(
+        () => got++,
+        () => {},
+        big,
+      )
+      const start = performance.now()
+      for (let index = 0; index < frame.length; index++) decoder.push(frame.subarray(index, index + 1))
+      expect(got).toBe(1)
+      return performance.now() - start
+    }
+    run(20_000)
+    const small = Math.min(run(20_000), run(20_000), run(20_000))
+    // Sixteen times the bytes; a quadratic reader would take 256 times as long.
+    expect(run(320_000) / small).toBeLessThan(80)
+  })
+
+  it('are refused when they would be too long, with nothing written', () => {
+    expect(() => encodeFrame('x'.repeat(100), 50)).toThrow(FrameTooLongError)
+  })
+})
