@@ -16,11 +16,12 @@ import {
   describeState,
   isSameState,
   manifestState,
+  markOf,
   type PathState,
 } from './path-state.ts'
 import type { Review, ReviewItem } from './review.ts'
 import { type HeldBack, type Selection, selectChanges } from './selection.ts'
-import { makeTransition, removeTemporary } from './transition.ts'
+import { removeTemporary, type Transition, TransitionQueue } from './transition.ts'
 import { failureOf, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
 import { type Intent, isOwnState, type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
 
@@ -90,6 +91,7 @@ interface Prepared {
   readonly operation: Operation
   readonly intent: Intent
   readonly owner: Owner | undefined
+  readonly mark: string | undefined
 }
 
 class Applier {
@@ -103,6 +105,7 @@ class Applier {
   /** Paths at or below which nothing more is done. */
   readonly #stopped = new Set<string>()
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
+  readonly #outcomes: ({ done: number } | { failed: number; reason: string })[] = []
   #next: number
 
   constructor(options: ApplyOptions, log: WriteAheadLog, contents: number) {
@@ -120,6 +123,7 @@ class Applier {
 
   async run(items: readonly ReviewItem[]): Promise<void> {
     const operations = items.flatMap((item) => this.#operationsOf(item))
+    using queue = new TransitionQueue(this.#root)
     for (let at = 0; at < operations.length; ) {
       this.#options.signal?.throwIfAborted()
       const batch: Prepared[] = []
@@ -136,7 +140,9 @@ class Applier {
       }
       this.#log.intend(batch.map(({ intent }) => intent))
       for (const { intent } of batch) this.#options.onStep?.({ kind: 'intended', path: intent.path })
-      this.#log.record(batch.map((prepared) => this.#perform(prepared)))
+      for (const prepared of batch) await this.#perform(prepared, queue)
+      await queue.flush()
+      this.#log.record(this.#outcomes.splice(0))
       await nextTurn()
     }
     const isWhole = ({ path }: ReviewItem) => !this.#stopped.has(path)
@@ -179,7 +185,7 @@ class Applier {
         ? captureState(this.#root, path, keep)
         : { ok: true as const, value: { state: known } }
     if (!captured.ok) return this.#stop(item, captured.error.message)
-    const { state, owner } = captured.value as CapturedState
+    const { state, owner, mark } = captured.value as CapturedState
     const target = isModeOnly ? withMode(state, this.#modeOf(item)) : keepSpecialBits(state, after)
     if (isSameState(state, target)) return
     if (!isExpected(state, operation, isModeOnly) && !isOwnState(this.#own.get(path), state)) {
@@ -200,29 +206,38 @@ class Applier {
     }
     this.#next++
     this.#options.onStep?.({ kind: 'prepared', path })
-    return { operation, intent, owner }
+    // A directory's own mark changes with what is in it; one with something in it cannot be removed anyway.
+    return { operation, intent, owner, mark: state.kind === 'directory' ? undefined : mark }
   }
 
-  #perform({ operation, intent, owner }: Prepared): { done: number } | { failed: number; reason: string } {
+  async #perform({ operation, intent, owner, mark }: Prepared, queue: TransitionQueue): Promise<void> {
     const { item, path } = operation
-    if (this.#isStopped(item, path)) return { failed: intent.op, reason: 'an earlier step failed' }
-    const made = makeTransition(this.#root, {
+    if (this.#isStopped(item, path)) {
+      this.#outcomes.push({ failed: intent.op, reason: 'an earlier step failed' })
+      return
+    }
+    const transition: Transition = {
       path,
       from: intent.before,
       to: intent.after,
       temporary: intent.temporary,
       content: () => this.#content(this.#changeOf(item)),
+      isUnchanged: mark === undefined ? undefined : () => markOf(this.#root, path) === mark,
       owner: owner ?? ownerLike(this.#root, path),
-    })
-    if (made.ok) {
-      this.#options.onStep?.({ kind: 'done', path })
-      return { done: intent.op }
     }
-    const reason = made.error.message.slice(0, 500)
+    await queue.add(transition, (made) => {
+      if (made.ok) this.#outcomes.push({ done: intent.op })
+      else this.#fail(item, intent.op, made.error.message.slice(0, 500))
+      this.#options.onStep?.(
+        made.ok ? { kind: 'done', path } : { kind: 'failed', path, reason: made.error.message },
+      )
+    })
+  }
+
+  #fail(item: ReviewItem, op: number, reason: string): void {
     this.#stopped.add(item.path)
     this.failed.push({ path: item.path, reason })
-    this.#options.onStep?.({ kind: 'failed', path, reason })
-    return { failed: intent.op, reason }
+    this.#outcomes.push({ failed: op, reason })
   }
 
   #stop(item: ReviewItem, reason: string): undefined {

@@ -32,6 +32,21 @@ export interface CapturedState {
   readonly state: PathState
   /** Absent when nothing is there. */
   readonly owner?: { readonly uid: number; readonly gid: number }
+  /** What changes when the file or link is replaced or written: inode, size and time of change. */
+  readonly mark?: string
+}
+
+/** The mark of what is at a path now; nothing if there is nothing. */
+export function markOf(root: Root, path: string): string | undefined {
+  const located = root.locate(path, { links: 'refuse' })
+  if (!located.ok) return
+  using place = located.value
+  return markAt(place)
+}
+
+function markAt(place: Place): string | undefined {
+  const stat = place.statExact()
+  return stat.ok ? `${stat.value.ino}:${stat.value.size}:${stat.value.ctimeNs}` : undefined
 }
 
 /**
@@ -60,7 +75,10 @@ function captureAt(place: Place, keep?: (piece: Buffer) => void): WorkspaceResul
   }
   const { uid, gid } = stat.value
   const mode = stat.value.mode & 0o7777
-  const found = (state: PathState) => workspaceSuccess({ state, owner: { uid, gid } })
+  // Taken before the content is read, so that a write meanwhile shows.
+  const mark = markAt(place)
+  const found = (state: PathState) =>
+    workspaceSuccess({ state, owner: { uid, gid }, ...(mark === undefined ? {} : { mark }) })
   if (stat.value.isDirectory()) return found({ kind: 'directory', mode })
   if (stat.value.isSymbolicLink()) {
     const target = place.readLink()

@@ -4,11 +4,12 @@
  * the system call itself where that is possible.
  */
 import { createHash } from 'node:crypto'
-import { fchmodSync, fchownSync, fsyncSync, writeSync } from 'node:fs'
+import { fchmodSync, fchownSync, fsync, writeSync } from 'node:fs'
+import { promisify } from 'node:util'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
-import { failure } from '#specs/node/file-error.ts'
-import type { Place } from '#specs/node/place.ts'
+import { attempt, errnoOf, failure } from '#specs/node/file-error.ts'
+import type { OpenFile, Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { PathState } from './path-state.ts'
 
@@ -20,20 +21,86 @@ export interface Transition {
   readonly temporary: string
   /** Content of the file that `to` is; called at most once. */
   readonly content: () => Iterable<Buffer>
+  /** Asked right before something that is there is replaced or removed: whether it is still what was looked at. */
+  readonly isUnchanged?: (() => boolean) | undefined
   /** Who is to own what is made; absent, or not permitted: whoever this process is. */
   readonly owner?: Owner | undefined
 }
 
 type Done = Result<void>
 
+const fsyncFile = promisify(fsync)
+/** Files staged at a time; each holds two descriptors. */
+const MAX_STAGED = 64
+
 const done: Done = { ok: true, value: undefined }
 
-/** Makes the transition. Failures are the file system's, in words; `internal` when content is not what it should be. */
-export function makeTransition(root: Root, transition: Transition): Done {
+/**
+ * Makes transitions in the order given. Files are staged, then forced to disk together and renamed: one wait for
+ * the disk serves many. Anything else is done at once, after what is still staged.
+ */
+export class TransitionQueue implements Disposable {
+  readonly #root: Root
+  readonly #staged: { readonly file: StagedFile; readonly settle: (made: Done) => void }[] = []
+  readonly #paths = new Set<string>()
+
+  constructor(root: Root) {
+    this.#root = root
+  }
+
+  /** Whether a transition of this path has not been settled yet. */
+  has(path: string): boolean {
+    return this.#paths.has(path)
+  }
+
+  /**
+   * Adds a transition. Failures are the file system's, in words; `internal` when content is not what it should be.
+   * @param settle is told how it went, at the latest by {@link flush}
+   */
+  async add(transition: Transition, settle: (made: Done) => void): Promise<void> {
+    if (!isPut(transition)) {
+      await this.flush()
+      settle(makeTransition(this.#root, transition))
+      return
+    }
+    if (this.#staged.length >= MAX_STAGED) await this.flush()
+    const staged = StagedFile.stage(this.#root, transition)
+    if (!staged.ok) return settle(staged)
+    this.#paths.add(transition.path)
+    this.#staged.push({ file: staged.value, settle })
+  }
+
+  /** Settles all that was added. */
+  async flush(): Promise<void> {
+    const synced = await Promise.all(this.#staged.map(({ file }) => file.sync()))
+    for (let at = 0; this.#staged.length > 0; at++) {
+      const next = this.#staged.shift()
+      if (next === undefined) break
+      using file = next.file
+      const result = synced[at]
+      next.settle(result?.ok === true ? file.commit() : (result ?? failure('internal', 'not forced to disk')))
+    }
+    this.#paths.clear()
+  }
+
+  /** Takes away what is still staged. */
+  [Symbol.dispose](): void {
+    for (const { file } of this.#staged.splice(0)) file[Symbol.dispose]()
+  }
+}
+
+/** Whether a transition writes content, and so is worth staging. */
+function isPut({ from, to }: Transition): boolean {
+  return to.kind === 'file' && !(from.kind === 'file' && from.sha256 === to.sha256 && from.size === to.size)
+}
+
+/** Any transition but one that writes content. */
+function makeTransition(root: Root, transition: Transition): Done {
   const located = root.locate(transition.path, { links: 'refuse' })
   if (!located.ok) return located
   using place = located.value
   const { from, to } = transition
+  if (transition.isUnchanged?.() === false) return changed(place)
   switch (to.kind) {
     case 'absent':
       if (from.kind === 'absent') return done
@@ -47,11 +114,76 @@ export function makeTransition(root: Root, transition: Transition): Done {
         ? place.makeLink(to.target)
         : replaceByLink(place, to.target, transition.temporary)
     case 'file':
-      if (from.kind === 'file' && from.sha256 === to.sha256 && from.size === to.size)
-        return place.setMode(to.mode)
-      return putFile(place, transition, to)
+      return place.setMode(to.mode)
     case 'other':
       return failure('internal', `${place} cannot be made again: it was a device, FIFO or socket.`)
+  }
+}
+
+function changed(place: Place): Done {
+  return failure('unavailable', `${place} changed on the host at the last moment; it was left as it is.`)
+}
+
+/** New content beside its place: written, not yet in place. Taken away again unless it was committed. */
+class StagedFile implements Disposable {
+  readonly #place: Place
+  readonly #file: OpenFile
+  readonly #transition: Transition
+  #isCommitted = false
+
+  private constructor(place: Place, file: OpenFile, transition: Transition) {
+    this.#place = place
+    this.#file = file
+    this.#transition = transition
+  }
+
+  static stage(root: Root, transition: Transition): Result<StagedFile> {
+    const { to, path, temporary } = transition
+    if (to.kind !== 'file') throw new TypeError('only a file is staged')
+    const located = root.locate(path, { links: 'refuse' })
+    if (!located.ok) return located
+    const place = located.value
+    place.sibling(temporary).unlink()
+    const created = place.sibling(temporary).createFile(0o600)
+    if (!created.ok) {
+      place[Symbol.dispose]()
+      return created
+    }
+    const staged = new StagedFile(place, created.value, transition)
+    const written = writeContent(created.value, transition, to)
+    if (written.ok) return { ok: true, value: staged }
+    staged[Symbol.dispose]()
+    return written
+  }
+
+  /** Forces the content to disk; never rejects. */
+  async sync(): Promise<Done> {
+    try {
+      await fsyncFile(this.#file.fd)
+      return done
+    } catch (thrown) {
+      return writeFailure(this.#transition.path, thrown)
+    }
+  }
+
+  /** Renames it into place; what is expected to be new does not replace anything. */
+  commit(): Done {
+    if (this.#transition.isUnchanged?.() === false) return changed(this.#place)
+    const staged = this.#place.sibling(this.#transition.temporary)
+    const isNew = this.#transition.from.kind === 'absent'
+    let moved = staged.renameTo(this.#place, { replace: !isNew })
+    // A file system without hard links: looked at just before instead.
+    if (!moved.ok && isNew && moved.error.code !== 'already_exists' && !this.#place.exists()) {
+      moved = staged.renameTo(this.#place, { replace: true })
+    }
+    this.#isCommitted = moved.ok
+    return moved
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.#isCommitted) this.#place.sibling(this.#transition.temporary).unlink()
+    this.#file[Symbol.dispose]()
+    this.#place[Symbol.dispose]()
   }
 }
 
@@ -66,13 +198,18 @@ export function removeTemporary(root: Root, path: string, temporary: string): vo
 function makeDirectory(place: Place, mode: number, owner: Owner | undefined): Done {
   const made = place.makeDirectory(0o700)
   if (!made.ok) return made
-  if (owner !== undefined) {
-    const opened = place.openDirectory()
-    if (!opened.ok) return opened
-    using directory = opened.value
+  const owned = owner === undefined ? done : giveDirectory(place, owner)
+  const set = owned.ok ? place.setMode(mode) : owned
+  // A failed transition leaves the path as it was.
+  if (!set.ok) place.removeDirectory()
+  return set
+}
+
+function giveDirectory(place: Place, owner: Owner): Done {
+  return attempt(`cannot give away ${place}`, () => {
+    using directory = place.directory.open(place.name)
     permitting(() => directory.chown(owner))
-  }
-  return place.setMode(mode)
+  })
 }
 
 function replaceByLink(place: Place, target: string, temporary: string): Done {
@@ -85,28 +222,11 @@ function replaceByLink(place: Place, target: string, temporary: string): Done {
   return moved
 }
 
-function putFile(place: Place, transition: Transition, to: Extract<PathState, { kind: 'file' }>): Done {
-  const staged = place.sibling(transition.temporary)
-  staged.unlink()
-  const written = stage(staged, transition, to)
-  const moved = written.ok ? moveOver(staged, place, transition.from.kind === 'absent') : written
-  if (!moved.ok) staged.unlink()
-  return moved
-}
-
-/** Renames what is staged over its place; what is expected to be new does not replace anything. */
-function moveOver(staged: Place, place: Place, isNew: boolean): Done {
-  const moved = staged.renameTo(place, { replace: !isNew })
-  if (moved.ok || !isNew || moved.error.code === 'already_exists') return moved
-  // A file system without hard links: looked at just before instead.
-  if (place.exists()) return failure('already_exists', `${place} exists already.`)
-  return staged.renameTo(place, { replace: true })
-}
-
-function stage(staged: Place, transition: Transition, to: Extract<PathState, { kind: 'file' }>): Done {
-  const created = staged.createFile(0o600)
-  if (!created.ok) return created
-  using file = created.value
+function writeContent(
+  file: OpenFile,
+  transition: Transition,
+  to: Extract<PathState, { kind: 'file' }>,
+): Done {
   const hash = createHash('sha256')
   try {
     for (const piece of transition.content()) {
@@ -125,17 +245,17 @@ function stage(staged: Place, transition: Transition, to: Extract<PathState, { k
     }
     // After chown, which clears set-uid and set-gid.
     fchmodSync(file.fd, to.mode)
-    fsyncSync(file.fd)
     return done
   } catch (thrown) {
-    const text = thrown instanceof Error ? thrown.message : String(thrown)
-    const isFull =
-      thrown instanceof Error && 'code' in thrown && (thrown.code === 'ENOSPC' || thrown.code === 'EDQUOT')
-    return failure(
-      isFull ? 'no_space' : 'internal',
-      `cannot write ${JSON.stringify(transition.path)}: ${text}`,
-    )
+    return writeFailure(transition.path, thrown)
   }
+}
+
+function writeFailure(path: string, thrown: unknown): Extract<Done, { ok: false }> {
+  const errno = errnoOf(thrown)
+  const text = thrown instanceof Error ? thrown.message : String(thrown)
+  const code = errno === 'ENOSPC' || errno === 'EDQUOT' ? 'no_space' : 'internal'
+  return failure(code, `cannot write ${JSON.stringify(path)}: ${text}`)
 }
 
 /** Only root may give files away; anyone else keeps what they make. */
@@ -143,6 +263,6 @@ function permitting(action: () => void): void {
   try {
     action()
   } catch (thrown) {
-    if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'EPERM')) throw thrown
+    if (errnoOf(thrown) !== 'EPERM') throw thrown
   }
 }

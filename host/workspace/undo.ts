@@ -6,9 +6,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices } from './change-set.ts'
 import { ancestorsOf } from './conflicts.ts'
-import { captureState, isSameState, type PathState } from './path-state.ts'
+import { type CapturedState, captureState, isSameState, markOf, type PathState } from './path-state.ts'
 import type { HeldBack } from './selection.ts'
-import { makeTransition, removeTemporary } from './transition.ts'
+import { removeTemporary, TransitionQueue } from './transition.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
 
@@ -35,15 +35,17 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   using root = opened.value
   try {
     using log = new WriteAheadLog(options.runDirectory)
-    const undoer = new Undoer(root, log)
+    using queue = new TransitionQueue(root)
+    const undoer = new Undoer(root, log, queue, options.onRestored)
     let turnStart = performance.now()
     for (const operation of log.operations.toReversed()) {
       options.signal?.throwIfAborted()
-      if (undoer.undo(operation)) options.onRestored?.(operation.path)
+      await undoer.undo(operation)
       if (performance.now() - turnStart < 20) continue
       await nextTurn()
       turnStart = performance.now()
     }
+    await queue.flush()
     const conflicts = [...undoer.conflicts].map(([path, reason]) => ({ path, reason: reason.slice(0, 500) }))
     if (conflicts.length === 0 && log.operations.length > 0) log.recordUndone()
     return workspaceSuccess({
@@ -63,49 +65,56 @@ class Undoer {
   /** The operations of each path in order: the states it went through. */
   readonly #chains: Map<string, LoggedOperation[]>
 
-  constructor(root: Root, log: WriteAheadLog) {
+  readonly #queue: TransitionQueue
+  readonly #onRestored: ((path: string) => void) | undefined
+
+  constructor(root: Root, log: WriteAheadLog, queue: TransitionQueue, onRestored?: (path: string) => void) {
     this.#root = root
     this.#log = log
+    this.#queue = queue
+    this.#onRestored = onRestored
     this.#chains = Map.groupBy(log.operations, ({ path }) => path)
   }
 
-  /** Whether the path changed. */
-  undo(operation: LoggedOperation): boolean {
+  async undo(operation: LoggedOperation): Promise<void> {
     const { path, before, after, outcome } = operation
     if (outcome === 'unknown') removeTemporary(this.#root, path, operation.temporary)
-    if (this.conflicts.has(path)) return false
+    // A failed operation left the path as it was.
+    if (outcome === 'failed') return
+    if (this.#queue.has(path)) await this.#queue.flush()
+    if (this.conflicts.has(path)) return
     const captured = captureState(this.#root, path)
     if (!captured.ok) {
-      return before.kind === 'absent' && this.#isAboveRestored(operation)
-        ? false
-        : this.#refuse(path, captured.error.message)
+      if (before.kind === 'absent' && this.#isAboveRestored(operation)) return
+      return this.#refuse(path, captured.error.message)
     }
     const now = captured.value.state
-    if (isSameState(now, before)) return false
+    if (isSameState(now, before)) return
     const isLeftAsMade = isSameState(now, after) || isDirectoryOfOurs(now, after, before)
+    // An earlier undo that was cut short got further with this path already, or apply never got here.
+    if (!isLeftAsMade && this.#wasEarlier(operation, now)) return
     if (!isLeftAsMade) {
-      // An earlier undo that was cut short got further with this path already, or apply never got here.
-      if (this.#wasEarlier(operation, now)) return false
       return this.#refuse(path, 'it was changed since it was applied; move your version away and undo again')
     }
-    return this.#restore(operation, now)
+    await this.#restore(operation, captured.value)
   }
 
-  #restore({ path, before, temporary, offset, owner }: LoggedOperation, now: PathState): boolean {
-    const made = makeTransition(this.#root, {
-      path,
-      from: now,
-      to: before,
-      temporary,
-      content: () =>
-        before.kind === 'file' && offset !== undefined
-          ? readSlices(this.#log.undoContents, offset, before.size)
-          : [],
-      owner,
-    })
-    if (!made.ok) return this.#refuse(path, made.error.message)
-    this.restored.add(path)
-    return true
+  async #restore(operation: LoggedOperation, { state, mark }: CapturedState): Promise<void> {
+    const { path, before, temporary, offset, owner } = operation
+    const content = () =>
+      before.kind === 'file' && offset !== undefined
+        ? readSlices(this.#log.undoContents, offset, before.size)
+        : []
+    const isGuarded = mark !== undefined && state.kind !== 'directory'
+    const isUnchanged = isGuarded ? () => markOf(this.#root, path) === mark : undefined
+    await this.#queue.add(
+      { path, from: state, to: before, temporary, content, owner, isUnchanged },
+      (made) => {
+        if (!made.ok) return this.#refuse(path, made.error.message)
+        this.restored.add(path)
+        this.#onRestored?.(path)
+      },
+    )
   }
 
   #wasEarlier(operation: LoggedOperation, now: PathState): boolean {
@@ -123,9 +132,8 @@ class Undoer {
     })
   }
 
-  #refuse(path: string, reason: string): false {
+  #refuse(path: string, reason: string): void {
     this.conflicts.set(path, reason)
-    return false
   }
 }
 

@@ -131,6 +131,29 @@ describe('applying', () => {
     expect(rest).toEqual({ ...old, 'a.txt': expect.not.stringMatching(edited ?? '') })
   })
 
+  it('keeps what another program writes at the last moment [W.01]', async () => {
+    using bench = new Bench(before)
+    using review = await bench.review(before, after)
+    const paths = ['a.txt', 'del.txt', 'link', 'new']
+    const summary = await apply(bench, review, { paths }, ({ kind, path: at }) => {
+      if (kind !== 'intended' || at !== 'a.txt') return
+      writeFileSync(bench.file('a.txt'), 'late')
+      writeFileSync(bench.file('del.txt'), 'late')
+      mkdirSync(bench.file('new'))
+    })
+    expect(summary.applied).toEqual(['link'])
+    expect(summary.failed.map((item) => item.path)).toEqual([
+      'a.txt',
+      'del.txt',
+      'new',
+      'new/big.bin',
+      'new/empty',
+    ])
+    expect((await undo(bench)).conflicts).toEqual([])
+    for (const name of ['a.txt', 'del.txt']) expect(readFileSync(bench.file(name), 'utf8')).toBe('late')
+    expect(readdirSync(bench.file('new'))).toEqual([])
+  })
+
   it('writes nothing through a link that appears on the way after the review [S1.08, W.02]', async () => {
     using bench = new Bench(before)
     using review = await bench.review(
