@@ -124,6 +124,20 @@ describe('makePlan', () => {
     expect(asked[2]?.messages.slice(0, 4)).toEqual(asked[1]?.messages)
   })
 
+  it('answers every call of an invalid plan before it asks again [S0.02]', async () => {
+    const twice = reply({
+      calls: [
+        { name: 'submit_plan', arguments: { goal: 'g', steps: [] } },
+        { name: 'submit_plan', arguments: {} },
+      ],
+    })
+    const { planned, asked } = await plan(twice, planReply(goodPlan))
+    expect(planned.ok).toBe(true)
+    const [, , assistant, ...results] = asked[1]?.messages ?? []
+    expect(results.map((message) => message.tool_call_id)).toEqual(assistant?.tool_calls?.map(({ id }) => id))
+    expect(results).toHaveLength(2)
+  })
+
   it.each([
     ['empty answers', reply({ text: '' })],
     ['prose', reply({ text: 'I will think about it.' })],
