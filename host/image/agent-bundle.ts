@@ -1,6 +1,7 @@
 // Makes one file of the agent and what it imports, for Node in the guest. Only a checkout does this: the installed
 // package brings the bundle.
 
+import path from 'node:path'
 import { ImageError } from './image-error.ts'
 
 /** Bundles `entry` (absolute path). @returns the module's text, the same for the same sources. @throws {ImageError} `bundle_failed` */
@@ -19,7 +20,7 @@ export async function bundleAgent(entry: string): Promise<Uint8Array> {
       // Names stay readable in stack traces, and the bytes do not depend on where the checkout lies.
       sourcemap: false,
       legalComments: 'inline',
-      absWorkingDir: import.meta.dirname,
+      absWorkingDir: path.dirname(entry),
       logLevel: 'silent',
       // Packages in CommonJS call require for Node's own modules.
       banner: {

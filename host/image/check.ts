@@ -19,7 +19,7 @@ export async function checkImage(cacheDir: string): Promise<ImageCheck> {
     }
     const { files, versions } = image.manifest
     const bytes = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
-    const seen = `${image.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.release}, Node ${versions.node}`
+    const seen = `${image.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.debian}, Node ${versions.node}`
     return { status: 'ok', seen, kernel: image.kernel }
   } catch (error) {
     if (error instanceof ImageError) return { status: 'fail', seen: error.message, remedy: error.remedy }

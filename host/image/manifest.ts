@@ -22,12 +22,10 @@ export const ImageManifest = z.strictObject({
   /** Debian's name. */
   arch: z.enum(['amd64', 'arm64']),
   files: z.strictObject({ vmlinuz: FileEntry, initramfs: FileEntry, 'root.erofs': FileEntry }),
-  versions: z.strictObject({
-    release: Line,
-    node: Line,
-    /** Debian package to version, also the kernel's. */
-    packages: z.record(z.string().max(200), Line),
-  }),
+  /** What a person asks for. */
+  versions: z.strictObject({ debian: Line, kernel: Line, node: Line, python: Line }),
+  /** Every Debian package in it, also the kernel's, and its version. */
+  packages: z.record(z.string().max(200), Line),
   /** Path below the recipe to sha256. */
   inputs: z.record(z.string().max(1000), Sha256),
 })

@@ -38,7 +38,8 @@ export async function requireAgentTools(): Promise<void> {
   await requireTools(agentTools)
 }
 
-async function requireTools(tools: Readonly<Record<string, string>>): Promise<void> {
+/** `tools` maps a program to the package that brings it. Exported for tests. */
+export async function requireTools(tools: Readonly<Record<string, string>>): Promise<void> {
   const found = await Promise.all(
     Object.keys(tools).map(async (name) => [name, await findProgram(name)] as const),
   )

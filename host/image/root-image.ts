@@ -87,9 +87,9 @@ async function build(options: RootImageOptions, { key, inputs }: RecipeKey): Pro
   const out = await mkdtemp(path.join(cacheDir, 'build-'))
   try {
     await buildRoot({ ...options, out })
-    const versions = await readVersions(recipe, arch)
     const files = await describeFiles(out, imageFiles)
-    const manifest: ImageManifest = { manifestVersion: 1, key, arch, files, versions, inputs }
+    const contents = await readContents(recipe, arch)
+    const manifest: ImageManifest = { manifestVersion: 1, key, arch, files, ...contents, inputs }
     await writeFile(path.join(out, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     await rm(directory, { recursive: true, force: true })
     await rename(out, directory)
@@ -116,14 +116,24 @@ const Lock = z.object({
     z.string(),
     z.object({
       node: z.object({ version: z.string() }),
-      packages: z.array(z.object({ name: z.string(), version: z.string() })),
+      packages: z.array(z.object({ role: z.string(), name: z.string(), version: z.string() })),
     }),
   ),
 })
 
-async function readVersions(recipe: string, arch: Architecture): Promise<ImageManifest['versions']> {
+async function readContents(
+  recipe: string,
+  arch: Architecture,
+): Promise<Pick<ImageManifest, 'versions' | 'packages'>> {
   const lock = Lock.parse(JSON.parse(await readFile(path.join(recipe, 'packages.lock.json'), 'utf8')))
-  const entry = lock.architectures[arch]
-  const packages = entry?.packages.map(({ name, version }) => [name, version] as const) ?? []
-  return { release: lock.release, node: entry?.node.version ?? '', packages: Object.fromEntries(packages) }
+  const { node, packages } = lock.architectures[arch] ?? { node: { version: '' }, packages: [] }
+  return {
+    versions: {
+      debian: lock.release,
+      kernel: packages.find(({ role }) => role === 'kernel')?.version ?? '',
+      node: node.version,
+      python: packages.find(({ name }) => name === 'python3')?.version ?? '',
+    },
+    packages: Object.fromEntries(packages.map(({ name, version }) => [name, version])),
+  }
 }
