@@ -80,6 +80,7 @@ class Exchange implements Dispatcher.DispatchController {
   readonly #handler: Dispatcher.DispatchHandler
   readonly #abort = new AbortController()
   #stream: ClientHttp2Stream | null = null
+  #session: ClientHttp2Stream['session']
   #paused = false
   #over = false
   #timer: NodeJS.Timeout | null = null
@@ -122,8 +123,8 @@ class Exchange implements Dispatcher.DispatchController {
   fail(error: Error): void {
     if (this.#over) return
     this.#finish()
-    this.#stream?.close(8) // NGHTTP2_CANCEL
-    this.#stream?.destroy()
+    // With an error: only so does Node reset the stream without first ending it as if the body were complete.
+    this.#stream?.destroy(error)
     destroyBody(this.#options.body, error)
     this.#handler.onResponseError?.(this, error)
   }
@@ -152,16 +153,19 @@ class Exchange implements Dispatcher.DispatchController {
 
   #send(body: Readable, stream: ClientHttp2Stream): void {
     // A failure of the body must reset the stream, not end it as if it were complete.
+    body.on('error', (error) => this.fail(error))
     pipeline(body, stream).then(
       () => this.#guard(() => this.#handler.onRequestSent?.()),
       (error: Error) => {
-        if (!stream.destroyed || !body.readableEnded) this.fail(this.#streamError(stream, error))
+        if (!body.readableEnded) this.fail(this.#streamError(stream, error))
       },
     )
   }
 
   #receive(stream: ClientHttp2Stream): void {
     this.#stream = stream
+    // A destroyed stream no longer knows its session.
+    this.#session = stream.session
     this.#expect(this.#options.headersTimeout, () => new errors.HeadersTimeoutError())
     stream.on('response', (headers) => this.#onResponse(stream, headers))
     stream.on('trailers', (trailers) => {
@@ -183,14 +187,16 @@ class Exchange implements Dispatcher.DispatchController {
       expectData()
       this.#guard(() => this.#handler.onResponseData?.(this, chunk))
     })
-    stream.on('end', () => {
-      if (stream.aborted || (stream.rstCode ?? 0) !== 0) this.fail(this.#streamError(stream, null))
-      else if (!this.#over) {
-        this.#finish()
-        this.#handler.onResponseEnd?.(this, this.rawTrailers ?? {})
-      }
-    })
+    stream.on('end', () => this.#onEnd(stream))
     if (this.#paused) stream.pause()
+  }
+
+  #onEnd(stream: ClientHttp2Stream): void {
+    if (stream.aborted || (stream.rstCode ?? 0) !== 0) this.fail(this.#streamError(stream, null))
+    else if (!this.#over) {
+      this.#finish()
+      this.#handler.onResponseEnd?.(this, this.rawTrailers ?? {})
+    }
   }
 
   /** A handler that throws ends its own exchange, as in undici. */
@@ -222,7 +228,7 @@ class Exchange implements Dispatcher.DispatchController {
 
   #streamError(stream: ClientHttp2Stream, error: Error | null): Error {
     if (error instanceof HttpSessionLostError) return error
-    if (stream.session === undefined || stream.session.destroyed || stream.session.closed) {
+    if (this.#session === undefined || this.#session.destroyed || this.#session.closed) {
       return new HttpSessionLostError('the session with the host ended before the answer was complete')
     }
     const reset = `the host reset the stream (code ${stream.rstCode ?? 0}) before the answer was complete`

@@ -26,7 +26,8 @@ export const http2Limits = {
 
 /**
  * Serves one client over `socket`. `onEnd` is called once, when the session has closed for whatever reason.
- * Every stream has an error listener already: a reset by the guest never ends the process.
+ * Every stream has an error listener already: a reset by the guest never ends the process. To break off an answer call
+ * `stream.destroy(error)`: Node's `stream.close(code)` and `stream.destroy()` first end it as if it were complete.
  */
 export function serveHttp2(
   socket: Duplex,

@@ -28,7 +28,7 @@ describe('the preamble', () => {
           const hunter = new PreambleHunter()
           let rest: Buffer | null = null
           for (let offset = 0; offset < bytes.length; offset += size) {
-            let chunk = bytes.subarray(offset, offset + size)
+            let chunk: Buffer = bytes.subarray(offset, offset + size)
             if (rest !== null) rest = Buffer.concat([rest, chunk])
             while (rest === null && chunk.length > 0) {
               const found = hunter.push(chunk)

@@ -1,0 +1,193 @@
+// HTTP/2 from the guest's dispatcher to the host's streams, over the port of the link.
+import { createHash, randomBytes } from 'node:crypto'
+import type { ServerHttp2Stream } from 'node:http2'
+import { Readable } from 'node:stream'
+import { request } from 'undici'
+import { describe, expect, it } from 'vitest'
+import { GuestHttp, HttpSessionLostError } from '../../../agent/utils/http.ts'
+import { Http2Dispatcher, HttpStreamResetError } from '../../../agent/utils/http2-dispatcher.ts'
+import { http2Limits } from '../../rpc/http-server.ts'
+import { createWorld, until, wait } from './support.ts'
+
+const MiB = 1024 * 1024
+const url = 'http://gateway/v1/things?x=1'
+type OnStream = (stream: ServerHttp2Stream, headers: Record<string, unknown>) => void | Promise<void>
+
+async function connected(onStream: OnStream) {
+  const world = createWorld({ onStream: (stream, headers) => void onStream(stream, headers) })
+  const guest = world.startGuest()
+  await world.link.ready()
+  return { world, dispatcher: new Http2Dispatcher(guest.http) }
+}
+
+/** A body that starts and never ends. */
+const begun: OnStream = (stream) => {
+  stream.respond({ ':status': 200 })
+  stream.write('begun')
+}
+
+describe('a request of the guest', () => {
+  it('reaches the host with method, path, headers and body, and brings its answer back [S1.07]', async () => {
+    const seen: unknown[] = []
+    const { world, dispatcher } = await connected(async (stream, headers) => {
+      seen.push(
+        headers[':method'],
+        headers[':path'],
+        headers[':authority'],
+        headers['x-a'],
+        headers.connection,
+      )
+      stream.respond({ ':status': 201, 'content-type': 'text/plain' })
+      stream.end(`got ${(await stream.toArray()).join('')}`)
+    })
+    await using _world = world
+    const headers = { 'X-A': 'b', connection: 'close' }
+    const answer = await request(url, { method: 'POST', body: 'hello', headers, dispatcher })
+    expect(answer.statusCode).toBe(201)
+    expect(answer.headers['content-type']).toBe('text/plain')
+    expect(await answer.body.text()).toBe('got hello')
+    expect(seen).toEqual(['POST', '/v1/things?x=1', 'gateway', 'b', undefined])
+  })
+
+  it('carries large bodies both ways unharmed, several at once', async () => {
+    const { world, dispatcher } = await connected((stream) => {
+      stream.respond({ ':status': 200 })
+      stream.pipe(stream)
+    })
+    await using _world = world
+    const one = async (): Promise<void> => {
+      const bytes = randomBytes(6 * MiB)
+      const body = Readable.from(
+        (function* () {
+          for (let at = 0; at < bytes.length; at += 50_000) yield bytes.subarray(at, at + 50_000)
+        })(),
+      )
+      const answer = await request(url, { method: 'POST', body, dispatcher })
+      const hash = createHash('sha256')
+      for await (const chunk of answer.body) hash.update(chunk as Buffer)
+      expect(hash.digest('hex')).toBe(createHash('sha256').update(bytes).digest('hex'))
+    }
+    await Promise.all([one(), one(), one()])
+  })
+
+  it('is held back when the reader is slow, in either direction', async () => {
+    let sent = 0
+    let received = 0
+    const gate = Promise.withResolvers<void>()
+    const { world, dispatcher } = await connected(async (stream) => {
+      stream.respond({ ':status': 200 })
+      stream.once('data', async (chunk: Buffer) => {
+        received += chunk.length
+        stream.pause()
+        await gate.promise
+        stream.on('data', (more: Buffer) => {
+          received += more.length
+        })
+        stream.resume()
+        Readable.from(
+          (function* () {
+            for (; sent < 20 * MiB; sent += MiB) yield Buffer.alloc(MiB)
+          })(),
+        ).pipe(stream)
+      })
+    })
+    await using _world = world
+    let given = 0
+    const body = Readable.from(
+      (function* () {
+        for (; given < 20 * MiB; given += 100_000) yield Buffer.alloc(100_000)
+      })(),
+    )
+    const answer = await request(url, { method: 'POST', body, dispatcher })
+    await wait(100)
+    expect(given).toBeLessThan(4 * MiB)
+    gate.resolve()
+    await until(() => received >= 20 * MiB, 'the whole body')
+    await wait(100)
+    expect(sent).toBeLessThan(6 * MiB)
+    expect((await answer.body.arrayBuffer()).byteLength).toBe(20 * MiB)
+  })
+
+  it('fails on both ends, fast and retryable, when its session is replaced in the middle', async () => {
+    let hostSide = 'open'
+    const { world, dispatcher } = await connected((stream) => {
+      void begun(stream, {})
+      stream.on('close', () => {
+        hostSide = 'closed'
+      })
+    })
+    await using _world = world
+    const answer = await request(url, { dispatcher })
+    world.link.restartSession('again')
+    const failure = await answer.body.text().catch((error: unknown) => error)
+    expect(failure).toBeInstanceOf(HttpSessionLostError)
+    expect(failure).toMatchObject({ retryable: true })
+    await until(() => hostSide === 'closed', 'the end on the host')
+    await until(() => world.seen.sessions.length === 2, 'the next session')
+    const next = await request(url, { dispatcher })
+    expect(next.statusCode).toBe(200)
+    next.body.on('error', () => {}).destroy()
+  })
+
+  it('fails when the host resets its stream, and does not take the part for the whole', async () => {
+    const { world, dispatcher } = await connected((stream) => {
+      void begun(stream, {})
+      setTimeout(() => stream.destroy(new Error('broken off')), 20)
+    })
+    await using _world = world
+    const answer = await request(url, { dispatcher })
+    await expect(answer.body.text()).rejects.toBeInstanceOf(HttpStreamResetError)
+  })
+
+  it('resets its stream on the host when it is aborted', async () => {
+    const closed = Promise.withResolvers<void>()
+    const { world, dispatcher } = await connected((stream) => {
+      void begun(stream, {})
+      stream.on('close', () => closed.resolve())
+    })
+    await using _world = world
+    const controller = new AbortController()
+    const answer = await request(url, { dispatcher, signal: controller.signal })
+    controller.abort(new Error('enough'))
+    await expect(answer.body.text()).rejects.toThrow('enough')
+    await closed.promise
+  })
+
+  it('waits for a session, but no longer than its deadline', async () => {
+    const dispatcher = new Http2Dispatcher(new GuestHttp(), { sessionTimeoutMs: 50 })
+    await expect(request(url, { dispatcher })).rejects.toMatchObject({ code: 'CAISSON_SESSION_LOST' })
+  })
+
+  it('reports a body that fails, and the host sees a reset instead of an end', async () => {
+    const host = Promise.withResolvers<string>()
+    const { world, dispatcher } = await connected((stream) => {
+      stream.on('aborted', () => host.resolve('aborted'))
+      stream.on('end', () => setImmediate(() => host.resolve('ended')))
+      stream.resume()
+    })
+    await using _world = world
+    const body = new Readable({ read() {} })
+    body.push('part')
+    setTimeout(() => body.destroy(new Error('disk gone')), 20)
+    await expect(request(url, { method: 'POST', body, dispatcher })).rejects.toThrow('disk gone')
+    expect(await host.promise).toBe('aborted')
+  })
+
+  it('is one of a bounded number: more than the limit wait or fail, and the host goes on', async () => {
+    let open = 0
+    let most = 0
+    const { world, dispatcher } = await connected((stream) => {
+      most = Math.max(most, ++open)
+      stream.on('close', () => open--)
+      stream.respond({ ':status': 200 })
+      setTimeout(() => stream.end('ok'), 20)
+    })
+    await using _world = world
+    const answers = await Promise.allSettled(
+      Array.from({ length: 200 }, async () => (await request(url, { dispatcher })).body.text()),
+    )
+    expect(answers.filter((answer) => answer.status === 'fulfilled').length).toBeGreaterThan(60)
+    expect(most).toBeLessThanOrEqual(http2Limits.maxConcurrentStreams)
+    expect(await (await request(url, { dispatcher })).body.text()).toBe('ok')
+  })
+})
