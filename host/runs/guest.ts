@@ -27,7 +27,7 @@ import { CappedLog } from './capped-log.ts'
 import { RunFailure } from './ending.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
-import type { RunPlan } from './run.ts'
+import type { RunPlan } from './run-plan.ts'
 
 /** Time for the agent to answer in its first session, after init was ready. */
 const sessionTimeoutMs = 60_000

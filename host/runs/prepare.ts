@@ -12,7 +12,7 @@ import {
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
 import type { RunRecord } from './record.ts'
-import type { RunPlan } from './run.ts'
+import type { RunPlan } from './run-plan.ts'
 
 /** Where a run's directory keeps its manifest. */
 export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')

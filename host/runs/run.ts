@@ -1,19 +1,9 @@
-/**
- * One run from the task to its end: prepares the workspace, boots the VM, lets the agent work, brings the change set
- * home. Owns everything it opens; ends in exactly one `run-end`, whatever happens.
- */
-import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import type { Completion, RunLimits, Task } from '#specs/protocol/task.ts'
-import { type ApprovalAnswer, type ApprovalMode, ApprovalQueue } from '../approvals/queue.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
+import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
-import type { Provider } from '../gateway/providers.ts'
-import type { Image } from '../image/image.ts'
-import type { Folders } from '../state/folders.ts'
-import type { Accelerator } from '../vm/qemu-args.ts'
-import type { VmSize } from '../vm/vm-options.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
@@ -21,31 +11,7 @@ import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
-
-/** Everything a run needs to know; all of it decided before it starts. */
-export interface RunPlan {
-  readonly runId: string
-  readonly folders: Folders
-  readonly image: Image
-  readonly provider: Provider
-  readonly prompt: string
-  readonly context?: Readonly<Record<string, string>>
-  /** The workspace on the host. */
-  readonly directory: string
-  /** Ignored or secret paths that go in all the same. */
-  readonly include: readonly string[]
-  readonly tools?: readonly string[]
-  readonly limits: RunLimits
-  readonly vm: Partial<VmSize> & {
-    readonly accelerator?: Accelerator | 'auto'
-    readonly confine?: 'auto' | 'require'
-  }
-  readonly approvals: {
-    readonly mode: ApprovalMode
-    readonly rules: readonly ApprovalRule[]
-    readonly attended: boolean
-  }
-}
+import type { RunPlan } from './run-plan.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000

@@ -1,0 +1,34 @@
+/** What a run is told before it starts; decided once, never changed. */
+import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import type { RunLimits } from '#specs/protocol/task.ts'
+import type { ApprovalMode } from '../approvals/queue.ts'
+import type { Provider } from '../gateway/providers.ts'
+import type { Image } from '../image/image.ts'
+import type { Folders } from '../state/folders.ts'
+import type { Accelerator } from '../vm/qemu-args.ts'
+import type { VmSize } from '../vm/vm-options.ts'
+
+/** Everything a run needs to know; all of it decided before it starts. */
+export interface RunPlan {
+  readonly runId: string
+  readonly folders: Folders
+  readonly image: Image
+  readonly provider: Provider
+  readonly prompt: string
+  readonly context?: Readonly<Record<string, string>>
+  /** The workspace on the host. */
+  readonly directory: string
+  /** Ignored or secret paths that go in all the same. */
+  readonly include: readonly string[]
+  readonly tools?: readonly string[]
+  readonly limits: RunLimits
+  readonly vm: Partial<VmSize> & {
+    readonly accelerator?: Accelerator | 'auto'
+    readonly confine?: 'auto' | 'require'
+  }
+  readonly approvals: {
+    readonly mode: ApprovalMode
+    readonly rules: readonly ApprovalRule[]
+    readonly attended: boolean
+  }
+}
