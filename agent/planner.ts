@@ -12,7 +12,7 @@ import type { ChatMessage, ToolSpec } from './llm/messages.ts'
 import { plannerSystemPrompt, plannerUserPrompt } from './llm/prompts.ts'
 import { parseModelJson } from './llm/repair.ts'
 import { mendPlan } from './plan-repair.ts'
-import { type Run, sliceText } from './run.ts'
+import { listenTo, type Run } from './run.ts'
 import { reportTurn } from './step.ts'
 
 export interface PlanFailure {
@@ -50,7 +50,8 @@ export const makePlan: Planner = async (run) => {
   ]
   let problems = 'no plan was given'
   for (let request = 1; request <= requestsMax; request++) {
-    const answer = await askForPlan(messages, run)
+    const hooks = listenTo(planningStepId, run, run.signal)
+    const answer = await run.model({ messages, tools: [submitPlanTool()] }, hooks)
     if (run.signal.aborted) return failure('cancelled', 'interrupted while planning')
     if (!answer.ok)
       return failure(reasonOf(answer.error), `the model failed while planning: ${answer.error.message}`)
@@ -67,29 +68,6 @@ export const makePlan: Planner = async (run) => {
   return failure(
     'plan_invalid',
     `the model gave no valid plan in ${requestsMax} attempts; the last problems: ${problems}`,
-  )
-}
-
-function askForPlan(messages: readonly ChatMessage[], run: Run) {
-  return run.model(
-    { messages, tools: [submitPlanTool()] },
-    {
-      signal: run.signal,
-      onText: (text) => {
-        for (const piece of sliceText(text))
-          run.report.delta({ type: 'text-delta', stepId: planningStepId, text: piece })
-      },
-      onReasoning: (text) => {
-        for (const piece of sliceText(text)) {
-          run.report.delta({ type: 'reasoning-delta', stepId: planningStepId, text: piece })
-        }
-      },
-      onRetry: (error, delayMs) =>
-        run.logger.warn(
-          { code: error.code, status: error.status, delayMs },
-          `model, while planning: ${error.message}`,
-        ),
-    },
   )
 }
 

@@ -7,7 +7,8 @@ import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { RunBudget } from './budget.ts'
-import type { Model } from './llm/model.ts'
+import type { ModelError } from './llm/errors.ts'
+import type { Model, TurnHooks } from './llm/model.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** What the host hears while a run is under way. */
@@ -32,6 +33,30 @@ export interface Run {
   readonly signal: AbortSignal
   readonly callIds: CallIds
   readonly logger: Logger
+}
+
+/** What is heard while the model speaks for a step (`plan` while planning): its words as deltas, its pauses as notes. */
+export function listenTo(stepId: string, run: Run, signal: AbortSignal): TurnHooks {
+  return {
+    signal,
+    onText: (text) => {
+      for (const piece of sliceText(text)) run.report.delta({ type: 'text-delta', stepId, text: piece })
+    },
+    onReasoning: (text) => {
+      for (const piece of sliceText(text)) run.report.delta({ type: 'reasoning-delta', stepId, text: piece })
+    },
+    onRetry: (error, delayMs) => noteRetry(stepId, run, error, delayMs),
+  }
+}
+
+/** A pause may be long: people should see what is waited for. */
+function noteRetry(stepId: string, run: Run, error: ModelError, delayMs: number): void {
+  const { code, status, message } = error
+  run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
+  const text = `the model's server failed (${message}); asking again in ${(delayMs / 1000).toFixed(1)} s`
+  run.report
+    .event({ type: 'note', level: 'warn', text: boundText(text, limits.textMaxChars) })
+    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not taken'))
 }
 
 /** How a run, or the execution of its plan, ended. */

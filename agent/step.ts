@@ -10,7 +10,7 @@ import { reasonOf } from './llm/errors.ts'
 import type { ChatMessage, ToolCallRequest } from './llm/messages.ts'
 import { stepFailedMark } from './llm/prompts.ts'
 import { LoopGuard } from './loop-guard.ts'
-import { boundText, type Run, sliceText } from './run.ts'
+import { boundText, listenTo, type Run } from './run.ts'
 import { runCalls } from './step-calls.ts'
 
 export interface StepResult {
@@ -45,7 +45,8 @@ export async function runStep(
   })
 
   for (let number = 1; number <= run.task.limits.maxTurnsPerStep; number++) {
-    const answer = await askModel(step.id, history, run, signal)
+    const request = { messages: history, tools: run.registry.specs }
+    const answer = await run.model(request, listenTo(step.id, run, signal))
     if (signal.aborted) return end('cancelled', 'cancelled', 'interrupted while the model was speaking')
     if (!answer.ok) return end('failed', reasonOf(answer.error), `the model failed: ${answer.error.message}`)
     const turn = withOwnIds(answer.value, run)
@@ -76,28 +77,6 @@ export async function runStep(
   }
   const turns = run.task.limits.maxTurnsPerStep
   return end('failed', 'limit_turns', `the step was not done after ${turns} turns of the model`)
-}
-
-function askModel(stepId: string, history: readonly ChatMessage[], run: Run, signal: AbortSignal) {
-  return run.model(
-    { messages: history, tools: run.registry.specs },
-    {
-      signal,
-      onText: (text) => {
-        for (const piece of sliceText(text)) run.report.delta({ type: 'text-delta', stepId, text: piece })
-      },
-      onReasoning: (text) => {
-        for (const piece of sliceText(text))
-          run.report.delta({ type: 'reasoning-delta', stepId, text: piece })
-      },
-      onRetry: (error, delayMs) => {
-        run.logger.warn(
-          { stepId, code: error.code, status: error.status, delayMs },
-          `model: ${error.message}`,
-        )
-      },
-    },
-  )
 }
 
 /** Ids that no other call of the run has, in the alphabet that hosts and providers accept. */

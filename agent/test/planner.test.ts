@@ -170,12 +170,10 @@ describe('makePlan', () => {
     expect(gone.asked.length).toBeGreaterThan(1)
   })
 
-  it('asks again after a failure that passes [S1.07]', async () => {
-    const { planned } = await plan(
-      { status: 503, body: '' },
-      { body: 'data: {"choices":[]}\n\n' },
-      planReply(goodPlan),
-    )
+  it('asks again after a failure that passes, and says so [S1.07]', async () => {
+    const broken = { body: 'data: {"choices":[]}\n\n' }
+    const { planned, events } = await plan({ status: 503, body: '' }, broken, planReply(goodPlan))
     expect(planned.ok).toBe(true)
+    expect(events.map(({ type }) => type)).toEqual(['note', 'note', 'turn-end'])
   })
 })
