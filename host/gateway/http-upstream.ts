@@ -35,7 +35,9 @@ export function createHttpUpstream(options: {
     headersTimeout: timeouts.firstByteTimeoutMs,
     bodyTimeout: 0,
     maxHeaderSize: responseHeaderMaxBytes,
-    pipelining: 1,
+    // A connection for each request: llama-server was seen to close a kept one without a word after a stream, and the
+    // request that then meets the closed connection cannot be told from one that was acted on.
+    pipelining: 0,
   })
   /** Some servers refuse `stream_options`; they are asked once, then never again. */
   let askUsage = true

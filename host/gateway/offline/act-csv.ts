@@ -4,7 +4,7 @@ import { type CsvTable, chooseReport, findProfile } from './csv-choice.ts'
 import { writeProfileScript } from './csv-profile-script.ts'
 import { writeReportScript } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
-import { answersIn, call, quoteOutput, type Reply, say } from './reply.ts'
+import { answersIn, call, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
 
 type CsvIntent = Extract<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'check-files' }>
 
@@ -20,12 +20,22 @@ export function actOnCsv(intent: CsvIntent, conversation: Conversation, reasonin
 }
 
 function inspect(path: string, conversation: Conversation, reasoning: string): Reply {
-  const [looked] = conversation.calls
+  const [looked, listed] = conversation.calls
   if (looked === undefined) return profile(path, conversation, `${reasoning} First the shape of the file.`)
   const found = findProfile(looked.output)
-  if (found === null)
-    return say(`The first look at ${path} gave no result:\n${quoteOutput(looked.output)}`, reasoning)
-  if ('error' in found) return say(`${path} ${found.error}.`, reasoning)
+  if (found === null) return noProfile(path, looked.output, reasoning)
+  if ('error' in found) {
+    if (listed === undefined && conversation.tools.has('list_files')) {
+      return call(
+        conversation,
+        'list_files',
+        { path: '.' },
+        `${reasoning} It cannot be read, so I look at what is there.`,
+      )
+    }
+    const seen = listed === undefined ? '' : `\nThe workspace holds:\n${quoteOutput(listed.output, 2_000)}`
+    return sayNotDone(`${path}: ${found.error}.${seen}`, reasoning)
+  }
   const columns = found.columns
     .slice(0, 30)
     .map(({ name, type, missing }) => `${name} (${type}, ${missing} missing)`)
@@ -41,9 +51,8 @@ function analyse(
   if (looked === undefined)
     return profile(intent.path, conversation, `${reasoning} The columns decide the script.`)
   const found = findProfile(looked.output)
-  if (found === null)
-    return say(`The first look at ${intent.path} gave no result:\n${quoteOutput(looked.output)}`, reasoning)
-  if ('error' in found) return say(`Nothing was analysed: ${intent.path} ${found.error}.`, reasoning)
+  if (found === null) return noProfile(intent.path, looked.output, reasoning)
+  if ('error' in found) return sayNotDone(`${intent.path}: ${found.error}.`, reasoning)
   if (ran === undefined) {
     const code = writeReportScript(intent.path, chooseReport(found, intent))
     return call(
@@ -61,6 +70,10 @@ function check(paths: readonly string[], conversation: Conversation, reasoning: 
   if (next !== undefined)
     return call(conversation, 'read_file', { path: next, limit: sampleLines }, reasoning)
   return say(`${paths.join(' and ')} are there and can be read.`, reasoning)
+}
+
+function noProfile(path: string, output: string, reasoning: string): Reply {
+  return sayNotDone(`the first look at ${path} gave no result:\n${quoteOutput(output)}`, reasoning)
 }
 
 function profile(path: string, conversation: Conversation, reasoning: string): Reply {

@@ -7,12 +7,13 @@ import { actOnCsv } from './act-csv.ts'
 import type { Conversation, PastCall } from './conversation.ts'
 import { answerMark } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
-import { answersIn, call, quoteOutput, type Reply, say } from './reply.ts'
+import { answersIn, call, hasNotDone, notDone, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
 import { writeCountScript, writeSumScript } from './small-scripts.ts'
 
 /** The next turn of a step. */
 export function act(intent: Intent, conversation: Conversation): Reply {
   const reasoning = `The rule for "${intent.kind}" fits this step.`
+  if (hasNotDone(conversation.results)) return sayNotDone('an earlier step was not done.', reasoning)
   const failed = conversation.calls.findIndex((past) => past.errorCode !== null)
   if (failed >= 0) return explainFailure(conversation, failed, reasoning)
   if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv' || intent.kind === 'check-files') {
@@ -129,7 +130,7 @@ function shell(command: string, done: string): Turns {
     answer: ([ran]) =>
       ran?.output.includes(`${answerMark}done`)
         ? done
-        : `The command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
+        : `${notDone}: the command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
   }
 }
 
@@ -163,12 +164,12 @@ function explainFailure(conversation: Conversation, failed: number, reasoning: s
       `${reasoning} The path was not found, so I look at what is there.`,
     )
   }
-  const what = past?.errorCode === 'denied' ? 'It was denied, so it was not done' : 'It could not be done'
   const seen =
     looked !== undefined && looked.errorCode === null
       ? `\nThe workspace holds:\n${quoteOutput(looked.output, 2_000)}`
       : ''
-  return say(`${what}. ${past?.name} answered: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`, reasoning)
+  const answered = `${past?.name} answered: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`
+  return sayNotDone(past?.errorCode === 'denied' ? `it was denied. ${answered}` : answered, reasoning)
 }
 
 function appendCommand(path: string, text: string): string {

@@ -22,6 +22,19 @@ export function say(text: string, reasoning: string): Reply {
   return { reasoning, text: `${offlineLabel} ${text}`, calls: [] }
 }
 
+/** An answer that goes on so tells of work that was not done. */
+export const notDone = 'It could not be done'
+
+/** An answer for what was not done; the steps that need this one read it and do nothing either. */
+export function sayNotDone(why: string, reasoning: string): Reply {
+  return say(`${notDone}: ${why}`, reasoning)
+}
+
+/** Whether one of the results of earlier steps says that it was not done. */
+export function hasNotDone(results: readonly string[]): boolean {
+  return results.some((result) => result.startsWith(`${offlineLabel} ${notDone}`))
+}
+
 /** Other names that a parameter may have in a tool's schema. */
 const otherNames: Readonly<Record<string, readonly string[]>> = {
   path: ['filePath', 'file_path', 'file', 'directory'],
@@ -46,7 +59,7 @@ export function call(
 ): Reply {
   const tool = conversation.tools.get(name)
   if (tool === undefined) {
-    return say(`This needs the tool ${name}, which this run does not offer. Nothing was done.`, reasoning)
+    return sayNotDone(`this needs the tool ${name}, which this run does not offer.`, reasoning)
   }
   const entries = Object.entries(wishes).flatMap(([wish, value]) => {
     const parameter = findParameter(tool, wish)

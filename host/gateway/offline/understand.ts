@@ -31,8 +31,12 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
     }
     const read = readClause(clause, { paths, last: lastPath(previous) })
     if (read !== null && 'question' in read) return { ok: false, reason: read.question }
-    if (read !== null) intents.push(...read)
-    else if (!(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
+    if (read !== null) {
+      intents.push(...read)
+      // A folder that an earlier order makes is there for the later ones.
+      for (const intent of read) if (intent.kind === 'make-folder') paths.push(`${intent.path}/`)
+    }
+    if (read === null && !(previous !== undefined && isCourtesy(clause.text))) unclear.push(clause.original)
   }
   if (unclear.length > 0) return { ok: false, reason: `not understood: ${unclear.join(' / ').slice(0, 400)}` }
   if (intents.length === 0) return { ok: false, reason: 'not understood: the task names nothing to do' }

@@ -118,7 +118,9 @@ it('carries one and several tool calls of a real server [S0.11]', async (context
   const one = fold((await test.request(chat('go', ['write_file', 'read_file']))).text)
   expect(one).toMatchObject({ finish: 'tool_calls', calls: [{ name: 'write_file' }] })
   expect(JSON.parse(one.calls[0]?.arguments ?? '')).toMatchObject({ path: 'hello.txt' })
-  const two = fold((await test.request(chat('both at once', ['read_file', 'list_files']))).text)
+  const both = await test.request(chat('both at once', ['read_file', 'list_files']))
+  expect(both.status).toBe(200)
+  const two = fold(both.text)
   expect(two.calls.map(({ name }) => name)).toEqual(['read_file', 'list_files'])
   const plan = fold((await test.request(chat('anything', ['submit_plan']))).text)
   expect(JSON.parse(plan.calls[0]?.arguments ?? '')).toMatchObject({

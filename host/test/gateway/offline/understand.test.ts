@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
+import { exampleTask } from '../../../../examples/task.ts'
 import { countUnits, type Intent, readIntent, wordIntent } from '../../../gateway/offline/intents.ts'
 import { planTask } from '../../../gateway/offline/plan.ts'
 import { understandTask } from '../../../gateway/offline/understand.ts'
@@ -31,6 +32,16 @@ describe('what a person asks for', () => {
     'I want you to plot sales.csv',
   ])('is an analysis: %s [S4.06]', (task) => {
     expect(read(task)).toEqual([analysis])
+  })
+
+  it('is the task of the example [S4.06]', () => {
+    const understood = understandTask(exampleTask.prompt, ['seattle-weather.csv (48219 bytes)'])
+    expect(understood).toEqual({
+      ok: true,
+      intents: [
+        { kind: 'analyse-csv', path: 'seattle-weather.csv', report: 'report.md', chart: 'chart.svg' },
+      ],
+    })
   })
 
   it('names where the report goes [S4.06]', () => {
