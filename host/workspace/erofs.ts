@@ -78,19 +78,17 @@ export class ErofsWriter {
   beginFile(): ErofsFile {
     const first = this.#nextBlock
     let size = 0
-    const tail = Buffer.alloc(erofsBlockBytes)
-    let tailBytes = 0
+    let tail = Buffer.alloc(0)
     return {
       write: (chunk) => {
-        if (tailBytes > 0) throw new TypeError('only the last chunk of a file may have a broken block')
-        tailBytes = chunk.length % erofsBlockBytes
-        const whole = chunk.length - tailBytes
+        if (tail.length > 0) throw new TypeError('only the last chunk of a file may have a broken block')
+        const whole = chunk.length - (chunk.length % erofsBlockBytes)
         if (whole > 0) this.#write(chunk.subarray(0, whole), first * erofsBlockBytes + size)
-        chunk.copy(tail, 0, whole)
+        tail = Buffer.from(chunk.subarray(whole))
         size += chunk.length
         this.#nextBlock += whole / erofsBlockBytes
       },
-      end: (attributes) => this.#endNode('file', attributes, first, size, tail.subarray(0, tailBytes)),
+      end: (attributes) => this.#endNode('file', attributes, first, size, tail),
     }
   }
 
@@ -166,7 +164,8 @@ export class ErofsWriter {
     layout: number,
     links: number,
   ): Buffer {
-    const inode = Buffer.alloc(INODE_BYTES)
+    // From the pool, unlike Buffer.alloc: there are many.
+    const inode = Buffer.allocUnsafe(INODE_BYTES).fill(0)
     inode.writeUInt16LE(1 | (layout << 1), 0)
     inode.writeUInt16LE(typeBits[kind] | (attributes.mode & 0o7777), 4)
     inode.writeBigUInt64LE(BigInt(size), 8)
