@@ -128,7 +128,7 @@ function shell(command: string, done: string): Turns {
   return {
     calls: [{ name: 'run_bash', arguments: { command: `${command} && echo 'ANSWER: done'` } }],
     answer: ([ran]) =>
-      ran?.output.includes(`${answerMark}done`)
+      ran?.output.split('\n').includes(`${answerMark}done`)
         ? done
         : `${notDone}: the command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
   }

@@ -20,8 +20,8 @@ export interface Clause {
 /** Matches one text that was set aside. */
 export const quotedPattern = `${open}\\d+${close}`
 
-/** Cuts `text` into clauses. @param options.json whether double quotes hold JSON strings, as in our own instructions */
-export function splitClauses(text: string, options: { json: boolean }): Clause[] {
+/** Cuts `text` into clauses. */
+export function splitClauses(text: string): Clause[] {
   const quoted: string[] = []
   const originals: string[] = []
   const keep = (value: string, original: string): string => {
@@ -29,7 +29,7 @@ export function splitClauses(text: string, options: { json: boolean }): Clause[]
     originals.push(original)
     return `${open}${quoted.length - 1}${close}`
   }
-  const flat = setAside(text.replaceAll(/[\uE000\uE001]/g, ''), options.json, keep)
+  const flat = setAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep)
   const restore = (part: string): string =>
     part.replaceAll(new RegExp(quotedPattern, 'g'), (mark) => originals[markIndex(mark)] ?? '')
   return cutAtEnds(flat)
@@ -56,9 +56,8 @@ function markIndex(mark: string): number {
   return Number(mark.slice(1, -1))
 }
 
-function setAside(text: string, json: boolean, keep: (value: string, original: string) => string): string {
+function setAside(text: string, keep: (value: string, original: string) => string): string {
   const fence = /```[^\n`]*\n([\s\S]*?)```/g
-  const jsonString = /"(?:[^"\\\n]|\\.)*"/g
   const tick = /`([^`\n]+)`/g
   const pairs = [
     /"([^"]*)"/g,
@@ -66,7 +65,6 @@ function setAside(text: string, json: boolean, keep: (value: string, original: s
     /«([^»]*)»/g,
     /(?<![\p{L}\p{N}])'([^'\n]*(?:'(?=\p{L})[^'\n]*)*)'(?!\p{L})/gu,
   ]
-  if (json) return text.replaceAll(jsonString, (original) => keep(parseString(original), original))
   let flat = text.replaceAll(fence, (original, value: string) => keep(value, original))
   for (const pattern of [tick, ...pairs]) {
     flat = flat.replaceAll(pattern, (original, value: string) =>
@@ -75,14 +73,6 @@ function setAside(text: string, json: boolean, keep: (value: string, original: s
     )
   }
   return flat
-}
-
-function parseString(text: string): string {
-  try {
-    return String(JSON.parse(text))
-  } catch {
-    return text.slice(1, -1)
-  }
 }
 
 const verbs =

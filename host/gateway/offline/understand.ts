@@ -23,7 +23,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
   const intents: Intent[] = []
   const unclear: string[] = []
-  for (const clause of splitClauses(task, { json: false })) {
+  for (const clause of splitClauses(task)) {
     const previous = intents.at(-1)
     if (previous?.kind === 'analyse-csv' && isAnalysisDetail(clause)) {
       intents[intents.length - 1] = completeAnalysis(previous, clause)
