@@ -57,8 +57,8 @@ export interface Review extends Disposable {
 }
 
 /**
- * Joins change set, manifest and host. The caller disposes the review. Failures: `unreadable`, `refused_directory`
- * when the workspace is not the directory that went in.
+ * Joins change set, manifest and host. The caller disposes the review. The directory itself may have been replaced
+ * by another of the same path: each path is compared by itself. Failures: `unreadable`, `damaged`, `internal`.
  */
 export function reviewChanges(manifest: Manifest, changes: ChangeSet): WorkspaceResult<Review> {
   const opened = Root.open(manifest.root)
