@@ -24,14 +24,15 @@ export const quotedPattern = `${open}\\d+${close}`
 export function splitClauses(text: string): Clause[] {
   const quoted: string[] = []
   const originals: string[] = []
+  const restore = (part: string): string =>
+    part.replaceAll(new RegExp(quotedPattern, 'g'), (mark) => originals[markIndex(mark)] ?? '')
   const keep = (value: string, original: string): string => {
-    quoted.push(value)
-    originals.push(original)
+    // Quotes may hold backticks that were set aside before them.
+    quoted.push(restore(value))
+    originals.push(restore(original))
     return `${open}${quoted.length - 1}${close}`
   }
   const flat = setAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep)
-  const restore = (part: string): string =>
-    part.replaceAll(new RegExp(quotedPattern, 'g'), (mark) => originals[markIndex(mark)] ?? '')
   return cutAtEnds(flat)
     .map((part) => ({ part, plain: trimCourtesy(part) }))
     .filter(({ plain }) => /[\p{L}\p{N}\uE000]/u.test(plain))

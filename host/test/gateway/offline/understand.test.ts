@@ -59,6 +59,10 @@ describe('what a person asks for', () => {
       'create hello.txt containing `a; b. c and delete d`',
       [{ kind: 'create', path: 'hello.txt', content: 'a; b. c and delete d' }],
     ],
+    [
+      'Create a.txt with "run `ls` now, it\'s safe"',
+      [{ kind: 'create', path: 'a.txt', content: "run `ls` now, it's safe" }],
+    ],
     ['Write "abc" to out/new.txt', [{ kind: 'create', path: 'out/new.txt', content: 'abc' }]],
     [
       'Make a new file named "my notes.md" that says Hello there',
