@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import {
   buildDisk,
+  checkDirectory,
   lockDirectory,
   type Manifest,
   scanWorkspace,
@@ -32,13 +33,16 @@ export async function prepareWorkspace(
   const { folders, directory, include, runId } = plan
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
-  const scan = requireValue(await scanWorkspace({ directory, include, signal, ...places }))
-  undo.use(requireValue(lockDirectory({ locks: folders.locks, root: scan.root, runId })))
+  const root = requireValue(checkDirectory(directory, places))
+  undo.use(requireValue(lockDirectory({ locks: folders.locks, root, runId })))
+  const scan = requireValue(await scanWorkspace({ directory: root, include, signal, ...places }))
   const disk = path.join(record.paths.directory, 'workspace.erofs')
   undo.defer(() => rm(disk, { force: true }))
   const { manifest } = requireValue(await buildDisk({ scan, file: disk, signal }))
   const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)
-  const { files, bytes, leftOut } = scan
+  const { leftOut } = manifest
+  const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
+  const bytes = scan.bytes
   const examples = leftOut.slice(0, 50)
   await record.host({
     type: 'workspace-ready',
