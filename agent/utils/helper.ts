@@ -1,0 +1,215 @@
+/**
+ * The agent's side of the helper socket: what needs root in the guest, one connection for each request. Owns the
+ * replies' shape and the flow of a program's output; returns failures as values and never holds more than a chunk.
+ */
+import { Buffer } from 'node:buffer'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { z } from 'zod'
+import { encodeHelperFrame, type HelperFrame, HelperFrameReader, helperFrameKinds } from './helper-frames.ts'
+
+/** Where PID 1 listens unless the environment says otherwise. */
+export const DEFAULT_HELPER_SOCKET = '/run/caisson/helper.sock'
+
+/** The helper's own codes, and two of this side: `cancelled` by the signal, `unavailable` when the socket fails. */
+const helperErrorCodes = ['bad_request', 'not_ready', 'busy', 'no_space', 'internal'] as const
+export type HelperErrorCode = (typeof helperErrorCodes)[number] | 'cancelled' | 'unavailable'
+
+export interface HelperError {
+  readonly code: HelperErrorCode
+  readonly message: string
+}
+
+export type HelperResult<T> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly error: HelperError }
+
+/** What one program may use; the helper refuses values that make no sense. */
+export interface ExecLimits {
+  /** Wall time from its start, after which it is killed with all its descendants. */
+  readonly wallMs: number
+  readonly memoryBytes: number
+  /** Processes and threads at once. */
+  readonly pids: number
+  /** 100 is one core. */
+  readonly cpuPercent: number
+}
+
+export interface ExecRequest {
+  /** Program, found on PATH unless it has a slash, and its arguments. */
+  readonly argv: readonly string[]
+  /** Relative to the workspace; absent: the workspace itself. */
+  readonly cwd?: string
+  /** Added to a clean environment. */
+  readonly env?: Readonly<Record<string, string>>
+  /** All of its standard input; absent: none. */
+  readonly stdin?: string | Uint8Array
+  readonly limits: ExecLimits
+}
+
+export interface ExecOptions {
+  /** Ends the program and all its descendants. */
+  readonly signal?: AbortSignal
+  /** Takes output as it comes, valid until it returns; while a returned promise is pending nothing more is read. */
+  onOutput?(stream: 'stdout' | 'stderr', bytes: Buffer): void | Promise<void>
+}
+
+const ok = { ok: z.literal(true) }
+const whole = z.int().min(0)
+const Failure = z.strictObject({
+  ok: z.literal(false),
+  error: z.strictObject({ code: z.enum(helperErrorCodes), message: z.string().max(4096) }),
+})
+const Done = z.strictObject(ok)
+const Execution = z.strictObject({
+  ...ok,
+  /** Null when a signal ended it. 128+n is what the sandbox makes of a program that signal n ended. */
+  exitCode: z.int().min(0).max(255).nullable(),
+  signal: z.string().max(20).nullable(),
+  timedOut: z.boolean(),
+  /** Memory ran out and the kernel killed. */
+  oomKilled: z.boolean(),
+  /** Forks that were refused at the limit. */
+  pidsRefused: whole,
+  durationMs: whole,
+})
+const Status = z.strictObject({
+  ...ok,
+  calls: whole,
+  agentRestarts: whole,
+  memory: z.strictObject({ totalBytes: whole, availableBytes: whole }),
+  scratch: z.strictObject({ totalBytes: whole, freeBytes: whole }),
+  uptimeMs: whole,
+})
+
+export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
+export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
+
+export interface Helper {
+  /** Puts the workspace at /mnt/workspace; nothing to do when it is there. */
+  mountWorkspace(): Promise<HelperResult<void>>
+  /** Ends all programs and throws the workspace's changes away. */
+  resetWorkspace(): Promise<HelperResult<void>>
+  setClock(epochMs: number): Promise<HelperResult<void>>
+  /** @param seed 32 to 512 bytes from the host */
+  addEntropy(seed: Uint8Array): Promise<HelperResult<void>>
+  readStatus(): Promise<HelperResult<HelperStatus>>
+  /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
+  execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
+}
+
+export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper {
+  const askDone = async (request: object): Promise<HelperResult<void>> => {
+    const reply = await ask(socketPath, request, Done)
+    return reply.ok ? { ok: true, value: undefined } : reply
+  }
+  return {
+    mountWorkspace: () => askDone({ op: 'workspace_mount' }),
+    resetWorkspace: () => askDone({ op: 'workspace_reset' }),
+    setClock: (epochMs) => askDone({ op: 'set_clock', epochMs: Math.round(epochMs) }),
+    addEntropy: (seed) => askDone({ op: 'add_entropy', seedBase64: Buffer.from(seed).toString('base64') }),
+    readStatus: async () => {
+      const reply = await ask(socketPath, { op: 'status' }, Status)
+      return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
+    },
+    execInSandbox: async ({ argv, cwd = '', env = {}, stdin, limits }, options = {}) => {
+      const request = { op: 'exec', argv, cwd, env, stdin: stdin !== undefined, limits }
+      const reply = await ask(socketPath, request, Execution, { ...options, stdin })
+      return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
+    },
+  }
+}
+
+interface AskOptions extends ExecOptions {
+  readonly stdin?: string | Uint8Array | undefined
+}
+
+/** One request and its reply; whatever fails on the way is a value. */
+async function ask<T extends z.ZodType>(
+  socketPath: string,
+  request: object,
+  replySchema: T,
+  options: AskOptions = {},
+): Promise<HelperResult<z.output<T>>> {
+  const { signal } = options
+  const payload = Buffer.from(JSON.stringify(request))
+  if (payload.length >= 1024 * 1024) return failure('bad_request', 'arguments and environment are over 1 MiB')
+  if (signal?.aborted) return failure('cancelled', 'cancelled before it began')
+  const socket = connect(socketPath)
+  const abort = (): void => {
+    socket.destroy()
+  }
+  signal?.addEventListener('abort', abort, { once: true })
+  try {
+    const ended = readReply(socket, options)
+    // Output must flow while input does, or both sides wait for the other; a program may also end without reading.
+    const sent = send(socket, payload, options.stdin).catch(() => undefined)
+    const reply = await ended
+    await sent
+    if (signal?.aborted) return failure('cancelled', 'cancelled; the program and its descendants were ended')
+    return typeof reply === 'string' ? failure('unavailable', reply) : parseReply(reply, replySchema)
+  } catch (error) {
+    if (signal?.aborted) return failure('cancelled', 'cancelled; the program and its descendants were ended')
+    return failure('unavailable', `helper socket ${socketPath}: ${String(error)}`)
+  } finally {
+    signal?.removeEventListener('abort', abort)
+    socket.destroy()
+  }
+}
+
+async function send(socket: Socket, payload: Buffer, stdin: string | Uint8Array | undefined): Promise<void> {
+  socket.write(encodeHelperFrame(helperFrameKinds.json, payload))
+  if (stdin === undefined) return
+  const bytes = Buffer.from(stdin)
+  const chunkBytes = 64 * 1024
+  for (let start = 0; start < bytes.length; start += chunkBytes) {
+    const frame = encodeHelperFrame(helperFrameKinds.stdin, bytes.subarray(start, start + chunkBytes))
+    if (!socket.write(frame)) await Promise.race([once(socket, 'drain'), once(socket, 'close')])
+    if (socket.destroyed) return
+  }
+  socket.write(encodeHelperFrame(helperFrameKinds.stdin, Buffer.alloc(0)))
+}
+
+/** Hands output on until the last frame, which is returned; a text says what was wrong instead. Throws what the socket does. */
+async function readReply(socket: Socket, options: AskOptions): Promise<Buffer | string> {
+  const reader = new HelperFrameReader()
+  for await (const piece of socket) {
+    const frames = reader.feed(Buffer.from(piece))
+    if (typeof frames === 'string') return `the helper broke its protocol: ${frames}`
+    for (const frame of frames) {
+      if (frame.kind === helperFrameKinds.json) return frame.payload
+      const stream = streamOf(frame)
+      if (stream === undefined) return 'the helper broke its protocol: it sent a program input'
+      const taken = options.onOutput?.(stream, frame.payload)
+      if (taken instanceof Promise) await taken
+    }
+  }
+  return `the helper closed the connection ${reader.isBetweenFrames ? 'without a reply' : 'in the middle of a frame'}`
+}
+
+function streamOf({ kind }: HelperFrame): 'stdout' | 'stderr' | undefined {
+  if (kind === helperFrameKinds.stdout) return 'stdout'
+  return kind === helperFrameKinds.stderr ? 'stderr' : undefined
+}
+
+function parseReply<T extends z.ZodType>(payload: Buffer, schema: T): HelperResult<z.output<T>> {
+  let value: unknown
+  try {
+    value = JSON.parse(payload.toString('utf8'))
+  } catch {
+    return failure('unavailable', 'the helper broke its protocol: its reply is not JSON')
+  }
+  const failed = Failure.safeParse(value)
+  if (failed.success) return failed.data
+  const parsed = schema.safeParse(value)
+  if (parsed.success) return { ok: true, value: parsed.data }
+  return failure('unavailable', 'the helper broke its protocol: its reply has another shape')
+}
+
+function withoutOk<T extends { ok: true }>({ ok: _, ...rest }: T): Omit<T, 'ok'> {
+  return rest
+}
+
+function failure(code: HelperErrorCode, message: string): { ok: false; error: HelperError } {
+  return { ok: false, error: { code, message } }
+}
