@@ -22,8 +22,13 @@ import type { CollectOptions } from './workspace/collect.ts'
 
 /** What only the guest's root side can do. */
 export interface RootSide {
-  mountWorkspace(signal: AbortSignal): Promise<Result<unknown>>
-  setClock(epochMs: number, signal: AbortSignal): Promise<Result<unknown>>
+  mountWorkspace(): Promise<Result<unknown, RootFailure>>
+  setClock(epochMs: number): Promise<Result<unknown, RootFailure>>
+}
+
+/** A failure in words; its code is the root side's own. */
+export interface RootFailure {
+  readonly message: string
 }
 
 export interface DaemonOptions {
@@ -109,8 +114,8 @@ function createHandlers(
   link: () => HostLink,
 ): AgentHandlers {
   return {
-    'clock/set': async ({ epochMs }, { signal }) => toAnswer(await options.root.setClock(epochMs, signal)),
-    'workspace/open': async (_params, { signal }) => toAnswer(await options.root.mountWorkspace(signal)),
+    'clock/set': async ({ epochMs }) => toAnswer(await options.root.setClock(epochMs)),
+    'workspace/open': async () => toAnswer(await options.root.mountWorkspace()),
     'workspace/collect': async ({ runId }, { signal }) => {
       const sent = await sendChanges(runId, link().http, { ...options.collect, signal })
       return sent.ok ? sent : failed(sent.error.message)
@@ -158,7 +163,7 @@ function toLoopHost(link: HostLink, logger: Logger): LoopHost {
   }
 }
 
-function toAnswer(result: Result<unknown>): Result<Record<string, never>, HandlerFailure> {
+function toAnswer(result: Result<unknown, RootFailure>): Result<Record<string, never>, HandlerFailure> {
   return result.ok ? { ok: true, value: {} } : failed(result.error.message)
 }
 

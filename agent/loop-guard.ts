@@ -18,9 +18,10 @@ export class LoopGuard {
   }
 
   record(tool: string, canonicalArguments: string, output: string): GuardVerdict {
-    const key = createHash('sha256')
-      .update(JSON.stringify([tool, canonicalArguments, output]))
-      .digest('base64')
+    // How long something took says nothing about whether it is new.
+    const timeless = output.replaceAll(/\b\d+(?:\.\d+)? ?(?:ms|s)\b/g, 'some time')
+    const identity = JSON.stringify([tool, canonicalArguments, timeless])
+    const key = createHash('sha256').update(identity).digest('base64')
     const seen = this.#counts.get(key)
     if (seen === undefined) {
       for (const known of this.#counts.keys()) this.#counts.set(known, 1)

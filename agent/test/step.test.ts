@@ -1,6 +1,7 @@
 // One step: the turn loop with the real registry and a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '../llm/messages.ts'
+import { LoopGuard } from '../loop-guard.ts'
 import { runStep } from '../step.ts'
 import { makeRun, modelAt, type TestRun, type TestRunOptions } from './support/run.ts'
 import {
@@ -226,6 +227,14 @@ describe('limits', () => {
     expect(result).toMatchObject({ state: 'failed', reason: 'step_failed' })
     expect(diary.calls).toHaveLength(4)
     expect(asked[3]?.messages.at(-1)?.content).toContain('Do something else')
+  })
+
+  it('knows the same result although it took another time [S4.07]', () => {
+    const guard = new LoopGuard()
+    const verdicts = ['0.1 s', '12.3 s', '250 ms', '1 s'].map((time) =>
+      guard.record('run_bash', '{}', `[exit code 1, after ${time}]`),
+    )
+    expect(verdicts).toEqual(['fine', 'fine', 'nudge', 'stop'])
   })
 
   it('notices two calls that take turns [S4.07]', async () => {

@@ -11,8 +11,10 @@ const Listing = z.object({
   truncated: z.boolean(),
 })
 
-/** The listing by `listFiles`, the agent's own tool; a sentence in its place when that fails. */
-export async function describeWorkspace(listFiles: Tool, signal: AbortSignal): Promise<string> {
+/** The listing by `list_files` of `tools`; a sentence in its place when that fails. */
+export async function describeWorkspace(tools: readonly Tool[], signal: AbortSignal): Promise<string> {
+  const listFiles = tools.find(({ name }) => name === 'list_files')
+  if (listFiles === undefined) return '(there is no tool that lists the workspace)'
   const context: ToolContext = { signal, emitOutput: () => undefined }
   const result = await listFiles.execute(listFiles.inputSchema.parse({ depth, limit }), context)
   if (!result.ok) return `(the workspace could not be listed: ${result.error.message})`

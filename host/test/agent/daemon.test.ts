@@ -91,8 +91,6 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
   const tools = createFileTools(() => Promise.resolve(toolFailure('unavailable', 'no sandbox here')), {
     root: merged,
   })
-  const listFiles = tools.find(({ name }) => name === 'list_files')
-  if (listFiles === undefined) throw new Error('there is no list_files')
   const daemon = startDaemon({
     openRpc: () => Promise.resolve(rpc.openGuest()),
     openHttp: () => Promise.resolve(http.openGuest()),
@@ -101,7 +99,7 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
       setClock: () => Promise.resolve(toolFailure('internal', 'no clock')),
     },
     tools,
-    listWorkspace: (signal) => describeWorkspace(listFiles, signal),
+    listWorkspace: (signal) => describeWorkspace(tools, signal),
     describeExits: () => ({ restarts: 0 }),
     collect: { merged, base, upper: join(folder, 'none') },
   })
