@@ -15,13 +15,18 @@ function readLock(path) {
 
 function entryOf(lock, path, arch) {
   const entry = lock.architectures[arch]
-  if (!entry) throw new Error(`${path} has no packages for ${arch}; run: caisson image build --update-lock --arch ${arch}`)
+  if (!entry)
+    throw new Error(
+      `${path} has no packages for ${arch}; run: caisson image build --update-lock --arch ${arch}`,
+    )
   return entry
 }
 
 /** One line a package: role, name, version, arch, sha256, size. */
 function listPackages(path, arch) {
-  return entryOf(readLock(path), path, arch).packages.map((entry) => fields.map((field) => entry[field]).join('\t'))
+  return entryOf(readLock(path), path, arch).packages.map((entry) =>
+    fields.map((field) => entry[field]).join('\t'),
+  )
 }
 
 /** One line: npm package, version, sha256 of bin/node, its size. */
@@ -39,20 +44,29 @@ function writeLock(path, release, arch, ...node) {
     if (error.code !== 'ENOENT') throw error
     lock = { lockVersion: 1, release, architectures: {} }
   }
-  const packages = readFileSync(0, 'utf8').trim().split('\n').map((line) => {
-    const values = line.split('\t')
-    if (values.length !== fields.length || values.some((value) => value === '')) throw new Error(`bad line: ${line}`)
-    return { ...Object.fromEntries(fields.map((field, index) => [field, values[index]])), size: Number(values[5]) }
-  })
+  const packages = readFileSync(0, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const values = line.split('\t')
+      if (values.length !== fields.length || values.some((value) => value === ''))
+        throw new Error(`bad line: ${line}`)
+      return {
+        ...Object.fromEntries(fields.map((field, index) => [field, values[index]])),
+        size: Number(values[5]),
+      }
+    })
   packages.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
   const [name, version, sha256, size] = node
   lock.release = release
   lock.architectures[arch] = { node: { package: name, version, sha256, size: Number(size) }, packages }
   // One package a line: a change of one version is a change of one line.
-  const parts = Object.entries(lock.architectures).sort().map(([key, entry]) => {
-    const rows = entry.packages.map((row) => `        ${JSON.stringify(row)}`).join(',\n')
-    return `    "${key}": {\n      "node": ${JSON.stringify(entry.node)},\n      "packages": [\n${rows}\n      ]\n    }`
-  })
+  const parts = Object.entries(lock.architectures)
+    .sort()
+    .map(([key, entry]) => {
+      const rows = entry.packages.map((row) => `        ${JSON.stringify(row)}`).join(',\n')
+      return `    "${key}": {\n      "node": ${JSON.stringify(entry.node)},\n      "packages": [\n${rows}\n      ]\n    }`
+    })
   const text = `{\n  "lockVersion": 1,\n  "release": ${JSON.stringify(release)},\n  "architectures": {\n${parts.join(',\n')}\n  }\n}\n`
   writeFileSync(`${path}.new`, text)
   renameSync(`${path}.new`, path)
@@ -63,7 +77,8 @@ function writeLock(path, release, arch, ...node) {
 function readSources(folder) {
   const files = [join(folder, 'sources.list')]
   try {
-    for (const name of readdirSync(join(folder, 'sources.list.d')).sort()) files.push(join(folder, 'sources.list.d', name))
+    for (const name of readdirSync(join(folder, 'sources.list.d')).sort())
+      files.push(join(folder, 'sources.list.d', name))
   } catch {}
   const pairs = []
   for (const file of files) {
@@ -75,14 +90,16 @@ function readSources(folder) {
     }
     if (file.endsWith('.sources')) pairs.push(...text.split(/\n\s*\n/).flatMap(readStanza))
     else if (file.endsWith('.list')) {
-      for (const [, uri, suite] of text.matchAll(/^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/gm)) pairs.push([uri, suite])
+      for (const [, uri, suite] of text.matchAll(/^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/gm))
+        pairs.push([uri, suite])
     }
   }
   return pairs
 }
 
 function readStanza(stanza) {
-  const field = (name) => new RegExp(`^${name}:(.*(?:\\n[ \\t].*)*)`, 'im').exec(stanza)?.[1]?.trim().split(/\s+/) ?? []
+  const field = (name) =>
+    new RegExp(`^${name}:(.*(?:\\n[ \\t].*)*)`, 'im').exec(stanza)?.[1]?.trim().split(/\s+/) ?? []
   if (!field('Types').includes('deb') || field('Enabled')[0] === 'no') return []
   return field('URIs').flatMap((uri) => field('Suites').map((suite) => [uri, suite]))
 }

@@ -87,6 +87,9 @@ async function build(options: RootImageOptions, { key, inputs }: RecipeKey): Pro
   const out = await mkdtemp(path.join(cacheDir, 'build-'))
   try {
     await buildRoot({ ...options, out })
+    if ((await readRecipeKey(recipe, arch)).key !== key) {
+      throw new ImageError('build_failed', 'a file of the recipe changed while it was built', 'start again')
+    }
     const files = await describeFiles(out, imageFiles)
     const contents = await readContents(recipe, arch)
     const manifest: ImageManifest = { manifestVersion: 1, key, arch, files, ...contents, inputs }

@@ -107,12 +107,14 @@ install_guest() {
 }
 
 # Byte code is made at build, by the image's own Python: the guest would compile at every start otherwise.
+# For another architecture this machine's Python 3.11 does it; byte code is the same everywhere.
 compile_python() {
-  local root=$work/root python
-  python=("$root/usr/lib64/$loader" --library-path "$root/usr/lib/$triplet" "$root/usr/bin/python3.11")
-  [ "$arch" = "$(dpkg --print-architecture)" ] || python=(python3.11)
+  local root=$work/root python=(python3.11)
+  [ "$arch" != "$(dpkg --print-architecture)" ] ||
+    python=(env "PYTHONHOME=$root/usr" "$root/usr/lib64/$loader" --library-path "$root/usr/lib/$triplet" "$root/usr/bin/python3.11")
   step python 'byte code'
-  PYTHONHOME=$root/usr PYTHONDONTWRITEBYTECODE=1 "${python[@]}" -s -S -m compileall -q --invalidation-mode unchecked-hash \
+  # -B: what this very run imports must not be written with the names of the work folder in it.
+  "${python[@]}" -B -s -S -m compileall -q --invalidation-mode unchecked-hash \
     -s "$root" -p / "$root/usr/lib/python3.11" "$root/usr/lib/caisson" >"$work/python.log" 2>&1 ||
     fail build_failed "byte code could not be made: $(tail -n 2 "$work/python.log" | tr '\n' ' ')"
 }

@@ -116,6 +116,18 @@ describe('a build that fails', () => {
     expect(await readdir(path.join(scratch.cacheDir, 'images'))).toEqual([])
   })
 
+  it('is not kept under the key of a recipe that changed meanwhile [V.07]', async () => {
+    await using scratch = await makeScratch()
+    const sources = await makeSources(scratch.folder)
+    const guest = path.join(sources.recipe, 'guest/init')
+    await appendFile(path.join(sources.recipe, 'build.sh'), `echo changed >>'${guest}'\n`)
+    await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
+      code: 'build_failed',
+      message: expect.stringContaining('changed while it was built; start again'),
+    })
+    expect(await readdir(path.join(scratch.cacheDir, 'images'))).toEqual([])
+  })
+
   it('shows the last words of a recipe that says nothing of its own [V.07]', () => {
     expect(errorFrom('tar: broken\n', 2)).toMatchObject({
       code: 'build_failed',
