@@ -99,8 +99,7 @@ class Calls:
                 raise CallError('not_ready', 'expected a mounted workspace; ask for workspace_mount first')
             if len(self._running) >= _MAX_CALLS:
                 raise CallError('busy', f'{_MAX_CALLS} calls run already; ask again when one has ended')
-            directory = os.path.join(workspace.WORKSPACE, request['cwd'])
-            if not os.path.isdir(directory):
+            if not os.path.isdir(_directory_of(request)):
                 raise CallError('bad_request', f'cwd: there is no directory {request["cwd"]!r} in the workspace')
             call = _Call(str(next(self._numbers)), request, self._children)
             self._running.add(call)
@@ -330,10 +329,14 @@ class _Streams:
 
 def _build_argv(request):
     argv = list(_BWRAP)
-    argv += ('--chdir', os.path.join(workspace.WORKSPACE, request['cwd']), '--clearenv')
+    argv += ('--chdir', _directory_of(request), '--clearenv')
     for name, value in {**_ENVIRONMENT, **request['env']}.items():
         argv += ('--setenv', name, value)
     return [*argv, '--', *request['argv']]
+
+
+def _directory_of(request):
+    return f'{workspace.WORKSPACE}/{request["cwd"]}'.rstrip('/')
 
 
 def _write_own(name, text):

@@ -2,7 +2,7 @@
 
 Owns who may ask, one request for each connection, and the reply; each request is checked in full before anything is done.
 """
-import base64
+import binascii
 import errno
 import os
 import socket
@@ -13,6 +13,7 @@ import time
 import calls
 import console
 import frames
+import mounts
 import processes
 import requests
 import system
@@ -126,7 +127,7 @@ class Helper:
 
     def _status(self, _request):
         total, free = self._space.scratch_space()
-        memory = read_memory()
+        memory = mounts.read_memory()
         return {
             'calls': self._calls.count(),
             'agentRestarts': self._supervisor.restarts,
@@ -150,18 +151,12 @@ def listen(path, owner):
     return listener
 
 
-def read_memory():
-    """/proc/meminfo as bytes by name."""
-    with open('/proc/meminfo', encoding='ascii') as file:
-        return {line.partition(':')[0]: int(line.split()[1]) * 1024 for line in file}
-
-
 def _set_clock(request):
     time.clock_settime_ns(time.CLOCK_REALTIME, request['epochMs'] * 1_000_000)
 
 
 def _add_entropy(request):
-    system.add_entropy(base64.b64decode(request['seedBase64']))
+    system.add_entropy(binascii.a2b_base64(request['seedBase64']))
 
 
 def _failure(code, text):

@@ -63,13 +63,10 @@ def find_ports(names, timeout_seconds):
         time.sleep(0.005)
 
 
-def read_option(name):
-    """The value of `caisson.NAME=VALUE` on the kernel's command line, or None."""
-    for word in _read('/proc/cmdline').split():
-        key, _, value = word.partition('=')
-        if key == f'caisson.{name}':
-            return value
-    return None
+def read_memory():
+    """/proc/meminfo as bytes by name."""
+    with open('/proc/meminfo', encoding='ascii') as file:
+        return {line.partition(':')[0]: int(line.split()[1]) * 1024 for line in file}
 
 
 def machine_serial():

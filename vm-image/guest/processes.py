@@ -5,12 +5,19 @@ this program may call a wait function, or exit codes would be stolen from one an
 """
 import errno
 import os
-import resource
 import select
-import signal
-import threading
+# Not `signal` and `threading`: what they import costs a tenth of a second before the agent can start.
+import _signal as signal
+import _thread
+
+import system
 
 _MAX_OPEN_FILES = 65536
+_SIGNAL_NAMES = {
+    number: name
+    for name, number in vars(signal).items()
+    if name.startswith('SIG') and not name.startswith(('SIG_', 'SIGRT'))
+}
 
 
 class SpawnError(Exception):
@@ -49,17 +56,14 @@ def describe_status(status):
     if not os.WIFSIGNALED(status):
         return os.WEXITSTATUS(status), None
     number = os.WTERMSIG(status)
-    try:
-        return None, signal.Signals(number).name
-    except ValueError:
-        return None, f'SIG{number}'
+    return None, _SIGNAL_NAMES.get(number, f'SIG{number}')
 
 
 class Processes:
     """The table of children. `spawn` from any thread; `reap` from the main thread, at each SIGCHLD."""
 
     def __init__(self):
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._children = {}
 
     def spawn(self, argv, environment, stdin, stdout, stderr, prepare=None):
@@ -85,7 +89,8 @@ class Processes:
             if failed_write >= 0:
                 os.close(failed_write)
         if failure:
-            child.wait()
+            with self._lock:
+                self._children.pop(pid, None)
             child.forget()
             code, _, text = failure.decode('utf-8', 'replace').partition(' ')
             raise SpawnError(int(code), f'{argv[0]} did not start: {text}')
@@ -128,8 +133,8 @@ def _run_child(argv, environment, descriptors, prepare, failed):
 
 def limit_resources():
     """Sets what a program gets by default elsewhere: many open files, no core dumps. For a forked child."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_OPEN_FILES, _MAX_OPEN_FILES))
+    system.set_limit(system.RLIMIT_CORE, 0)
+    system.set_limit(system.RLIMIT_NOFILE, _MAX_OPEN_FILES)
 
 
 def is_too_big(error):

@@ -2,7 +2,7 @@
 
 Refuses unknown operations, unknown or missing fields, and any value out of bounds; decides nothing else.
 """
-import base64
+import binascii
 import json
 import re
 
@@ -115,7 +115,7 @@ def _check_limits(value, place):
 def _check_seed(value, place):
     _check_text(value, place, 1024)
     try:
-        size = len(base64.b64decode(value, validate=True))
+        size = len(binascii.a2b_base64(value, strict_mode=True))
     except ValueError:
         raise BadRequest(f'{place}: expected base64') from None
     if not 32 <= size <= 512:

@@ -2,10 +2,9 @@
 
 Owns back-off, the record of ends and the agent's stderr on the console; knows nothing of what the agent does.
 """
-import json
 import os
-import threading
 import time
+import _thread
 
 import cgroup
 import console
@@ -40,33 +39,38 @@ _CONSOLE_BURST = 64 * 1024
 
 
 class Supervisor:
-    """Keeps one agent running. `run` never returns: it wants a thread of its own."""
+    """Keeps one agent running: `start` once, then `run`, which never returns, in a thread of its own."""
 
     def __init__(self, children):
         self._children = children
+        self._life = None
         self.restarts = 0
 
-    def prepare(self):
-        """Makes what the agent finds when it starts: its home and the record of ends."""
+    def start(self):
+        """Starts the agent with what it expects to find. It loads while PID 1 goes on with the rest of the boot."""
         os.makedirs(_HOME, mode=0o700, exist_ok=True)
         os.chown(_HOME, AGENT_ID, AGENT_ID)
-        self._record(None)
+        self._record('null')
+        self._hand_over_ports()
+        self._life = _Life(self._children)
 
     def run(self):
-        """Starts the agent, and again after each of its ends: at once when it ran well, ever later when it did not."""
-        self._hand_over_ports()
+        """Starts the agent again after each of its ends: soon when it ran well, ever later when it did not."""
+        import json  # pylint: disable=import-outside-toplevel  (slow to load, and the first start must not wait for it)
+
         delay = _FIRST_DELAY_SECONDS
         while True:
-            started = time.monotonic()
-            code, ended_by, tail = self._run_once()
-            if time.monotonic() - started > _STEADY_SECONDS:
+            code, ended_by, tail = self._life.wait()
+            if self._life.seconds() > _STEADY_SECONDS:
                 delay = _FIRST_DELAY_SECONDS
             self.restarts += 1
-            self._record({'code': code, 'signal': ended_by, 'atMs': int(time.time() * 1000), 'stderrTail': tail})
+            last = {'code': code, 'signal': ended_by, 'atMs': int(time.time() * 1000), 'stderrTail': tail}
+            self._record(json.dumps(last))
             how = f'code {code}' if ended_by is None else ended_by
             console.report_error('agent', f'the agent ended with {how}; it starts again in {int(delay * 1000)} ms')
             time.sleep(delay)
             delay = min(delay * 2, _LAST_DELAY_SECONDS)
+            self._life = _Life(self._children)
 
     def _hand_over_ports(self):
         found = mounts.find_ports(PORTS, _PORTS_TIMEOUT_SECONDS)
@@ -77,34 +81,45 @@ class Supervisor:
             else:
                 console.report_error('ports', f'expected a virtio-serial port named {name}, saw none: attach one')
 
-    def _run_once(self):
-        """(exit code, signal, end of stderr) of one life of the agent."""
+    def _record(self, last):
+        draft = f'{_EXITS}.new'
+        with open(draft, 'w', encoding='utf-8') as file:
+            file.write(f'{{"restarts":{self.restarts},"last":{last}}}')
+        os.chmod(draft, 0o644)
+        os.rename(draft, _EXITS)
+
+
+class _Life:
+    """One process of the agent, from start to end."""
+
+    def __init__(self, children):
+        self._started = time.monotonic()
+        self._tail = _Tail()
+        self._child = None
         said_read, said_write = os.pipe2(os.O_CLOEXEC)
         null = os.open('/dev/null', os.O_RDONLY | os.O_CLOEXEC)
-        tail = _Tail()
         try:
             argv = ('/usr/bin/node', _PROGRAM)
-            child = self._children.spawn(argv, _ENVIRONMENT, null, said_write, said_write, _become_agent)
+            self._child = children.spawn(argv, _ENVIRONMENT, null, said_write, said_write, _become_agent)
         except processes.SpawnError as error:
-            os.close(said_read)
-            return 127, None, str(error)[:_TAIL_CHARACTERS]
+            self._failure = str(error)[:_TAIL_CHARACTERS]
         finally:
             os.close(null)
             os.close(said_write)
         # Read apart, so that a process that inherited the pipe cannot keep the agent's end from being seen.
-        reader = threading.Thread(target=tail.follow, args=(said_read,), daemon=True)
-        reader.start()
-        code, ended_by = child.wait()
-        child.forget()
-        reader.join(0.5)
-        return code, ended_by, tail.text()
+        _thread.start_new_thread(self._tail.follow, (said_read,))
 
-    def _record(self, last):
-        draft = f'{_EXITS}.new'
-        with open(draft, 'w', encoding='utf-8') as file:
-            json.dump({'restarts': self.restarts, 'last': last}, file)
-        os.chmod(draft, 0o644)
-        os.rename(draft, _EXITS)
+    def seconds(self):
+        return time.monotonic() - self._started
+
+    def wait(self):
+        """(exit code, signal, end of stderr), once it has ended."""
+        if self._child is None:
+            return 127, None, self._failure
+        code, ended_by = self._child.wait()
+        self._child.forget()
+        self._tail.wait(0.5)
+        return code, ended_by, self._tail.text()
 
 
 class _Tail:
@@ -114,6 +129,8 @@ class _Tail:
         self._kept = bytearray()
         self._allowance = _CONSOLE_BURST
         self._counted_at = time.monotonic()
+        self._following = _thread.allocate_lock()
+        self._following.acquire()
 
     def follow(self, descriptor):
         """Reads until the end, then closes."""
@@ -124,6 +141,11 @@ class _Tail:
             self._kept = (self._kept + piece)[-4 * _TAIL_CHARACTERS:]
             self._show(piece)
         os.close(descriptor)
+        self._following.release()
+
+    def wait(self, timeout_seconds):
+        """Until all was read, but not for ever."""
+        self._following.acquire(timeout=timeout_seconds)
 
     def text(self):
         return bytes(self._kept).decode('utf-8', 'replace')[-_TAIL_CHARACTERS:]

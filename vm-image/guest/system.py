@@ -5,7 +5,6 @@ Owns numbers from the kernel's headers and nothing else; knows no path and no po
 import ctypes
 import fcntl
 import os
-import socket
 import struct
 
 MS_RDONLY = 1
@@ -13,6 +12,9 @@ MS_NOSUID = 2
 MS_NODEV = 4
 MS_NOEXEC = 8
 MS_NOATIME = 1024
+
+RLIMIT_CORE = 4
+RLIMIT_NOFILE = 7
 
 # linux/capability.h
 CAP_CHOWN = 0
@@ -93,14 +95,18 @@ def _keep(capabilities):
         _check(_libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability, 0, 0), 'ambient capability')
 
 
-def bring_up_loopback():
-    """ip link set lo up."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        request = bytearray(struct.pack('16sh22x', b'lo', 0))
-        fcntl.ioctl(probe, _SIOCGIFFLAGS, request)
-        flags = struct.unpack_from('h', request, 16)[0]
-        struct.pack_into('h', request, 16, flags | _IFF_UP)
-        fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
+def set_limit(resource, value):
+    """setrlimit(2), soft and hard alike."""
+    _check(_libc.setrlimit(resource, struct.pack('=QQ', value, value)), 'setrlimit')
+
+
+def bring_up_interface(name, probe):
+    """ip link set NAME up, by any internet socket."""
+    request = bytearray(struct.pack('16sh22x', name.encode(), 0))
+    fcntl.ioctl(probe, _SIOCGIFFLAGS, request)
+    flags = struct.unpack_from('h', request, 16)[0]
+    struct.pack_into('h', request, 16, flags | _IFF_UP)
+    fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
 
 
 def forget_cached_blocks(device):

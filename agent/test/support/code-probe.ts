@@ -1,0 +1,128 @@
+/**
+ * Takes the agent's place in a VM to test code tools and helper there: serves requests on the control port, one JSON
+ * value a line, many at once. Mounts the workspace first.
+ */
+import { execFile } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { type CodeToolsOptions, createCodeTools } from '../../tools/code.ts'
+import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../utils/helper.ts'
+import { createPortOpener } from '../../utils/port.ts'
+
+/** What a test asks for; the reply is `{ id, value }`. */
+export type ProbeRequest =
+  /** Calls a tool; aborts it after `cancelAfterMs`. Value: the result, what was shown, what the model would be told. */
+  | {
+      readonly op: 'tool'
+      readonly name: 'run_bash' | 'run_python'
+      readonly input: unknown
+      readonly options?: CodeToolsOptions
+      readonly cancelAfterMs?: number
+    }
+  /** Runs a program with the helper alone, counting its output; `pauseMs` is slept after each chunk. */
+  | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
+  | { readonly op: 'status' | 'mount' | 'reset' }
+  | { readonly op: 'clock'; readonly epochMs: number }
+  | { readonly op: 'entropy'; readonly seedHex: string }
+  /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
+  | { readonly op: 'raw'; readonly hex: string }
+  /** Value: processes of `work`, groups of calls, memory of PID 1 and of this process, capabilities. */
+  | { readonly op: 'look' }
+  | { readonly op: 'exit'; readonly code: number }
+
+const helper = createHelper()
+
+async function serve(request: ProbeRequest): Promise<unknown> {
+  switch (request.op) {
+    case 'tool':
+      return callTool(request)
+    case 'exec':
+      return runProgram(request)
+    case 'status':
+      return helper.readStatus()
+    case 'mount':
+      return helper.mountWorkspace()
+    case 'reset':
+      return helper.resetWorkspace()
+    case 'clock':
+      return { set: await helper.setClock(request.epochMs), nowMs: Date.now() }
+    case 'entropy':
+      return helper.addEntropy(Buffer.from(request.seedHex, 'hex'))
+    case 'raw':
+      return sendRaw(Buffer.from(request.hex, 'hex'))
+    case 'look':
+      return look()
+    case 'exit':
+      process.stderr.write('the probe ends as it was told\n', () => process.exit(request.code))
+      return null
+  }
+}
+
+async function callTool(request: Extract<ProbeRequest, { op: 'tool' }>): Promise<unknown> {
+  const tool = createCodeTools(helper, request.options).find(({ name }) => name === request.name)
+  if (tool === undefined) throw new Error(`no tool ${request.name}`)
+  const shown = { stdout: '', stderr: '' }
+  const signal =
+    request.cancelAfterMs === undefined
+      ? new AbortController().signal
+      : AbortSignal.timeout(request.cancelAfterMs)
+  const result = await tool.execute(tool.inputSchema.parse(request.input), {
+    signal,
+    emitOutput: (stream, text) => {
+      shown[stream] += text
+    },
+  })
+  const told = result.ok ? tool.render?.(tool.outputSchema.parse(result.value)) : null
+  return { result, shown, told }
+}
+
+async function runProgram({ request, pauseMs }: Extract<ProbeRequest, { op: 'exec' }>): Promise<unknown> {
+  const bytes = { stdout: 0, stderr: 0 }
+  const ended = await helper.execInSandbox(request, {
+    onOutput: async (stream, chunk) => {
+      bytes[stream] += chunk.length
+      if (pauseMs !== undefined) await new Promise((turn) => setTimeout(turn, pauseMs))
+    },
+  })
+  return { ended, bytes }
+}
+
+async function sendRaw(bytes: Buffer): Promise<string> {
+  const socket = connect({ path: DEFAULT_HELPER_SOCKET, allowHalfOpen: true })
+  socket.end(bytes)
+  const pieces: Buffer[] = []
+  try {
+    for await (const piece of socket) pieces.push(Buffer.from(piece))
+  } catch {
+    // Closed while we still wrote: what came back counts.
+  }
+  return Buffer.concat(pieces).toString('hex')
+}
+
+async function look(): Promise<unknown> {
+  const owners = await promisify(execFile)('/bin/ps', ['-eo', 'uid='])
+  const status = readFileSync('/proc/self/status', 'utf8')
+  return {
+    workProcesses: owners.stdout.split('\n').filter((uid) => uid.trim() === '1000').length,
+    callGroups: readdirSync('/sys/fs/cgroup/calls', { withFileTypes: true }).filter((at) => at.isDirectory())
+      .length,
+    initKiB: Number(/VmRSS:\s+(\d+)/.exec(readFileSync('/proc/1/status', 'utf8'))?.[1]),
+    agentMiB: Math.round(process.memoryUsage().rss / 1024 / 1024),
+    capabilities: /CapEff:\s+(\w+)/.exec(status)?.[1],
+    noNewPrivileges: /NoNewPrivs:\s+(\d)/.exec(status)?.[1],
+    user: [process.getuid?.(), process.getgid?.()],
+    exits: JSON.parse(readFileSync(process.env.CAISSON_AGENT_EXITS ?? '', 'utf8')),
+  }
+}
+
+const port = await createPortOpener('caisson.rpc')()
+const mounted = await helper.mountWorkspace()
+port.write(`${JSON.stringify({ id: 0, value: mounted })}\n`)
+for await (const line of createInterface({ input: port })) {
+  const { id, ...request } = JSON.parse(line) as ProbeRequest & { id: number }
+  void serve(request)
+    .catch((error: unknown) => ({ thrown: String(error) }))
+    .then((value) => port.write(`${JSON.stringify({ id, value })}\n`))
+}
