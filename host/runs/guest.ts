@@ -46,6 +46,9 @@ export class Guest implements AsyncDisposable {
   readonly #gateway: Gateway
   readonly #log: CappedLog
   readonly #completed = Promise.withResolvers<Completion>()
+  /** Rejects when the agent process that had the run is gone; another may answer in its place. */
+  readonly #agentLost = Promise.withResolvers<never>()
+  /** Rejects when nobody will answer any more: VM or link gone, or the journal cannot be written. */
   readonly #lost = Promise.withResolvers<never>()
   /** The stream of the change set; null while none is expected. */
   #awaitChanges: ((stream: ServerHttp2Stream) => void) | null = null
@@ -58,6 +61,7 @@ export class Guest implements AsyncDisposable {
     this.#vm = vm
     this.#log = log
     this.#lost.promise.catch(() => undefined)
+    this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
     this.#gateway = this.#openGateway()
     this.#link = this.#openLink(approvals)
@@ -95,7 +99,7 @@ export class Guest implements AsyncDisposable {
   async perform(task: Task): Promise<Completion> {
     const accepted = await this.#orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
     if (!accepted.ok) throw this.#failureOf('handing over the task', accepted.error)
-    return await this.#orLost(this.#completed.promise)
+    return await this.#orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
   }
 
   /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
@@ -207,7 +211,7 @@ export class Guest implements AsyncDisposable {
         if (!this.#closing)
           this.#noteSoon({ type: 'session-end', session: number, reason, message: message.slice(0, 2_000) })
       },
-      onAgentLost: ({ message }) => this.#lost.reject(new RunFailure('agent_lost', message)),
+      onAgentLost: ({ message }) => this.#agentLost.reject(new RunFailure('agent_lost', message)),
       onBug: (method, cause) =>
         this.#log.write({ at: Date.now(), from: 'host', level: 'error', method, cause: String(cause) }),
       handlers: {

@@ -106,9 +106,8 @@ export class Run {
       this.#approvals,
       this.#stop.signal,
     )
-    const ending = await this.#work(guest)
-    await this.#collect(guest, workspace)
-    return ending
+    const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
+    return await this.#collect(guest, workspace, ending)
   }
 
   async #begin(): Promise<void> {
@@ -179,12 +178,28 @@ export class Run {
     }
   }
 
-  /** The change set comes home even after a failure, as far as the VM still answers. */
-  async #collect(guest: Guest, workspace: PreparedWorkspace): Promise<void> {
-    const received = await this.#guarded(guest.collect(workspace))
-    const flagged = requireValue(flaggedPaths(workspace.manifest, received)).slice(0, 1_000)
-    const { contentBytes, sha256 } = received
-    await this.#note({ type: 'changes-ready', entries: received.entries.size, contentBytes, flagged, sha256 })
+  /** The change set comes home after a failure too, as far as the VM still answers; the ending then stays what it was. */
+  async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
+    try {
+      const received = await this.#guarded(guest.collect(workspace))
+      const flagged = requireValue(flaggedPaths(workspace.manifest, received)).slice(0, 1_000)
+      const { contentBytes, sha256 } = received
+      await this.#note({
+        type: 'changes-ready',
+        entries: received.entries.size,
+        contentBytes,
+        flagged,
+        sha256,
+      })
+      return ending
+    } catch (error) {
+      if (ending.outcome === 'completed') throw error
+      const { message } = endingOf(error)
+      return {
+        ...ending,
+        message: `${ending.message}\nits changes did not come home: ${message}`.slice(0, 8_000),
+      }
+    }
   }
 
   /** `work`, or the failure that ends the run at once. */
@@ -204,6 +219,12 @@ export class Run {
   #note(event: HostEvent): Promise<void> {
     return this.#record.host(event)
   }
+}
+
+/** An agent that is lost ends the run, but its VM may still give the changes. */
+function endingWithoutAgent(error: unknown): Ending {
+  if (error instanceof RunFailure && error.reason === 'agent_lost') return endingOf(error)
+  throw error
 }
 
 function endingOfCompletion({ outcome, reason, message, summary }: Completion): Ending {

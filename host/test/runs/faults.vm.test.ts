@@ -1,0 +1,113 @@
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { offlineProvider } from '../../gateway/providers.ts'
+import { ensureImage } from '../../image/image.ts'
+import { readJournal } from '../../runs/journal.ts'
+import { RunRecord } from '../../runs/record.ts'
+import { Run } from '../../runs/run.ts'
+import { newRunId } from '../../runs/store.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { findVms, finish, testBench } from '../support/runs.ts'
+
+/** The process id of QEMU itself for the one VM below `home`. */
+async function findQemu(home: string): Promise<number> {
+  const [id] = await findVms(home)
+  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
+    const comm = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')
+    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
+    if (comm.startsWith('qemu-system') && command.includes(`caisson-${id}`)) return Number(pid)
+  }
+  throw new Error(`no QEMU runs for ${id}`)
+}
+
+async function untilToolRuns(run: Run): Promise<void> {
+  for await (const item of run.watch()) {
+    if (item.source === 'agent' && item.event.type === 'tool-start') return
+  }
+  throw new Error('the run ended before a tool began')
+}
+
+describe('a fault in the middle of a run', () => {
+  it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [S1.12 S4.07]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const run = await bench.start(
+      'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',
+    )
+    const finished = finish(run)
+    await untilToolRuns(run)
+    const qemu = await findQemu(bench.home)
+    process.kill(qemu, 'SIGSTOP')
+    await sleep(25_000)
+    process.kill(qemu, 'SIGCONT')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(events.filter(({ type }) => type === 'session-end').length).toBeGreaterThanOrEqual(1)
+    expect(events.filter(({ type }) => type === 'session-start').length).toBeGreaterThanOrEqual(2)
+    const counts = (await readJournal(bench.host.runs.paths(run.id).journal, run.id)).flatMap((event) =>
+      event.source === 'agent' ? [event.n] : [],
+    )
+    expect(counts).toEqual(counts.map((_, index) => index + 1))
+    const output = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : [])).join('')
+    for (let line = 1; line <= 12; line += 1) expect(output.split(`line-${line}\n`).length).toBe(2)
+    expect(state.changes?.entries).toBe(1)
+  })
+
+  it('of QEMU ends the run with what is known of it, and leaves nothing [V.01 V.06]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const run = await bench.start('Run the command `sleep 300`')
+    const finished = finish(run)
+    await untilToolRuns(run)
+    process.kill(await findQemu(bench.home), 'SIGKILL')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'vm_lost',
+      message: expect.stringContaining('SIGKILL'),
+    })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    expect(await findVms(bench.home)).toEqual([])
+    expect(await readFile(bench.host.runs.paths(run.id).console, 'utf8')).toContain('caisson: init ready')
+  })
+
+  it('of the agent ends the run, names how it ended, and brings home what was written before [S1.03 W.01]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const { folders } = bench.host
+    await prepareFolders(folders)
+    const entry = path.join(import.meta.dirname, '../../../agent/test/support/crashing-main.ts')
+    const recipe = path.join(import.meta.dirname, '../../../vm-image')
+    const watched = [
+      path.join(import.meta.dirname, '../../../agent'),
+      path.join(import.meta.dirname, '../../../specs'),
+    ]
+    const image = await ensureImage({
+      cacheDir: folders.cache,
+      sources: { recipe, agent: { entry, watched } },
+    })
+    const runId = newRunId()
+    const plan = {
+      runId,
+      folders,
+      image,
+      provider: offlineProvider(false),
+      prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
+      directory: bench.workspace,
+      include: [],
+      limits: RunLimits.parse({}),
+      vm: {},
+      approvals: { mode: 'none' as const, rules: [], attended: false },
+    }
+    const run = new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'agent_lost',
+      message: expect.stringMatching(/SIGABRT|134/),
+    })
+    expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
+    const paths = (await bench.host.changes(runId)).review().map((item) => item.path)
+    expect(paths).toEqual(['crash-now', 'kept.txt'])
+  })
+})
