@@ -1,7 +1,17 @@
-/** The agent as it is, and a crash of its process once a command has left the file `crash-now` in the workspace. */
-import { existsSync } from 'node:fs'
+/** The agent as it is, and one crash of its first process once a command has left the file `crash-now` in the workspace. */
+import { existsSync, readFileSync } from 'node:fs'
 import '../../main.ts'
 
-setInterval(() => {
-  if (existsSync('/mnt/workspace/crash-now')) process.abort()
-}, 50)
+function crashedBefore(): boolean {
+  try {
+    return JSON.parse(readFileSync(process.env.CAISSON_AGENT_EXITS ?? '', 'utf8')).last !== null
+  } catch {
+    return false
+  }
+}
+
+if (!crashedBefore()) {
+  setInterval(() => {
+    if (existsSync('/mnt/workspace/crash-now')) process.abort()
+  }, 50)
+}

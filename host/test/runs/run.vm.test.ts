@@ -133,7 +133,7 @@ function checkReport(report: string, csv: string): void {
   const [header = '', ...lines] = csv.trimEnd().split(/\r?\n/)
   const names = header.split(',')
   const rows = lines.map((line) => line.split(','))
-  const plain = report.replaceAll(/(\d),(?=\d{3})/g, '$1')
+  const plain = report.replaceAll('\\_', '_').replaceAll(/(\d),(?=\d{3})/g, '$1')
   expect(plain).toContain(String(rows.length))
   for (const name of ['precipitation', 'temp_max', 'temp_min', 'wind']) {
     const values = rows.map((row) => Number(row[names.indexOf(name)]))
