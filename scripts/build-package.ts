@@ -8,10 +8,14 @@ const root = path.join(import.meta.dirname, '..')
 const dist = path.join(root, 'dist')
 
 rmSync(dist, { recursive: true, force: true })
-execFileSync(process.execPath, [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', path.join(root, 'tsconfig.build.json')], {
-  cwd: root,
-  stdio: 'inherit',
-})
+execFileSync(
+  process.execPath,
+  [path.join(root, 'node_modules/typescript/bin/tsc'), '-p', path.join(root, 'tsconfig.build.json')],
+  {
+    cwd: root,
+    stdio: 'inherit',
+  },
+)
 mkdirSync(path.join(dist, 'agent'))
 writeFileSync(path.join(dist, 'agent/agent.mjs'), await bundleAgent(path.join(root, 'agent/main.ts')))
 chmodSync(path.join(dist, 'host/bin.js'), 0o755)

@@ -47,7 +47,8 @@ npm_install() {
   lock=$(sha256sum "$1/package-lock.json" | cut -d' ' -f1)
   [ "$(cat "$stamp" 2>/dev/null)" = "$lock" ] && return
   say "npm packages in ${1#"$root"/}"
-  (cd "$1" && npm ci --no-audit --no-fund --loglevel=error >&2) || give_up "npm ci failed in $1"
+  # The certificates that this machine trusts, a company's own among them, as the system's Node would use.
+  (cd "$1" && NODE_USE_SYSTEM_CA=1 npm ci --no-audit --no-fund --loglevel=error >&2) || give_up "npm ci failed in $1"
   echo "$lock" >"$stamp"
 }
 

@@ -1,0 +1,29 @@
+// Writes specs/protocol.md and specs/protocol/digest.ts from the schemas; `--check` only says whether they are current.
+import { readFileSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { renderDigestFile, renderProtocolDocument } from '../specs/node/protocol-document.ts'
+
+const root = path.join(import.meta.dirname, '..')
+const files = [
+  ['specs/protocol.md', renderProtocolDocument()],
+  ['specs/protocol/digest.ts', renderDigestFile()],
+] as const
+
+let stale = 0
+for (const [name, wanted] of files) {
+  const file = path.join(root, name)
+  if (readText(file) === wanted) continue
+  stale++
+  if (process.argv.includes('--check')) console.error(`${name} is not current: run npm run protocol`)
+  else writeFileSync(file, wanted)
+}
+console.log(`${files.length} files, ${stale} ${process.argv.includes('--check') ? 'stale' : 'written'}`)
+process.exitCode = process.argv.includes('--check') && stale > 0 ? 1 : 0
+
+function readText(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    return null
+  }
+}
