@@ -58,11 +58,11 @@ export function createHttpUpstream(options: {
     async send(request, { maxTokens, signal }) {
       try {
         let tried = await attempt(request, maxTokens, signal)
-        let failure = await readFailure(tried.response, key, timeouts)
+        let failure = await readFailure(tried.response, provider.name, key, timeouts)
         if (failure !== null && askUsage && request.stream === true && refusesUsage(failure)) {
           askUsage = false
           tried = await attempt(request, maxTokens, signal)
-          failure = await readFailure(tried.response, key, timeouts)
+          failure = await readFailure(tried.response, provider.name, key, timeouts)
           // Refused all the same: the reason was another one.
           if (failure !== null && failure.status === 400) askUsage = true
         }
@@ -99,6 +99,7 @@ function requestHeaders(
 /** What is wrong with an answer by its head; null when its body is the answer. Reads the body of a failure, bounded. */
 async function readFailure(
   response: Dispatcher.ResponseData,
+  provider: Provider['name'],
   key: string | null,
   timeouts: UpstreamTimeouts,
 ): Promise<WireError | null> {
@@ -116,7 +117,8 @@ async function readFailure(
     )
   }
   if (status >= 400 && status <= 599) {
-    return readUpstreamError(status, await readBounded(response, timeouts.idleTimeoutMs), key)
+    const body = await readBounded(response, timeouts.idleTimeoutMs)
+    return readUpstreamError(status, body, key, provider)
   }
   discard(response)
   if (status >= 300 && status <= 399) {

@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import { boundMessage, type WireError } from './gateway-error.ts'
+import type { Provider } from './providers.ts'
 import { redactText } from './redact.ts'
 
 /** Bytes of an error body that are read; the rest is dropped. */
@@ -22,13 +23,19 @@ const Problem = z
  * @param status the upstream's, 400 to 599
  * @param body its first bytes, as text
  * @param key removed from the message should the upstream echo it
+ * @param provider whose setting the remedy names
  */
-export function readUpstreamError(status: number, body: string, key: string | null): WireError {
+export function readUpstreamError(
+  status: number,
+  body: string,
+  key: string | null,
+  provider: Provider['name'],
+): WireError {
   const read = readBody(body)
   const message = read.message === '' ? 'the model server gave no reason' : read.message
   return {
     status,
-    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status)}`, key)),
+    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status, provider, key)}`, key)),
     type: redactText(word(read.type) ?? typeOfStatus(status), key),
     code: redactText(word(read.code) ?? String(status), key),
   }
@@ -69,8 +76,11 @@ function typeOfStatus(status: number): string {
 }
 
 /** What the person can do; the guest's model can do nothing about these. */
-function remedyFor(status: number): string {
-  if (status === 401 || status === 403) return ' (check the key: NVIDIA_API_KEY or CAISSON_LLM_KEY)'
+function remedyFor(status: number, provider: Provider['name'], key: string | null): string {
+  if (status === 401 || status === 403) {
+    const setting = provider === 'nvidia' ? 'NVIDIA_API_KEY' : 'CAISSON_LLM_KEY'
+    return key === null ? ` (set ${setting} to a key for this server)` : ` (check the key in ${setting})`
+  }
   if (status === 402) return ' (the account of the key has no credit left)'
   if (status === 404 || status === 410) return ' (choose another model with --model or CAISSON_MODEL)'
   return ''

@@ -1,12 +1,12 @@
-/** The three steps of an analysis: look at the file, write and run the scripts for its columns, look at what they wrote. */
+/** The two steps of an analysis: look at the file; write and run the scripts for its columns, and look at what they wrote. */
 import type { Conversation } from './conversation.ts'
 import { type CsvTable, chooseReport, findProfile } from './csv-choice.ts'
 import { writeProfileScript } from './csv-profile-script.ts'
 import { writeReportScript } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
-import { answersIn, call, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
+import { answersIn, call, conclude, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
 
-type CsvIntent = Extract<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'check-files' }>
+type CsvIntent = Extract<Intent, { kind: 'inspect-csv' | 'analyse-csv' }>
 
 /** Lines that are shown of a file that was written. */
 const sampleLines = 12
@@ -15,8 +15,7 @@ const pythonTimeoutMs = 300_000
 /** The next turn; the calls so far all went well. */
 export function actOnCsv(intent: CsvIntent, conversation: Conversation, reasoning: string): Reply {
   if (intent.kind === 'inspect-csv') return inspect(intent.path, conversation, reasoning)
-  if (intent.kind === 'analyse-csv') return analyse(intent, conversation, reasoning)
-  return check(intent.paths, conversation, reasoning)
+  return analyse(intent, conversation, reasoning)
 }
 
 function inspect(path: string, conversation: Conversation, reasoning: string): Reply {
@@ -47,7 +46,7 @@ function analyse(
   conversation: Conversation,
   reasoning: string,
 ): Reply {
-  const [looked, ran] = conversation.calls
+  const [looked, ran, ...checked] = conversation.calls
   if (looked === undefined)
     return profile(intent.path, conversation, `${reasoning} The columns decide the script.`)
   const found = findProfile(looked.output)
@@ -62,14 +61,18 @@ function analyse(
       `${reasoning} ${describeChoice(found, intent)}`,
     )
   }
-  return say(answersIn(ran), reasoning)
-}
-
-function check(paths: readonly string[], conversation: Conversation, reasoning: string): Reply {
-  const next = paths[conversation.calls.length]
-  if (next !== undefined)
-    return call(conversation, 'read_file', { path: next, limit: sampleLines }, reasoning)
-  return say(`${paths.join(' and ')} are there and can be read.`, reasoning)
+  const findings = answersIn(ran)
+  if (findings.done && checked.length === 0 && conversation.tools.has('read_file')) {
+    const looks = [intent.report, intent.chart].map((path) =>
+      call(conversation, 'read_file', { path, limit: sampleLines }, reasoning),
+    )
+    return {
+      reasoning: `${reasoning} A look at what was written.`,
+      text: '',
+      calls: looks.flatMap(({ calls }) => calls),
+    }
+  }
+  return conclude(findings, reasoning)
 }
 
 function noProfile(path: string, output: string, reasoning: string): Reply {

@@ -5,18 +5,25 @@
 
 import { actOnCsv } from './act-csv.ts'
 import type { Conversation, PastCall } from './conversation.ts'
-import { answerMark } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
-import { answersIn, call, hasNotDone, notDone, quoteOutput, type Reply, say, sayNotDone } from './reply.ts'
+import {
+  answersIn,
+  call,
+  conclude,
+  endedWell,
+  type Outcome,
+  quoteOutput,
+  type Reply,
+  sayNotDone,
+} from './reply.ts'
 import { writeCountScript, writeSumScript } from './small-scripts.ts'
 
 /** The next turn of a step. */
 export function act(intent: Intent, conversation: Conversation): Reply {
   const reasoning = `The rule for "${intent.kind}" fits this step.`
-  if (hasNotDone(conversation.results)) return sayNotDone('an earlier step was not done.', reasoning)
   const failed = conversation.calls.findIndex((past) => past.errorCode !== null)
   if (failed >= 0) return explainFailure(conversation, failed, reasoning)
-  if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv' || intent.kind === 'check-files') {
+  if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv') {
     return actOnCsv(intent, conversation, reasoning)
   }
   if (intent.kind === 'look') return look(intent.reason, conversation, reasoning)
@@ -24,29 +31,33 @@ export function act(intent: Intent, conversation: Conversation): Reply {
   const done = conversation.calls.length
   const turn = turns.calls[done]
   if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning)
-  return say(turns.answer(conversation.calls), reasoning)
+  return conclude(turns.answer(conversation.calls), reasoning)
 }
 
 interface Turns {
   readonly calls: readonly { readonly name: string; readonly arguments: Readonly<Record<string, unknown>> }[]
-  answer(calls: readonly PastCall[]): string
+  answer(calls: readonly PastCall[]): Outcome
 }
 
-type PlainIntent = Exclude<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'check-files' | 'look' }>
+type PlainIntent = Exclude<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'look' }>
 
 /** The calls of an intent in order, and what is said when all went well. */
 function turnsFor(intent: PlainIntent): Turns {
   const q = JSON.stringify
-  const one = (name: string, args: Record<string, unknown>, answer: Turns['answer']): Turns => ({
+  const one = (
+    name: string,
+    args: Record<string, unknown>,
+    answer: (past: PastCall | undefined) => string,
+  ): Turns => ({
     calls: [{ name, arguments: args }],
-    answer,
+    answer: ([past]) => ({ done: true, text: answer(past) }),
   })
   switch (intent.kind) {
     case 'create':
       return one(
         'write_file',
         { path: intent.path, content: intent.content },
-        ([written]) =>
+        (written) =>
           `Wrote ${q(intent.path)} (${Buffer.byteLength(intent.content)} bytes). ${quoteOutput(written?.output ?? '', 300)}`,
       )
     case 'make-folder':
@@ -60,8 +71,10 @@ function turnsFor(intent: PlainIntent): Turns {
             arguments: { path: intent.path, oldText: intent.from, newText: intent.to, replaceAll: true },
           },
         ],
-        answer: ([, edit]) =>
-          `Replaced ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.\n${quoteOutput(edit?.output ?? '', 600)}`,
+        answer: ([, edit]) => ({
+          done: true,
+          text: `Replaced ${q(intent.from)} with ${q(intent.to)} in ${q(intent.path)}.\n${quoteOutput(edit?.output ?? '', 600)}`,
+        }),
       }
     case 'append':
       return shell(appendCommand(intent.path, intent.text), `Added a line to the end of ${q(intent.path)}.`)
@@ -82,55 +95,64 @@ function turnsFor(intent: PlainIntent): Turns {
       return one(
         'search_files',
         { pattern: intent.text, path: intent.path },
-        ([found]) =>
+        (found) =>
           `Searched for ${q(intent.text)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
       )
     case 'count':
     case 'occurrences':
     case 'count-files':
-      return one('run_python', { code: writeCountScript(intent) }, ([counted]) => answersIn(counted))
+      return script({ code: writeCountScript(intent) })
     case 'list':
       if (intent.pattern !== '*') {
         const command = `find ${quoteWord(startPath(intent.path))} -name ${quoteWord(intent.pattern)} -not -path '*/.git/*' | sort | head -n 500`
         return one(
           'run_bash',
           { command },
-          ([found]) =>
+          (found) =>
             `Files named ${q(intent.pattern)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
         )
       }
       return one(
         'list_files',
         { path: intent.path },
-        ([listed]) => `In ${q(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
+        (listed) => `In ${q(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
       )
     case 'read':
       return one(
         'read_file',
         { path: intent.path },
-        ([read]) => `${q(intent.path)} says:\n${quoteOutput(read?.output ?? '')}`,
+        (read) => `${q(intent.path)} says:\n${quoteOutput(read?.output ?? '')}`,
       )
     case 'run':
-      return one(
-        'run_bash',
-        { command: intent.command },
-        ([ran]) => `Ran ${q(intent.command)}:\n${quoteOutput(ran?.output ?? '')}`,
-      )
+      return {
+        calls: [{ name: 'run_bash', arguments: { command: intent.command } }],
+        answer: ([ran]) => {
+          const done = endedWell(ran) !== false
+          const what = done ? 'Ran' : 'This command did not end well:'
+          return { done, text: `${what} ${q(intent.command)}:\n${quoteOutput(ran?.output ?? '')}` }
+        },
+      }
     case 'calculate':
-      return one('run_python', { code: writeSumScript(intent.expression), timeoutMs: 20_000 }, ([ran]) =>
-        answersIn(ran),
-      )
+      return script({ code: writeSumScript(intent.expression), timeoutMs: 20_000 })
   }
 }
 
-/** A command that must end with 0; the mark at its end tells, whatever form the tool gives its result. */
+/** A Python script of ours, which prints its answer. */
+function script(args: Readonly<Record<string, unknown>>): Turns {
+  return { calls: [{ name: 'run_python', arguments: args }], answer: ([ran]) => answersIn(ran) }
+}
+
+/** A command of ours that must end with 0. */
 function shell(command: string, done: string): Turns {
   return {
-    calls: [{ name: 'run_bash', arguments: { command: `${command} && echo 'ANSWER: done'` } }],
+    calls: [{ name: 'run_bash', arguments: { command } }],
     answer: ([ran]) =>
-      ran?.output.split('\n').includes(`${answerMark}done`)
-        ? done
-        : `${notDone}: the command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
+      endedWell(ran) === true
+        ? { done: true, text: done }
+        : {
+            done: false,
+            text: `the command did not succeed: ${command}\n${quoteOutput(ran?.output ?? '')}`,
+          },
   }
 }
 
@@ -138,7 +160,7 @@ function shell(command: string, done: string): Turns {
 function look(reason: string, conversation: Conversation, reasoning: string): Reply {
   const [listed] = conversation.calls
   if (listed === undefined) return call(conversation, 'list_files', { path: '.' }, reasoning)
-  return say(
+  return sayNotDone(
     [
       `I could not do this task: ${reason}.`,
       'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
@@ -168,8 +190,7 @@ function explainFailure(conversation: Conversation, failed: number, reasoning: s
     looked !== undefined && looked.errorCode === null
       ? `\nThe workspace holds:\n${quoteOutput(looked.output, 2_000)}`
       : ''
-  const answered = `${past?.name} answered: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`
-  return sayNotDone(past?.errorCode === 'denied' ? `it was denied. ${answered}` : answered, reasoning)
+  return sayNotDone(`${past?.name}: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`, reasoning)
 }
 
 function appendCommand(path: string, text: string): string {

@@ -23,8 +23,6 @@ export interface Conversation {
   readonly task: string
   /** One entry a line: `path (N bytes)`, folders as `path/`. */
   readonly workspace: readonly string[]
-  /** Answers of earlier steps. */
-  readonly results: readonly string[]
   readonly instructions: string
   readonly tools: ReadonlyMap<string, OfferedTool>
   /** Calls since the step began, in order. */
@@ -47,7 +45,6 @@ export function readConversation(request: ChatRequest): Conversation {
     stage,
     task: sections.get('task')?.[0] ?? (stage === 'other' ? text : ''),
     workspace: (sections.get('workspace')?.[0] ?? '').split('\n').filter((line) => line !== ''),
-    results: sections.get('result') ?? [],
     instructions: sections.get('instructions')?.[0] ?? '',
     tools: readTools(request),
     calls: readCalls(messages.slice(lastStart + 1)),

@@ -8,6 +8,8 @@ import { csvReaderScript } from './csv-reader-script.ts'
 
 /** Lines of a script's output that belong into the answer begin so. */
 export const answerMark = 'ANSWER: '
+/** A line that says why a script could not do its work begins so. */
+export const failureMark = 'FAILED: '
 
 const numbersPart = String.raw`
 def shown(value):

@@ -3,7 +3,6 @@
 export type Intent =
   | { kind: 'inspect-csv'; path: string }
   | { kind: 'analyse-csv'; path: string; report: string; chart: string }
-  | { kind: 'check-files'; paths: readonly string[] }
   | { kind: 'create'; path: string; content: string }
   | { kind: 'make-folder'; path: string }
   | { kind: 'replace'; path: string; from: string; to: string }
@@ -32,8 +31,6 @@ export function wordIntent(intent: Intent): string {
       return `Inspect the data file ${q(intent.path)}.`
     case 'analyse-csv':
       return `Analyse the data file ${q(intent.path)}, report to ${q(intent.report)}, chart to ${q(intent.chart)}.`
-    case 'check-files':
-      return `Check the files ${intent.paths.map((path) => q(path)).join(', ')}.`
     case 'create':
       return `Create the file ${q(intent.path)} with the content ${q(intent.content)}.`
     case 'make-folder':
@@ -69,6 +66,43 @@ export function wordIntent(intent: Intent): string {
   }
 }
 
+/** The intent in a few words for people; nothing reads them back. */
+export function describeIntent(intent: Intent): string {
+  switch (intent.kind) {
+    case 'inspect-csv':
+      return `Look at the columns of ${intent.path}`
+    case 'analyse-csv':
+      return `Analyse ${intent.path}, write ${from(intent.path, intent.report)} and ${from(intent.path, intent.chart)}`
+    case 'create':
+      return `Create ${intent.path}`
+    case 'list':
+      return `List ${intent.pattern === '*' ? 'the files' : intent.pattern} in ${place(intent.path)}`
+    case 'search':
+    case 'occurrences':
+      return `${intent.kind === 'search' ? 'Search for' : 'Count'} ${JSON.stringify(intent.text)} in ${place(intent.path)}`
+    case 'count-files':
+      return `Count ${intent.pattern === '*' ? 'the files' : `the files ${intent.pattern}`} in ${place(intent.path)}`
+    case 'run':
+      return `Run ${intent.command}`
+    case 'calculate':
+      return `Calculate ${intent.expression}`
+    case 'look':
+      return 'Look at the workspace'
+    default:
+      return wordIntent(intent).replace(/\.$/, '')
+  }
+}
+
+/** `other` as seen beside `path`. */
+function from(path: string, other: string): string {
+  const folder = path.slice(0, path.lastIndexOf('/') + 1)
+  return other.startsWith(folder) ? other.slice(folder.length) : other
+}
+
+function place(path: string): string {
+  return path === '.' ? 'the workspace' : path
+}
+
 /** Reads what {@link wordIntent} wrote; null for any other text. */
 export function readIntent(instructions: string): Intent | null {
   const strings: string[] = []
@@ -80,7 +114,6 @@ export function readIntent(instructions: string): Intent | null {
   const count = /^Count the (\w+) of \$\.$/.exec(shape)?.[1]
   const unit = countUnits.find((name) => name === count)
   if (unit !== undefined) return { kind: 'count', unit, path: a }
-  if (/^Check the files \$(, \$)*\.$/.test(shape)) return { kind: 'check-files', paths: strings }
   switch (shape) {
     case 'Inspect the data file $.':
       return { kind: 'inspect-csv', path: a }
@@ -146,8 +179,6 @@ export function pathsWritten(intent: Intent): readonly string[] {
 /** Paths that the intent reads; `*` for any. */
 export function pathsRead(intent: Intent): readonly string[] {
   switch (intent.kind) {
-    case 'check-files':
-      return intent.paths
     case 'calculate':
       return []
     case 'search':

@@ -1,12 +1,15 @@
 /** The offline planner: intents to a plan, whose instructions the offline step agent reads back word for word. */
 import type { Plan } from '#specs/protocol/plan.ts'
-import { type Intent, pathsRead, pathsWritten, wordIntent } from './intents.ts'
+import { describeIntent, type Intent, pathsRead, pathsWritten, wordIntent } from './intents.ts'
 import { understandTask } from './understand.ts'
 
 type PlanStep = Plan['steps'][number]
 
-/** Most orders of one task; a plan has a bound, and an analysis takes three steps. */
+/** Most orders of one task; a plan has a bound, and an analysis takes two steps. */
 const intentsMax = 20
+/** Longest goal and title, in characters: both are one line on a screen. */
+const goalMaxChars = 120
+const titleMaxChars = 100
 
 /** @param workspace the listing that came with the planning request */
 export function planTask(task: string, workspace: readonly string[]): Plan {
@@ -15,21 +18,13 @@ export function planTask(task: string, workspace: readonly string[]): Plan {
   const reason = tooMany ? `more than ${intentsMax} orders at once` : read.ok ? '' : read.reason
   const intents =
     reason === '' && read.ok ? read.intents.flatMap(expand) : [{ kind: 'look', reason } as const]
-  const goal =
-    reason === ''
-      ? intents.map(title).join('; ')
-      : 'Say what is in the workspace, and what was not understood'
-  return { goal: goal.slice(0, 500), steps: toSteps(intents) }
+  const goal = reason === '' ? oneLine(task, goalMaxChars) : 'Say what was not understood, and what is here'
+  return { goal, steps: toSteps(intents) }
 }
 
-/** An analysis is three steps, so that what was found can be seen before the report is written. */
+/** An analysis is two steps, so that what was found can be seen before the report is written. */
 function expand(intent: Intent): Intent[] {
-  if (intent.kind !== 'analyse-csv') return [intent]
-  return [
-    { kind: 'inspect-csv', path: intent.path },
-    intent,
-    { kind: 'check-files', paths: [intent.report, intent.chart] },
-  ]
+  return intent.kind === 'analyse-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
 }
 
 function toSteps(intents: readonly Intent[]): PlanStep[] {
@@ -65,6 +60,10 @@ function stepId(intent: Intent, index: number): string {
 }
 
 function title(intent: Intent): string {
-  const text = wordIntent(intent).replaceAll('"', '').replaceAll(/\s+/g, ' ').replace(/\.$/, '')
-  return text.length <= 110 ? text : `${text.slice(0, 109).toWellFormed()}…`
+  return oneLine(describeIntent(intent), titleMaxChars)
+}
+
+function oneLine(text: string, maxChars: number): string {
+  const line = text.replaceAll(/\s+/g, ' ').trim()
+  return line.length <= maxChars ? line : `${line.slice(0, maxChars - 1).toWellFormed()}…`
 }

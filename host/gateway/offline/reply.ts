@@ -1,6 +1,6 @@
 /** What the offline model can say in one turn, and how its calls are fitted to the tools that the request offers. */
 import type { Conversation, OfferedTool, PastCall } from './conversation.ts'
-import { answerMark } from './csv-report-script.ts'
+import { answerMark, failureMark } from './csv-report-script.ts'
 
 export interface WantedCall {
   readonly name: string
@@ -15,24 +15,29 @@ export interface Reply {
   readonly calls: readonly WantedCall[]
 }
 
-/** Every text answer begins so. */
+/** Every text answer begins so, after the mark of a failure. */
 export const offlineLabel = '[offline model]'
+/** The agent ends a step as failed whose answer begins so; the same words stand in its prompt. */
+const stepFailedMark = 'STEP FAILED:'
+
+/** How a step ended, in words. */
+export interface Outcome {
+  readonly done: boolean
+  readonly text: string
+}
 
 export function say(text: string, reasoning: string): Reply {
   return { reasoning, text: `${offlineLabel} ${text}`, calls: [] }
 }
 
-/** An answer that goes on so tells of work that was not done. */
-export const notDone = 'It could not be done'
-
-/** An answer for what was not done; the steps that need this one read it and do nothing either. */
+/** An answer for what was not done: the agent fails the step, and no step that needs it runs. */
 export function sayNotDone(why: string, reasoning: string): Reply {
-  return say(`${notDone}: ${why}`, reasoning)
+  return { reasoning, text: `${stepFailedMark} ${offlineLabel} ${why}`, calls: [] }
 }
 
-/** Whether one of the results of earlier steps says that it was not done. */
-export function hasNotDone(results: readonly string[]): boolean {
-  return results.some((result) => result.startsWith(`${offlineLabel} ${notDone}`))
+/** The answer that an outcome is. */
+export function conclude({ done, text }: Outcome, reasoning: string): Reply {
+  return done ? say(text, reasoning) : sayNotDone(text, reasoning)
 }
 
 /** Other names that a parameter may have in a tool's schema. */
@@ -81,9 +86,20 @@ export function quoteOutput(output: string, maxChars = 4_000): string {
     : `${text.slice(0, maxChars).toWellFormed()}\n[… ${text.length - maxChars} characters more …]`
 }
 
-/** The lines of a script's output that are meant for the answer; all of it when there are none. */
-export function answersIn(past: PastCall | undefined): string {
-  const lines = (past?.output ?? '').split('\n').filter((line) => line.startsWith(answerMark))
-  if (lines.length > 0) return lines.map((line) => line.slice(answerMark.length)).join('\n')
-  return `The script did not give a result:\n${quoteOutput(past?.output ?? '')}`
+/** The lines of a script's output that are meant for the answer; a script without one did not come to its end. */
+export function answersIn(past: PastCall | undefined): Outcome {
+  const lines = (past?.output ?? '').split('\n')
+  const failure = lines.find((line) => line.startsWith(failureMark))
+  if (failure !== undefined) return { done: false, text: failure.slice(failureMark.length) }
+  const answers = lines.filter((line) => line.startsWith(answerMark))
+  if (answers.length > 0)
+    return { done: true, text: answers.map((line) => line.slice(answerMark.length)).join('\n') }
+  return { done: false, text: `the script did not give a result:\n${quoteOutput(past?.output ?? '')}` }
+}
+
+/** Whether a program ended with 0: the tools that run code say it in their last line; null when it does not. */
+export function endedWell(past: PastCall | undefined): boolean | null {
+  const last = past?.output.trimEnd().split('\n').at(-1) ?? ''
+  if (last.startsWith('[exit code 0,')) return true
+  return /^\[(?:exit code \d|ended |the disk is full)/.test(last) ? false : null
 }

@@ -1,5 +1,5 @@
 /** Short Python scripts for counting and for sums; each prints its result on a line that begins `ANSWER: `. */
-import { answerMark } from './csv-report-script.ts'
+import { answerMark, failureMark } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
 
 type CountIntent = Extract<Intent, { kind: 'count' | 'occurrences' | 'count-files' }>
@@ -24,19 +24,21 @@ def read(path):
 def say(text):
     print(MARK + text)
 
+def fail(text):
+    print(FAILURE + text)
+    sys.exit(1)
+
 def plural(count, word):
     return '%d %s' % (count, word[:-1] if count == 1 and word.endswith('s') else word)
 
 if not os.path.exists(PATH):
-    say('%s does not exist. Here are: %s' % (PATH, ', '.join(sorted(os.listdir('.'))[:30]) or 'no files'))
-    sys.exit()
+    fail('%s does not exist. Here are: %s' % (PATH, ', '.join(sorted(os.listdir('.'))[:30]) or 'no files'))
 `
 
 const bodies = {
   count: String.raw`
 if os.path.isdir(PATH):
-    say('%s is a folder, not a file.' % PATH)
-    sys.exit()
+    fail('%s is a folder, not a file.' % PATH)
 data = read(PATH)
 text = data.decode('utf-8', 'replace')
 if UNIT == 'lines':
@@ -70,6 +72,7 @@ say('%s named %s in %s (folders named .git left out).' % (plural(len(found), 'fi
 export function writeCountScript(intent: CountIntent): string {
   const constants = [
     `MARK = ${JSON.stringify(answerMark)}`,
+    `FAILURE = ${JSON.stringify(failureMark)}`,
     `PATH = ${JSON.stringify(intent.path)}`,
     ...(intent.kind === 'count' ? [`UNIT = ${JSON.stringify(intent.unit)}`] : []),
     ...(intent.kind === 'occurrences' ? [`TEXT = ${JSON.stringify(intent.text)}`] : []),

@@ -133,7 +133,7 @@ it('passes the refusal of a wrong key on, without the key [G.01]', async (contex
   await using test = await startGateway(provider(server, 'wrong-key-0123456789'))
   const answer = await test.request(chat('hello'))
   expect(answer.status).toBe(401)
-  expect(answer.text).toContain('check the key')
+  expect(answer.text).toContain('check the key in CAISSON_LLM_KEY')
   expect(JSON.stringify([answer, test.exchanges, test.logged])).not.toContain('wrong-key')
 })
 

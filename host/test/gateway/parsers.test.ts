@@ -51,7 +51,7 @@ it('whatever bytes a guest sends, the request is refused with words or made of k
 it('whatever an upstream answers, its error is one bounded form [S0.06]', () => {
   fc.assert(
     fc.property(bytes, fc.integer({ min: 400, max: 599 }), (body, status) => {
-      const error = readUpstreamError(status, body.toString('utf8'), 'key')
+      const error = readUpstreamError(status, body.toString('utf8'), 'key', 'custom')
       expect(error).toMatchObject({ status, type: expect.any(String), code: expect.any(String) })
       expect(error.message.length).toBeLessThanOrEqual(2_000)
     }),
