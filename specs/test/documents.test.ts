@@ -1,0 +1,229 @@
+/** The documents say what is so: links, commands, options, tools, exit codes and bounds are compared with the code. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import type { Command } from 'commander'
+import { describe, expect, it } from 'vitest'
+import { limits } from '#specs/protocol/limits.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
+import { createFileTools } from '../../agent/tools/files.ts'
+import { createRegistry } from '../../agent/tools/registry.ts'
+import { createHelper } from '../../agent/utils/helper.ts'
+import { createLogger } from '../../agent/utils/logger.ts'
+import { exitCodes } from '../../host/cli/exit-codes.ts'
+import { buildProgram } from '../../host/cli/program.ts'
+import * as vm from '../../host/vm/vm-options.ts'
+
+const root = path.join(import.meta.dirname, '../..')
+const read = (file: string) => readFileSync(path.join(root, file), 'utf8')
+
+const documents = [
+  'README.md',
+  'AGENTS.md',
+  'CHANGELOG.md',
+  'examples/README.md',
+  ...readdirSync(path.join(root, 'specs'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => path.join('specs', file)),
+]
+
+/** What stands in backticks and fences: commands and names, not prose. */
+function codeOf(file: string): string[] {
+  const fences = /```[^\n]*\n([\s\S]*?)```/g
+  const text = read(file)
+  const blocks = [...text.matchAll(fences)].map(([, block = '']) => block)
+  const spans = [...text.replace(fences, '').matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
+  return [...blocks, ...spans]
+}
+
+/** Rows of the first table after `heading`, as cells. */
+function tableAfter(file: string, heading: string): string[][] {
+  const text = read(file)
+  const at = text.indexOf(heading)
+  if (at === -1) throw new Error(`${file} has no ${heading}`)
+  const table = /(?:^\|.*\n)+/m.exec(text.slice(at))?.[0] ?? ''
+  const rows = table.trim().split('\n').slice(2)
+  return rows.map((row) =>
+    row
+      .replace(/^\||\|$/g, '')
+      .split(/(?<!\\)\|/)
+      .map((cell) => cell.trim()),
+  )
+}
+
+function program(): Command {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
+  return buildProgram({ io: { stdin, stdout, stderr, env: {}, version: '0' }, onExit: () => undefined })
+}
+
+const allCommands = (command: Command): Command[] => [command, ...command.commands.flatMap(allCommands)]
+const optionsOf = (command: Command) =>
+  command.options.flatMap(({ long }) => (long === undefined || long === null ? [] : [long]))
+
+describe('the documents', () => {
+  it('lead by every relative link to a file that is there [S1.15]', () => {
+    const links = documents.flatMap((file) =>
+      [...read(file).matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => ({ file, target })),
+    )
+    const relative = links.filter(({ target }) => !/^(?:[a-z]+:|#)/.test(target))
+    const broken = relative.filter(
+      ({ file, target }) => !existsSync(path.join(root, path.dirname(file), target.replace(/#.*$/, ''))),
+    )
+    expect(relative.length).toBeGreaterThan(20)
+    expect(broken).toEqual([])
+  })
+
+  it('name source files that are there [S1.15]', () => {
+    const named = documents.flatMap((file) =>
+      codeOf(file).flatMap((code) =>
+        [...code.matchAll(/^(?:agent|host|specs|scripts|vm-image|examples)\/[\w./-]*[\w/]$/g)].map(
+          ([name]) => ({ file, name }),
+        ),
+      ),
+    )
+    expect(named.length).toBeGreaterThan(20)
+    expect(named.filter(({ name }) => !existsSync(path.join(root, name)))).toEqual([])
+  })
+
+  it('name commands that the command line has [S1.15]', () => {
+    const top = new Map(program().commands.map((command) => [command.name(), command]))
+    const unknown = documents.flatMap((file) =>
+      codeOf(file)
+        .flatMap((code) => [...code.matchAll(/\bcaisson ([a-z]+)(?: ([a-z]+))?/g)])
+        .filter(([, name = '', second = '']) => {
+          const below = top.get(name)?.commands.map((command) => command.name())
+          return below === undefined || (below.length > 0 && second !== '' && !below.includes(second))
+        })
+        .map(([text]) => `${file}: ${text}`),
+    )
+    expect(unknown).toEqual([])
+  })
+
+  it('name npm scripts that package.json has [S1.15]', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
+    const named = documents.flatMap((file) =>
+      [...read(file).matchAll(/npm run ([a-z][\w:-]*)/g)].map(([, name = '']) => ({ file, name })),
+    )
+    expect(named.length).toBeGreaterThan(0)
+    expect(named.filter(({ name }) => !Object.hasOwn(scripts, name))).toEqual([])
+  })
+
+  it('name options that exist, and every option of a run [S1.15, H.01]', () => {
+    const known = new Set(['--help', '--version', ...allCommands(program()).flatMap(optionsOf)])
+    const scripts = [
+      'scripts/run',
+      'scripts/test',
+      'scripts/setup.sh',
+      'scripts/image-disk.ts',
+      'package.json',
+    ]
+      .map(read)
+      .join('\n')
+    const isOfAScript = (option: string) =>
+      scripts.includes(option) || scripts.includes(`${option.slice(2)}: {`) || option === '--project'
+    const named = documents.flatMap((file) =>
+      codeOf(file).flatMap((code) =>
+        [...code.matchAll(/(?<![\w-])--[a-z][a-z-]*/g)].map(([option]) => ({ file, option })),
+      ),
+    )
+    expect(named.filter(({ option }) => !known.has(option) && !isOfAScript(option))).toEqual([])
+    const run = program().commands.find((command) => command.name() === 'run')
+    const said = new Set(named.map(({ option }) => option))
+    expect(optionsOf(run as Command).filter((option) => !said.has(option))).toEqual([])
+  })
+
+  it('give the exit codes that the command line has [S1.15, H.01]', () => {
+    const line = /^Exit codes: (.*)$/m.exec(read('README.md'))?.[1] ?? ''
+    const told = line.split('·').map((part) => /^\s*(\d) (\w+)/.exec(part)?.slice(1) ?? [part])
+    expect(told.map(([code]) => Number(code))).toEqual(Object.values(exitCodes))
+    const words = Object.keys(exitCodes).slice(0, -1)
+    expect(told.slice(0, -1).map(([, word]) => word)).toEqual(words)
+  })
+
+  it('name no place of a machine they were written on, and no registry [S1.15]', () => {
+    const forbidden =
+      /\/root\/|\/work\/|\/tmp\/\w|\/home\/(?!work\b)|\/Users\/|registry\.|npmjs|deb\.debian|snapshot\.debian|artifactory|@@/
+    const found = documents.flatMap((file) =>
+      read(file)
+        .split('\n')
+        .filter((line) => forbidden.test(line))
+        .map((line) => `${file}: ${line}`),
+    )
+    expect(found).toEqual([])
+  })
+})
+
+describe('the document on tools', () => {
+  const helper = createHelper('/nonexistent')
+  const tools = [...createFileTools(createRunSandboxed(helper)), ...createCodeTools(helper)]
+  const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
+  const rows = tableAfter('specs/tool-system.md', '## The tools')
+
+  it('has a row for every tool and for no other [S1.15, S1.04]', () => {
+    expect(rows.map(([name = '']) => name.replaceAll('`', '')).sort()).toEqual([...registry.names])
+  })
+
+  it('names every argument of a tool [S1.15, S1.05]', () => {
+    const missing = registry.specs.flatMap(({ name, parameters }) => {
+      const [, cell = ''] = rows.find(([first]) => first === `\`${name}\``) ?? []
+      const names = Object.keys((parameters as { properties?: object }).properties ?? {})
+      return names.filter((argument) => !cell.includes(`\`${argument}\``)).map((argument) => [name, argument])
+    })
+    expect(missing).toEqual([])
+  })
+
+  it('says which tools ask [S1.15, S1.11]', () => {
+    const asking = rows.filter((cells) => cells.join(' ').includes('**Asks**')).map(([name]) => name)
+    const required = tools.filter(({ requiresApproval }) => requiresApproval).map(({ name }) => `\`${name}\``)
+    expect(asking).toEqual(required)
+  })
+})
+
+describe('the documents on limits', () => {
+  const MiB = 1024 ** 2
+  const GiB = 1024 ** 3
+  const grouped = (value: number) => value.toLocaleString('en-US')
+  const run = RunLimits.parse({})
+
+  it('give the defaults that the code has [S1.15, S0.07]', () => {
+    const told = new Map(
+      tableAfter('specs/limits.md', '| limit |').map(([name = '', value = '']) => [name, value]),
+    )
+    const expected = new Map([
+      ['wall time', `${run.maxWallMs / 60_000} min`],
+      ['tokens, in and out', grouped(run.maxTokens)],
+      ['tool calls', grouped(run.maxToolCalls)],
+      ['model turns in a step', grouped(run.maxTurnsPerStep)],
+      ['steps at once', grouped(run.maxParallelSteps)],
+      ['memory of the VM', `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`],
+      ['CPUs of the VM', '2, or 1 where there is but one'],
+      ['disk of the VM', `${vm.DEFAULT_DISK_BYTES / GiB} GiB, sparse`],
+      ['workspace', `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries`],
+      [
+        'change set',
+        `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries`,
+      ],
+      ['journal', `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB`],
+      ["agent's log", `${limits.runMaxLogBytes / MiB} MiB a run`],
+    ])
+    expect(told).toEqual(expected)
+  })
+
+  it('give the bounds of a VM that the code has [S1.15, V.06]', () => {
+    const rows = tableAfter('specs/vm.md', '## Size and bounds')
+    expect(rows).toEqual([
+      [
+        '`--memory`',
+        `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`,
+        `${vm.MIN_MEMORY_BYTES / MiB} MiB to the machine's memory, whole MiB`,
+      ],
+      ['`--cpus`', '2, or 1 where there is but one', `1 to ${vm.MAX_CPUS}`],
+      [
+        '`--disk`',
+        `${vm.DEFAULT_DISK_BYTES / GiB} GiB, sparse`,
+        `${vm.MIN_DISK_BYTES / MiB} MiB to ${vm.MAX_DISK_BYTES / 1024 / GiB} TiB, whole MiB`,
+      ],
+    ])
+  })
+})
