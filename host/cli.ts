@@ -8,6 +8,8 @@ import { buildProgram, exitCodeOfCommander, type ProgramOptions } from './cli/pr
 /** The standard streams and environment of this process. */
 export function processIo(): Io {
   const { stdin, stdout, stderr, env } = process
+  // A reader that is gone (`| head`, a closed terminal) ends no command half-way; `run` looks out for it and cancels.
+  for (const stream of [stdin, stdout, stderr]) stream.on('error', () => undefined)
   return { stdin, stdout, stderr, env, version: readVersion() }
 }
 

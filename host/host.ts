@@ -1,5 +1,4 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
-import { realpathSync } from 'node:fs'
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
@@ -13,6 +12,7 @@ import { newRunId, RunStore } from './runs/store.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmSize } from './vm/vm-options.ts'
+import { checkDirectory } from './workspace/index.ts'
 
 export interface HostOptions {
   /** Where keys, model, and folders are read from; absent: the process's own environment. */
@@ -54,6 +54,11 @@ export class ProviderError extends Error {
   override readonly name = 'ProviderError'
 }
 
+/** A directory that cannot be a workspace. */
+export class WorkspaceRefusedError extends Error {
+  override readonly name = 'WorkspaceRefusedError'
+}
+
 export class Host {
   readonly folders: Folders
   readonly runs: RunStore
@@ -62,7 +67,7 @@ export class Host {
   constructor(options: HostOptions = {}) {
     this.#env = options.env ?? process.env
     this.folders = resolveFolders(this.#env)
-    this.runs = new RunStore(this.folders.runs)
+    this.runs = new RunStore(this.folders)
   }
 
   /** The model's provider as the environment names it. @throws {ProviderError} */
@@ -90,6 +95,7 @@ export class Host {
    */
   async start(options: RunOptions): Promise<Run> {
     const plan = await this.#plan(options)
+    await this.runs.clearScratch()
     const paths = await this.runs.create(plan.runId)
     return new Run(plan, await RunRecord.open(paths))
   }
@@ -102,6 +108,7 @@ export class Host {
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
     const provider = this.provider(options.model)
+    const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     return {
       runId: newRunId(),
@@ -109,7 +116,7 @@ export class Host {
       image: await this.image(options),
       provider,
       prompt,
-      directory: realDirectory(workspace),
+      directory,
       include,
       limits: RunLimits.parse(options.limits ?? {}),
       vm,
@@ -118,13 +125,12 @@ export class Host {
       ...(options.tools === undefined ? {} : { tools: options.tools }),
     }
   }
-}
 
-/** The scan refuses what is no directory, with words of its own; here a missing one keeps its name. */
-function realDirectory(workspace: string): string {
-  try {
-    return realpathSync(workspace)
-  } catch {
-    return workspace
+  /** Refused here already: a mistake needs no image and leaves no run. */
+  #directory(workspace: string): string {
+    const { home, cache, config } = this.folders
+    const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
+    if (checked.ok) return checked.value
+    throw new WorkspaceRefusedError(checked.error.message)
   }
 }

@@ -1,11 +1,13 @@
 /** After a run: shows its changes, lets the person choose or follows the flag, applies, and says what came of it. */
 import { isCancel, multiselect, select } from '@clack/prompts'
+import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
 import type { RunChanges } from '../runs/changes.ts'
 import { type Colours, coloursFor } from '../ui/colours.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { changeLine, diffLines } from '../ui/review-lines.ts'
+import { discardTypeAhead } from '../ui/type-ahead.ts'
 import {
   type ApplySummary,
   type HeldBack,
@@ -19,59 +21,87 @@ import type { Io } from './io.ts'
 /** `ask` shows the changes and asks; true applies all that is safe; false applies nothing. */
 export type ApplyChoice = 'ask' | boolean
 
-/** Diffs beyond this many are left to `caisson workspace diff`. */
-const shownMaxDiffs = 30
+/** How much of the changes is shown. */
+export interface ShownBounds {
+  /** More changes than this are listed without their diffs. */
+  readonly maxDiffs: number
+  /** Lines of each diff. */
+  readonly maxLines: number
+}
 
-/** @param emit for `--json`: given, nothing is printed for people */
+/** After a run, when all of it is a command away. */
+const afterRun: ShownBounds = { maxDiffs: 30, maxLines: 40 }
+const listedMax = 200
+
+export interface HomeOptions {
+  readonly choice: ApplyChoice
+  /** How the run ended: what did not complete is applied only by a person who saw it. */
+  readonly state: Pick<RunState, 'end'>
+  /** For `--json`: given, one summary goes there and nothing is printed for people. */
+  readonly emit?: (event: object) => Promise<void>
+}
+
+/** @returns 0 when all changes are on the host now, or there are none; else 5 */
 export async function bringHome(
   io: Io,
   host: Host,
   runId: string,
-  choice: ApplyChoice,
-  emit?: (event: unknown) => Promise<void>,
+  { choice, state, emit }: HomeOptions,
 ): Promise<ExitCode> {
   const changes = await host.changes(runId)
   const items = changes.review()
-  if (items.length === 0) {
-    if (emit === undefined) io.stdout.write('Nothing was changed.\n')
-    return exitCodes.completed
-  }
   if (emit === undefined) showChanges(io, changes, items)
-  const selection = choice === 'ask' ? await ask(io, items) : choice ? ('all' as const) : null
-  if (selection === null) {
-    if (emit === undefined)
-      io.stdout.write(
-        `Nothing was applied. Later: caisson workspace diff ${runId}, caisson workspace apply ${runId}\n`,
-      )
-    return exitCodes.notAllApplied
+  const isWhole = state.end?.outcome === 'completed'
+  const selection = choice === 'ask' ? await ask(io, items) : choice && isWhole ? ('all' as const) : null
+  const summary = selection === null || items.length === 0 ? null : await changes.apply(selection)
+  if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
+  else if (summary !== null) printApplied(io, runId, summary)
+  else if (items.length > 0) {
+    const why = choice === true && !isWhole ? ', for the run did not complete' : ''
+    io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
   }
-  const summary = await changes.apply(selection)
-  if (emit === undefined) printApplied(io, runId, summary)
-  else await emit({ source: 'summary', runId, apply: summary })
-  return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
+  const isDone = items.length === 0 || (summary !== null && isComplete(summary))
+  return isDone ? exitCodes.completed : exitCodes.notAllApplied
 }
 
-/** The list, then the diffs of the first changes. */
+function laterLines(runId: string): string {
+  return `  see them:    caisson workspace diff ${runId}\n  apply them:  caisson workspace apply ${runId} --all\n`
+}
+
+/** Each change with its diff; too many become a list. */
 export function showChanges(
   io: Io,
   changes: RunChanges,
   items: readonly ReviewItem[],
-  maxDiffs = shownMaxDiffs,
+  { maxDiffs, maxLines } = afterRun,
 ): void {
   const colours = coloursFor(io.stdout)
+  if (items.length === 0) {
+    io.stdout.write('Nothing was changed.\n')
+    return
+  }
   io.stdout.write(
     `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
   )
   if (items.length > maxDiffs) {
-    for (const item of items) io.stdout.write(`${changeLine(item, colours)}\n`)
+    for (const item of items.slice(0, listedMax)) io.stdout.write(`${changeLine(item, colours)}\n`)
+    if (items.length > listedMax) io.stdout.write(`  … ${items.length - listedMax} more\n`)
     io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
     return
   }
-  for (const item of changes.reviewWithDiffs()) io.stdout.write(`${diffLines(item, colours).join('\n')}\n`)
+  let isCut = false
+  for (const item of changes.reviewWithDiffs()) {
+    const { lines, rest } = diffLines(item, colours, maxLines)
+    io.stdout.write(`${lines.join('\n')}\n`)
+    isCut ||= rest > 0
+  }
+  if (isCut) io.stdout.write(`All of it: caisson workspace diff ${changes.runId}\n`)
 }
 
 async function ask(io: Io, items: readonly ReviewItem[]): Promise<Selection | null> {
+  if (items.length === 0) return null
   const streams = { input: io.stdin, output: io.stdout }
+  await discardTypeAhead(io.stdin)
   const held = items.filter((item) => holdBack(item) !== undefined).length
   const choice = await select({
     message: 'Apply the changes to your files?',
@@ -84,6 +114,7 @@ async function ask(io: Io, items: readonly ReviewItem[]): Promise<Selection | nu
       { value: 'some', label: 'some; let me choose' },
       { value: 'none', label: 'none for now' },
     ],
+    initialValue: 'all',
     ...streams,
   })
   if (isCancel(choice) || choice === 'none') return null
@@ -120,6 +151,8 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     ...held('left out', leftOut, colours),
   )
   lines.push(...unknown.map((path) => colours.yellow(`  no change has the path ${foreignLine(path)}`)))
+  if (leftOut.some(({ path }) => !unknown.includes(path)))
+    lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
   if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)
   io.stdout.write(`${lines.join('\n')}\n`)
 }

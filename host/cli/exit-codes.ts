@@ -1,5 +1,8 @@
 /** What `caisson` exits with; the same in every command. */
-import { FolderError } from '../state/folders.ts'
+
+import type { RunReason } from '#specs/protocol/error.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { RunFailure } from '../runs/ending.ts'
 
 export const exitCodes = {
   completed: 0,
@@ -22,19 +25,38 @@ const environmentErrors: ReadonlySet<string> = new Set([
   'ImageError',
   'FolderError',
   'ProviderError',
-  'LockError',
+  'RunBusyError',
 ])
 const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',
   'RuleError',
   'UnknownRunError',
-  'WorkspaceError',
+  'WorkspaceRefusedError',
 ])
+
+const codesByReason: Readonly<Partial<Record<RunReason, ExitCode>>> = {
+  completed: exitCodes.completed,
+  denied: exitCodes.denied,
+  cancelled: exitCodes.denied,
+  environment: exitCodes.environment,
+  // Keys, address and network of the model are as much the machine's as QEMU is.
+  model_unreachable: exitCodes.environment,
+  model_refused: exitCodes.environment,
+}
 
 /** The exit code that an error stands for. */
 export function exitCodeOf(error: unknown): ExitCode {
   const name = error instanceof Error ? error.name : ''
   if (usageErrors.has(name)) return exitCodes.usage
-  if (environmentErrors.has(name) || error instanceof FolderError) return exitCodes.environment
-  return exitCodes.failed
+  if (environmentErrors.has(name)) return exitCodes.environment
+  return error instanceof RunFailure ? exitCodeOfReason(error.reason) : exitCodes.failed
+}
+
+/** The exit code of a run by its end; 1 when it has none. */
+export function exitCodeOfEnd(end: RunState['end']): ExitCode {
+  return end === null ? exitCodes.failed : exitCodeOfReason(end.reason)
+}
+
+function exitCodeOfReason(reason: RunReason): ExitCode {
+  return codesByReason[reason] ?? exitCodes.failed
 }

@@ -1,6 +1,7 @@
 /** What a command talks through; tests give their own. */
 import type { Readable, Writable } from 'node:stream'
 import { Host } from '../host.ts'
+import { wordsOf } from '../runs/ending.ts'
 import { foreignBlock } from '../ui/foreign.ts'
 
 export interface Io {
@@ -18,8 +19,7 @@ export function hostOf(io: Io): Host {
 
 /** Prints a failure: our words, with whatever is foreign in them made harmless. */
 export function printError(io: Io, error: unknown): void {
-  const message = error instanceof Error ? error.message : String(error)
-  const [first = '', ...rest] = message.split('\n')
+  const [first = '', ...rest] = wordsOf(error).split('\n')
   io.stderr.write(`caisson: ${foreignBlock(first, '')}\n`)
   if (rest.length > 0) io.stderr.write(`${foreignBlock(rest.join('\n'))}\n`)
 }

@@ -18,10 +18,23 @@ export const JsonInput = z.union([
 ])
 export type JsonInput = z.infer<typeof JsonInput>
 
-/** Writes one object; waits while the reader is slow. */
+/** Writes one object; waits while the reader is slow, and not at all once it is gone. */
 export async function writeJsonLine(out: Writable, value: unknown): Promise<void> {
-  if (!out.write(`${JSON.stringify(value)}\n`))
-    await new Promise<void>((resolve) => out.once('drain', resolve))
+  if (isGone(out) || out.write(`${JSON.stringify(value)}\n`) || isGone(out)) return
+  await new Promise<void>((resolve) => {
+    const go = () => {
+      for (const event of writable) out.off(event, go)
+      resolve()
+    }
+    for (const event of writable) out.on(event, go)
+  })
+}
+
+/** After each of these there is nothing to wait for. */
+const writable = ['drain', 'error', 'close'] as const
+
+function isGone(out: Writable): boolean {
+  return out.destroyed || out.errored !== null
 }
 
 /**

@@ -8,8 +8,9 @@ import type { Run } from '../runs/run.ts'
 import { approvalLines, promptApproval } from '../ui/approval-prompt.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { ProgressView } from '../ui/progress.ts'
-import { type ApplyChoice, bringHome } from './bring-home.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { bringHome } from './bring-home.ts'
+import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
+import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { readJsonLines, writeJsonLine } from './json-lines.ts'
 
@@ -77,26 +78,41 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   using view = new ProgressView(io.stdout)
   view.lines(host.provider(options.model).notes)
   const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
-  using _ = cancelOnInterrupt(run, () => view.lines(['Cancelling; Ctrl-C again ends it at once.']))
-  for await (const item of run.watch()) {
-    view.show(item)
-    const asked = openQuestion(run, item)
-    if (asked !== undefined) await putQuestion(io, view, run, asked)
-  }
+  await follow(io, view, run)
   const state = await run.ended
-  view.end()
-  io.stdout.write(`Journal ${run.id}, head ${run.journalHead.slice(0, 16)}\n`)
-  if (state.changes === null) return exitCodeOfRun(state.end?.outcome)
-  const choice: ApplyChoice = flags.apply ?? (options.attended === true ? 'ask' : false)
-  const home = await bringHome(io, host, run.id, choice)
-  return state.end?.outcome !== 'completed' ? exitCodeOfRun(state.end?.outcome) : home
+  view.end(state)
+  io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
+  if (state.changes === null) return exitCodeOfEnd(state.end)
+  const asked = options.attended === true && state.end?.outcome !== 'cancelled'
+  const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
+  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+async function follow(io: Io, view: ProgressView, run: Run): Promise<void> {
+  const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
+  using interrupts = new Interrupts(run, io.stdout, onFirst)
+  for await (const item of run.watch()) {
+    const asked = openQuestion(run, item)
+    view.show(item, asked !== undefined)
+    if (asked !== undefined) await putQuestion(io, view, run, interrupts, asked)
+  }
 }
 
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
+  for (const note of host.provider(options.model).notes) io.stderr.write(`${note}\n`)
   const run = await host.start({ ...options, onProgress: (text) => io.stderr.write(`${text}\n`) })
-  using _ = cancelOnInterrupt(run, () => io.stderr.write('cancelling; again ends it at once\n'))
+  await followAsJson(io, run)
+  const state = await run.ended
+  const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
+  if (state.changes === null) return exitCodeOfEnd(state.end)
+  const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
+  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+async function followAsJson(io: Io, run: Run): Promise<void> {
+  using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
   const stop = readJsonLines(io.stdin, {
     onInput: (input) => {
       if ('cancel' in input) run.cancel('standard input')
@@ -115,18 +131,6 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   } finally {
     stop()
   }
-  const state = await run.ended
-  if (state.changes === null) return exitCodeOfRun(state.end?.outcome)
-  const home = await bringHome(io, host, run.id, flags.apply === true, (event) =>
-    writeJsonLine(io.stdout, event),
-  )
-  return state.end?.outcome !== 'completed' ? exitCodeOfRun(state.end?.outcome) : home
-}
-
-function exitCodeOfRun(outcome: 'completed' | 'failed' | 'cancelled' | undefined): ExitCode {
-  return { completed: exitCodes.completed, failed: exitCodes.failed, cancelled: exitCodes.denied }[
-    outcome ?? 'failed'
-  ]
 }
 
 /** The question that an item asks and that still waits: rules and modes answer at once. */
@@ -140,31 +144,16 @@ async function putQuestion(
   io: Io,
   view: ProgressView,
   run: Run,
+  interrupts: Interrupts,
   request: Parameters<typeof promptApproval>[0],
 ): Promise<void> {
   view.pause()
   view.lines(approvalLines(request, coloursFor(io.stdout)))
-  const gone = new AbortController()
-  void run.ended.then(() => gone.abort())
-  const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal: gone.signal })
-  if (answer === null) run.cancel('the person at the terminal')
-  else run.answer(request.approvalId, answer)
+  const ended = new AbortController()
+  void run.ended.then(() => ended.abort())
+  const signal = AbortSignal.any([ended.signal, interrupts.signal])
+  const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal })
+  if (answer !== null) run.answer(request.approvalId, answer)
+  else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
   view.resume()
-}
-
-/** First SIGINT or SIGTERM cancels, the second ends at once. */
-function cancelOnInterrupt(run: Run, onFirst: () => void): Disposable {
-  let count = 0
-  const onSignal = (signal: NodeJS.Signals) => {
-    count += 1
-    if (count === 1) onFirst()
-    run.cancel(signal, count > 1)
-  }
-  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
-  for (const signal of signals) process.on(signal, onSignal)
-  return {
-    [Symbol.dispose]: () => {
-      for (const signal of signals) process.off(signal, onSignal)
-    },
-  }
 }

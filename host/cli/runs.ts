@@ -4,6 +4,7 @@ import type { RunSummary } from '../runs/store.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { linesOf } from '../ui/event-lines.ts'
 import { foreignLine } from '../ui/foreign.ts'
+import { formatCount } from '../ui/format.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
@@ -19,13 +20,13 @@ export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitC
   return exitCodes.completed
 }
 
-function listLine({ runId, startedAt, prompt, state, problem }: RunSummary): string {
+function listLine({ runId, startedAt, prompt, state, problem, isLive }: RunSummary): string {
   const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
-  const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? 'open')
+  const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? (isLive ? 'running' : 'not ended'))
   const changes =
     state.changes === null
       ? ''
-      : ` · ${state.changes.entries} changes${state.applied === null ? '' : `, ${state.applied} applied`}`
+      : ` · ${formatCount(state.changes.entries, 'change')}${state.applied === null ? '' : `, ${state.applied} applied`}`
   return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
 }
 

@@ -17,9 +17,7 @@ export async function workspaceDiff(io: Io, name: string, flags: { json?: boolea
   if (flags.json === true) {
     for (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
   } else {
-    const items = changes.review()
-    if (items.length === 0) io.stdout.write('Nothing was changed.\n')
-    else showChanges(io, changes, items, 1_000)
+    showChanges(io, changes, changes.review(), { maxDiffs: 10_000, maxLines: 100_000 })
   }
   return exitCodes.completed
 }

@@ -2,6 +2,7 @@
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome } from '#specs/protocol/task.ts'
+import { VmError } from '../vm/vm-error.ts'
 
 export interface Ending {
   readonly outcome: RunOutcome
@@ -34,8 +35,27 @@ const reasonsByName: Readonly<Record<string, RunReason>> = {
 export function endingOf(error: unknown): Ending {
   const name = error instanceof Error ? error.name : ''
   const reason = error instanceof RunFailure ? error.reason : (reasonsByName[name] ?? 'internal')
-  const text = error instanceof Error ? error.message : String(error)
+  const text = wordsOf(error)
   const message = reason === 'internal' ? `a fault of Caisson itself: ${text}` : text
   const outcome = reason === 'cancelled' ? 'cancelled' : 'failed'
   return { outcome, reason, message: message.slice(0, limits.textMaxChars), summary: '' }
+}
+
+/** Lines of each tail that go into a message. */
+const tailMaxLines = 20
+
+/** An error's message, for a VM's with what QEMU and the guest said last. Holds foreign text. */
+export function wordsOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  if (!(error instanceof VmError)) return error.message
+  return [
+    error.message,
+    ...tailOf("QEMU's last words:", error.stderrTail),
+    ...tailOf("the guest's console ends with:", error.consoleTail),
+  ].join('\n')
+}
+
+function tailOf(title: string, text: string): string[] {
+  const lines = text.trimEnd().split(/\r?\n/)
+  return text.trim() === '' ? [] : [title, ...lines.slice(-tailMaxLines)]
 }

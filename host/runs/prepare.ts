@@ -36,7 +36,7 @@ export async function prepareWorkspace(
   const root = requireValue(checkDirectory(directory, places))
   undo.use(requireValue(lockDirectory({ locks: folders.locks, root, runId })))
   const scan = requireValue(await scanWorkspace({ directory: root, include, signal, ...places }))
-  const disk = path.join(record.paths.directory, 'workspace.erofs')
+  const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
   const { manifest } = requireValue(await buildDisk({ scan, file: disk, signal }))
   const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)

@@ -44,6 +44,13 @@ export class RunRecord {
     this.feed.push(written)
   }
 
+  /** Journals the end. A journal that cannot be written any more does not keep the run from having one: then only the state has it. */
+  async conclude(event: HostEvent): Promise<void> {
+    await this.host(event).catch(() => {
+      this.#state = reduceRun(this.#state, event)
+    })
+  }
+
   /** Journals a claim of the agent, then shows it. */
   async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
     const written = await this.#journal.append({ source: 'agent', agentPath, n, event })
@@ -60,6 +67,7 @@ export class RunRecord {
     if (this.#closed) return
     this.#closed = true
     this.feed.end()
-    await this.#journal.close()
+    // Every line was handed to the system when it was appended; a failed close has nothing to say about the run.
+    await this.#journal.close().catch(() => undefined)
   }
 }

@@ -30,6 +30,8 @@ export class Run {
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
   #cancelling = false
+  /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
+  #working = false
 
   constructor(plan: RunPlan, record: RunRecord) {
     this.id = plan.runId
@@ -72,9 +74,13 @@ export class Run {
     this.#approvals.leave()
   }
 
-  /** Asks the agent to stop; after a grace period, or at once with `now`, the VM is ended. */
+  /**
+   * Asks the agent to stop and ends the VM after a grace period; ends it at once with `now`, or when there is no agent
+   * at work yet.
+   */
   cancel(by: string, now = false): void {
     if (now) this.#stop.abort(new RunFailure('cancelled', `ended at once by ${by}`))
+    else if (!this.#working) this.#stop.abort(new RunFailure('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
     this.#cancelling = true
     this.#cancelled.resolve(by)
@@ -86,13 +92,12 @@ export class Run {
     try {
       ending = await this.#carryOut()
     } catch (error) {
-      ending = endingOf(error)
+      // Whatever broke after the run was told to stop broke because of that.
+      ending = endingOf(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
     this.#approvals.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
-    await record
-      .host({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
-      .catch(() => undefined)
+    await record.conclude({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
     return record.state
   }
 
@@ -127,6 +132,7 @@ export class Run {
   /** Hands over the task and waits for its end: by the agent, a cancellation, the deadline, or a loss. */
   async #work(guest: Guest): Promise<Ending> {
     const { limits } = this.#plan
+    this.#working = true
     const expired = Promise.withResolvers<string>()
     using deadline = new Deadline(limits.maxWallMs + wallGraceMs, () => expired.resolve('the time limit'))
     this.#deadline = deadline

@@ -1,10 +1,13 @@
 /** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. */
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
+import type { Folders } from '../state/folders.ts'
+import { lockedRuns } from '../workspace/index.ts'
 import { readJournal } from './journal.ts'
 
 /** Paths of one run's files; any of them may be missing. */
@@ -15,6 +18,8 @@ export interface RunPaths {
   /** The agent's log lines and the VM's console, capped. */
   readonly agentLog: string
   readonly console: string
+  /** The workspace as a disk; there only while the run lasts. */
+  readonly disk: string
 }
 
 export interface RunSummary {
@@ -25,6 +30,8 @@ export interface RunSummary {
   readonly workspace: string
   readonly model: string
   readonly state: RunState
+  /** Whether a process works on it right now: runs the task, applies, or undoes. */
+  readonly isLive: boolean
   /** Whether the journal reads back whole; otherwise `problem` says where it breaks. */
   readonly problem?: string
 }
@@ -34,6 +41,11 @@ export class UnknownRunError extends Error {
   override readonly name = 'UnknownRunError'
 }
 
+/** A run that cannot be touched because a process works on it. */
+export class RunBusyError extends Error {
+  override readonly name = 'RunBusyError'
+}
+
 /** A new id: `run-` and 80 random bits. */
 export function newRunId(): string {
   return `run-${randomBytes(10).toString('hex')}`
@@ -41,10 +53,11 @@ export function newRunId(): string {
 
 export class RunStore {
   readonly #folder: string
+  readonly #locks: string
 
-  /** @param folder `Folders.runs` */
-  constructor(folder: string) {
-    this.#folder = folder
+  constructor(folders: Pick<Folders, 'runs' | 'locks'>) {
+    this.#folder = folders.runs
+    this.#locks = folders.locks
   }
 
   paths(runId: string): RunPaths {
@@ -57,6 +70,7 @@ export class RunStore {
       journal: file('journal.jsonl'),
       agentLog: file('agent.jsonl'),
       console: file('console.txt'),
+      disk: file('workspace.erofs'),
     }
   }
 
@@ -89,12 +103,27 @@ export class RunStore {
 
   /** Newest first; a damaged journal is listed with its problem, not left out. */
   async list(): Promise<RunSummary[]> {
-    const summaries = await Promise.all((await this.#ids()).map((id) => this.#summarise(id)))
+    const live = lockedRuns(this.#locks)
+    const summaries = await Promise.all(
+      (await this.#ids()).map(async (id) => ({ ...(await this.#summarise(id)), isLive: live.has(id) })),
+    )
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
 
+  /** @throws {RunBusyError} while a process works on it */
   async remove(runId: string): Promise<void> {
+    if (lockedRuns(this.#locks).has(runId)) {
+      throw new RunBusyError(`${runId} is at work; cancel it or wait for its end, then remove it`)
+    }
     await rm(this.paths(runId).directory, { recursive: true, force: true })
+  }
+
+  /** Removes the disks of runs whose host process was killed. */
+  async clearScratch(): Promise<void> {
+    const withDisk = (await this.#ids()).filter((id) => existsSync(this.paths(id).disk))
+    // In this order: a run holds its lock before it makes its disk.
+    const live = lockedRuns(this.#locks)
+    for (const id of withDisk) if (!live.has(id)) await rm(this.paths(id).disk, { force: true })
   }
 
   async #ids(): Promise<string[]> {
@@ -102,7 +131,7 @@ export class RunStore {
     return names.filter((name) => RunId.safeParse(name).success)
   }
 
-  async #summarise(runId: string): Promise<RunSummary> {
+  async #summarise(runId: string): Promise<Omit<RunSummary, 'isLive'>> {
     const paths = this.paths(runId)
     try {
       return summariseRun(runId, await readJournal(paths.journal, runId))
@@ -116,7 +145,7 @@ export class RunStore {
 }
 
 /** What a journal says of its run. */
-export function summariseRun(runId: string, events: readonly JournalEvent[]): RunSummary {
+export function summariseRun(runId: string, events: readonly JournalEvent[]): Omit<RunSummary, 'isLive'> {
   const state = events.reduce<RunState>((folded, { event }) => reduceRun(folded, event), initialRunState)
   const start = events.find(({ event }) => event.type === 'run-start')
   if (start?.event.type !== 'run-start')

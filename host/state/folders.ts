@@ -49,7 +49,7 @@ function absolute(value: string | undefined): string | undefined {
  */
 export async function prepareFolders(folders: Folders): Promise<void> {
   for (const folder of [folders.home, folders.cache, folders.runs, folders.vms, folders.locks]) {
-    await mkdir(folder, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
+    await makeFolder(folder).catch((cause: unknown) => {
       throw new FolderError(
         `cannot make the folder ${folder}: ${messageOf(cause)}; set CAISSON_HOME or CAISSON_CACHE`,
         { cause },
@@ -57,6 +57,21 @@ export async function prepareFolders(folders: Folders): Promise<void> {
     })
     await checkFolder(folder)
   }
+}
+
+/** Node's own recursive mkdir never returns where the kernel says ENOENT below a folder that exists, as /proc does. */
+async function makeFolder(folder: string): Promise<void> {
+  const isThere = await stat(folder).then(
+    () => true,
+    () => false,
+  )
+  if (isThere) return
+  const parent = path.dirname(folder)
+  if (parent !== folder) await makeFolder(parent)
+  await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+    // Another process made it in between.
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error
+  })
 }
 
 /** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to. */

@@ -5,6 +5,7 @@ import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
+import { discardTypeAhead } from './type-ahead.ts'
 
 /** The question as lines; everything in it is the agent's claim. */
 export function approvalLines(request: Omit<ApprovalRequest, 'runId'>, colours: Colours): string[] {
@@ -23,8 +24,9 @@ export async function promptApproval(
   request: Omit<ApprovalRequest, 'runId'>,
   io: { input: Readable; output: Writable; signal: AbortSignal },
 ): Promise<ApprovalAnswer | null> {
+  await discardTypeAhead(io.input)
   const choice = await select({
-    message: 'Allow it?',
+    message: 'Allow it? (Esc or Ctrl-C cancels the run)',
     options: [
       { value: 'once', label: 'yes, this once' },
       { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },

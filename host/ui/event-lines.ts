@@ -6,6 +6,9 @@ import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
 
+/** Lines of a step's answer that are shown when it ends. */
+const answerMaxLines = 12
+
 /** @param state the state after the event */
 export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours: Colours): string[] {
   switch (event.type) {
@@ -16,9 +19,7 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
     case 'workspace-ready':
       return workspaceLines(event, colours)
     case 'vm-ready':
-      return [
-        `VM ready in ${formatDuration(Object.values(event.phasesMs).reduce((sum, ms) => sum + ms, 0))} · ${event.accelerator} · ${event.confinement}`,
-      ]
+      return [vmLine(event, colours)]
     case 'vm-end':
       return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
     case 'session-start':
@@ -43,6 +44,10 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
               `    ${foreignLine(event.tool, 60)}: ${event.error.code}: ${foreignLine(event.error.message, 300)}`,
             ),
           ]
+    case 'approval-request': {
+      const { tool, arguments: given } = event.request
+      return [`${colours.yellow('?')} asks to call ${foreignLine(tool, 60)} ${foreignLine(given, 160)}`]
+    }
     case 'approval-decision':
       return [approvalLine(event, colours)]
     case 'egress-denied':
@@ -51,17 +56,22 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
       return [
         colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${foreignLine(event.text)}`),
       ]
-    case 'model-end':
-      return event.error === undefined
-        ? []
-        : [colours.yellow(`    model: ${event.status}: ${foreignLine(event.error)}`)]
     case 'cancel-request':
-      return [colours.yellow('Cancelling …')]
+      return [colours.yellow(`Asked to stop by ${foreignLine(event.by)}`)]
     case 'run-end':
       return runEndLines(event, state, colours)
     default:
       return []
   }
+}
+
+/** The phases that took a noticeable time, in their order, behind the sum of all. */
+function vmLine({ phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours: Colours): string {
+  const phases = Object.entries(phasesMs)
+  const sum = phases.reduce((total, [, ms]) => total + ms, 0)
+  const shown = phases.filter(([, ms]) => ms >= 100)
+  const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
+  return `VM ready in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
 type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
@@ -80,12 +90,10 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
 function planLines(plan: Plan, revision: number, reason: string | undefined, colours: Colours): string[] {
   const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${foreignLine(plan.goal)}`
   const why = reason === undefined ? [] : [`  because ${foreignLine(reason)}`]
-  const steps = plan.steps.map(({ id, title, needs }, index) => {
-    const after =
-      needs.length === 0
-        ? ''
-        : colours.dim(` (after ${needs.map((need) => foreignLine(need, 40)).join(', ')})`)
-    return `  ${index + 1}. ${foreignLine(title)} ${colours.dim(foreignLine(id, 40))}${after}`
+  const numbers = new Map(plan.steps.map(({ id }, index) => [id, index + 1]))
+  const steps = plan.steps.map(({ title, needs }, index) => {
+    const after = needs.map((need) => numbers.get(need) ?? foreignLine(need, 40)).join(', ')
+    return `  ${index + 1}. ${foreignLine(title)}${after === '' ? '' : colours.dim(` (after ${after})`)}`
   })
   return [colours.bold(head), ...why, ...steps]
 }
@@ -102,14 +110,17 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
   ]
   const word = event.state === 'completed' ? '' : ` ${event.state}`
   const head = `${mark} ${stepTitle(state, event.stepId)}${word}`
-  return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', 12)]
+  return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', answerMaxLines)]
 }
 
 function approvalLine(event: Of<'approval-decision'>, colours: Colours): string {
-  const by = event.rule === undefined ? `by ${event.by}` : `by ${event.by}: ${foreignLine(event.rule)}`
-  const hint = event.hint === undefined ? '' : ` · ${foreignLine(event.hint)}`
+  const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
+  const scope = event.scope === 'run' && event.by === 'person' ? ' for this run' : ''
+  const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`
+  // A mode's hint is for the agent and says the same as its rule.
+  const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`
   const word = event.decision === 'allow' ? colours.green('Allowed') : colours.red('Denied')
-  return `${word} (${by}${event.scope === 'run' ? ', for this run' : ''})${hint}`
+  return `  ${word} by ${whom}${scope}${rule}${hint}`
 }
 
 function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
@@ -120,8 +131,18 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
     formatCount(state.toolCalls, 'tool call'),
     `${tokens} tokens`,
   ]
-  const lines = event.summary === '' ? [] : ['', foreignBlock(event.summary), '']
+  // A plan's last answer is often the run's: once is enough.
+  const isShown = event.summary === '' || isLastAnswer(event.summary, state)
+  const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed') lines.push(foreignBlock(`${event.reason}: ${event.message}`))
   return lines
+}
+
+/** Whether the text was shown in full when the last step ended. */
+function isLastAnswer(text: string, state: RunState): boolean {
+  const last = state.plan?.steps.at(-1)
+  return (
+    last !== undefined && state.steps[last.id]?.text === text && text.split('\n').length <= answerMaxLines
+  )
 }

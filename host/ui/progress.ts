@@ -4,7 +4,7 @@ import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-s
 import type { FeedItem } from '../runs/feed.ts'
 import { type Colours, coloursFor } from './colours.ts'
 import { linesOf } from './event-lines.ts'
-import { foreignLine } from './foreign.ts'
+import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatDuration } from './format.ts'
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
@@ -28,14 +28,15 @@ export class ProgressView {
     }
   }
 
-  show(item: FeedItem): void {
+  /** @param isQuiet true for what somebody else shows */
+  show(item: FeedItem, isQuiet = false): void {
     if (item.source === 'delta') {
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }
     this.#state = reduceRun(this.#state, item.event)
     this.#hint = ''
-    this.lines(linesOf(item.event, this.#state, this.#colours))
+    if (!isQuiet) this.lines(linesOf(item.event, this.#state, this.#colours))
   }
 
   /** Prints lines of ours above the status line. */
@@ -64,8 +65,16 @@ export class ProgressView {
     this.#timer.unref()
   }
 
-  end(): void {
+  /** @param state how the run ended, shown here if the feed did not bring it: a journal that cannot be written keeps it back */
+  end(state?: RunState): void {
     this.pause()
+    const { end } = state ?? {}
+    if (this.#state.end !== null || end == null) return
+    this.lines([
+      this.#colours.red(`Run ${end.outcome}`),
+      foreignBlock(`${end.reason}: ${end.message}`),
+      'This end is not in its journal.',
+    ])
   }
 
   [Symbol.dispose](): void {
@@ -74,9 +83,10 @@ export class ProgressView {
 
   #draw(): void {
     const frame = frames[this.#frame++ % frames.length]
-    const line = `${frame} ${statusOf(this.#state, this.#hint)} · ${formatDuration(Date.now() - this.#startedAt)}`
-    this.#erase()
-    this.#out.write(this.#colours.dim(line.slice(0, Math.max(10, (this.#out.columns ?? 80) - 1))))
+    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint)}`
+    const shown = [...line].slice(0, Math.max(10, (this.#out.columns || 80) - 1)).join('')
+    // Without automatic wrapping: wide characters could break the line in two, and only one would be erased.
+    this.#out.write(`\r\u001b[K\u001b[?7l${this.#colours.dim(shown)}\u001b[?7h`)
     this.#drawn = true
   }
 

@@ -5,9 +5,6 @@ import type { Colours } from './colours.ts'
 import { foreignLine } from './foreign.ts'
 import { formatBytes, formatCount } from './format.ts'
 
-/** Lines of one diff that are shown; the rest is counted. */
-const diffMaxLines = 120
-
 /** `A path (1.2 kB)` and what a person must know of it. */
 export function changeLine(item: ReviewItem, colours: Colours): string {
   const mark = {
@@ -42,15 +39,22 @@ function modeOf(side: ReviewSide | undefined): string {
   return (side?.mode ?? 0).toString(8).padStart(3, '0')
 }
 
-/** The diff of one change behind a margin; colour by the first character, which the margin keeps apart from ours. */
-export function diffLines(item: ReviewedChange, colours: Colours): string[] {
+/**
+ * The diff of one change behind a margin; colour by the first character, which the margin keeps apart from ours.
+ * @param maxLines lines of the diff that are shown; `rest` counts the others
+ */
+export function diffLines(
+  item: ReviewedChange,
+  colours: Colours,
+  maxLines: number,
+): { readonly lines: string[]; readonly rest: number } {
   const head = changeLine(item, colours)
-  if (item.diff === null) return [head]
+  if (item.diff === null) return { lines: [head], rest: 0 }
   const lines = item.diff
     .split('\n')
     .filter((line, index) => !(index < 4 && /^(=====|Index: |--- |\+\+\+ )/.test(line)))
   if (lines.at(-1) === '') lines.pop()
-  const shown = lines.slice(0, diffMaxLines).map((line) => {
+  const shown = lines.slice(0, maxLines).map((line) => {
     const safe = foreignLine(line.replaceAll('\t', '  '), 400)
     const colour = line.startsWith('+')
       ? colours.green
@@ -61,6 +65,7 @@ export function diffLines(item: ReviewedChange, colours: Colours): string[] {
           : (text: string) => text
     return `    │ ${colour(safe)}`
   })
-  if (lines.length > diffMaxLines) shown.push(`    │ … (${lines.length - diffMaxLines} more lines)`)
-  return [head, ...shown]
+  const rest = lines.length - shown.length
+  if (rest > 0) shown.push(`    │ … (${formatCount(rest, 'more line')})`)
+  return { lines: [head, ...shown], rest }
 }

@@ -5,7 +5,7 @@ export type { Standing } from './conflicts.ts'
 export { type Diff, type DiffBounds, diffItem } from './diff.ts'
 export { checkDirectory, type OwnPlaces } from './directory-check.ts'
 export { buildDisk, type Disk, type DiskOptions, estimateDiskBytes, workspaceDiskBytes } from './disk.ts'
-export { type DirectoryLock, type LockOptions, lockDirectory } from './lock.ts'
+export { type DirectoryLock, type LockOptions, lockDirectory, lockedRuns } from './lock.ts'
 export { type Manifest, type ManifestEntry, readManifest, writeManifest } from './manifest.ts'
 export { type ReceiveOptions, receiveChanges } from './receive.ts'
 export {

@@ -59,6 +59,22 @@ export function lockDirectory(options: LockOptions): WorkspaceResult<DirectoryLo
   }
 }
 
+/** The runs that hold a lock in this folder and whose host process lives. */
+export function lockedRuns(locks: string): ReadonlySet<string> {
+  const holders = readdirIfThere(locks).map((name) => readHolder(path.join(locks, name)))
+  return new Set(
+    holders.filter((holder) => holder !== undefined && isAlive(holder)).map((h) => h?.runId ?? ''),
+  )
+}
+
+function readdirIfThere(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => name.endsWith('.lock'))
+  } catch {
+    return []
+  }
+}
+
 /** Takes the lock, or gives who holds it. */
 function take(file: string, holder: Holder): Holder | undefined {
   for (let tries = 0; tries < 10; tries++) {

@@ -1,0 +1,47 @@
+/** What may end a run early from outside: signals, Ctrl-C at a prompt, and a reader of our output that went away. */
+import type { Writable } from 'node:stream'
+import type { Run } from '../runs/run.ts'
+
+const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+export class Interrupts implements Disposable {
+  readonly #run: Run
+  readonly #output: Writable
+  readonly #onFirst: () => void
+  readonly #first = new AbortController()
+  readonly #onSignal = (signal: NodeJS.Signals) => this.interrupt(signal)
+  /** A closed terminal sends SIGHUP and breaks the output: that is one interruption, not two. */
+  readonly #onBrokenOutput = () => {
+    if (!this.#first.signal.aborted) this.interrupt('the closing of standard output')
+  }
+
+  /** Listens until disposed. @param onFirst called at the first interruption, before the run is cancelled */
+  constructor(run: Run, output: Writable, onFirst: () => void) {
+    this.#run = run
+    this.#output = output
+    this.#onFirst = onFirst
+    for (const signal of signals) process.on(signal, this.#onSignal)
+    output.on('error', this.#onBrokenOutput)
+    if (output.errored !== null) this.#onBrokenOutput()
+  }
+
+  /** Aborted at the first interruption, so that an open question is withdrawn. */
+  get signal(): AbortSignal {
+    return this.#first.signal
+  }
+
+  /** The first one cancels the run, every later one ends it at once. */
+  interrupt(by: string): void {
+    const isFirst = !this.#first.signal.aborted
+    if (isFirst) {
+      this.#onFirst()
+      this.#first.abort()
+    }
+    this.#run.cancel(by, !isFirst)
+  }
+
+  [Symbol.dispose](): void {
+    for (const signal of signals) process.off(signal, this.#onSignal)
+    this.#output.off('error', this.#onBrokenOutput)
+  }
+}
