@@ -1,6 +1,6 @@
 /** How earlier agent processes of this boot ended, as PID 1 writes it down. Refuses nothing: a file that cannot be read says nothing. */
 import { readFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { boundText } from './run.ts'

@@ -1,4 +1,4 @@
-/** Makes `dist/`, what the package holds: the host compiled with its types, and the agent as one file. Run by `prepack`. */
+/** Makes `dist/`, what the package holds: the host compiled with its types, and the agent's files. Run by `prepack`. */
 import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
@@ -17,5 +17,7 @@ execFileSync(
   },
 )
 mkdirSync(path.join(dist, 'agent'))
-writeFileSync(path.join(dist, 'agent/agent.mjs'), await bundleAgent(path.join(root, 'agent/main.ts')))
+for (const [name, content] of await bundleAgent(path.join(root, 'agent/main.ts'))) {
+  writeFileSync(path.join(dist, 'agent', name), content)
+}
 chmodSync(path.join(dist, 'host/bin.js'), 0o755)

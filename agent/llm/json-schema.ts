@@ -1,5 +1,5 @@
 /** Zod schemas as the JSON schema that models and their servers understand: a small set of keywords, nothing else. */
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** Keywords that every server accepts. Patterns, formats and lengths are left to our own validation: grammars built from them fail. */
 const keptKeywords = ['type', 'description', 'enum', 'const', 'required', 'minimum', 'maximum'] as const

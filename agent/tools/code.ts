@@ -4,7 +4,7 @@
  */
 import type { Buffer } from 'node:buffer'
 import { availableParallelism } from 'node:os'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import type { ExecRequest, ExecResult, Helper, HelperError, HelperErrorCode } from '../utils/helper.ts'
 import { type OutputBounds, OutputKeeper } from './output.ts'

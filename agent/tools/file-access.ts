@@ -2,7 +2,7 @@
 import type { Buffer } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
 import { fchmodSync, writeSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'

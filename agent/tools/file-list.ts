@@ -1,6 +1,6 @@
 /** `list_files`: what is in a directory and below it, nearest first, bounded in depth and number. */
 import { lstatSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Directory, EntryKind } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'
 import { comparePaths } from '#specs/node/path-text.ts'

@@ -1,5 +1,5 @@
 /** `move_file` and `delete_file`: names, not content. A link is moved or deleted itself, never what it points to. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { fileFailure } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'

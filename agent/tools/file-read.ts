@@ -1,5 +1,5 @@
 /** `read_file`: text in pages. Binary files are named with their size, never dumped. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'

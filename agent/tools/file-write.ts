@@ -1,7 +1,7 @@
 /** `write_file` and `edit_file`: whole files and exact replacements, each seen by others as old or new, never in part. */
 import { Buffer, isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { attempt } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'

@@ -1,6 +1,6 @@
 /** Reads ripgrep's `--json` lines, which another program in the sandbox may have written: bounded, and never thrown at. */
 import { Buffer } from 'node:buffer'
-import { z } from 'zod'
+import * as z from 'zod'
 import { decodePath } from '#specs/node/path-text.ts'
 
 /** One line of JSON; a longer one is passed over. */

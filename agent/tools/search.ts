@@ -1,5 +1,5 @@
 /** `search_files`: ripgrep in the sandbox, its JSON read and bounded. The program never runs outside the sandbox. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, pathArgument, withPlace } from './file-access.ts'

@@ -5,7 +5,7 @@
 import { Buffer } from 'node:buffer'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import { encodeHelperFrame, type HelperFrame, HelperFrameReader, helperFrameKinds } from './helper-frames.ts'
 
 /** Where PID 1 listens unless the environment says otherwise. */

@@ -80,15 +80,16 @@ export class Examiner {
     path: string,
   ): Finding | undefined {
     const was = base === undefined ? undefined : lstatSync(base.at(name))
-    if (was !== undefined && isSameInode(lstatSync(merged.at(name)), was)) return undefined
+    const seen = was === undefined ? undefined : lstatSync(merged.at(name))
+    if (was !== undefined && seen !== undefined && isSameInode(seen, was)) return undefined
     const fd = openSync(merged.at(name), OPEN_FILE)
     let keepOpen = false
     try {
-      const stat = fstatSync(fd)
+      const stat = seen ?? fstatSync(fd)
       if (!stat.isFile()) return unsupported(path, `it became a ${kindOf(stat)} while it was read`)
       const mode = stat.mode & 0o777
       if (stat.size <= SMALL_BYTES) {
-        const bytes = readSmall(fd, this.#after)
+        const bytes = readSmall(fd, stat.size, this.#after)
         if (bytes === undefined) return unsupported(path, 'it kept changing while it was read')
         if (base !== undefined && bytes.length === was?.size && this.#equalsSmall(bytes, base, name)) {
           return modeChange(path, mode, was)
@@ -99,7 +100,8 @@ export class Examiner {
         return modeChange(path, mode, was)
       }
       keepOpen = true
-      return { entry: { kind: 'file', path, mode, size: stat.size }, large: { fd, stat } }
+      const now = fstatSync(fd)
+      return { entry: { kind: 'file', path, mode, size: now.size }, large: { fd, stat: now } }
     } finally {
       if (!keepOpen) closeSync(fd)
     }
@@ -108,7 +110,7 @@ export class Examiner {
   #equalsSmall(bytes: Buffer, base: Directory, name: string): boolean {
     const fd = openSync(base.at(name), OPEN_FILE)
     try {
-      return readSmall(fd, this.#before)?.equals(bytes) === true
+      return readPiece(fd, this.#before.subarray(0, bytes.length), 0).equals(bytes)
     } finally {
       closeSync(fd)
     }
@@ -138,22 +140,22 @@ export function unsupported(path: string, reason: string): Finding {
   return { entry: { kind: 'unsupported', path, reason: reason.slice(0, limits.lineMaxChars) } }
 }
 
-/** Fills `into` from `position` on, or less at the file's end. */
+/**
+ * Fills `into` from `position` on, or less at the file's end. A short read is the end: of a regular file there is no
+ * other, and each call that is saved counts when there are thousands of files.
+ */
 export function readPiece(fd: number, into: Buffer, position: number): Buffer {
-  let filled = 0
-  while (filled < into.length) {
-    const count = readSync(fd, into, filled, into.length - filled, position + filled)
-    if (count === 0) break
-    filled += count
-  }
-  return into.subarray(0, filled)
+  return into.subarray(0, readSync(fd, into, 0, into.length, position))
 }
 
-/** A file's whole content, or nothing if it grew beyond a small file. */
-function readSmall(fd: number, into: Buffer): Buffer | undefined {
-  for (let attempt = 0; attempt < READ_ATTEMPTS; attempt++) {
-    const bytes = readPiece(fd, into, 0)
-    if (bytes.length === fstatSync(fd).size) return bytes
+/** A file's whole content; nothing if it grew beyond a small file or changes all the time. */
+function readSmall(fd: number, expectedSize: number, into: Buffer): Buffer | undefined {
+  let size = expectedSize
+  for (let attempt = 0; attempt < READ_ATTEMPTS && size < into.length; attempt++) {
+    // One byte more than there should be, so that growth shows.
+    const bytes = readPiece(fd, into.subarray(0, size + 1), 0)
+    if (bytes.length === size) return bytes
+    size = fstatSync(fd).size
   }
   return undefined
 }

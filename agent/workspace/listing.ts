@@ -1,5 +1,5 @@
 /** What a workspace holds, in the lines that prompts show: `path (N bytes)`, folders as `path/`, nearest first. */
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Tool, ToolContext } from '../tools/tool.ts'
 
 const depth = 3

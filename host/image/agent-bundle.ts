@@ -1,24 +1,42 @@
-// Makes one file of the agent and what it imports, for Node in the guest. Only a checkout does this: the installed
-// package brings the bundle.
+// Makes the files of the agent and what it imports, for Node in the guest. Only a checkout does this: the installed
+// package brings the bundle. What the agent imports late is a file of its own, since Node parses whole files at start
+// and emulation makes that dear.
 
+import { createHash } from 'node:crypto'
 import path from 'node:path'
 import { ImageError } from './image-error.ts'
 
-/** Bundles `entry` (absolute path). @returns the module's text, the same for the same sources. @throws {ImageError} `bundle_failed` */
-export async function bundleAgent(entry: string): Promise<Uint8Array> {
+/** Files by name; `agent.mjs` is the entry. */
+export type AgentBundle = ReadonlyMap<string, Uint8Array>
+
+/** sha256 over names and contents. */
+export function digestOf(bundle: AgentBundle): string {
+  const hash = createHash('sha256')
+  for (const [name, content] of [...bundle].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    hash.update(`${name}\0${content.length}\0`).update(content)
+  }
+  return hash.digest('hex')
+}
+
+/** Bundles `entry` (absolute path); the same bytes for the same sources. @throws {ImageError} `bundle_failed` */
+export async function bundleAgent(entry: string): Promise<AgentBundle> {
   const { build } = await import('esbuild')
   try {
     const { outputFiles } = await build({
-      entryPoints: [entry],
+      entryPoints: { agent: entry },
       bundle: true,
       write: false,
-      outfile: 'agent.mjs',
+      outdir: 'out',
+      outExtension: { '.js': '.mjs' },
+      chunkNames: 'chunk-[hash]',
+      splitting: true,
       format: 'esm',
       platform: 'node',
       target: 'node24',
       conditions: ['caisson-source'],
       // Names stay readable in stack traces, and the bytes do not depend on where the checkout lies.
       sourcemap: false,
+      minifySyntax: true,
       legalComments: 'inline',
       absWorkingDir: path.dirname(entry),
       logLevel: 'silent',
@@ -27,9 +45,7 @@ export async function bundleAgent(entry: string): Promise<Uint8Array> {
         js: "import { createRequire as __createRequire } from 'node:module'\nconst require = __createRequire(import.meta.url)",
       },
     })
-    const [file] = outputFiles
-    if (file === undefined) throw new Error('no output')
-    return file.contents
+    return new Map(outputFiles.map(({ path: file, contents }) => [path.basename(file), contents]))
   } catch (cause) {
     const seen = String((cause as Error).message).slice(0, 1000)
     throw new ImageError(

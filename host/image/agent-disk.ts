@@ -1,4 +1,4 @@
-// The cache of agent disks: agents/DIGEST/ with an erofs that holds agent.mjs, named by the bundle's sha256.
+// The cache of agent disks: agents/DIGEST/ with an erofs that holds the agent's files, named by their sha256.
 // A checkout bundles again only when a source file's stamp changed; the root image is never touched.
 
 import { execFile } from 'node:child_process'
@@ -7,7 +7,7 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from '
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { z } from 'zod'
-import { bundleAgent } from './agent-bundle.ts'
+import { type AgentBundle, bundleAgent, digestOf } from './agent-bundle.ts'
 import { ImageError } from './image-error.ts'
 import { AgentManifest, isMissing, readManifest } from './manifest.ts'
 import { requireAgentTools } from './platform.ts'
@@ -22,7 +22,7 @@ const UUID = 'c5a15507-0000-4000-8000-000000000002'
 const DIGEST = /^[0-9a-f]{64}$/
 
 export interface AgentDisk {
-  /** sha256 of agent.mjs. */
+  /** sha256 over the agent's files. */
   readonly digest: string
   readonly directory: string
   readonly disk: string
@@ -52,7 +52,7 @@ export async function ensureAgentDisk(options: AgentDiskOptions): Promise<AgentD
   if (found !== undefined) return found
   const stamp = await stampSources(options.agent)
   const bundle = await readBundle(options)
-  const digest = createHash('sha256').update(bundle).digest('hex')
+  const digest = digestOf(bundle)
   const disk = (await findIntact(options, digest)) ?? (await makeDisk(options, digest, bundle))
   if (stamp !== undefined) await remember(options.cacheDir, stamp, digest)
   return disk
@@ -82,19 +82,26 @@ async function findByDigest(cacheDir: string, digest: string): Promise<AgentDisk
   return { digest, directory, disk: path.join(directory, 'agent.erofs'), manifest }
 }
 
-async function readBundle({ agent, onProgress }: AgentDiskOptions): Promise<Uint8Array> {
+async function readBundle({ agent, onProgress }: AgentDiskOptions): Promise<AgentBundle> {
   const file = 'bundle' in agent ? agent.bundle : agent.entry
   await stat(file).catch((cause: unknown) => {
     throw new ImageError('sources_missing', `the agent is not at ${file}`, 'install the package again', {
       cause,
     })
   })
-  if ('bundle' in agent) return await readFile(file)
+  if ('bundle' in agent) {
+    const names = await readdir(agent.bundle)
+    return new Map(
+      await Promise.all(
+        names.map(async (name) => [name, await readFile(path.join(agent.bundle, name))] as const),
+      ),
+    )
+  }
   onProgress?.('image: bundling the agent')
   return await bundleAgent(file)
 }
 
-async function makeDisk(options: AgentDiskOptions, digest: string, bundle: Uint8Array): Promise<AgentDisk> {
+async function makeDisk(options: AgentDiskOptions, digest: string, bundle: AgentBundle): Promise<AgentDisk> {
   await requireAgentTools()
   const directory = path.join(options.cacheDir, 'agents', digest)
   await mkdir(path.dirname(directory), { recursive: true, mode: 0o700 })
@@ -103,7 +110,7 @@ async function makeDisk(options: AgentDiskOptions, digest: string, bundle: Uint8
     const tree = path.join(work, 'tree')
     const out = path.join(work, 'out')
     await Promise.all([mkdir(tree, { mode: 0o755 }), mkdir(out, { mode: 0o700 })])
-    await writeFile(path.join(tree, 'agent.mjs'), bundle, { mode: 0o644 })
+    for (const [name, content] of bundle) await writeFile(path.join(tree, name), content, { mode: 0o644 })
     await makeErofs(path.join(out, 'agent.erofs'), tree)
     const files = await describeFiles(out, ['agent.erofs'])
     const manifest: AgentManifest = { manifestVersion: 1, digest, files }

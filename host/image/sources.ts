@@ -9,7 +9,7 @@ export interface ImageSources {
   readonly packageRoot: string
   /** The folder of build.sh. */
   readonly recipe: string
-  /** What the agent's bundle is made from: an entry to bundle, or the bundle itself. */
+  /** What the agent's bundle is made from: an entry to bundle, or the folder of the bundle. */
   readonly agent:
     | { readonly entry: string; readonly watched: readonly string[] }
     | { readonly bundle: string }
@@ -26,7 +26,7 @@ export function findSources(): ImageSources {
           path.join(packageRoot, name),
         ),
       }
-    : { bundle: path.join(packageRoot, 'dist/agent/agent.mjs') }
+    : { bundle: path.join(packageRoot, 'dist/agent') }
   return { packageRoot, recipe: path.join(packageRoot, 'vm-image'), agent }
 }
 

@@ -3,7 +3,7 @@
  * milliseconds under emulation, so both sides carry the constant of `specs/protocol/digest.ts`; a test keeps it true.
  */
 import { createHash } from 'node:crypto'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Method, methods } from '#specs/protocol/methods.ts'
 
 /** 64 hex digits; equal for equal schemas, whatever the order of their keys. */

@@ -1,5 +1,5 @@
 /** The protocol as text, made from the schemas: the document for people and the constant with the digest. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { rpcErrorCodes } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type Method, methods } from '#specs/protocol/methods.ts'

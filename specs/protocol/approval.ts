@@ -1,5 +1,5 @@
 /** Approvals: the question that waits, the answer that ends it, and the rules that answer without a person. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
 
 /** What the agent asks; everything here but `runId` is its claim. */

@@ -4,7 +4,7 @@
  * `file` by exactly `size` bytes of content; the last header is `end`. Entries come sorted by path, parents
  * before children; a replaced entry (a file that became a directory) is one entry with the new kind.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Count, Line, WorkspacePath } from './text.ts'
 

@@ -1,5 +1,5 @@
 /** The closed lists of what can go wrong: in a tool, in a run, on the wire. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { Text } from './text.ts'
 
 export const toolErrorCodes = [

@@ -2,7 +2,7 @@
  * Events: what a run's journal consists of. The agent's events are claims and carry the guest's own count;
  * the host's events are facts. Only the host numbers (`seq`), stamps and chains them.
  */
-import { z } from 'zod'
+import * as z from 'zod'
 import { ApprovalRecord, ApprovalRequest } from './approval.ts'
 import { RunReason, ToolError } from './error.ts'
 import { Plan, StepId, StepState } from './plan.ts'

@@ -1,5 +1,5 @@
 /** Every method of the control port, declared once as a value; both sides import these and nothing else. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { ApprovalDecision, ApprovalRequest } from './approval.ts'
 import { AgentEvent, Delta } from './event.ts'
 import { limits } from './limits.ts'

@@ -1,5 +1,5 @@
 /** The plan: a graph of steps. What the model plans is validated here before anything runs. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { limits } from './limits.ts'
 import { Document, Line } from './text.ts'
 

@@ -1,5 +1,5 @@
 /** The task that a host submits and the completion that the agent reports. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { RunReason } from './error.ts'
 import { Count, Document, Line, Milliseconds, RunId, Text } from './text.ts'
 

@@ -1,5 +1,5 @@
 /** Bounded strings, ids and paths: the atoms from which the other schemas are made. */
-import { z } from 'zod'
+import * as z from 'zod'
 import { limits } from './limits.ts'
 
 /** Short text, as a title or a reason. */

@@ -1,6 +1,6 @@
 /** A run for tests: the real registry, budget and model client, a host that writes down what it hears. */
 import { pino } from 'pino'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'

@@ -1,7 +1,7 @@
 // The registry with small tools: every way in which a model or a tool can be wrong becomes a value.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '../../tools/arguments.ts'
 import { type ApprovalQuestion, createRegistry, type InvokeContext } from '../../tools/registry.ts'

@@ -1,4 +1,4 @@
-import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { errorFrom } from '../../image/build-root.ts'
@@ -70,8 +70,9 @@ describe('an image', () => {
 
   it('takes the bundle of an installed package as it is [V.07]', async () => {
     await using scratch = await makeScratch()
-    const bundle = path.join(scratch.folder, 'agent.mjs')
-    await writeFile(bundle, 'console.log("packaged")\n')
+    const bundle = path.join(scratch.folder, 'bundle')
+    await mkdir(bundle)
+    await writeFile(path.join(bundle, 'agent.mjs'), 'console.log("packaged")\n')
     const sources = { recipe: await makeRecipe(scratch.folder), agent: { bundle } }
     const image = await ensureImage({ cacheDir: scratch.cacheDir, sources })
     expect(await readFile(image.agentDisk, 'latin1')).toContain('console.log("packaged")')
