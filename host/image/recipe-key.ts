@@ -10,6 +10,7 @@ import { isMissing } from './manifest.ts'
 /** Files and folders of the recipe that decide the root's bytes. */
 const inputs = [
   'build.sh',
+  'echo',
   'floor',
   'guest',
   'initramfs',

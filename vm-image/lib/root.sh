@@ -103,6 +103,7 @@ install_guest() {
   cp -R "$guest/." "$target/"
   find "$target" -name __pycache__ -type d -prune -exec rm -rf {} +
   install -m 0755 "$here/floor" "$target/floor"
+  install -m 0755 "$here/echo" "$target/echo"
   chmod 0755 "$target/init"
 }
 
