@@ -145,7 +145,7 @@ function endingOf(
   return {
     outcome: 'failed',
     reason,
-    message: boundText(`${describe(decisive)} (${tally})`, limits.textMaxChars),
+    message: boundText(`${tally}; ${describe(decisive)}`, limits.textMaxChars),
     summary,
   }
 }

@@ -7,7 +7,9 @@ import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
-const answerMaxLines = 12
+const answerMaxLines = 20
+/** Arguments of a call that are shown. */
+const argumentsMax = 6
 
 /** @param state the state after the event */
 export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours: Colours): string[] {
@@ -35,7 +37,7 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
     case 'step-end':
       return stepEndLines(event, state, colours)
     case 'tool-start':
-      return [colours.dim(`    ${foreignLine(event.tool, 60)} ${foreignLine(event.arguments, 160)}`)]
+      return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
       return event.error === undefined
         ? []
@@ -46,7 +48,7 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
           ]
     case 'approval-request': {
       const { tool, arguments: given } = event.request
-      return [`${colours.yellow('?')} asks to call ${foreignLine(tool, 60)} ${foreignLine(given, 160)}`]
+      return [`${colours.yellow('?')} asks to call ${foreignLine(tool, 60)} ${describeArguments(given)}`]
     }
     case 'approval-decision':
       return [approvalLine(event, colours)]
@@ -123,6 +125,35 @@ function approvalLine(event: Of<'approval-decision'>, colours: Colours): string 
   return `  ${word} by ${whom}${scope}${rule}${hint}`
 }
 
+/** A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen. */
+function describeArguments(json: string): string {
+  const given = parseObject(json)
+  if (given === null) return foreignLine(json, 160)
+  const entries = Object.entries(given).filter(([, value]) => !(Array.isArray(value) && value.length === 0))
+  const shown = entries
+    .slice(0, argumentsMax)
+    .map(([name, value]) => `${foreignLine(name, 40)}: ${describeValue(value)}`)
+  if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
+  return shown.join(' · ')
+}
+
+function describeValue(value: unknown): string {
+  if (typeof value !== 'string') return foreignLine(JSON.stringify(value) ?? '', 100)
+  const [first = '', ...more] = value.trim().split('\n')
+  return more.length === 0
+    ? foreignLine(value, 160)
+    : `${foreignLine(first, 80)} … (${formatCount(more.length, 'more line')})`
+}
+
+function parseObject(json: string): object | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
+  } catch {
+    return null
+  }
+}
+
 function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
   const colour = { completed: colours.green, failed: colours.red, cancelled: colours.yellow }[event.outcome]
   const tokens = event.usage.inputTokens + event.usage.outputTokens
@@ -135,8 +166,17 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   const isShown = event.summary === '' || isLastAnswer(event.summary, state)
   const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
-  if (event.outcome !== 'completed') lines.push(foreignBlock(`${event.reason}: ${event.message}`))
+  if (event.outcome !== 'completed')
+    lines.push(foreignBlock(`${event.reason}: ${newsOf(event.message, state)}`))
   return lines
+}
+
+/** The message of an ending, without the further lines of what a step already said at its end. */
+function newsOf(message: string, state: RunState): string {
+  const wasShown = Object.values(state.steps).some(
+    ({ text }) => text !== '' && text.split('\n').length <= answerMaxLines && message.endsWith(text),
+  )
+  return wasShown ? (message.split('\n', 1)[0] ?? '') : message
 }
 
 /** Whether the text was shown in full when the last step ended. */

@@ -68,20 +68,21 @@ export function wordIntent(intent: Intent): string {
 
 /** The intent in a few words for people; nothing reads them back. */
 export function describeIntent(intent: Intent): string {
+  const q = quoteForPeople
   switch (intent.kind) {
     case 'inspect-csv':
-      return `Look at the columns of ${intent.path}`
+      return `Look at the columns of ${q(intent.path)}`
     case 'analyse-csv':
-      return `Analyse ${intent.path}, write ${from(intent.path, intent.report)} and ${from(intent.path, intent.chart)}`
+      return `Analyse ${q(intent.path)}, write ${q(from(intent.path, intent.report))} and ${q(from(intent.path, intent.chart))}`
     case 'create':
-      return `Create ${intent.path}`
+      return `Create ${q(intent.path)}`
     case 'list':
-      return `List ${intent.pattern === '*' ? 'the files' : intent.pattern} in ${place(intent.path)}`
+      return `List ${intent.pattern === '*' ? 'the files' : q(intent.pattern)} in ${place(intent.path)}`
     case 'search':
     case 'occurrences':
-      return `${intent.kind === 'search' ? 'Search for' : 'Count'} ${JSON.stringify(intent.text)} in ${place(intent.path)}`
+      return `${intent.kind === 'search' ? 'Search for' : 'Count'} ${q(intent.text)} in ${place(intent.path)}`
     case 'count-files':
-      return `Count ${intent.pattern === '*' ? 'the files' : `the files ${intent.pattern}`} in ${place(intent.path)}`
+      return `Count ${intent.pattern === '*' ? 'the files' : `the files ${q(intent.pattern)}`} in ${place(intent.path)}`
     case 'run':
       return `Run ${intent.command}`
     case 'calculate':
@@ -89,7 +90,9 @@ export function describeIntent(intent: Intent): string {
     case 'look':
       return 'Look at the workspace'
     default:
-      return wordIntent(intent).replace(/\.$/, '')
+      return wordIntent(intent)
+        .replace(/\.$/, '')
+        .replaceAll(/"(?:[^"\\]|\\.)*"/g, (text) => quoteForPeople(parseString(text)))
   }
 }
 
@@ -100,7 +103,12 @@ function from(path: string, other: string): string {
 }
 
 function place(path: string): string {
-  return path === '.' ? 'the workspace' : path
+  return path === '.' ? 'the workspace' : quoteForPeople(path)
+}
+
+/** Quotes only where it would not be clear where the text ends. */
+function quoteForPeople(text: string): string {
+  return /^[\p{L}\p{N}_./*+-]+$/u.test(text) ? text : JSON.stringify(text)
 }
 
 /** Reads what {@link wordIntent} wrote; null for any other text. */

@@ -61,7 +61,8 @@ function setAside(text: string, keep: (value: string, original: string) => strin
   const fence = /```[^\n`]*\n([\s\S]*?)```/g
   const tick = /`([^`\n]+)`/g
   const pairs = [
-    /"([^"]*)"/g,
+    // A backslash before a quote keeps it inside.
+    /"((?:\\"|[^"])*)"/g,
     /“([^”]*)”/g,
     /«([^»]*)»/g,
     /(?<![\p{L}\p{N}])'([^'\n]*(?:'(?=\p{L})[^'\n]*)*)'(?!\p{L})/gu,
@@ -70,7 +71,7 @@ function setAside(text: string, keep: (value: string, original: string) => strin
   for (const pattern of [tick, ...pairs]) {
     flat = flat.replaceAll(pattern, (original, value: string) =>
       // A quote around a mark, as in "`x`", is the mark.
-      new RegExp(`^${quotedPattern}$`).test(value) ? value : keep(value, original),
+      new RegExp(`^${quotedPattern}$`).test(value) ? value : keep(value.replaceAll('\\"', '"'), original),
     )
   }
   return flat

@@ -56,6 +56,10 @@ describe('what a person asks for', () => {
       [{ kind: 'create', path: 'hello.txt', content: 'Hello, world!' }],
     ],
     [
+      String.raw`Create "for \"all\" 📝.txt" with the content "one's"`,
+      [{ kind: 'create', path: 'for "all" 📝.txt', content: "one's" }],
+    ],
+    [
       'create hello.txt containing `a; b. c and delete d`',
       [{ kind: 'create', path: 'hello.txt', content: 'a; b. c and delete d' }],
     ],

@@ -1,0 +1,113 @@
+import { readdir, readFile } from 'node:fs/promises'
+import path from 'node:path'
+import { beforeAll, describe, expect, it, type TestContext } from 'vitest'
+import {
+  type LlamaServer,
+  type LlamaSetup,
+  llamaKey,
+  llamaModel,
+  setUpLlamaServer,
+} from '../support/llama-server.ts'
+import { findVms, testBench } from '../support/runs.ts'
+
+let setup: LlamaSetup
+
+beforeAll(async () => {
+  setup = await setUpLlamaServer()
+}, 10 * 60_000)
+
+async function startServer(context: TestContext): Promise<LlamaServer> {
+  if (!setup.ok) return context.skip(setup.reason)
+  return setup.start()
+}
+
+function settings(url: string, key: string): Record<string, string> {
+  return { CAISSON_LLM_URL: url, CAISSON_LLM_KEY: key, CAISSON_MODEL: llamaModel }
+}
+
+describe('a run whose model is a real server', () => {
+  it('plans, calls tools and answers by what the server streams, and its key stays outside [S0.06 S0.07 S1.01 S1.14]', async (context) => {
+    await using server = await startServer(context)
+    const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, llamaKey))
+    const { run, events, state } = await bench.run('Greet me')
+    expect(state.end).toMatchObject({
+      outcome: 'completed',
+      reason: 'completed',
+      summary: 'The tool answered, so this step is finished.',
+    })
+    expect(state.plan).toMatchObject({
+      goal: 'A greeting stands in hello.txt',
+      steps: [
+        { id: 'look', needs: [] },
+        { id: 'greet', needs: ['look'], writes: ['hello.txt'] },
+      ],
+    })
+    const calls = events.flatMap((event) => (event.type === 'tool-start' ? [event] : []))
+    expect(calls.map(({ stepId, tool }) => [stepId, tool])).toEqual([
+      ['look', 'run_bash'],
+      ['greet', 'write_file'],
+    ])
+    const listing = events.find((event) => event.type === 'tool-end' && event.tool === 'run_bash')
+    expect(listing).toMatchObject({ output: expect.stringMatching(/a\.txt[\s\S]*x86_64/) })
+
+    const exchanges = events.flatMap((event) => (event.type === 'model-end' ? [event] : []))
+    const turns = events.flatMap((event) => (event.type === 'turn-end' ? [event] : []))
+    // One request for the plan, two for each step.
+    expect(exchanges.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
+    for (const { usage } of exchanges) {
+      expect(usage.inputTokens).toBeGreaterThan(0)
+      expect(usage.outputTokens).toBeGreaterThan(0)
+    }
+    // The agent has its numbers from the server's stream alone, so they are the server's, not the gateway's estimate.
+    expect(exchanges.map(({ usage }) => usage)).toEqual(turns.map(({ usage }) => usage))
+
+    const changes = await bench.host.changes(run.id)
+    expect(changes.review().map((item) => [item.path, item.change])).toEqual([['hello.txt', 'added']])
+    await changes.apply('all')
+    expect(await readFile(path.join(bench.workspace, 'hello.txt'), 'utf8')).toBe('Hello, été!\nline "two"\n')
+    expect(await filesHolding(llamaKey, bench.home)).toEqual([])
+    expect(await findVms(bench.home)).toEqual([])
+  })
+
+  it('ends as refused when the key is wrong, names the setting, and tells the key to nobody [S0.07 S1.14]', async (context) => {
+    await using server = await startServer(context)
+    const wrong = 'not-the-key-of-this-server-0123456789'
+    const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, wrong))
+    const { events, state } = await bench.run('Greet me')
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'model_refused',
+      message: expect.stringContaining('CAISSON_LLM_KEY'),
+    })
+    expect(events.filter(({ type }) => type === 'model-end')).toHaveLength(1)
+    expect(await filesHolding(wrong, bench.home)).toEqual([])
+  })
+
+  it('ends as unreachable when no server answers, and names the address [S0.07 S1.14]', async (context) => {
+    const server = await startServer(context)
+    await server[Symbol.asyncDispose]()
+    const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, llamaKey))
+    const { state } = await bench.run('Greet me')
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'model_unreachable',
+      message: expect.stringContaining(new URL(server.url).origin),
+    })
+    expect(await filesHolding(llamaKey, bench.home)).toEqual([])
+  })
+})
+
+/** Files below `folder` that hold `text`; at least one file of a run is looked through. */
+async function filesHolding(text: string, folder: string): Promise<string[]> {
+  const found: string[] = []
+  const looked: string[] = []
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const full = path.join(entry.parentPath, entry.name)
+    looked.push(entry.name)
+    if ((await readFile(full)).includes(text)) found.push(path.relative(folder, full))
+  }
+  expect(looked).toContain('journal.jsonl')
+  expect(looked).toContain('agent.jsonl')
+  return found
+}

@@ -1,0 +1,82 @@
+import { describe, expect, it } from 'vitest'
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import { coloursFor } from '../../ui/colours.ts'
+import { linesOf } from '../../ui/event-lines.ts'
+
+type RunEvent = AgentEvent | HostEvent
+
+const colours = coloursFor({ isTTY: false }, {})
+
+function planned(...events: RunEvent[]): RunState {
+  const step = { title: 'Do it', instructions: 'Do it.', writes: [] }
+  const plan = Plan.parse({
+    goal: 'A goal',
+    steps: [
+      { id: 'a', ...step },
+      { id: 'b', ...step, needs: ['a'] },
+    ],
+  })
+  const all: RunEvent[] = [{ type: 'plan-update', revision: 1, plan }, ...events]
+  return all.reduce(reduceRun, initialRunState)
+}
+
+function toolStart(args: string): string {
+  const lines = linesOf(
+    { type: 'tool-start', stepId: 'a', callId: 'c1', tool: 'run_bash', arguments: args },
+    planned(),
+    colours,
+  )
+  expect(lines).toHaveLength(1)
+  return lines[0] ?? ''
+}
+
+function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string): string {
+  const message = outcome === 'completed' ? 'all done' : `1 of 2 steps completed; step "b" failed: ${text}`
+  const reason = outcome === 'completed' ? 'completed' : 'step_failed'
+  const summary = outcome === 'completed' ? text : ''
+  const ending = { outcome, reason, message, summary, durationMs: 1_000, usage: noUsage } as const
+  return linesOf({ type: 'run-end', ...ending }, state, colours).join('\n')
+}
+
+describe('the lines of a run', () => {
+  it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
+    expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
+      '    run_bash command: ls -la · timeoutMs: 1000',
+    )
+    expect(toolStart(JSON.stringify({ command: 'one\ntwo\nthree\n' }))).toBe(
+      '    run_bash command: one … (2 more lines)',
+    )
+  })
+
+  it('stay short and inert whatever the agent sends as arguments [S1.05]', () => {
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`k${at}\n`, 'v'.repeat(999)]))
+    for (const args of [JSON.stringify(many), '[1]', 'no json \u001b[2J', '{"a":"\\u001b[2J\\u202e"}', '{']) {
+      const line = toolStart(args)
+      expect(line.length).toBeLessThan(2_000)
+      expect(line).not.toMatch(/[\p{Cc}\p{Cf}]/u)
+    }
+  })
+
+  it('say an answer once, and once more only what did not fit [S1.10]', () => {
+    for (const [lines, times] of [
+      [3, 1],
+      [60, 2],
+    ] as const) {
+      const text = Array.from({ length: lines }, (_, at) => `line ${at}.`).join('\n')
+      const end: RunEvent = { type: 'step-end', stepId: 'b', state: 'completed', text }
+      const state = planned(end)
+      const shown = [...linesOf(end, state, colours), runEnd(state, 'completed', text)].join('\n')
+      expect(shown.split('line 2.')).toHaveLength(times + 1)
+      expect(shown).toContain(`line ${lines - 1}.`)
+      const failed: RunEvent = { ...end, state: 'failed' }
+      const after = planned(failed)
+      const told = [...linesOf(failed, after, colours), runEnd(after, 'failed', text)].join('\n')
+      expect(told.split('line 2.')).toHaveLength(times + 1)
+      expect(told).toContain('step_failed: 1 of 2 steps completed; step "b" failed: line 0.')
+      expect(told).toContain(`line ${lines - 1}.`)
+    }
+  })
+})
