@@ -1,0 +1,76 @@
+// A VM whose agent is the probe of the code tools, and the host's side of its lines: for tests of the guest itself.
+
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { ProbeRequest } from '../../../agent/test/support/code-probe.ts'
+import { ensureAgentDisk } from '../../image/agent-disk.ts'
+import { ensureRootImage } from '../../image/root-image.ts'
+import { findSources } from '../../image/sources.ts'
+import { startVm, type Vm } from '../../vm/vm.ts'
+import { makeTestFolders } from './vm.ts'
+
+const MIB = 1024 * 1024
+
+export interface ProbeVm extends AsyncDisposable {
+  readonly vm: Vm
+  /** Value of the next agent's first line, which it sends once it has mounted the workspace. */
+  nextStart(): Promise<unknown>
+  /** Asks the probe; the caller knows the reply's shape. Many may be asked at once. */
+  ask<T>(request: ProbeRequest): Promise<T>
+}
+
+/** Boots it with a scratch disk of `diskBytes` and an empty workspace; ready once the workspace is mounted. */
+export async function startProbeVm(diskBytes: number): Promise<ProbeVm> {
+  const home = makeTestFolders()
+  const cacheDir = mkdtempSync(join(tmpdir(), 'caisson-probe-'))
+  const { recipe } = findSources()
+  const root = await ensureRootImage({ cacheDir: home.folders.cache, recipe, arch: 'amd64' })
+  const entry = resolve(import.meta.dirname, '../../../agent/test/support/code-probe.ts')
+  const agent = await ensureAgentDisk({ cacheDir, agent: { entry, watched: [] } })
+  const vm = await startVm({
+    image: {
+      kernel: join(root.directory, 'vmlinuz'),
+      initramfs: join(root.directory, 'initramfs'),
+      root: join(root.directory, 'root.erofs'),
+      agentDisk: agent.disk,
+    },
+    folders: home.folders,
+    memoryBytes: 768 * MIB,
+    diskBytes,
+  })
+  const waiting = new Map<number, (value: unknown) => void>()
+  let lastId = 0
+  const lines = createInterface({ input: vm.rpc })
+  lines.on('line', (line) => {
+    const { id, value } = JSON.parse(line) as { id: number; value: unknown }
+    waiting.get(id)?.(value)
+    waiting.delete(id)
+  })
+  const ended = once(lines, 'close').then(() => {
+    throw new Error(`the VM ended: ${vm.console.text()}`)
+  })
+  ended.catch(() => undefined)
+  const reply = async (id: number): Promise<unknown> =>
+    Promise.race([new Promise((settle) => waiting.set(id, settle)), ended])
+  const started = await reply(0)
+  if (JSON.stringify(started) !== '{"ok":true}')
+    throw new Error(`no workspace: ${JSON.stringify(started)} ${vm.console.text()}`)
+  return {
+    vm,
+    nextStart: () => reply(0),
+    ask: async <T>(request: ProbeRequest) => {
+      const id = ++lastId
+      const answer = reply(id)
+      vm.rpc.write(`${JSON.stringify({ ...request, id })}\n`)
+      return (await answer) as T
+    },
+    [Symbol.asyncDispose]: async () => {
+      await vm.stop()
+      home[Symbol.dispose]()
+      rmSync(cacheDir, { recursive: true, force: true })
+    },
+  }
+}

@@ -1,0 +1,145 @@
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type ProbeVm, startProbeVm } from '../support/probe-vm.ts'
+
+const MIB = 1024 * 1024
+let probe: ProbeVm
+
+beforeAll(async () => {
+  probe = await startProbeVm(512 * MIB)
+})
+afterAll(async () => probe?.[Symbol.asyncDispose]())
+
+const frame = (kind: string, payload: string | Uint8Array): Buffer => {
+  const body = Buffer.concat([Buffer.from(kind), Buffer.from(payload)])
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(body.length)
+  return Buffer.concat([length, body])
+}
+/** What the helper answers to these bytes; undefined when it closes without a word. */
+async function answerTo(bytes: Buffer): Promise<unknown> {
+  const reply = Buffer.from(await probe.ask<string>({ op: 'raw', hex: bytes.toString('hex') }), 'hex')
+  return reply.length === 0 ? undefined : JSON.parse(reply.toString('utf8', 5))
+}
+const bash = (command: string) =>
+  probe.ask<{ result: { ok: boolean; value: { stdout: string } } }>({
+    op: 'tool',
+    name: 'run_bash',
+    input: { command },
+  })
+
+const limits = { wallMs: 1_000, memoryBytes: 64 * MIB, pids: 16, cpuPercent: 100 }
+const exec = { op: 'exec', argv: ['true'], cwd: '', env: {}, stdin: false, limits }
+
+describe('the helper socket', () => {
+  it.each([
+    ['no JSON', 'not json'],
+    ['no object', '[]'],
+    ['an unknown operation', '{"op":"shutdown"}'],
+    ['an operation of another type', '{"op":["exec"]}'],
+    ['an unknown field', '{"op":"status","also":1}'],
+    ['a missing field', '{"op":"set_clock"}'],
+    ['a field that stands twice', '{"op":"set_clock","epochMs":1,"epochMs":2}'],
+    ['a boolean as a number', '{"op":"set_clock","epochMs":true}'],
+    ['no number', '{"op":"set_clock","epochMs":NaN}'],
+    ['a seed that is no base64', '{"op":"add_entropy","seedBase64":"!"}'],
+    ['deep nesting', `${'['.repeat(100_000)}`],
+    ['an empty command', JSON.stringify({ ...exec, argv: [] })],
+    ['NUL in an argument', JSON.stringify({ ...exec, argv: ['a\0'] })],
+    ['half a surrogate pair', JSON.stringify({ ...exec, argv: ['\ud800'] })],
+    ['a directory above the workspace', JSON.stringify({ ...exec, cwd: 'a/../..' })],
+    ['an absolute directory', JSON.stringify({ ...exec, cwd: '/etc' })],
+    ['a directory that is not there', JSON.stringify({ ...exec, cwd: 'none' })],
+    ['a variable that is none', JSON.stringify({ ...exec, env: { 'A=B': '' } })],
+    ['no limit on memory', JSON.stringify({ ...exec, limits: { ...limits, memoryBytes: 0 } })],
+    ['a limit that is missing', JSON.stringify({ ...exec, limits: { wallMs: 1 } })],
+  ])('refuses %s with a reason [S1.14]', async (_, payload) => {
+    expect(await answerTo(frame('J', payload))).toMatchObject({ ok: false, error: { code: 'bad_request' } })
+  })
+
+  it('refuses what is no frame, and a frame in the wrong place [S1.14]', async () => {
+    for (const bytes of [
+      Buffer.from('GET / HTTP/1.1\r\n\r\n'),
+      Buffer.from([0, 0, 0, 0, 0x4a]),
+      Buffer.from([0, 0x20, 0, 0, 0x4a]),
+      frame('X', '{}'),
+      frame('1', 'output'),
+      Buffer.concat([frame('J', JSON.stringify(exec)), frame('0', 'input that was not announced')]),
+    ])
+      expect(await answerTo(bytes)).toMatchObject({ ok: false, error: { code: 'bad_request' } })
+  })
+
+  it('outlives any bytes at all [S1.14]', async () => {
+    const piece = fc.oneof(
+      fc.uint8Array({ maxLength: 40 }),
+      fc
+        .tuple(fc.constantFrom('J', '0', '1', '2', 'x'), fc.uint8Array({ maxLength: 60 }))
+        .map(([kind, bytes]) => frame(kind, bytes)),
+      fc.jsonValue({ maxDepth: 3 }).map((value) => frame('J', JSON.stringify(value))),
+      fc
+        .tuple(fc.constantFrom(...Object.keys(exec)), fc.jsonValue({ maxDepth: 2 }))
+        .map(([field, value]) => frame('J', JSON.stringify({ ...exec, [field]: value }))),
+    )
+    const streams = fc.sample(fc.array(piece, { minLength: 1, maxLength: 4 }), { numRuns: 150, seed: 7 })
+    for (const pieces of streams) {
+      const answer = await answerTo(Buffer.concat(pieces))
+      if (answer !== undefined) expect(answer).toHaveProperty('ok')
+    }
+    expect(await probe.ask({ op: 'status' })).toMatchObject({ ok: true, value: { agentRestarts: 0 } })
+  })
+
+  it('cannot be reached from inside a call [S1.14]', async () => {
+    const { result } = await bash(
+      'ls -d /run /run/caisson /proc/1/root/run 2>&1; cat /proc/net/unix | grep -c "@"',
+    )
+    expect(result.value.stdout).toContain("cannot access '/run/caisson'")
+    expect(result.value.stdout.trim().split('\n').at(-1)).toBe('0')
+  })
+
+  it('sets the clock and adds entropy', async () => {
+    const epochMs = Date.UTC(2031, 4, 6)
+    const { nowMs } = await probe.ask<{ nowMs: number }>({ op: 'clock', epochMs })
+    expect(nowMs - epochMs).toBeGreaterThanOrEqual(0)
+    expect(nowMs - epochMs).toBeLessThan(60_000)
+    expect(await probe.ask({ op: 'entropy', seedHex: '5a'.repeat(64) })).toEqual({ ok: true })
+  })
+
+  it('takes the workspace away with all calls, and puts an empty one back', async () => {
+    await bash(
+      'mkdir -p deep; cd deep; for i in $(seq 300); do mkdir d; cd d; done; echo x > /tmp/left; echo x > ~/left',
+    )
+    const running = bash('sleep 1000')
+    await expect.poll(() => probe.ask({ op: 'status' })).toMatchObject({ value: { calls: 1 } })
+    expect(await probe.ask({ op: 'reset' })).toEqual({ ok: true })
+    expect((await running).result).toMatchObject({ ok: false, error: { code: 'unavailable' } })
+    expect((await bash('true')).result).toMatchObject({ ok: false, error: { code: 'unavailable' } })
+    expect(await probe.ask({ op: 'mount' })).toEqual({ ok: true })
+    expect(await probe.ask({ op: 'mount' })).toEqual({ ok: true })
+    expect((await bash('ls -A . /tmp ~')).result.value.stdout).not.toContain('left')
+    expect((await bash('ls -A')).result.value.stdout).toBe('')
+  })
+})
+
+describe('PID 1', () => {
+  it('gives the agent the rights to file work, and no others [S1.14]', async () => {
+    expect(await probe.ask({ op: 'look' })).toMatchObject({
+      // chown, dac_override, fowner
+      capabilities: '000000000000000b',
+      noNewPrivileges: '1',
+      user: [1001, 1001],
+    })
+  })
+
+  it('starts a crashed agent again and keeps how it ended [S1.01]', async () => {
+    const again = probe.nextStart()
+    void probe.ask({ op: 'exit', code: 42 }).catch(() => undefined)
+    expect(await again).toEqual({ ok: true })
+    const { exits } = await probe.ask<{ exits: unknown }>({ op: 'look' })
+    expect(exits).toMatchObject({
+      restarts: 1,
+      last: { code: 42, signal: null, stderrTail: expect.stringContaining('the probe ends as it was told') },
+    })
+    expect(probe.vm.console.text()).toContain('caisson: ERROR phase=agent the agent ended with code 42')
+    expect((await bash('echo alive')).result.value.stdout).toBe('alive\n')
+  })
+})
