@@ -105,9 +105,13 @@ describe('the helper socket', () => {
   })
 
   it('takes the workspace away with all calls, and puts an empty one back', async () => {
-    await bash(
-      'mkdir -p deep; cd deep; for i in $(seq 300); do mkdir d; cd d; done; echo x > /tmp/left; echo x > ~/left',
-    )
+    const dig = [
+      'import os',
+      'for name in ("/tmp/left", "/home/work/left"): open(name, "w").close()',
+      'for _ in range(3000): os.mkdir("d"); os.chdir("d")',
+    ].join('\n')
+    const dug = await probe.ask({ op: 'tool', name: 'run_python', input: { code: dig } })
+    expect(dug).toMatchObject({ result: { value: { exitCode: 0 } } })
     const running = bash('sleep 1000')
     await expect.poll(() => probe.ask({ op: 'status' })).toMatchObject({ value: { calls: 1 } })
     expect(await probe.ask({ op: 'reset' })).toEqual({ ok: true })
