@@ -11,6 +11,7 @@ import type { RunPlan } from './runs/run-plan.ts'
 import { newRunId, RunStore } from './runs/store.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
+import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
 import { checkDirectory } from './workspace/index.ts'
 
@@ -35,6 +36,8 @@ export interface RunOptions {
   readonly tools?: readonly string[]
   readonly limits?: Partial<RunLimits>
   readonly vm?: Partial<VmSize> & {
+    /** A bootable disk in the place of the image's kernel and root, such as `npm run image:disk` makes. */
+    readonly disk?: VmDiskImage
     readonly accelerator?: Accelerator | 'auto'
     readonly confine?: 'auto' | 'require'
   }

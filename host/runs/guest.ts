@@ -77,7 +77,8 @@ export class Guest implements AsyncDisposable {
     approvals: ApprovalQueue,
     signal: AbortSignal,
   ): Promise<Guest> {
-    const { image, folders, vm: options } = plan
+    const { folders, vm: options } = plan
+    const image = options.disk ?? plan.image
     const vm = await startVm({ ...options, image, folders, workspaceDisk: workspace.disk, signal })
     const log = await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes)
     const guest = new Guest(plan, record, approvals, vm, log)

@@ -6,6 +6,7 @@ import type { Provider } from '../gateway/providers.ts'
 import type { Image } from '../image/image.ts'
 import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
+import type { VmDiskImage } from '../vm/vm.ts'
 import type { VmSize } from '../vm/vm-options.ts'
 
 /** Everything a run needs to know; all of it decided before it starts. */
@@ -23,6 +24,8 @@ export interface RunPlan {
   readonly tools?: readonly string[]
   readonly limits: RunLimits
   readonly vm: Partial<VmSize> & {
+    /** A bootable disk in the place of kernel, initramfs and root, such as Packer makes. */
+    readonly disk?: VmDiskImage
     readonly accelerator?: Accelerator | 'auto'
     readonly confine?: 'auto' | 'require'
   }

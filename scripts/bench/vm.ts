@@ -25,17 +25,9 @@ const warmUps = 1_000
 
 const runId = 'run-00000000000000000000'
 
-type StreamHandler = Parameters<typeof openAgentLink>[0]['onStream']
-
 const home = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))
-try {
-  const folders = resolveFolders({ ...process.env, CAISSON_HOME: home })
-  await prepareFolders(folders)
-  const image = await ensureImage({ cacheDir: folders.cache, onProgress: tell })
-  printFigures(await measure(image, folders))
-} finally {
-  await rm(home, { recursive: true, force: true })
-}
+
+type StreamHandler = Parameters<typeof openAgentLink>[0]['onStream']
 
 async function measure(image: Image, folders: Folders): Promise<Record<string, unknown>> {
   const { cold, floor, pss } = await measureStarts(image, folders)
@@ -260,4 +252,13 @@ async function makeFiles(directory: string): Promise<void> {
 async function pssOf(pid: number): Promise<number> {
   const rollup = await readFile(`/proc/${pid}/smaps_rollup`, 'utf8')
   return Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? Number.NaN) / 1024
+}
+
+try {
+  const folders = resolveFolders({ ...process.env, CAISSON_HOME: home })
+  await prepareFolders(folders)
+  const image = await ensureImage({ cacheDir: folders.cache, onProgress: tell })
+  printFigures(await measure(image, folders))
+} finally {
+  await rm(home, { recursive: true, force: true })
 }

@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+
+const run = promisify(execFile)
+const root = path.join(import.meta.dirname, '../../..')
+/** Without what this test process was told: the installed package must not need it. */
+const { NODE_OPTIONS: _, ...inherited } = process.env
+
+const program = `import { Host, type Run, type RunOptions } from 'caisson'
+const options: RunOptions = { prompt: 'x' }
+const host = new Host()
+const start: (options: RunOptions) => Promise<Run> = (given) => host.start(given)
+console.log(typeof start, options.prompt, host.provider('caisson/offline').name)
+`
+
+it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01 S0.15]', async () => {
+  const folder = await temporaryFolder('package')
+  const env = {
+    ...inherited,
+    NODE_USE_SYSTEM_CA: '1',
+    PATH: `${path.dirname(process.execPath)}:${process.env.PATH}`,
+  }
+  await run('npm', ['pack', '--pack-destination', folder], { cwd: root, env })
+  const [archive = ''] = (await readdir(folder)).filter((name) => name.endsWith('.tgz'))
+  const project = path.join(folder, 'project')
+  await mkdir(project)
+  await writeFile(path.join(project, 'package.json'), '{"name":"user","private":true,"type":"module"}')
+  await run('npm', ['install', '--no-audit', '--no-fund', path.join(folder, archive)], { cwd: project, env })
+  expect(await readdir(path.join(project, 'node_modules/.bin'))).not.toContain('node')
+
+  await writeFile(path.join(project, 'use.ts'), program)
+  expect((await run(process.execPath, ['use.ts'], { cwd: project, env })).stdout).toBe('function x offline\n')
+  const compiler = path.join(root, 'node_modules/typescript/bin/tsc')
+  const types = ['--types', 'node', '--typeRoots', path.join(root, 'node_modules/@types')]
+  const strict = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024']
+  await run(process.execPath, [compiler, ...strict, ...types, 'use.ts'], { cwd: project, env }).catch(
+    (cause: { stdout?: string }) => {
+      throw new Error(`the types of the package do not fit: ${cause.stdout}`)
+    },
+  )
+
+  const work = path.join(folder, 'work')
+  await mkdir(work)
+  const command = path.join(project, 'node_modules/.bin/caisson')
+  const task = ['run', '-w', work, '--apply', 'Create hello.txt with the content "hello"']
+  const state = { CAISSON_HOME: path.join(folder, 'home'), CAISSON_MODEL: 'caisson/offline' }
+  const ran = await run(command, task, { env: { ...env, ...state } })
+  expect(ran.stdout).toContain('Run completed')
+  expect(await readdir(work)).toEqual(['hello.txt'])
+})
