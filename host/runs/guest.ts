@@ -79,8 +79,10 @@ export class Guest implements AsyncDisposable {
   ): Promise<Guest> {
     const { folders, vm: options } = plan
     const image = options.disk ?? plan.image
+    await using undo = new AsyncDisposableStack()
+    const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const vm = await startVm({ ...options, image, folders, workspaceDisk: workspace.disk, signal })
-    const log = await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes)
+    undo.move()
     const guest = new Guest(plan, record, approvals, vm, log)
     try {
       await guest.#open(signal)

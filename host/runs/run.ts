@@ -103,7 +103,7 @@ export class Run {
 
   async #carryOut(): Promise<Ending> {
     await this.#begin()
-    await using workspace = await this.#guarded(prepareWorkspace(this.#plan, this.#record, this.#stop.signal))
+    await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
     await using guest = await Guest.boot(
       this.#plan,
       this.#record,
