@@ -10,6 +10,8 @@ export function processIo(): Io {
   const { stdin, stdout, stderr, env } = process
   // A reader that is gone (`| head`, a closed terminal) ends no command half-way; `run` looks out for it and cancels.
   for (const stream of [stdin, stdout, stderr]) stream.on('error', () => undefined)
+  // Some terminals have no size (a container's, a job's); prompts would wrap after every character.
+  if (stdout.isTTY && !stdout.columns) Object.assign(stdout, { columns: 80, rows: 24 })
   return { stdin, stdout, stderr, env, version: readVersion() }
 }
 

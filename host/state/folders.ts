@@ -55,7 +55,7 @@ export async function prepareFolders(folders: Folders): Promise<void> {
         { cause },
       )
     })
-    await checkFolder(folder)
+    await checkFolder(folder, folder === folders.cache ? 'CAISSON_CACHE' : 'CAISSON_HOME')
   }
 }
 
@@ -75,14 +75,17 @@ async function makeFolder(folder: string): Promise<void> {
 }
 
 /** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to. */
-export async function checkFolder(folder: string): Promise<void> {
+export async function checkFolder(
+  folder: string,
+  variable: 'CAISSON_HOME' | 'CAISSON_CACHE' = 'CAISSON_HOME',
+): Promise<void> {
   const found = await stat(folder)
   const me = process.getuid?.()
   if (!found.isDirectory())
-    throw new FolderError(`${folder} is not a folder; move it away or set CAISSON_HOME`)
+    throw new FolderError(`${folder} is not a folder; move it away or set ${variable}`)
   if (me !== undefined && found.uid !== me) {
     throw new FolderError(
-      `${folder} belongs to user ${found.uid}, not to you (${me}); set CAISSON_HOME to a folder of your own`,
+      `${folder} belongs to user ${found.uid}, not to you (${me}); set ${variable} to a folder of your own`,
     )
   }
   if ((found.mode & 0o022) !== 0) {

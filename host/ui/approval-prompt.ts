@@ -15,7 +15,7 @@ export function approvalLines(request: Omit<ApprovalRequest, 'runId'>, colours: 
     colours.bold(`Approval: the agent says it wants to call ${foreignLine(tool, 60)}`),
     colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
     foreignBlock(prettyArguments(given), '  │ ', 40),
-    ...(preview === '' ? [] : [colours.dim('  it would:'), foreignBlock(preview, '  ┆ ', 60)]),
+    ...(preview === '' ? [] : [colours.dim('  its preview:'), foreignBlock(preview, '  ┆ ', 60)]),
   ]
 }
 

@@ -1,0 +1,102 @@
+import { readdir } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { cliPlace, runArguments } from '../support/cli.ts'
+import { readFiles } from '../support/runs.ts'
+
+const up = '\u001b[A'
+const down = '\u001b[B'
+const ctrlC = '\u0003'
+const colour = /\u001b\[3\dm/
+
+/** The ends in a journal; there must be one. */
+const runEnds = (events: { event: { type: string } }[]) =>
+  events.filter(({ event }) => event.type === 'run-end')
+
+describe('caisson run in a terminal', () => {
+  it('asks before a deletion, shows the claim and its preview, and a no ends the run as denied [S1.11 H.01]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
+    // Keys pressed before the question do not answer it.
+    await cli.sees('VM ready')
+    cli.type(`${up}${up}\r`)
+    await cli.sees('Allow it?')
+    await sleep(300)
+    expect(cli.output()).toContain('the agent says it wants to call delete_file')
+    expect(cli.output()).toMatch(/│ path: old\.txt/)
+    expect(cli.output()).toMatch(/┆ .*old\.txt/)
+    cli.type('\r')
+    const { code, stdout } = await cli.ended
+    expect(stdout).toMatch(/Denied\S* by you/)
+    expect(stdout).toMatch(colour)
+    expect(code).toBe(3)
+    expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
+  })
+
+  it('applies all after a yes, without colours where NO_COLOR is set [S1.11 W.01 H.01]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' }, { NO_COLOR: '1' })
+    const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
+    await cli.sees('Allow it?')
+    cli.type(`${up}${up}\r`)
+    await cli.sees('Apply the changes')
+    cli.type('\r')
+    const { code, stdout } = await cli.ended
+    expect(stdout).toMatch(/Allowed by you/)
+    expect(stdout).toContain('Applied 1 change.')
+    expect(stdout).not.toMatch(colour)
+    expect(code).toBe(0)
+    expect(await readFiles(place.workspace)).toEqual({})
+  })
+
+  it('applies the files that a person chooses, flagged ones only when chosen, and exits with 5 [W.01 W.03]', async () => {
+    const place = await cliPlace({})
+    const command = 'echo a > a.txt; echo b > b.txt; echo "all:" > Makefile'
+    const cli = place.startInTerminal(...runArguments(place, `Run the command \`${command}\``))
+    await cli.sees('Apply the changes')
+    expect(cli.output()).toContain('all but 1 that is flagged')
+    cli.type(`${down}\r`)
+    await cli.sees('Space chooses')
+    // Makefile (flagged, not chosen), a.txt, b.txt (both chosen).
+    cli.type(`${down}${down} \r`)
+    const { code, stdout } = await cli.ended
+    expect(stdout).toContain('Applied 1 change.')
+    expect(code).toBe(5)
+    expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n' })
+  })
+
+  it('cancels at Ctrl-C in a question: exit code 3, one end, no VM left [S1.03 V.06]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
+    await cli.sees('Allow it?')
+    cli.type(ctrlC)
+    const { code, stdout } = await cli.ended
+    expect(stdout).toContain('Run cancelled')
+    expect(code).toBe(3)
+    expect(runEnds(await place.journal())).toHaveLength(1)
+    expect(await place.leftovers()).toEqual([])
+  })
+
+  it('cancels at Ctrl-C during work and keeps what was done for later; again it ends at once [S1.03 V.06]', async () => {
+    const place = await cliPlace({})
+    const task = 'Run the command `echo done > done.txt; sleep 300`'
+    const once = place.startInTerminal(...runArguments(place, task))
+    await once.sees('run_bash')
+    await sleep(1_500)
+    once.type(ctrlC)
+    const cancelled = await once.ended
+    expect(cancelled.stdout).toContain('Nothing was applied')
+    expect(cancelled.code).toBe(3)
+    expect(await readdir(place.workspace)).toEqual([])
+    expect(runEnds(await place.journal())).toHaveLength(1)
+
+    const twice = place.startInTerminal(...runArguments(place, task))
+    await twice.sees('run_bash')
+    twice.type(ctrlC)
+    await twice.sees('Cancelling')
+    twice.type(ctrlC)
+    expect((await twice.ended).code).toBe(3)
+    const events = await place.journal()
+    expect(runEnds(events)).toMatchObject([{ event: { outcome: 'cancelled', reason: 'cancelled' } }])
+    expect(await place.leftovers()).toEqual([])
+  })
+})
