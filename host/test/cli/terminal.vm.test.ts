@@ -7,7 +7,7 @@ import { readFiles } from '../support/runs.ts'
 const up = '\u001b[A'
 const down = '\u001b[B'
 const ctrlC = '\u0003'
-const colour = /\u001b\[3\dm/
+const colour = /\[3\dm/
 
 /** The ends in a journal; there must be one. */
 const runEnds = (events: { event: { type: string } }[]) =>

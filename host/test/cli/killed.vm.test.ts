@@ -1,0 +1,44 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { cliPlace, runArguments } from '../support/cli.ts'
+import { readFiles } from '../support/runs.ts'
+
+describe('caisson run that is ended from outside', () => {
+  it('leaves nothing that the next command does not clear when it is killed [V.06 S0.12]', async () => {
+    const place = await cliPlace({ 'a.txt': 'a\n' })
+    const killed = place.start(...runArguments(place, 'Run the command `sleep 300`'))
+    await killed.sees('run_bash')
+    expect((await place.run('runs', 'list')).stdout).toMatch(/ running /)
+    expect(await place.run('runs', 'rm', 'last')).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining('is at work'),
+    })
+    killed.child.kill('SIGKILL')
+    await killed.ended
+    expect((await place.run('runs', 'list')).stdout).toMatch(/ not ended /)
+    expect((await place.run('runs', 'show', 'last')).stdout).toContain('journal whole')
+    const next = await place.run(...runArguments(place, 'Run the command `cat a.txt > b.txt`', '--apply'))
+    expect(next.code).toBe(0)
+    expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n', 'b.txt': 'a\n' })
+    expect(await place.leftovers()).toEqual([])
+  })
+
+  it('cancels cleanly at SIGTERM during work and at SIGHUP during the start of the VM [S1.03 V.06]', async () => {
+    const place = await cliPlace({})
+    for (const [signal, moment] of [
+      ['SIGTERM', 'run_bash'],
+      ['SIGHUP', 'Workspace:'],
+    ] as const) {
+      const cli = place.start(...runArguments(place, 'Run the command `sleep 300`'))
+      await cli.sees(moment)
+      await sleep(500)
+      cli.child.kill(signal)
+      const { code, stdout } = await cli.ended
+      expect(stdout).toContain(`cancelled by ${signal}`)
+      expect(code).toBe(3)
+      const ends = (await place.journal()).filter(({ event }) => event.type === 'run-end')
+      expect(ends).toMatchObject([{ event: { outcome: 'cancelled', reason: 'cancelled' } }])
+      expect(await place.leftovers()).toEqual([])
+    }
+  })
+})

@@ -1,0 +1,86 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { cliPlace, runArguments } from '../support/cli.ts'
+import { readFiles } from '../support/runs.ts'
+
+/** Anything that acts on a terminal, but line feeds. */
+const acting = /(?!\n)[\p{Cc}\p{Bidi_Control}]/u
+
+describe('caisson run without a terminal', () => {
+  it('denies what asks and names the flag that would allow it [S1.11 H.01]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const { code, stdout } = await place.run(...runArguments(place, 'Delete old.txt'))
+    expect(stdout).toMatch(/\? asks to call delete_file .*old\.txt/)
+    expect(stdout).toMatch(/Denied .*--approve all/)
+    expect(stdout).not.toMatch(acting)
+    expect(code).toBe(3)
+  })
+
+  it('applies nothing by itself; later processes show, apply by path, and take back, odd names included [W.01 W.02 H.01]', async () => {
+    const place = await cliPlace({})
+    const names = [
+      `printf x > "$(printf '\\033[31mred')"`,
+      `printf x > "$(printf 'two\\nlines')"`,
+      `printf x > "$(printf 'evil\\342\\200\\256txt.exe')"`,
+      'for i in $(seq 300); do echo $i > $i.txt; done',
+    ]
+    const { code, stdout } = await place.run(
+      ...runArguments(place, `Run the command \`${names.join('; ')}\``),
+    )
+    expect(code).toBe(5)
+    expect(stdout).toContain('Nothing was applied.')
+    expect(stdout).toContain('303 changes')
+    expect(stdout).not.toMatch(acting)
+    expect(await readFiles(place.workspace)).toEqual({})
+
+    const diff = await place.run('workspace', 'diff', 'last')
+    for (const shown of ['\\e[31mred', 'two\\nlines', 'evil\\u{202e}txt.exe', '300.txt'])
+      expect(diff.stdout).toContain(shown)
+    expect(diff.stdout).not.toMatch(acting)
+    expect(diff.code).toBe(0)
+    const some = await place.run('workspace', 'apply', 'last', '7.txt', 'two\nlines', 'missing')
+    expect(some.stdout).toContain('Applied 2 changes.')
+    expect(some.stdout).toContain('no change has the path missing')
+    expect(some.code).toBe(5)
+    expect(await readFiles(place.workspace)).toEqual({ '7.txt': '7\n', 'two\nlines': 'x' })
+    expect((await place.run('workspace', 'apply', 'last', '--all')).code).toBe(0)
+    expect(Object.keys(await readFiles(place.workspace))).toHaveLength(303)
+
+    const shown = await place.run('runs', 'show', 'last')
+    expect(shown.stdout).toContain('journal whole')
+    expect(shown.stdout).not.toMatch(acting)
+    expect((await place.run('runs', 'list')).stdout).toMatch(/completed .* 303 changes/)
+    expect(await place.run('workspace', 'undo', 'last')).toMatchObject({ code: 0 })
+    expect(await readFiles(place.workspace)).toEqual({})
+    expect(await place.run('runs', 'rm', 'last')).toMatchObject({ code: 0 })
+    expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
+  })
+
+  it('applies with --apply all but what is flagged, says so, and exits with 5 [W.01 W.03]', async () => {
+    const place = await cliPlace({})
+    const command = 'mkdir -p .github/workflows && echo x > .github/workflows/ci.yml && echo y > ok.txt'
+    const { code, stdout } = await place.run(
+      ...runArguments(place, `Run the command \`${command}\``, '--apply'),
+    )
+    expect(stdout).toMatch(/left out: \.github\/workflows\/ci\.yml: flagged/)
+    expect(code).toBe(5)
+    expect(await readFiles(place.workspace)).toEqual({ 'ok.txt': 'y\n' })
+  })
+
+  it('answers by a file of rules, and everything with --approve all [S1.11]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const rules = path.join(await temporaryFolder('rules'), 'rules.json')
+    const deny = { effect: 'deny', tool: 'run_bash', pattern: '*old*', reason: 'old things stay' }
+    await writeFile(rules, JSON.stringify({ rules: [deny] }))
+    const task = 'Run the command `rm old.txt`'
+    const ruled = await place.run(...runArguments(place, task, '--approve', rules, '--apply'))
+    expect(ruled.stdout).toMatch(/Denied by a rule: deny run_bash/)
+    expect(ruled.code).toBe(3)
+    expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
+    const all = await place.run(...runArguments(place, 'Delete old.txt', '--approve', 'all', '--apply'))
+    expect(all.code).toBe(0)
+    expect(await readFiles(place.workspace)).toEqual({})
+  })
+})
