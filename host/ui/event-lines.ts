@@ -129,7 +129,9 @@ function approvalLine(event: Of<'approval-decision'>, colours: Colours): string 
 function describeArguments(json: string): string {
   const given = parseObject(json)
   if (given === null) return foreignLine(json, 160)
-  const entries = Object.entries(given).filter(([, value]) => !(Array.isArray(value) && value.length === 0))
+  const entries = Object.entries(given).filter(
+    ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
+  )
   const shown = entries
     .slice(0, argumentsMax)
     .map(([name, value]) => `${foreignLine(name, 40)}: ${describeValue(value)}`)

@@ -96,7 +96,7 @@ function turnsFor(intent: PlainIntent): Turns {
         'search_files',
         { pattern: intent.text, path: intent.path },
         (found) =>
-          `Searched for ${q(intent.text)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
+          `Searched for ${q(intent.text)} in ${nameFolder(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
       )
     case 'count':
     case 'occurrences':
@@ -109,13 +109,13 @@ function turnsFor(intent: PlainIntent): Turns {
           'run_bash',
           { command },
           (found) =>
-            `Files named ${q(intent.pattern)} in ${q(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
+            `Files named ${q(intent.pattern)} in ${nameFolder(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
         )
       }
       return one(
         'list_files',
         { path: intent.path },
-        (listed) => `In ${q(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
+        (listed) => `In ${nameFolder(intent.path)}:\n${quoteOutput(listed?.output ?? '')}`,
       )
     case 'read':
       return one(
@@ -175,6 +175,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
 /** After a failure: one look at the place where that can help, then the answer. */
 function explainFailure(conversation: Conversation, failed: number, reasoning: string): Reply {
   const past = conversation.calls[failed]
+  if (past?.errorCode === 'denied') return sayNotDone(describeDenial(past), reasoning)
   const looked = conversation.calls[failed + 1]
   const helps =
     past?.errorCode === 'not_found' && conversation.tools.has('list_files') && past.name !== 'list_files'
@@ -193,10 +194,20 @@ function explainFailure(conversation: Conversation, failed: number, reasoning: s
   return sayNotDone(`${past?.name}: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`, reasoning)
 }
 
+/** The denial in words for people, with the hint that came with it; what the tool says is meant for a model. */
+function describeDenial({ name, output }: PastCall): string {
+  const hint = /\bwas denied[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ?? output
+  return `${name} was denied. ${quoteOutput(hint, 1_500)}`.trimEnd()
+}
+
 function appendCommand(path: string, text: string): string {
   const file = quoteWord(path)
   // A last line without an end gets one first; a file that does not exist is not made by adding to it.
   return `test -f ${file} && { test -z "$(tail -c 1 -- ${file})" || echo >> ${file}; } && printf '%s\\n' ${quoteWord(text)} >> ${file}`
+}
+
+function nameFolder(path: string): string {
+  return path === '.' ? 'the workspace' : JSON.stringify(path)
 }
 
 /** A word that no shell takes apart, and that no program takes for an option. */

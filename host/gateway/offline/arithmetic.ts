@@ -38,6 +38,19 @@ export function readArithmetic(text: string): string | null {
     .replaceAll(/\s+/g, ' ')
   const tokens = rest.match(/\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()]|\S/g) ?? []
   const known = tokens.every((token) => /^(?:\d+(?:\.\d+)?|\.\d+|sqrt|\*\*|[-+*/%()])$/.test(token))
-  if (!known || !tokens.some((token) => /\d/.test(token)) || tokens.length > 200) return null
+  if (!known || tokens.length > 200 || !isWellFormed(tokens)) return null
   return tokens.join(' ').replaceAll('sqrt (', 'sqrt(')
+}
+
+/** Whether Python would take the tokens for an expression: brackets are folded to numbers, from the inside out. */
+function isWellFormed(tokens: readonly string[]): boolean {
+  let shape = tokens
+    .map((token) => (/\d/.test(token) ? 'n' : token === 'sqrt' ? 'f' : /^[-+]$/.test(token) ? 's' : token))
+    .map((token) => (/^[*/%]/.test(token) ? 'o' : token))
+    .join('')
+  for (let last = ''; last !== shape; ) {
+    last = shape
+    shape = shape.replaceAll(/f?\(s*n(?:[os]s*n)*\)/g, 'n')
+  }
+  return /^s*n(?:[os]s*n)*$/.test(shape)
 }

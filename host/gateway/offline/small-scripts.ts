@@ -65,7 +65,8 @@ say('%s found in %s%s' % (plural(total, 'occurrences'), plural(len(places), 'fil
 `,
   'count-files': `
 found = [path for path in files(PATH) if fnmatch.fnmatch(os.path.basename(path), PATTERN)]
-say('%s named %s in %s (folders named .git left out).' % (plural(len(found), 'files'), PATTERN, 'the workspace' if PATH == '.' else PATH))
+named = '' if PATTERN == '*' else ' named ' + PATTERN
+say('%s%s in %s (folders named .git left out).' % (plural(len(found), 'files'), named, 'the workspace' if PATH == '.' else PATH))
 `,
 }
 

@@ -176,7 +176,7 @@ describe('the offline model in a conversation', () => {
       'Error (denied): this call of delete_file was denied; do not try it again. They said: keep it'
     const { text, calls } = await workFirst('Delete notes.txt', () => denial)
     expect(calls).toHaveLength(1)
-    expect(text).toMatch(/^STEP FAILED: \[offline model\] delete_file: .*denied[\s\S]*keep it/)
+    expect(text).toBe('STEP FAILED: [offline model] delete_file was denied. They said: keep it')
   })
 
   it.each([

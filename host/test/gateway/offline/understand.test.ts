@@ -167,6 +167,21 @@ describe('what a person asks for', () => {
     expect(read(task)).toContain('not understood')
   })
 
+  it.each(['17 * 23 + 5%', '2 +', '(1 + 2', '3 4', 'sqrt 2', '* 2', '()', '1)(2'])(
+    'is no sum when a calculator would not take it: %s [S4.06]',
+    (sum) => {
+      expect(read(`Calculate ${sum}`)).toContain('not understood')
+    },
+  )
+
+  it.each([
+    ['-(2 + 3) * -4', '- ( 2 + 3 ) * - 4'],
+    ['the square root of (3 + 1) squared', 'sqrt( ( 3 + 1 ) ) ** 2'],
+    ['((1))', '( ( 1 ) )'],
+  ])('is a sum: %s [S4.06]', (sum, expression) => {
+    expect(read(`Calculate ${sum}`)).toEqual([{ kind: 'calculate', expression }])
+  })
+
   it('asks back when the data file is not clear [S4.06]', () => {
     const two = understandTask('Analyse the CSV', ['a.csv (1 bytes)', 'b/c.csv (1 bytes)'])
     expect(two).toEqual({ ok: false, reason: 'several CSV files are there: a.csv, b/c.csv; say which one' })
