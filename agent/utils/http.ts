@@ -3,12 +3,7 @@
  * Dispatcher on top of it. A request whose session ends fails at once with {@link HttpSessionLostError}; a new one
  * waits for the next session up to a deadline. There is no other way out of the guest.
  */
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect,
-  type OutgoingHttpHeaders,
-} from 'node:http2'
+import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2'
 import type { Duplex } from 'node:stream'
 
 const streamWindowBytes = 1024 * 1024
@@ -32,6 +27,7 @@ export interface OpenStreamOptions {
 
 export class GuestHttp {
   #session: ClientHttp2Session | null = null
+  #socket: Duplex | null = null
   #lost = 'no session has been opened yet'
   #closed = false
   readonly #waiting = new Set<() => void>()
@@ -41,9 +37,17 @@ export class GuestHttp {
     return this.#session !== null
   }
 
-  /** Starts HTTP/2 on the stream of a new session. */
+  /** Takes the stream of a new session; HTTP/2 starts on it as soon as the event loop is free. */
   connect(socket: Duplex): void {
-    const session = connect('http://gateway', {
+    this.#socket = socket
+    // Loading HTTP/2 is a fifth of the agent's start; the host need not wait for it to hear that the agent is there.
+    setImmediate(() => {
+      if (this.#socket === socket && !socket.destroyed) this.#start(socket)
+    })
+  }
+
+  #start(socket: Duplex): void {
+    const session = process.getBuiltinModule('node:http2').connect('http://gateway', {
       createConnection: () => socket,
       settings: { enablePush: false, initialWindowSize: streamWindowBytes },
       maxSessionMemory: 32,
@@ -63,6 +67,8 @@ export class GuestHttp {
     this.#lost = message
     const session = this.#session
     this.#session = null
+    if (session === null) this.#socket?.destroy()
+    this.#socket = null
     session?.destroy(new HttpSessionLostError(message))
   }
 
