@@ -27,10 +27,12 @@ export interface ShownBounds {
   readonly maxDiffs: number
   /** Lines of each diff. */
   readonly maxLines: number
+  /** Characters of each line. */
+  readonly maxChars: number
 }
 
 /** After a run, when all of it is a command away. */
-const afterRun: ShownBounds = { maxDiffs: 30, maxLines: 40 }
+const afterRun: ShownBounds = { maxDiffs: 30, maxLines: 40, maxChars: 160 }
 const listedMax = 200
 
 export interface HomeOptions {
@@ -73,7 +75,7 @@ export function showChanges(
   io: Io,
   changes: RunChanges,
   items: readonly ReviewItem[],
-  { maxDiffs, maxLines } = afterRun,
+  bounds = afterRun,
 ): void {
   const colours = coloursFor(io.stdout)
   if (items.length === 0) {
@@ -83,7 +85,7 @@ export function showChanges(
   io.stdout.write(
     `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
   )
-  if (items.length > maxDiffs) {
+  if (items.length > bounds.maxDiffs) {
     for (const item of items.slice(0, listedMax)) io.stdout.write(`${changeLine(item, colours)}\n`)
     if (items.length > listedMax) io.stdout.write(`  … ${items.length - listedMax} more\n`)
     io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
@@ -91,7 +93,7 @@ export function showChanges(
   }
   let isCut = false
   for (const item of changes.reviewWithDiffs()) {
-    const { lines, rest } = diffLines(item, colours, maxLines)
+    const { lines, rest } = diffLines(item, colours, bounds)
     io.stdout.write(`${lines.join('\n')}\n`)
     isCut ||= rest > 0
   }

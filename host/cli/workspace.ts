@@ -17,7 +17,7 @@ export async function workspaceDiff(io: Io, name: string, flags: { json?: boolea
   if (flags.json === true) {
     for (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
   } else {
-    showChanges(io, changes, changes.review(), { maxDiffs: 10_000, maxLines: 100_000 })
+    showChanges(io, changes, changes.review(), { maxDiffs: 10_000, maxLines: 100_000, maxChars: 4_000 })
   }
   return exitCodes.completed
 }

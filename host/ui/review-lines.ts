@@ -41,12 +41,12 @@ function modeOf(side: ReviewSide | undefined): string {
 
 /**
  * The diff of one change behind a margin; colour by the first character, which the margin keeps apart from ours.
- * @param maxLines lines of the diff that are shown; `rest` counts the others
+ * @param bounds lines of the diff that are shown, and characters of each; `rest` counts the lines that are not
  */
 export function diffLines(
   item: ReviewedChange,
   colours: Colours,
-  maxLines: number,
+  bounds: { readonly maxLines: number; readonly maxChars: number },
 ): { readonly lines: string[]; readonly rest: number } {
   const head = changeLine(item, colours)
   if (item.diff === null) return { lines: [head], rest: 0 }
@@ -54,8 +54,8 @@ export function diffLines(
     .split('\n')
     .filter((line, index) => !(index < 4 && /^(=====|Index: |--- |\+\+\+ )/.test(line)))
   if (lines.at(-1) === '') lines.pop()
-  const shown = lines.slice(0, maxLines).map((line) => {
-    const safe = foreignLine(line.replaceAll('\t', '  '), 400)
+  const shown = lines.slice(0, bounds.maxLines).map((line) => {
+    const safe = foreignLine(line.replaceAll('\t', '  '), bounds.maxChars)
     const colour = line.startsWith('+')
       ? colours.green
       : line.startsWith('-')
