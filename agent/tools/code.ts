@@ -112,7 +112,6 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
       name: 'run_bash',
       description: `Runs a bash command and gives its output and exit code. ${where}`,
       inputSchema: bashInput,
-      mainArgument: 'command',
       execute: ({ command, timeoutMs: wallMs }, context) =>
         run(helper, { argv: ['/bin/bash', '-c', command], wallMs }, options, context),
     }),
@@ -121,7 +120,6 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
       name: 'run_python',
       description: `Runs a Python 3.11 program (standard library) and gives its output and exit code. ${where}`,
       inputSchema: pythonInput,
-      mainArgument: 'code',
       execute: ({ code, args, timeoutMs: wallMs }, context) =>
         run(helper, { argv: pythonCommand(args), stdin: code, wallMs }, options, context),
     }),

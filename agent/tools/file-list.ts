@@ -47,7 +47,6 @@ export function createListFiles(
     outputSchema,
     requiresApproval: false,
     readOnly: true,
-    mainArgument: 'path',
     async execute({ path, depth, limit }, { signal }) {
       return await withPlace(options, path, {}, (place) => {
         const stat = place.stat()

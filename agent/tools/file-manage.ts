@@ -33,7 +33,6 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
     outputSchema: moveOutput,
     requiresApproval: false,
     readOnly: false,
-    mainArgument: 'to',
     async execute({ from, to, overwrite }) {
       return await withPlace(options, from, { links: 'keep' }, (source, root) => {
         const what = source.stat()
@@ -97,7 +96,6 @@ export function createDeleteFile(
     outputSchema: deleteOutput,
     requiresApproval: true,
     readOnly: false,
-    mainArgument: 'path',
     async preview({ path }) {
       const preview = await withPlace(options, path, { links: 'keep' }, describeDeletion)
       return preview.ok ? preview.value : `This call will fail: ${preview.error.message}`

@@ -45,7 +45,6 @@ export function createReadFile(
     outputSchema,
     requiresApproval: false,
     readOnly: true,
-    mainArgument: 'path',
     async execute({ path, offset, limit }, { signal }) {
       return await withPlace(options, path, {}, async (place) => {
         const opened = place.openFile('read')

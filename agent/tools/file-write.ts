@@ -41,7 +41,6 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
     outputSchema: writeOutput,
     requiresApproval: false,
     readOnly: false,
-    mainArgument: 'path',
     async execute({ path, content, mode }) {
       if (path.endsWith('/'))
         return toolFailure('invalid_input', `"${path}" names a directory; name a file in it.`)
@@ -89,7 +88,6 @@ export function createEditFile(options: FileToolsOptions = {}): Tool<typeof edit
     outputSchema: editOutput,
     requiresApproval: false,
     readOnly: false,
-    mainArgument: 'path',
     async execute({ path, oldText, newText, replaceAll }) {
       if (oldText === newText)
         return toolFailure('invalid_input', 'oldText and newText are equal: nothing to change.')

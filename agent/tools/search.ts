@@ -51,7 +51,6 @@ export function createSearchFiles(
     outputSchema,
     requiresApproval: false,
     readOnly: true,
-    mainArgument: 'pattern',
     async execute(input, { signal }) {
       // Found here first, so that a link given as the path cannot lead the search elsewhere.
       const place = await withPlace(options, input.path, {}, (found) => {

@@ -22,8 +22,6 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   readonly requiresApproval: boolean
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
-  /** The argument that approval rules match when they name none. */
-  readonly mainArgument: string
   /** What the call would do, for the person who decides; absent: the arguments say it all. */
   preview?(input: z.output<I>, context: ToolContext): Promise<string>
   execute(input: z.output<I>, context: ToolContext): Promise<Result<z.output<O>>>

@@ -38,7 +38,6 @@ export function noteTools(diary: ToolDiary = { calls: [], running: 0, mostRunnin
   }
   const common = {
     outputSchema: z.strictObject({ text: z.string() }),
-    mainArgument: 'path',
     requiresApproval: false,
   }
   return [

@@ -21,7 +21,6 @@ const echo = defineTool({
   outputSchema: z.unknown(),
   requiresApproval: false,
   readOnly: true,
-  mainArgument: 'path',
   execute: (input) => Promise.resolve(toolSuccess(input)),
 })
 
