@@ -189,14 +189,11 @@ export function pathsRead(intent: Intent): readonly string[] {
   switch (intent.kind) {
     case 'calculate':
       return []
-    case 'search':
-    case 'count-files':
-    case 'list':
     case 'look':
     case 'run':
       return ['*']
     default:
-      return 'path' in intent ? [intent.path] : ['*']
+      return [intent.path === '.' ? '*' : intent.path]
   }
 }
 
