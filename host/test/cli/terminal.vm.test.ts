@@ -64,9 +64,9 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n' })
   })
 
-  it('cancels at Ctrl-C in a question: exit code 3, one end, no VM left [S1.03 V.06]', async () => {
+  it('cancels at Ctrl-C in a question, in a terminal without a size too: exit code 3, one end, no VM left [S1.03 V.06]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' })
-    const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
+    const cli = place.startInSizelessTerminal(...runArguments(place, 'Delete old.txt'))
     await cli.sees('Allow it?')
     cli.type(ctrlC)
     const { code, stdout } = await cli.ended

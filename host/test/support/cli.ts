@@ -23,7 +23,7 @@ export interface CliProcess {
   readonly child: ChildProcess
   /** What it has written to standard output, or to the terminal, so far. */
   output(): string
-  /** Waits for text in what it writes after the last match, and for `quietMs` after it. */
+  /** Waits for text in what it writes after the last match, and until it listens. @throws when it ends before */
   sees(text: string | RegExp): Promise<void>
   /** Writes to standard input, or presses keys. */
   type(text: string): void
@@ -38,6 +38,8 @@ export interface Place {
   start(...argv: string[]): CliProcess
   /** Starts `caisson` in a pseudo-terminal. */
   startInTerminal(...argv: string[]): CliProcess
+  /** The same with a terminal that says it has no columns, as a container's does. */
+  startInSizelessTerminal(...argv: string[]): CliProcess
   /** Runs `caisson` on pipes with nothing on standard input. */
   run(...argv: string[]): Promise<CliEnd>
   /** What is left of VMs, locks and workspace disks. */
@@ -64,7 +66,8 @@ export async function cliPlace(
     workspace,
     env: full,
     start: (...argv) => start(argv),
-    startInTerminal: (...argv) => follow(spawnInTerminal(argv, full)),
+    startInTerminal: (...argv) => follow(spawnInTerminal(argv, full, 'cols 100 rows 40')),
+    startInSizelessTerminal: (...argv) => follow(spawnInTerminal(argv, full, 'cols 0 rows 0')),
     run: async (...argv) => {
       const started = start(argv)
       started.child.stdin?.end()
@@ -99,11 +102,11 @@ export function runArguments(place: Place, task: string, ...more: string[]): str
 }
 
 /** `script` of util-linux gives a terminal and passes keys, output and exit code on. */
-function spawnInTerminal(argv: readonly string[], env: Record<string, string>): ChildProcess {
+function spawnInTerminal(argv: readonly string[], env: Record<string, string>, size: string): ChildProcess {
   const words = [process.execPath, ...nodeArguments, ...argv].map(
     (word) => `'${word.replaceAll("'", `'\\''`)}'`,
   )
-  return spawn('script', ['-qfec', `stty cols 100 rows 40; exec ${words.join(' ')}`, '/dev/null'], {
+  return spawn('script', ['-qfec', `stty ${size}; exec ${words.join(' ')}`, '/dev/null'], {
     env: { ...env, SHELL: '/bin/sh' },
   })
 }
