@@ -63,7 +63,14 @@ check('types', 'node_modules/.bin/tsc', ['--noEmit'])
 check('style', 'node_modules/.bin/biome', ['check', '--error-on-warnings', '.'])
 check('arrows', process.execPath, [...node, 'scripts/check-arrows.ts'])
 if (tier === 'all')
-  check('shell scripts', 'shellcheck', ['-x', 'scripts/run', 'scripts/test', '.ci/run', 'vm-image/build.sh', 'vm-image/disk.sh'])
+  check('shell scripts', 'shellcheck', [
+    '-x',
+    'scripts/run',
+    'scripts/test',
+    '.ci/run',
+    'vm-image/build.sh',
+    'vm-image/disk.sh',
+  ])
 test('fast')
 test('vm')
 if (tier === 'all') test('slow')
