@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { ensureImage, type Image } from '../../host/image/image.ts'
@@ -15,8 +15,9 @@ beforeAll(async () => {
   scratch = await makeScratch()
   using home = makeTestFolders()
   await prepareFolders(home.folders)
-  const bundle = path.join(scratch.folder, 'agent.mjs')
-  await writeFile(bundle, 'setInterval(() => {}, 1000)\n')
+  const bundle = path.join(scratch.folder, 'bundle')
+  await mkdir(bundle)
+  await writeFile(path.join(bundle, 'agent.mjs'), 'setInterval(() => {}, 1000)\n')
   image = await ensureImage({
     cacheDir: home.folders.cache,
     sources: { recipe: realRecipe, agent: { bundle } },
