@@ -31,6 +31,8 @@ const MAX_DEPTH = 256
 const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
 /** How long the walk keeps the thread before others get a turn, in milliseconds. */
 const TURN_MS = 8
+/** Names between two looks at the clock, which costs an emulated guest as much as reading a small file. */
+const NAMES_PER_LOOK = 16
 /** Piece in which large files are sent. */
 const PIECE_BYTES = 256 * 1024
 
@@ -95,6 +97,7 @@ class Collection {
   readonly #maxEntries: number
   readonly #maxContentBytes: number
   #turnEnd = performance.now() + TURN_MS
+  #names = 0
 
   constructor(encoder: ChangeEncoder, options: CollectOptions) {
     this.#encoder = encoder
@@ -111,7 +114,7 @@ class Collection {
       const was = before.get(name)
       const is = after.get(name)
       if (was === is && was !== 'other' && untouched(name)) continue
-      if (performance.now() > this.#turnEnd) await this.#yield()
+      if (++this.#names % NAMES_PER_LOOK === 0 && performance.now() > this.#turnEnd) await this.#yield()
       const finding =
         is === undefined ? deletion(pair.path, name) : this.#examiner.examine(pair, name, was, is)
       if (finding !== undefined) await this.#take(finding)
