@@ -16,21 +16,7 @@ interface FlagRow {
 export const flagTable: readonly FlagRow[] = [
   {
     reason: "git's own configuration, which can name programs that git runs",
-    patterns: [
-      '**/.git/config',
-      '**/.git/config.worktree',
-      '**/.git/info/attributes',
-      '**/.git/commondir',
-      '**/.git/gitdir',
-      '**/.git/objects/info/alternates',
-      '**/.git/modules/**/config',
-      '**/.git/worktrees/**/config.worktree',
-      '**/.git/worktrees/**/gitdir',
-      '**/.git/worktrees/**/commondir',
-      '.gitattributes',
-      '.gitmodules',
-      '.gitconfig',
-    ],
+    patterns: ['.gitattributes', '.gitmodules', '.gitconfig'],
   },
   {
     reason: 'git runs it as a hook',
@@ -47,6 +33,11 @@ export const flagTable: readonly FlagRow[] = [
       '.lintstagedrc*',
       'lint-staged.config.*',
       '.overcommit.yml',
+      '.huskyrc*',
+      '.simple-git-hooks.*',
+      'simple-git-hooks.*',
+      'commitlint.config.*',
+      '.commitlintrc*',
     ],
   },
   {
@@ -100,7 +91,24 @@ export const flagTable: readonly FlagRow[] = [
       '.dir-locals-2.el',
       '.emacs',
       '.emacs.d',
+      '.eslintrc*',
+      'eslint.config.*',
+      '.prettierrc*',
+      'prettier.config.*',
+      '.stylelintrc*',
+      'stylelint.config.*',
+      '.ycm_extra_conf.py',
+      '.gitpod.yml',
+      '.replit',
     ],
+  },
+  {
+    reason: 'an interpreter or debugger runs it when it starts here',
+    patterns: ['.Rprofile', '.gdbinit', '.lldbinit', '.pdbrc*', '.ghci', '.irbrc', '.pryrc', '.rspec'],
+  },
+  {
+    reason: 'commands are looked for here before the system is asked',
+    patterns: ['**/node_modules/.bin', '**/.venv/bin', '**/venv/bin'],
   },
   {
     reason: 'a shell runs it at its start, or when the directory is entered',
@@ -136,6 +144,10 @@ export const flagTable: readonly FlagRow[] = [
       '.mise.toml',
       '.mise.local.toml',
       'mise.local.toml',
+      '**/.config/mise',
+      '**/.config/mise.toml',
+      '**/.mise/config.toml',
+      'mise/config.toml',
       '.autoenv*',
       '.ssh',
     ],
@@ -148,7 +160,8 @@ export const flagTable: readonly FlagRow[] = [
       '.yarnrc.yml',
       '**/.yarn/releases',
       '**/.yarn/plugins',
-      '.pnpmfile.cjs',
+      '.pnpmfile.*',
+      'pnpm-workspace.yaml',
       'pnpmfile.js',
       '**/.cargo/config',
       '**/.cargo/config.toml',
@@ -156,6 +169,10 @@ export const flagTable: readonly FlagRow[] = [
       '.pypirc',
       'bunfig.toml',
       '.bundle',
+      'rust-toolchain',
+      'rust-toolchain.toml',
+      'nuget.config',
+      '.bazelrc',
     ],
   },
   {
@@ -198,6 +215,11 @@ export const flagTable: readonly FlagRow[] = [
       'usercustomize.py',
       '*.pth',
       'binding.gyp',
+      'conftest.py',
+      'Gemfile',
+      'Directory.Build.*',
+      'devbox.json',
+      'devenv.nix',
     ],
   },
   {
@@ -211,6 +233,16 @@ export const flagTable: readonly FlagRow[] = [
       '.aider.conf.yml',
       '.opencode',
       'opencode.json',
+      'CLAUDE.md',
+      'AGENTS.md',
+      'GEMINI.md',
+      '.cursorrules',
+      '.windsurf',
+      '.windsurfrules',
+      '.clinerules',
+      '.continue',
+      '.kiro',
+      '**/.github/copilot-instructions.md',
       '.caissonignore',
     ],
   },
@@ -222,6 +254,35 @@ const compiled: readonly { readonly reason: string; readonly rules: Ignore }[] =
     rules: ignore({ ignorecase: true }).add([...patterns]),
   }),
 )
+
+/** First folders of the table's longer patterns that do not look hidden: a link there brings a whole folder with it. */
+const leadingNames: ReadonlySet<string> = new Set(
+  flagTable
+    .flatMap(({ patterns }) => patterns)
+    .map((pattern) => pattern.replace(/^\*\*\//, '').toLowerCase())
+    .filter((pattern) => pattern.includes('/'))
+    .map((pattern) => pattern.slice(0, pattern.indexOf('/'))),
+)
+
+const gitSetting = "it is in git's own directory and more than history, which can name programs that git runs"
+/** What commits, branches and clean-up write below `.git`; everything else there is a setting, a hook or a list of orders. */
+const gitHistory =
+  /^([a-z_]+_(head|msg|editmsg)|head|merge_mode|index|shallow|packed-refs|description|info\/(exclude|refs)|(logs|refs)\/.+|objects\/[0-9a-f]{2}\/[0-9a-f]+|objects\/pack\/[^/]+|objects\/info\/(packs|commit-graphs?(\/[^/]+)?))$/
+/** Names that say where settings are, wherever a submodule's name puts them. */
+const gitPointers = /(^|\/)(config|config\.worktree|commondir|gitdir|attributes|alternates|hooks\/[^/]+)$/
+
+/** Whether a path lies below a `.git` and is not plainly history. */
+function isGitSetting(plain: string): boolean {
+  const below = /(?:^|\/)\.git\/(.+)$/s.exec(plain)?.[1]
+  if (below === undefined) return false
+  // The history of a submodule or worktree lies deeper, in a folder whose name is as long as it likes.
+  const nested = /^(?:modules|worktrees)\/(.+)$/s.exec(below)?.[1]
+  if (nested === undefined) return !gitHistory.test(below)
+  const names = nested.split('/')
+  return (
+    gitPointers.test(below) || !names.some((_, at) => at > 0 && gitHistory.test(names.slice(at).join('/')))
+  )
+}
 
 /** What {@link flagOf} needs to know of a change. */
 export interface FlagSubject {
@@ -240,10 +301,12 @@ export function flagOf(subject: FlagSubject): string | undefined {
     if (leadsOutside(subject.path, subject.target ?? '')) return 'a link that leads out of the workspace'
     if (path.posix.basename(plain).startsWith('.')) return 'a link in the place of hidden configuration'
     if (plain.split('/').includes('.git')) return "a link inside git's own directory"
+    if (leadingNames.has(path.posix.basename(plain))) return 'a link in the place of a folder that is obeyed'
   }
   // A worktree's or submodule's .git is a file that says where the repository lies.
   if (subject.kind !== 'directory' && path.posix.basename(plain) === '.git')
     return 'it tells git where its configuration lies'
+  if (subject.kind !== 'directory' && isGitSetting(plain)) return gitSetting
   for (const { reason, rules } of compiled) {
     // A directory alone runs nothing; what is in it is flagged by itself.
     if (subject.kind !== 'directory' && rules.ignores(plain)) return reason
@@ -266,19 +329,32 @@ function bareRepository({ path: at, exists }: FlagSubject, plain: string): strin
   return looksBare ? 'its directory looks like a git repository, whose configuration git obeys' : undefined
 }
 
-/** Whether a link at `at` with this target leads out of the workspace, by its text. */
+/**
+ * Whether a link at `at` with this target leads out of the workspace, or may: `..` behind a name goes up from
+ * wherever that name leads, which may be a link to a shallower place, so the text alone does not tell.
+ */
 export function leadsOutside(at: string, target: string): boolean {
   if (target.startsWith('/')) return true
+  const names = target.split('/').filter((name) => name !== '' && name !== '.')
+  if (
+    names.slice(names.findIndex((name) => name !== '..')).includes('..') &&
+    names.some((name) => name !== '..')
+  )
+    return true
   const reached = path.posix.normalize(path.posix.join(path.posix.dirname(at), target))
   return reached === '..' || reached.startsWith('../')
 }
 
 /** File systems that fold letters or drop characters must not let a path slip past the table. */
 function foldPath(text: string): string {
-  return text
-    .normalize('NFKC')
-    .replace(/\p{Default_Ignorable_Code_Point}/gu, '')
-    .toLowerCase()
+  return text.split('/').map(foldName).join('/')
+}
+
+/** Folding must leave one plain name: characters such as U+FF0F and U+2025 would become `/` and `..`. */
+function foldName(name: string): string {
+  const bare = (text: string) => text.replace(/\p{Default_Ignorable_Code_Point}/gu, '').toLowerCase()
+  const isPlain = (text: string) => text !== '' && text !== '.' && text !== '..' && !text.includes('/')
+  return [bare(name.normalize('NFKC')), bare(name)].find(isPlain) ?? name
 }
 
 /**
@@ -287,22 +363,29 @@ function foldPath(text: string): string {
  */
 export function changesPackageScripts(before: string | undefined, after: string): boolean {
   const kept = (text: string | undefined): string | undefined => {
-    if (text === undefined) return '[{},null,null,null,null]'
+    if (text === undefined) return JSON.stringify(runsOf({}))
     try {
       const value: unknown = JSON.parse(text)
       if (typeof value !== 'object' || value === null) return
-      const {
-        scripts = {},
-        packageManager,
-        gypfile,
-        husky,
-        'lint-staged': staged,
-      } = value as Record<string, unknown>
-      return JSON.stringify([scripts, packageManager ?? null, gypfile ?? null, husky ?? null, staged ?? null])
+      return JSON.stringify(runsOf(value as Record<string, unknown>))
     } catch {
       return
     }
   }
   const [old, now] = [kept(before), kept(after)]
   return now === undefined || old !== now
+}
+
+const packageSettings = [
+  ...['packageManager', 'gypfile', 'husky', 'lint-staged', 'simple-git-hooks', 'pre-commit', 'gitHooks'],
+  ...['overrides', 'resolutions', 'pnpm', 'trustedDependencies', 'devEngines'],
+]
+const dependencyLists = ['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies']
+
+/** What of a package.json runs or decides what runs; a dependency from elsewhere than the registry brings its scripts. */
+function runsOf(manifest: Record<string, unknown>): unknown[] {
+  const foreign = dependencyLists.map((list) =>
+    Object.entries(manifest[list] ?? {}).filter(([, from]) => typeof from !== 'string' || /[:/]/.test(from)),
+  )
+  return [manifest.scripts ?? {}, ...packageSettings.map((name) => manifest[name] ?? null), ...foreign]
 }

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { diffItem } from '../../workspace/diff.ts'
-import { flagOf, leadsOutside } from '../../workspace/flagged.ts'
+import { changesPackageScripts, flagOf, leadsOutside } from '../../workspace/flagged.ts'
 import type { ReviewItem } from '../../workspace/review.ts'
 import { selectChanges } from '../../workspace/selection.ts'
 import { Bench, type Sketch, treeOf } from './support.ts'
@@ -211,6 +211,55 @@ describe('flagged paths', () => {
     'package.json',
   ])('do not hold %j [W.03]', (path) => {
     expect(flagOf({ path, kind: 'file', exists })).toBeUndefined()
+  })
+
+  it.each(['\uff0fx', '\u2025/x', '\u2024/x', '\u200b', 'a/\u2025/\uff0f'])(
+    'do not stop a review over the name %j, which folds to no plain path [W.01]',
+    (path) => {
+      expect(flagOf({ path, kind: 'file', exists: () => false })).toBeUndefined()
+    },
+  )
+
+  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.01]', () => {
+    const link = (target: string) => flagOf({ path: 'a', kind: 'link', target, exists: () => false })
+    // With a link `d -> .` this is ../.ssh, whatever its text says.
+    expect(link('d/../.ssh')).toContain('leads out')
+    expect(link('d/d/../x')).toContain('leads out')
+    expect(link('./d/x')).toBeUndefined()
+    expect(flagOf({ path: 'x/y/a', kind: 'link', target: '../../b', exists: () => false })).toBeUndefined()
+    expect(flagOf({ path: 'gradle', kind: 'link', target: 'b', exists: () => false })).toContain('folder')
+  })
+
+  it("include all in git's directory but history, submodules and worktrees too [W.01]", () => {
+    const isFlagged = (path: string) => flagOf({ path, kind: 'file', exists: () => false }) !== undefined
+    const sha = 'ab/'.padEnd(41, '0')
+    const settings = ['rebase-merge/git-rebase-todo', 'modules/a/commondir', 'modules/a/info/attributes']
+    const more = [
+      'modules/a/refs/heads/config',
+      'worktrees/w/config.worktree',
+      'remotes/origin',
+      'new-in-git',
+    ]
+    for (const path of [...settings, ...more])
+      expect([path, isFlagged(`x/.git/${path}`)]).toEqual([path, true])
+    const history = ['HEAD', 'index', 'refs/heads/config', 'logs/HEAD', 'COMMIT_EDITMSG', 'packed-refs']
+    const below = [
+      `objects/${sha}`,
+      'objects/pack/pack-1.pack',
+      'modules/a/b/HEAD',
+      `modules/a/objects/${sha}`,
+    ]
+    for (const path of [...history, ...below])
+      expect([path, isFlagged(`.git/${path}`)]).toEqual([path, false])
+  })
+
+  it('include a package.json that takes a dependency from elsewhere than the registry [W.01]', () => {
+    const text = (value: object) => JSON.stringify(value)
+    const plain = text({ dependencies: { a: '^1.0.0' } })
+    expect(changesPackageScripts(plain, text({ dependencies: { a: '^1.0.0', b: '^2.0.0' } }))).toBe(false)
+    for (const from of ['file:./evil', 'git+https://x.test/y', 'owner/repo', 'https://x.test/a.tgz'])
+      expect(changesPackageScripts(plain, text({ dependencies: { a: from } }))).toBe(true)
+    expect(changesPackageScripts(plain, text({ overrides: { a: '2.0.0' } }))).toBe(true)
   })
 
   it('hold links that lead out, and links in the place of hidden configuration [W.03]', () => {
