@@ -18,9 +18,19 @@ export const JsonInput = z.union([
 ])
 export type JsonInput = z.infer<typeof JsonInput>
 
+/** What a terminal may obey or hide (C1 controls, bidi, zero-width): JSON leaves it as it is. */
+const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
+
+/** One line of plain JSON that means the same and that a terminal shows as it is. */
+export function toJsonLine(value: unknown): string {
+  const toEscape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+  const text = JSON.stringify(value).replace(unsafe, (found) => found.split('').map(toEscape).join(''))
+  return `${text}\n`
+}
+
 /** Writes one object; waits while the reader is slow, and not at all once it is gone. */
 export async function writeJsonLine(out: Writable, value: unknown): Promise<void> {
-  if (isGone(out) || out.write(`${JSON.stringify(value)}\n`) || isGone(out)) return
+  if (isGone(out) || out.write(toJsonLine(value)) || isGone(out)) return
   await new Promise<void>((resolve) => {
     const go = () => {
       for (const event of writable) out.off(event, go)

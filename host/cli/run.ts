@@ -7,6 +7,7 @@ import type { FeedItem } from '../runs/feed.ts'
 import type { Run } from '../runs/run.ts'
 import { approvalLines, promptApproval } from '../ui/approval-prompt.ts'
 import { coloursFor } from '../ui/colours.ts'
+import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
 import { bringHome } from './bring-home.ts'
 import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
@@ -102,7 +103,10 @@ async function follow(io: Io, view: ProgressView, run: Run): Promise<void> {
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
   for (const note of host.provider(options.model).notes) io.stderr.write(`${note}\n`)
-  const run = await host.start({ ...options, onProgress: (text) => io.stderr.write(`${text}\n`) })
+  const run = await host.start({
+    ...options,
+    onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),
+  })
   await followAsJson(io, run)
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })

@@ -1,6 +1,6 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts and how long each phase takes. */
 
-import { foreignBlock } from '../ui/foreign.ts'
+import { foreignBlock, foreignLine } from '../ui/foreign.ts'
 import { formatDuration } from '../ui/format.ts'
 import { startVm } from '../vm/vm.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
@@ -9,7 +9,7 @@ import type { RunFlags } from './run.ts'
 
 export async function vmBoot(io: Io, flags: RunFlags & { once?: boolean }): Promise<ExitCode> {
   const host = hostOf(io)
-  const image = await host.image({ onProgress: (text) => io.stderr.write(`${text}\n`) })
+  const image = await host.image({ onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
   const { memory, cpus, disk, accel, confine } = flags
   await using vm = await startVm({
     image,

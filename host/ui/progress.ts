@@ -48,8 +48,8 @@ export class ProgressView {
 
   /** Says what goes on before there are events, such as building the image. */
   hint(text: string): void {
-    this.#hint = text
-    if (this.#timer === undefined) this.#out.write(`${foreignLine(text)}\n`)
+    this.#hint = foreignLine(text)
+    if (this.#timer === undefined) this.#out.write(`${this.#hint}\n`)
   }
 
   /** Stops drawing, so that a question can have the terminal; `resume` goes on. */

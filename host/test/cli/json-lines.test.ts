@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { type JsonInput, readJsonLines } from '../../cli/json-lines.ts'
+import { type JsonInput, readJsonLines, toJsonLine } from '../../cli/json-lines.ts'
 
 async function read(text: string) {
   const input = new PassThrough()
@@ -17,6 +17,16 @@ async function read(text: string) {
   await ended
   return { values, problems }
 }
+
+describe('objects on standard output', () => {
+  it('mean the same and hold nothing that a terminal obeys or hides [S1.11 H.01]', () => {
+    const value = { text: 'a\u009b31m\u007f\u202e\u200b\u2028\u{e0041}\u001b[2J é 漢 😀' }
+    const line = toJsonLine(value)
+    expect(JSON.parse(line)).toEqual(value)
+    expect(line.trimEnd()).not.toMatch(/[\p{Cc}\p{Cf}\p{Zl}]/u)
+    expect(line).toContain('é 漢 😀')
+  })
+})
 
 describe('decisions on standard input', () => {
   it('are read line by line, blank lines and CRLF allowed [S1.11]', async () => {
