@@ -98,7 +98,9 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
 
 function stepsOf(plan: Plan, state: RunState): RunState['steps'] {
   const fresh = { state: 'pending', text: '' } as const
-  return Object.fromEntries(plan.steps.map((step) => [step.id, state.steps[step.id] ?? fresh]))
+  // A model may call a step "constructor" or "__proto__".
+  const known = (id: string) => (Object.hasOwn(state.steps, id) ? state.steps[id] : undefined)
+  return Object.fromEntries(plan.steps.map((step) => [step.id, known(step.id) ?? fresh]))
 }
 
 function withStep(state: RunState, stepId: string, stepState: StepState, text: string): RunState {

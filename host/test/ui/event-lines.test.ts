@@ -42,6 +42,14 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
 }
 
 describe('the lines of a run', () => {
+  it('are made for a step that a model calls "constructor", too [S1.05]', () => {
+    const step = { id: 'constructor', title: 'T', instructions: 'I.', writes: [] }
+    const plan = Plan.parse({ goal: 'A goal', steps: [step] })
+    const state = reduceRun(initialRunState, { type: 'plan-update', revision: 1, plan })
+    expect(state.steps).toEqual({ constructor: { state: 'pending', text: '' } })
+    expect(runEnd(state, 'failed', 'it broke')).toContain('it broke')
+  })
+
   it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
     expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
       '    run_bash command: ls -la · timeoutMs: 1000',
