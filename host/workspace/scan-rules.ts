@@ -11,6 +11,8 @@ export type Verdict = 'take' | 'ignored' | 'secret'
 
 /** Stars in one name of a pattern; more make the library's regular expressions slow beyond reason. */
 const MAX_STARS = 5
+/** `**` in one pattern: each multiplies the time by a path's depth, and a hostile .gitignore could take hours. */
+const MAX_DEEP_STARS = 3
 
 interface Level {
   /** The directory the rules lie in, with a final slash; empty for the root. */
@@ -96,6 +98,12 @@ function matches(levels: readonly Level[], path: string): boolean {
 function compile(text: string, source: string): Ignore {
   for (const line of text.split('\n')) {
     if (line.startsWith('#')) continue
+    if (line.split('/').filter((part) => /^!?\*\*\s*$/.test(part)).length > MAX_DEEP_STARS) {
+      throw new WorkspaceFailure(
+        'refused_directory',
+        `${source}: the pattern "${line.slice(0, 80)}" has "**" more than ${MAX_DEEP_STARS} times; simplify it`,
+      )
+    }
     if (line.split('/').some((part) => part !== '**' && (part.match(/\*+/g)?.length ?? 0) > MAX_STARS)) {
       throw new WorkspaceFailure(
         'refused_directory',

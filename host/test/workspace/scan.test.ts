@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -176,8 +176,13 @@ describe('what goes into the VM', () => {
     using bench = new Bench(treeOf({ a: 'x' }))
     mkdirSync(bench.file('.gitignore'))
     expect(await bench.scan()).toMatchObject({ ok: false, error: { code: 'refused_directory' } })
-    writeFileSync(bench.file('.caissonignore'), `${'*a'.repeat(30)}\n`)
-    expect(await bench.scan()).toMatchObject({ ok: false, error: { code: 'refused_directory' } })
+    rmSync(bench.file('.gitignore'), { recursive: true })
+    for (const pattern of ['*a'.repeat(30), `!${'**/'.repeat(8)}a`, `b/${'**/'.repeat(8)}a`]) {
+      writeFileSync(bench.file('.caissonignore'), `${pattern}\n`)
+      expect(await bench.scan()).toMatchObject({ ok: false, error: { code: 'refused_directory' } })
+    }
+    writeFileSync(bench.file('.caissonignore'), '**/b/**/c/**\n')
+    expect(await bench.scan()).toMatchObject({ ok: true })
   })
 
   it('ends when it is cancelled [S0.11]', async () => {
