@@ -134,7 +134,8 @@ async function ask(io: Io, items: readonly ReviewItem[]): Promise<Selection | nu
     ...streams,
   })
   if (isCancel(chosen) || chosen.length === 0) return null
-  return { paths: chosen }
+  // What was not chosen stays out, though the folder it lies in was.
+  return { paths: chosen, exact: true }
 }
 
 function hintOf(item: ReviewItem): { hint: string } {

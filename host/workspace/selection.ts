@@ -5,8 +5,11 @@
 import { ancestorsOf } from './conflicts.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
-/** All but flagged and conflicting, or paths: a path also stands for all that is below it. */
-export type Selection = 'all' | { readonly paths: readonly string[] }
+/**
+ * All but flagged and conflicting, or paths: a path also stands for all that is below it, unless `exact` says that
+ * each was chosen by itself.
+ */
+export type Selection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
 
 export interface HeldBack {
   readonly path: string
@@ -28,7 +31,8 @@ export interface Choice {
 
 /** Sorts a review's items by what the selection means for them. */
 export function selectChanges(review: Review, selection: Selection): Choice {
-  const named = selection === 'all' ? undefined : namedItems(review, selection.paths)
+  const named =
+    selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
   const chosen = new Map<string, ReviewItem>()
   const conflicts: HeldBack[] = []
   const leftOut: HeldBack[] = []
@@ -64,13 +68,13 @@ interface Named {
   readonly unknown: readonly string[]
 }
 
-function namedItems(review: Review, given: readonly string[]): Named {
+function namedItems(review: Review, given: readonly string[], isExact: boolean): Named {
   const items = new Map(review.items.map((item) => [item.path, item]))
   const wanted = new Set(given.map((path) => path.replace(/\/+$/, '').replace(/^\.\//, '')))
   const all = new Set<string>()
   const met = new Set<string>()
   for (const path of items.keys()) {
-    for (const at of [path, ...ancestorsOf(path)]) {
+    for (const at of isExact ? [path] : [path, ...ancestorsOf(path)]) {
       if (!wanted.has(at)) continue
       met.add(at)
       all.add(path)

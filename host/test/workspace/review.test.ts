@@ -321,5 +321,8 @@ describe('flagged paths', () => {
     ])
     expect(named.unknown).toEqual(['ghost'])
     expect(paths(selectChanges(review, { paths: ['n'] }))).toEqual(['n', 'n/m', 'n/m/f'])
+    // Chosen one by one: a folder does not bring what was left unchosen in it.
+    expect(paths(selectChanges(review, { paths: ['n', 'n/m'], exact: true }))).toEqual(['n', 'n/m'])
+    expect(paths(selectChanges(review, { paths: ['n/m/f'], exact: true }))).toEqual(['n', 'n/m', 'n/m/f'])
   })
 })
