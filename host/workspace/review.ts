@@ -17,6 +17,9 @@ const SNIFF_BYTES = 8_000
 /** A package.json larger than this is flagged without a look. */
 const PACKAGE_MAX_BYTES = 1024 * 1024
 
+/** Deleted files with one content that are looked at for the name of a new one. */
+const RENAME_CANDIDATES = 64
+
 /** One side of a change. */
 export interface ReviewSide {
   readonly kind: 'file' | 'directory' | 'link'
@@ -245,8 +248,11 @@ function findRenames(index: ManifestIndex, changes: ChangeSet): Renames {
     const candidates = gone.get(change.sha256)
     if (candidates === undefined || candidates.length === 0) continue
     const name = change.path.slice(change.path.lastIndexOf('/') + 1)
-    const alike = candidates.findIndex((path) => path.slice(path.lastIndexOf('/') + 1) === name)
-    const [old] = candidates.splice(Math.max(0, alike), 1)
+    // Of many equal files only the last few are looked at: each pair would be compared else.
+    const first = Math.max(0, candidates.length - RENAME_CANDIDATES)
+    const near = candidates.slice(first)
+    const alike = near.findIndex((path) => path.slice(path.lastIndexOf('/') + 1) === name)
+    const [old] = candidates.splice(first + Math.max(0, alike), 1)
     if (old === undefined) continue
     from.set(change.path, old)
     to.set(old, change.path)

@@ -11,7 +11,12 @@ import { comparePaths, isPathText } from './path-text.ts'
 export interface ChangeBounds {
   readonly maxEntries: number
   readonly maxContentBytes: number
+  /** Bytes of all headers, which the receiver keeps in memory; absent: 256 MiB. */
+  readonly maxHeaderBytes?: number
 }
+
+/** Half a KiB for each of the most entries; long paths and targets alone would fill the host's memory else. */
+const MAX_HEADER_BYTES = 256 * 1024 * 1024
 
 const defaultBounds: ChangeBounds = {
   maxEntries: limits.changeMaxEntries,
@@ -42,7 +47,9 @@ export async function* decodeChanges(
   const order = new OrderCheck(bounds)
   try {
     for (;;) {
-      const entry = parseHeader(await reader.frame(), order.entries)
+      const header = await reader.frame()
+      order.header(header.length)
+      const entry = parseHeader(header, order.entries)
       if (entry.kind === 'end') {
         order.end(entry)
         if (await reader.hasMore()) throw new ChangeStreamError('bytes follow the end of the change set')
@@ -63,10 +70,18 @@ class OrderCheck {
   readonly #bounds: ChangeBounds
   #lastPath: string | undefined
   #contentBytes = 0
+  #headerBytes = 0
   entries = 0
 
   constructor(bounds: ChangeBounds) {
     this.#bounds = bounds
+  }
+
+  header(bytes: number): void {
+    this.#headerBytes += bytes
+    const most = this.#bounds.maxHeaderBytes ?? MAX_HEADER_BYTES
+    if (this.#headerBytes > most)
+      throw new ChangeStreamError(`the change set has more than ${most} bytes of paths and other headers`)
   }
 
   next(entry: PathChange): void {

@@ -161,5 +161,7 @@ describe('the change stream', () => {
     ])
     const bounded = decodeChanges(chunked(bytes, [9]), { maxEntries: 1, maxContentBytes: 0 })
     await expect(gather(bounded)).rejects.toThrow('more than 1 entries')
+    const bounds = { maxEntries: 9, maxContentBytes: 0, maxHeaderBytes: 40 }
+    await expect(gather(decodeChanges(chunked(bytes, [9]), bounds))).rejects.toThrow('more than 40 bytes')
   })
 })
