@@ -37,6 +37,9 @@ export const initialRunState: RunState = {
   end: null,
 }
 
+/** Open calls that are followed; a guest that ends none would make each event cost more than the one before. */
+const OPEN_CALLS_MAX = 256
+
 /** The state after `event`; events that do not change the state return the same object. */
 export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunState {
   switch (event.type) {
@@ -56,10 +59,11 @@ export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunSt
       return withStep(state, event.stepId, event.state, event.text)
     case 'tool-start': {
       const call = { stepId: event.stepId, tool: event.tool }
+      const isFull = Object.keys(state.openCalls).length >= OPEN_CALLS_MAX
       return {
         ...state,
         toolCalls: state.toolCalls + 1,
-        openCalls: { ...state.openCalls, [event.callId]: call },
+        openCalls: isFull ? state.openCalls : { ...state.openCalls, [event.callId]: call },
       }
     }
     case 'tool-end':

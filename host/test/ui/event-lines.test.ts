@@ -42,6 +42,16 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
 }
 
 describe('the lines of a run', () => {
+  it('come from a state that does not grow with calls that never end [S1.05]', () => {
+    let state = planned()
+    for (let at = 0; at < 1_000; at++) {
+      const call = { stepId: 'a', callId: `c${at}`, tool: 't', arguments: '{}' }
+      state = reduceRun(state, { type: 'tool-start', ...call })
+    }
+    expect(Object.keys(state.openCalls)).toHaveLength(256)
+    expect(state.toolCalls).toBe(1_000)
+  })
+
   it('are made for a step that a model calls "constructor", too [S1.05]', () => {
     const step = { id: 'constructor', title: 'T', instructions: 'I.', writes: [] }
     const plan = Plan.parse({ goal: 'A goal', steps: [step] })
