@@ -214,13 +214,13 @@ describe('flagged paths', () => {
   })
 
   it.each(['\uff0fx', '\u2025/x', '\u2024/x', '\u200b', 'a/\u2025/\uff0f'])(
-    'do not stop a review over the name %j, which folds to no plain path [W.01]',
+    'do not stop a review over the name %j, which folds to no plain path [W.03]',
     (path) => {
       expect(flagOf({ path, kind: 'file', exists: () => false })).toBeUndefined()
     },
   )
 
-  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.01]', () => {
+  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.03]', () => {
     const link = (target: string) => flagOf({ path: 'a', kind: 'link', target, exists: () => false })
     // With a link `d -> .` this is ../.ssh, whatever its text says.
     expect(link('d/../.ssh')).toContain('leads out')
@@ -230,7 +230,7 @@ describe('flagged paths', () => {
     expect(flagOf({ path: 'gradle', kind: 'link', target: 'b', exists: () => false })).toContain('folder')
   })
 
-  it("include all in git's directory but history, submodules and worktrees too [W.01]", () => {
+  it("include all in git's directory but history, submodules and worktrees too [W.03]", () => {
     const isFlagged = (path: string) => flagOf({ path, kind: 'file', exists: () => false }) !== undefined
     const sha = 'ab/'.padEnd(41, '0')
     const settings = ['rebase-merge/git-rebase-todo', 'modules/a/commondir', 'modules/a/info/attributes']
@@ -253,7 +253,7 @@ describe('flagged paths', () => {
       expect([path, isFlagged(`.git/${path}`)]).toEqual([path, false])
   })
 
-  it('include a package.json that takes a dependency from elsewhere than the registry [W.01]', () => {
+  it('include a package.json that takes a dependency from elsewhere than the registry [W.03]', () => {
     const text = (value: object) => JSON.stringify(value)
     const plain = text({ dependencies: { a: '^1.0.0' } })
     expect(changesPackageScripts(plain, text({ dependencies: { a: '^1.0.0', b: '^2.0.0' } }))).toBe(false)
