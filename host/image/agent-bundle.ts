@@ -4,9 +4,10 @@
 
 import { createHash } from 'node:crypto'
 import path from 'node:path'
+import { describeNpmPackages } from './agent-packages.ts'
 import { ImageError } from './image-error.ts'
 
-/** Files by name; `agent.mjs` is the entry. */
+/** Files by name; `agent.mjs` is the entry, `packages.json` says which npm packages went in. */
 export type AgentBundle = ReadonlyMap<string, Uint8Array>
 
 /** sha256 over names and contents. */
@@ -22,10 +23,11 @@ export function digestOf(bundle: AgentBundle): string {
 export async function bundleAgent(entry: string): Promise<AgentBundle> {
   const { build } = await import('esbuild')
   try {
-    const { outputFiles } = await build({
+    const { outputFiles, metafile } = await build({
       entryPoints: { agent: entry },
       bundle: true,
       write: false,
+      metafile: true,
       outdir: 'out',
       outExtension: { '.js': '.mjs' },
       chunkNames: 'chunk-[hash]',
@@ -45,7 +47,13 @@ export async function bundleAgent(entry: string): Promise<AgentBundle> {
         js: "import { createRequire as __createRequire } from 'node:module'\nconst require = __createRequire(import.meta.url)",
       },
     })
-    return new Map(outputFiles.map(({ path: file, contents }) => [path.basename(file), contents]))
+    const packages = await describeNpmPackages(
+      Object.keys(metafile.inputs).map((input) => path.resolve(path.dirname(entry), input)),
+    )
+    return new Map([
+      ...outputFiles.map(({ path: file, contents }) => [path.basename(file), contents] as const),
+      ['packages.json', Buffer.from(`${JSON.stringify(packages, null, 1)}\n`)],
+    ])
   } catch (cause) {
     const seen = String((cause as Error).message).slice(0, 1000)
     throw new ImageError(

@@ -11,6 +11,7 @@ import { type AgentBundle, bundleAgent, digestOf } from './agent-bundle.ts'
 import { ImageError } from './image-error.ts'
 import { AgentManifest, isMissing, readManifest } from './manifest.ts'
 import { requireAgentTools } from './platform.ts'
+import { describeAgent, SBOM_FILE } from './sbom.ts'
 import type { ImageSources } from './sources.ts'
 import { checkFiles, describeFiles, verifyFiles } from './verify.ts'
 
@@ -112,7 +113,9 @@ async function makeDisk(options: AgentDiskOptions, digest: string, bundle: Agent
     await Promise.all([mkdir(tree, { mode: 0o755 }), mkdir(out, { mode: 0o700 })])
     for (const [name, content] of bundle) await writeFile(path.join(tree, name), content, { mode: 0o644 })
     await makeErofs(path.join(out, 'agent.erofs'), tree)
-    const files = await describeFiles(out, ['agent.erofs'])
+    const bom = describeAgent(digest, bundle.get('packages.json'))
+    await writeFile(path.join(out, SBOM_FILE), `${JSON.stringify(bom, null, 1)}\n`)
+    const files = await describeFiles(out, ['agent.erofs', SBOM_FILE])
     const manifest: AgentManifest = { manifestVersion: 1, digest, files }
     await writeFile(path.join(out, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     await publish(out, directory, options.replaceDamaged === true)

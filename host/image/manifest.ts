@@ -35,7 +35,8 @@ export const AgentManifest = z.strictObject({
   manifestVersion: z.literal(1),
   /** sha256 of the bundle; also the folder's name. */
   digest: Sha256,
-  files: z.strictObject({ 'agent.erofs': FileEntry }),
+  /** The bill of materials is missing where an earlier version made the disk. */
+  files: z.strictObject({ 'agent.erofs': FileEntry, 'sbom.cdx.json': FileEntry.exactOptional() }),
 })
 export type AgentManifest = z.infer<typeof AgentManifest>
 

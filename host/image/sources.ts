@@ -22,9 +22,13 @@ export function findSources(): ImageSources {
   const agent = import.meta.filename.endsWith('.ts')
     ? {
         entry: path.join(packageRoot, 'agent/main.ts'),
-        watched: ['agent', 'specs', 'package-lock.json', 'host/image/agent-bundle.ts'].map((name) =>
-          path.join(packageRoot, name),
-        ),
+        watched: [
+          'agent',
+          'specs',
+          'package-lock.json',
+          'host/image/agent-bundle.ts',
+          'host/image/agent-packages.ts',
+        ].map((name) => path.join(packageRoot, name)),
       }
     : { bundle: path.join(packageRoot, 'dist/agent') }
   return { packageRoot, recipe: path.join(packageRoot, 'vm-image'), agent }
