@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   existsSync,
@@ -15,68 +15,9 @@ import {
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type ApplyStep, type ApplySummary, applyChanges } from '../../workspace/apply.ts'
 import { writeManifest } from '../../workspace/manifest.ts'
-import type { Review } from '../../workspace/review.ts'
-import type { Selection } from '../../workspace/selection.ts'
-import { undoChanges } from '../../workspace/undo.ts'
+import { after, apply, before, childProgram, expected, undo } from './apply-support.ts'
 import { Bench, snapshot, type Tree, type TreeNode, treeOf, unwrap } from './support.ts'
-
-const before = treeOf({
-  'a.txt': 'a',
-  'crlf.txt': 'x\r\n',
-  'del.txt': 'gone soon',
-  'dir/in/deep.txt': 'd',
-  'dir/keep': 'k',
-  'old/x.bin': Buffer.from([0, 1, 2]),
-  'run.sh': { kind: 'file', mode: 0o644, content: '#!/bin/sh\n' },
-  toDir: 'was a file',
-  'toFile/sub/y': 'was a directory',
-  toLink: 'was a file',
-  link: '-> a.txt',
-  'caf\udce9': 'latin',
-})
-const after = treeOf({
-  'a.txt': 'changed',
-  'crlf.txt': 'y\r\n',
-  'dir/keep': 'k',
-  'new/empty': null,
-  'new/big.bin': Buffer.alloc(2_500_000, 5),
-  'renamed/x.bin': Buffer.from([0, 1, 2]),
-  'run.sh': { kind: 'file', mode: 0o755, content: '#!/bin/sh\n' },
-  'toDir/inside': 'now a directory',
-  toFile: 'now a file',
-  toLink: '-> nowhere',
-  link: '-> dir/keep',
-  'caf\udce9': 'changed latin',
-  private: { kind: 'directory', mode: 0o700 },
-})
-
-async function apply(
-  bench: Bench,
-  review: Review,
-  selection: Selection = 'all',
-  onStep?: (step: ApplyStep) => void,
-): Promise<ApplySummary> {
-  return unwrap(
-    await applyChanges({
-      review,
-      selection,
-      runDirectory: bench.run,
-      ...(onStep === undefined ? {} : { onStep }),
-    }),
-  )
-}
-
-async function undo(bench: Bench) {
-  return unwrap(await undoChanges({ root: bench.root, runDirectory: bench.run }))
-}
-
-/** The snapshot that a tree has once it lies on a disk. */
-function expected(tree: Tree): Record<string, string> {
-  using bench = new Bench(tree)
-  return snapshot(bench.root)
-}
 
 describe('applying', () => {
   it('makes the workspace exactly what the agent left: every kind of change [W.01, W.02]', async () => {
@@ -191,7 +132,6 @@ describe('applying', () => {
       ]),
     )
     await writeManifest(path.join(bench.run, 'manifest.jsonl'), manifest)
-    const { execFileSync } = await import('node:child_process')
     const isRoot = process.geteuid?.() === 0
     chmodSync(bench.file('shut'), 0o555)
     chmodSync(bench.home, 0o755)
@@ -212,21 +152,6 @@ describe('applying', () => {
     expect(readFileSync(bench.file('free.txt'), 'utf8')).toBe('F')
   })
 })
-
-/** A process that applies a run's change set, and kills itself at a step if told so. */
-function childProgram(bench: Bench, killAt?: number): string {
-  const room = path.resolve('host/workspace')
-  return `
-    const { applyChanges, readChangeSet, readManifest, reviewChanges } = await import(${JSON.stringify(path.join(room, 'index.ts'))})
-    const run = ${JSON.stringify(bench.run)}
-    const manifest = (await readManifest(run + '/manifest.jsonl')).value
-    const review = reviewChanges(manifest, (await readChangeSet(run)).value).value
-    let steps = 0
-    const result = await applyChanges({ review, selection: 'all', runDirectory: run, onStep() {
-      if (++steps === ${killAt ?? -1}) process.kill(process.pid, 'SIGKILL')
-    } })
-    console.log(JSON.stringify(result.value))`
-}
 
 describe('undoing', () => {
   it('restores every byte and mode, and nothing is left of apply [W.01]', async () => {
@@ -288,95 +213,6 @@ describe('undoing', () => {
       }),
       { seed: 7, numRuns: 60 },
     )
-  })
-})
-
-describe('a crash', () => {
-  it('at any step can be taken back, and from any step apply goes on [W.01]', async () => {
-    const [old, done] = [expected(before), expected(after)]
-    for (let at = 1; ; at++) {
-      using bench = new Bench(before)
-      using review = await bench.review(before, after)
-      let steps = 0
-      const crashed = await applyChanges({
-        review,
-        selection: 'all',
-        runDirectory: bench.run,
-        onStep: () => {
-          if (++steps === at) throw new Error('crash')
-        },
-      })
-      if (crashed.ok) {
-        expect(at).toBeGreaterThan(40)
-        break
-      }
-      if (at % 2 === 0) {
-        using again = bench.again(review)
-        expect(await apply(bench, again)).toMatchObject({ conflicts: [], failed: [] })
-        expect(snapshot(bench.root)).toEqual(done)
-      }
-      expect((await undo(bench)).conflicts).toEqual([])
-      expect(snapshot(bench.root)).toEqual(old)
-    }
-  })
-
-  it('of undo at any path is made good by undoing again [W.01]', async () => {
-    for (let at = 1, isCrashed = true; isCrashed; at++) {
-      using bench = new Bench(before)
-      using review = await bench.review(before, after)
-      await apply(bench, review)
-      let steps = 0
-      const first = await undoChanges({
-        root: bench.root,
-        runDirectory: bench.run,
-        onRestored: () => {
-          if (++steps === at) throw new Error('crash')
-        },
-      })
-      isCrashed = !first.ok
-      expect((await undo(bench)).conflicts).toEqual([])
-      expect(snapshot(bench.root)).toEqual(expected(before))
-    }
-  })
-
-  it('that left staged content or a torn log line behind leaves nothing of it [W.01]', async () => {
-    using bench = new Bench(before)
-    using review = await bench.review(before, after)
-    let intended = 0
-    await applyChanges({
-      review,
-      selection: { paths: ['a.txt'] },
-      runDirectory: bench.run,
-      onStep: ({ kind }) => {
-        if (kind === 'intended' && ++intended === 1) throw new Error('crash')
-      },
-    })
-    const log = path.join(bench.run, 'apply.jsonl')
-    const { temporary } = JSON.parse(readFileSync(log, 'utf8').split('\n')[0] ?? '')
-    writeFileSync(bench.file(temporary), 'half')
-    writeFileSync(log, `${readFileSync(log, 'utf8')}{"op":1,"pa`)
-    expect((await undo(bench)).conflicts).toEqual([])
-    expect(snapshot(bench.root)).toEqual(expected(before))
-    writeFileSync(log, 'not a log line\n')
-    const damaged = await undoChanges({ root: bench.root, runDirectory: bench.run })
-    expect(damaged).toMatchObject({ ok: false, error: { code: 'damaged' } })
-  })
-
-  it('by SIGKILL in the middle of apply can be taken back by another process [W.01]', async () => {
-    for (const killAt of [25, 45, 60]) {
-      using bench = new Bench(before)
-      using review = await bench.review(before, after)
-      await writeManifest(path.join(bench.run, 'manifest.jsonl'), review.index.manifest)
-      const child = spawn(
-        process.execPath,
-        ['--conditions=caisson-source', '--input-type=module', '-e', childProgram(bench, killAt)],
-        { stdio: 'ignore' },
-      )
-      const signal = await new Promise((resolve) => child.once('exit', (_, ended) => resolve(ended)))
-      expect(signal).toBe('SIGKILL')
-      expect((await undo(bench)).conflicts).toEqual([])
-      expect(snapshot(bench.root)).toEqual(expected(before))
-    }
   })
 })
 
