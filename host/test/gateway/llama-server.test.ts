@@ -1,27 +1,12 @@
 import { once } from 'node:events'
 import { createParser } from 'eventsource-parser'
-import { beforeAll, expect, it, type TestContext } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Provider } from '../../gateway/providers.ts'
 import { Secret } from '../../gateway/secret.ts'
 import { type RequestOptions, startGateway } from '../support/gateway.ts'
-import {
-  type LlamaServer,
-  type LlamaSetup,
-  llamaKey,
-  llamaModel,
-  setUpLlamaServer,
-} from '../support/llama-server.ts'
+import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../support/llama-server.ts'
 
-let setup: LlamaSetup
-
-beforeAll(async () => {
-  setup = await setUpLlamaServer()
-}, 10 * 60_000)
-
-async function start(context: TestContext): Promise<LlamaServer> {
-  if (!setup.ok) return context.skip(setup.reason)
-  return setup.start()
-}
+const start = useLlamaServer()
 
 function provider(server: LlamaServer, key = llamaKey): Provider {
   return { name: 'custom', model: llamaModel, baseUrl: server.url, key: new Secret(key), notes: [] }

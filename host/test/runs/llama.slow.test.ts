@@ -1,25 +1,10 @@
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
-import { beforeAll, describe, expect, it, type TestContext } from 'vitest'
-import {
-  type LlamaServer,
-  type LlamaSetup,
-  llamaKey,
-  llamaModel,
-  setUpLlamaServer,
-} from '../support/llama-server.ts'
+import { describe, expect, it } from 'vitest'
+import { llamaKey, llamaModel, useLlamaServer } from '../support/llama-server.ts'
 import { findVms, testBench } from '../support/runs.ts'
 
-let setup: LlamaSetup
-
-beforeAll(async () => {
-  setup = await setUpLlamaServer()
-}, 10 * 60_000)
-
-async function startServer(context: TestContext): Promise<LlamaServer> {
-  if (!setup.ok) return context.skip(setup.reason)
-  return setup.start()
-}
+const startServer = useLlamaServer()
 
 function settings(url: string, key: string): Record<string, string> {
   return { CAISSON_LLM_URL: url, CAISSON_LLM_KEY: key, CAISSON_MODEL: llamaModel }

@@ -8,6 +8,7 @@ import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { beforeAll, type TestContext } from 'vitest'
 import { z } from 'zod'
 
 export const llamaKey = 'llama-test-key-0123456789'
@@ -19,7 +20,7 @@ export interface LlamaServer extends AsyncDisposable {
 }
 
 /** How to start one, or why there is none. */
-export type LlamaSetup = { ok: true; start(): Promise<LlamaServer> } | { ok: false; reason: string }
+type LlamaSetup = { ok: true; start(): Promise<LlamaServer> } | { ok: false; reason: string }
 
 const Prepared = z.strictObject({
   command: z.string(),
@@ -30,8 +31,23 @@ const Prepared = z.strictObject({
 const prepareTimeoutMs = 8 * 60_000
 const startTimeoutMs = 30_000
 
+/**
+ * Prepares the server before the tests of the calling file. What it gives starts one, which the test disposes, or
+ * skips the test with the reason; in CI the file fails instead.
+ */
+export function useLlamaServer(): (context: TestContext) => Promise<LlamaServer> {
+  let setup: LlamaSetup | undefined
+  beforeAll(async () => {
+    setup = await setUpLlamaServer()
+  }, prepareTimeoutMs + startTimeoutMs)
+  return async (context) => {
+    if (setup?.ok !== true) return context.skip(setup?.reason)
+    return await setup.start()
+  }
+}
+
 /** @throws in CI, when it cannot be had */
-export async function setUpLlamaServer(): Promise<LlamaSetup> {
+async function setUpLlamaServer(): Promise<LlamaSetup> {
   const script = fileURLToPath(new URL('../../../scripts/llama-server/prepare.ts', import.meta.url))
   try {
     const { stdout } = await promisify(execFile)(process.execPath, [script], { timeout: prepareTimeoutMs })
