@@ -1,11 +1,7 @@
 import { spawn } from 'node:child_process'
-import { mkdir, writeFile } from 'node:fs/promises'
-import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { ensureImage, type Image } from '../../host/image/image.ts'
-import { prepareFolders } from '../../host/state/folders.ts'
-import { makeScratch, realRecipe, type Scratch } from '../../host/test/image/support.ts'
-import { makeTestFolders } from '../../host/test/support/vm.ts'
+import type { Image } from '../../host/image/image.ts'
+import { makeScratch, makeStandInImage, type Scratch } from '../../host/test/image/support.ts'
 
 const DEADLINE_MS = 90_000
 let scratch: Scratch
@@ -13,15 +9,7 @@ let image: Image
 
 beforeAll(async () => {
   scratch = await makeScratch()
-  using home = makeTestFolders()
-  await prepareFolders(home.folders)
-  const bundle = path.join(scratch.folder, 'bundle')
-  await mkdir(bundle)
-  await writeFile(path.join(bundle, 'agent.mjs'), 'setInterval(() => {}, 1000)\n')
-  image = await ensureImage({
-    cacheDir: home.folders.cache,
-    sources: { recipe: realRecipe, agent: { bundle } },
-  })
+  image = await makeStandInImage(scratch.folder)
 })
 afterAll(async () => await scratch[Symbol.asyncDispose]())
 

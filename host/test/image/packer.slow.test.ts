@@ -1,13 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { writeDiskImage, writeRawDisk } from '../../image/disk-image.ts'
-import { ensureImage, type Image } from '../../image/image.ts'
+import type { Image } from '../../image/image.ts'
 import { hashFile } from '../../image/verify.ts'
-import { prepareFolders } from '../../state/folders.ts'
 import { startVm } from '../../vm/vm.ts'
 import { makeTestFolders } from '../support/vm.ts'
-import { makeScratch, realRecipe, type Scratch } from './support.ts'
+import { makeScratch, makeStandInImage, type Scratch } from './support.ts'
 
 const MIB = 1024 * 1024
 let scratch: Scratch
@@ -15,15 +13,7 @@ let image: Image
 
 beforeAll(async () => {
   scratch = await makeScratch()
-  using home = makeTestFolders()
-  await prepareFolders(home.folders)
-  const bundle = path.join(scratch.folder, 'bundle')
-  await mkdir(bundle)
-  await writeFile(path.join(bundle, 'agent.mjs'), 'setInterval(() => {}, 1000)\n')
-  image = await ensureImage({
-    cacheDir: home.folders.cache,
-    sources: { recipe: realRecipe, agent: { bundle } },
-  })
+  image = await makeStandInImage(scratch.folder)
 })
 afterAll(async () => await scratch[Symbol.asyncDispose]())
 

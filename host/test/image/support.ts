@@ -2,6 +2,9 @@
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { ensureImage, type Image } from '../../image/image.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { makeTestFolders } from '../support/vm.ts'
 
 export interface Scratch extends AsyncDisposable {
   readonly folder: string
@@ -38,6 +41,17 @@ export async function makeRecipe(folder: string, script: string = quickBuild): P
   await cp(realRecipe, recipe, { recursive: true })
   await writeFile(path.join(recipe, 'build.sh'), script, { mode: 0o755 })
   return recipe
+}
+
+/** The real root with an agent that does nothing, for what happens before or without an agent. Built in the user's cache. */
+export async function makeStandInImage(folder: string): Promise<Image> {
+  using home = makeTestFolders()
+  await prepareFolders(home.folders)
+  const bundle = path.join(folder, 'bundle')
+  await mkdir(bundle)
+  await writeFile(path.join(bundle, 'agent.mjs'), 'setInterval(() => {}, 1000)\n')
+  const sources = { recipe: realRecipe, agent: { bundle } }
+  return await ensureImage({ cacheDir: home.folders.cache, sources })
 }
 
 /** An agent of two files. @returns its entry and what to watch */
