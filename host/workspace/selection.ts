@@ -57,7 +57,44 @@ export function selectChanges(review: Review, selection: Selection): Choice {
     if (item.after?.kind === 'directory' && !isThere)
       missing.set(item.path, `"${item.path}" above it is not applied`)
   }
+  for (const path of hollowDirectories(review, chosen, named)) {
+    chosen.delete(path)
+    leftOut.push({ path, reason: 'all that would be in it is left out' })
+  }
   return { chosen: [...chosen.values()], already, conflicts, leftOut, unknown: named?.unknown ?? [] }
+}
+
+/**
+ * New directories that would stand empty because what is flagged below them stays away. One that the agent left empty,
+ * or that was named itself, is wanted for its own sake.
+ */
+function hollowDirectories(
+  review: Review,
+  chosen: ReadonlyMap<string, ReviewItem>,
+  named: Named | undefined,
+): string[] {
+  const aboveFlagged = new Set<string>()
+  for (const item of review.items)
+    if (item.flagged !== undefined && !chosen.has(item.path)) addAncestors(item.path, aboveFlagged)
+  if (aboveFlagged.size === 0) return []
+  const isDoubtful = (item: ReviewItem) =>
+    item.after?.kind === 'directory' &&
+    item.before?.kind !== 'directory' &&
+    aboveFlagged.has(item.path) &&
+    named?.exact.has(item.path) !== true
+  const needed = new Set<string>()
+  for (const item of chosen.values()) if (!isDoubtful(item)) addAncestors(item.path, needed)
+  return [...chosen.values()]
+    .filter((item) => isDoubtful(item) && !needed.has(item.path))
+    .map(({ path }) => path)
+}
+
+function addAncestors(path: string, to: Set<string>): void {
+  for (const above of ancestorsOf(path)) {
+    // What is above it came with it.
+    if (to.has(above)) return
+    to.add(above)
+  }
 }
 
 interface Named {

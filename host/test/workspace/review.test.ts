@@ -308,8 +308,13 @@ describe('flagged paths', () => {
     )
     const paths = (choice: ReturnType<typeof selectChanges>) => choice.chosen.map(({ path }) => path)
     const all = selectChanges(review, 'all')
-    expect(paths(all)).toEqual(['.github', '.github/workflows', 'a.txt', 'n', 'n/m', 'n/m/f'])
-    expect(all.leftOut.map(({ path }) => path)).toEqual(['.github/workflows/ci.yml', 'n/Makefile'])
+    expect(paths(all)).toEqual(['a.txt', 'n', 'n/m', 'n/m/f'])
+    expect(all.leftOut.map(({ path }) => path).sort()).toEqual([
+      '.github',
+      '.github/workflows',
+      '.github/workflows/ci.yml',
+      'n/Makefile',
+    ])
     const named = selectChanges(review, { paths: ['./.github/workflows/ci.yml', 'n/m/', 'ghost'] })
     expect(paths(named)).toEqual([
       '.github',
@@ -324,5 +329,26 @@ describe('flagged paths', () => {
     // Chosen one by one: a folder does not bring what was left unchosen in it.
     expect(paths(selectChanges(review, { paths: ['n', 'n/m'], exact: true }))).toEqual(['n', 'n/m'])
     expect(paths(selectChanges(review, { paths: ['n/m/f'], exact: true }))).toEqual(['n', 'n/m', 'n/m/f'])
+  })
+
+  it('leave no empty directories behind when they stay away, but those that the agent left empty [W.02, W.03]', async () => {
+    const before = treeOf({ 'a.txt': 'a', swap: 'a file' })
+    using bench = new Bench(before)
+    using review = await bench.review(
+      before,
+      treeOf({
+        'a.txt': 'a',
+        '.git/hooks/x': '1',
+        'swap/Makefile': 'all:',
+        'deep/er/.envrc': 'x',
+        'deep/empty': null,
+        bare: null,
+      }),
+    )
+    const paths = (selection: Parameters<typeof selectChanges>[1]) =>
+      selectChanges(review, selection).chosen.map(({ path }) => path)
+    expect(paths('all')).toEqual(['bare', 'deep', 'deep/empty'])
+    expect(paths({ paths: ['.git'] })).toEqual(['.git'])
+    expect(paths({ paths: ['deep/er/.envrc'] })).toEqual(['deep', 'deep/er', 'deep/er/.envrc'])
   })
 })
