@@ -1,18 +1,19 @@
 /** Rules that answer approvals without a person: reading them from a file and matching a request. Pure but for the read. */
 import { readFile } from 'node:fs/promises'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 
 /** A rule file that cannot be used. */
 export class RuleError extends Error {
   override readonly name = 'RuleError'
 }
 
-/** The argument that a rule without `argument` matches, by tool. */
-const mainArguments: Readonly<Record<string, string>> = {
-  run_bash: 'command',
-  run_python: 'code',
-  move_file: 'to',
-}
+/** The arguments that a rule without `argument` matches, by tool; of others `path`. */
+const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
+  ['run_bash', ['command']],
+  ['run_python', ['code']],
+  ['move_file', ['from', 'to']],
+])
 
 /** @throws {RuleError} naming the file and the field that is wrong. */
 export async function readRules(path: string): Promise<ApprovalRule[]> {
@@ -37,36 +38,62 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
  * The rule that decides: deny wins over ask, ask over allow; among equals the first. Undefined when none matches.
  * @param request its `arguments` are canonical JSON of an object
  */
-export function matchRules(
-  rules: readonly ApprovalRule[],
-  request: Pick<ApprovalRequest, 'tool' | 'arguments'>,
-): ApprovalRule | undefined {
+export function matchRules(rules: readonly ApprovalRule[], request: Call): ApprovalRule | undefined {
   const matching = rules.filter((rule) => matches(rule, request))
   return (['deny', 'ask', 'allow'] as const).flatMap((effect) =>
     matching.filter((rule) => rule.effect === effect),
   )[0]
 }
 
-function matches(rule: ApprovalRule, request: Pick<ApprovalRequest, 'tool' | 'arguments'>): boolean {
-  if (rule.tool !== '*' && rule.tool !== request.tool) return false
+type Call = Pick<ApprovalRequest, 'tool' | 'arguments'>
+type Argument = readonly [name: string, value: unknown]
+
+function matches(rule: ApprovalRule, call: Call): boolean {
+  if (rule.tool !== '*' && rule.tool !== call.tool) return false
+  const given = Object.entries(parseObject(call.arguments))
+  const isAllow = rule.effect === 'allow'
+  // Nobody can allow in advance what leads to a place that the host cannot tell.
+  if (isAllow && given.some(([name, value]) => isPathArgument(name) && pathOf(value) === null)) return false
   const { pattern } = rule
   if (pattern === undefined) return true
-  const values = textsOf(request, rule.argument)
+  const matched = argumentsToMatch(rule, call.tool, given)
   // A deny or ask that cannot see what it should match must not be passed by; an allow must not allow blindly.
-  if (values.length === 0) return rule.effect !== 'allow'
-  const fits = (value: string) => matchesPattern(pattern, value)
-  return rule.effect === 'allow' ? values.every(fits) : values.some(fits)
+  if (matched.length === 0) return !isAllow
+  return isAllow
+    ? matched.every((argument) => fits(pattern, argument))
+    : matched.some((argument) => mayFit(pattern, argument, call.tool))
 }
 
-/** The texts to match: the named argument, else the main one, else every text of the arguments. */
-function textsOf(
-  request: Pick<ApprovalRequest, 'tool' | 'arguments'>,
-  argument: string | undefined,
-): string[] {
-  const parsed = parseObject(request.arguments)
-  const name = argument ?? mainArguments[request.tool] ?? 'path'
-  if (Object.hasOwn(parsed, name)) return [textOf(parsed[name])]
-  return argument === undefined ? Object.values(parsed).map(textOf) : []
+/** The named argument, else the tool's main ones, else all of them. */
+function argumentsToMatch(rule: ApprovalRule, tool: string, given: readonly Argument[]): Argument[] {
+  const names = rule.argument === undefined ? (mainArguments.get(tool) ?? ['path']) : [rule.argument]
+  const named = given.filter(([name]) => names.includes(name))
+  // A rule that speaks of one argument is not about the others.
+  if (rule.argument !== undefined || named.length === names.length) return named
+  return [...given]
+}
+
+/** Whether the argument is what the pattern says; paths in their one spelling. */
+function fits(pattern: string, [name, value]: Argument): boolean {
+  if (!isPathArgument(name)) return matchesPattern(pattern, textOf(value))
+  const path = pathOf(value)
+  return path !== null && matchesPattern(plainPattern(pattern), path)
+}
+
+/** Whether it could be: a path in any spelling, one that the host cannot tell, or a folder around what is meant. */
+function mayFit(pattern: string, [name, value]: Argument, tool: string): boolean {
+  if (!isPathArgument(name)) return matchesPattern(pattern, textOf(value))
+  const path = pathOf(value)
+  if (path === null) return true
+  const patterns = [pattern, plainPattern(pattern)]
+  if (patterns.some((one) => [textOf(value), ...spellings(path)].some((text) => matchesPattern(one, text))))
+    return true
+  const head = plainPattern(pattern).split('*', 1)[0] ?? ''
+  return takesWholeFolders(tool) && (path === '.' || head.startsWith(`${path}/`))
+}
+
+function pathOf(value: unknown): string | null {
+  return typeof value === 'string' ? plainPath(value) : null
 }
 
 function parseObject(json: string): Record<string, unknown> {

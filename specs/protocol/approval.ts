@@ -52,9 +52,12 @@ export const ApprovalRule = z.strictObject({
   effect: z.enum(['allow', 'ask', 'deny']),
   /** Tool name, or `*`. */
   tool: Line.min(1),
-  /** Matched against the whole of one argument's text, `*` for any run of characters. Absent: every call. */
+  /**
+   * Matched against the whole of one argument's text, `*` for any run of characters; paths in one spelling, relative to
+   * the workspace. Absent: every call.
+   */
   pattern: Line.optional(),
-  /** The argument to match; absent: the tool's main one (`path`, `command`, `code`). */
+  /** The argument to match; absent: the tool's main ones (`path`, `command`, `code`, `from` and `to`). */
   argument: Line.optional(),
   /** Shown to people and, for a denial, to the agent. */
   reason: Line.optional(),

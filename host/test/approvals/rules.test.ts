@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises'
-import path from 'node:path'
+import nodePath from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { matchesPattern, matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
 
@@ -41,7 +42,80 @@ describe('rules', () => {
     ).toBe('deny')
   })
 
+  const deletion = (path: unknown, tool = 'delete_file') => ({ tool, arguments: JSON.stringify({ path }) })
+  const effectOf = (rule: Omit<ApprovalRule, 'tool'>, call: { tool: string; arguments: string }) =>
+    matchRules([{ tool: '*', ...rule }], call)?.effect
+
+  it('meet a path of the workspace in whatever spelling it comes [S1.11]', () => {
+    const spelled = ['build/x', './build/x', 'build//x', 'build/x/', '/mnt/workspace/build/x', 'build/./x']
+    const patterns = ['build/*', './build/*', '/mnt/workspace/build//*', 'build/x']
+    for (const path of spelled) {
+      for (const pattern of patterns) {
+        for (const effect of ['allow', 'ask', 'deny'] as const)
+          expect(effectOf({ effect, pattern }, deletion(path)), `${effect} ${pattern} ${path}`).toBe(effect)
+      }
+      expect(effectOf({ effect: 'deny', pattern: '/mnt/workspace*' }, deletion(path))).toBe('deny')
+    }
+    expect(effectOf({ effect: 'deny', pattern: 'build/' }, deletion('build'))).toBe('deny')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, deletion('build/'))).toBeUndefined()
+  })
+
+  it('never allow a path with .. or one outside, and let strict rules catch it [S1.11]', () => {
+    const odd = ['build/../src', '..', 'build/..', '/etc/passwd', '/mnt/workspacex/build/x', 'build/\0', 7]
+    for (const path of odd) {
+      for (const rule of [{ pattern: '*' }, { pattern: 'build/*' }, {}])
+        expect(effectOf({ effect: 'allow', ...rule }, deletion(path)), String(path)).toBeUndefined()
+      for (const effect of ['ask', 'deny'] as const)
+        expect(effectOf({ effect, pattern: 'src/*' }, deletion(path)), String(path)).toBe(effect)
+    }
+  })
+
+  it('allow no path outside, however it is spelled [S1.11]', () => {
+    const name = fc.constantFrom('..', '.', '', 'build', 'mnt', 'workspace', 'x')
+    const path = fc.array(name, { minLength: 1, maxLength: 7 }).map((names) => names.join('/'))
+    const truth = (text: string) => nodePath.posix.resolve('/mnt/workspace', text)
+    fc.assert(
+      fc.property(path, (text) => {
+        const allowed = effectOf({ effect: 'allow', pattern: 'build/*' }, deletion(text)) === 'allow'
+        return !allowed || truth(text).startsWith('/mnt/workspace/build/')
+      }),
+      { seed: 8, numRuns: 5_000 },
+    )
+  })
+
+  it('allow a move only where both of its paths fit, and stop it where one does [S1.11]', () => {
+    const move = (from: string, to: string) => ({
+      tool: 'move_file',
+      arguments: JSON.stringify({ from, to, overwrite: false }),
+    })
+    const pattern = 'build/*'
+    expect(effectOf({ effect: 'allow', pattern }, move('build/a', './build/b'))).toBe('allow')
+    for (const [from, to] of [
+      ['src/a', 'build/a'],
+      ['build/a', 'src/a'],
+    ] as const) {
+      expect(effectOf({ effect: 'allow', pattern }, move(from, to))).toBeUndefined()
+      expect(effectOf({ effect: 'deny', pattern }, move(from, to))).toBe('deny')
+    }
+    expect(effectOf({ effect: 'allow', pattern, argument: 'to' }, move('../a', 'build/a'))).toBeUndefined()
+  })
+
+  it('protect what lies in a folder from tools that take the whole folder [S1.11]', () => {
+    for (const path of ['src', 'src/', '.', '/mnt/workspace'])
+      expect(effectOf({ effect: 'deny', pattern: 'src/keys/*' }, deletion(path)), path).toBe('deny')
+    expect(effectOf({ effect: 'deny', pattern: 'src/*' }, deletion('sr'))).toBeUndefined()
+    expect(effectOf({ effect: 'deny', pattern: 'src/*' }, deletion('.', 'list_files'))).toBeUndefined()
+  })
+
+  it('leave commands and code as they are written [S1.11]', () => {
+    const bash = { tool: 'run_bash', arguments: '{"command":"cat ../x"}' }
+    expect(effectOf({ effect: 'allow', pattern: 'cat *' }, bash)).toBe('allow')
+    expect(effectOf({ effect: 'deny', pattern: 'rm *' }, bash)).toBeUndefined()
+  })
+
   it('fall on the safe side when the argument to match is not there', () => {
+    for (const tool of ['constructor', '__proto__'])
+      expect(effectOf({ effect: 'deny', pattern: 'x' }, deletion('x', tool))).toBe('deny')
     const blind = { tool: 'run_bash', arguments: 'not json' }
     expect(matchRules([{ effect: 'allow', tool: 'run_bash', pattern: '*' }], blind)).toBeUndefined()
     expect(matchRules([{ effect: 'deny', tool: 'run_bash', pattern: 'rm *' }], blind)?.effect).toBe('deny')
@@ -61,7 +135,7 @@ describe('rules', () => {
   })
 
   it('are refused with the file and the field when they are wrong', async () => {
-    const file = path.join(await temporaryFolder('rules'), 'rules.json')
+    const file = nodePath.join(await temporaryFolder('rules'), 'rules.json')
     await expect(readRules(file)).rejects.toThrow(/cannot read .*rules\.json/)
     await writeFile(file, '{"rules":[{"effect":"maybe","tool":"x"}]}')
     await expect(readRules(file)).rejects.toThrow(/rules\.json: rules\.0\.effect/)
