@@ -40,12 +40,18 @@ export interface Command {
   readonly args: readonly string[]
 }
 
+export interface HostFile {
+  readonly path: string
+  /** Default false. */
+  readonly writable?: boolean
+}
+
 export interface LaunchRequest {
   /** Absolute path of QEMU with links resolved, and its arguments. */
   readonly qemu: string
   readonly args: readonly string[]
-  /** Host files that QEMU opens by path; under bubblewrap visible as {@link insidePath} says. */
-  readonly files: readonly string[]
+  /** Host files and folders that QEMU opens by path; under bubblewrap visible as {@link insidePath} says. */
+  readonly files: readonly HostFile[]
   /** Device nodes it needs, such as /dev/kvm. */
   readonly devices: readonly string[]
   /** Descriptor on which bubblewrap reports the process id of its namespace's first process. */
@@ -53,8 +59,8 @@ export interface LaunchRequest {
 }
 
 /** The path under which QEMU sees `files[index]`. */
-export function insidePath(launcher: Launcher, files: readonly string[], index: number): string {
-  return launcher.kind === 'bubblewrap' ? `/vm/${index}` : (files[index] ?? '')
+export function insidePath(launcher: Launcher, files: readonly HostFile[], index: number): string {
+  return launcher.kind === 'bubblewrap' ? `/vm/${index}` : (files[index]?.path ?? '')
 }
 
 export function confinementOf(launcher: Launcher, seccomp: boolean): Confinement {
@@ -114,7 +120,11 @@ function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
     ]),
     ...program.flatMap((path) => ['--ro-bind', path, path]),
     ...['--dev', '/dev', ...request.devices.flatMap((path) => ['--dev-bind', path, path])],
-    ...request.files.flatMap((path, index) => ['--ro-bind', path, `/vm/${index}`]),
+    ...request.files.flatMap(({ path, writable }, index) => [
+      writable ? '--bind' : '--ro-bind',
+      path,
+      `/vm/${index}`,
+    ]),
     ...(request.infoFd === undefined ? [] : ['--info-fd', String(request.infoFd)]),
   ]
 }

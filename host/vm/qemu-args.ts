@@ -19,7 +19,21 @@ export interface DriveSpec {
   readonly readOnly: boolean
   /** Whether the firmware boots from it (only with `boot.kind` disk). */
   readonly bootable?: boolean
+  /** A raw file below a qcow2 one, read where that has nothing of its own. */
+  readonly backing?: DriveSource
 }
+
+export type MemorySpec =
+  | { readonly kind: 'anonymous' }
+  | {
+      readonly kind: 'file'
+      /** As QEMU sees it. */
+      readonly path: string
+      /** Whether the guest's writes reach the file; otherwise they are this VM's alone, page by page. */
+      readonly share: boolean
+      /** Whether QEMU opens it for reading only; needs `share` false and QEMU 8.2. */
+      readonly readOnly: boolean
+    }
 
 export type BootSpec =
   | {
@@ -48,6 +62,12 @@ export interface VmSpec {
   readonly cpus: number
   /** A multiple of 1 MiB. */
   readonly memoryBytes: number
+  /** Default anonymous. */
+  readonly memory?: MemorySpec
+  /** Whether QEMU waits for a saved state instead of booting. */
+  readonly incoming?: boolean
+  /** Descriptor of an empty file that becomes the block node `overlay`, without a device. */
+  readonly overlayFd?: number
   /** Whether this QEMU has the seccomp sandbox (Linux). */
   readonly seccomp: boolean
   readonly boot: BootSpec
@@ -75,7 +95,9 @@ export function buildQemuArgs(spec: VmSpec): string[] {
     ...device({ driver: 'virtio-rng-pci', rng: 'random' }),
     ...portArgs(spec.ports),
     ...spec.drives.flatMap((drive, index) => driveArgs(drive, index)),
+    ...overlayArgs(spec),
     ...bootArgs(spec),
+    ...(spec.incoming === true ? ['-incoming', 'defer'] : []),
   ]
 }
 
@@ -85,7 +107,7 @@ function sandboxArgs(seccomp: boolean): string[] {
     : []
 }
 
-function machineArgs({ machine, accelerator, cpus, memoryBytes }: VmSpec): string[] {
+function machineArgs({ machine, accelerator, cpus, memoryBytes, memory }: VmSpec): string[] {
   const mebibytes = memoryBytes / (1024 * 1024)
   if (!Number.isSafeInteger(mebibytes) || mebibytes < 1) throw new TypeError('memoryBytes must be whole MiB')
   if (!Number.isSafeInteger(cpus) || cpus < 1) throw new TypeError('cpus must be a positive whole number')
@@ -94,9 +116,21 @@ function machineArgs({ machine, accelerator, cpus, memoryBytes }: VmSpec): strin
   return [
     // The backend's id is part of the migration format: whatever restores this VM must name it the same.
     ...['-machine', `${machine},memory-backend=ram`, '-m', `${mebibytes}M`],
-    ...['-object', JSON.stringify({ 'qom-type': 'memory-backend-ram', id: 'ram', size: memoryBytes })],
+    ...['-object', JSON.stringify({ ...memoryBackend(memory), id: 'ram', size: memoryBytes })],
     ...['-accel', acceleration, '-cpu', accelerator === 'tcg' ? 'max' : 'host', '-smp', String(cpus)],
   ]
+}
+
+function memoryBackend(memory: MemorySpec = { kind: 'anonymous' }): Record<string, unknown> {
+  if (memory.kind === 'anonymous') return { 'qom-type': 'memory-backend-ram' }
+  if (memory.readOnly && memory.share) throw new TypeError('shared memory cannot be read-only')
+  return {
+    'qom-type': 'memory-backend-file',
+    'mem-path': memory.path,
+    share: memory.share,
+    // By itself `readonly` would make the guest's memory a ROM.
+    ...(memory.readOnly ? { readonly: true, rom: 'off' } : {}),
+  }
 }
 
 function portArgs(ports: readonly PortSpec[]): string[] {
@@ -110,25 +144,25 @@ function portArgs(ports: readonly PortSpec[]): string[] {
   ]
 }
 
+/** The first sets of descriptors are the drives' files, then come what lies below them, and the overlay to be. */
+const BACKING_SET_BASE = 100
+const OVERLAY_SET = 200
+
 function driveArgs(drive: DriveSpec, index: number): string[] {
   if (!/^[a-z0-9-]{1,20}$/.test(drive.serial)) throw new TypeError(`bad drive serial: ${drive.serial}`)
-  const set = index + 1
-  const file = 'fd' in drive.source ? `/dev/fdset/${set}` : drive.source.path
-  const space = drive.readOnly ? {} : { discard: 'unmap', 'detect-zeroes': 'unmap' }
+  const own = fileNode(drive.source, index + 1, drive.readOnly)
+  const below = drive.backing && fileNode(drive.backing, BACKING_SET_BASE + index, true)
   const blockdev = {
     driver: drive.format,
     'node-name': drive.serial,
     'read-only': drive.readOnly,
-    ...space,
-    file: {
-      driver: 'file',
-      filename: file,
-      'read-only': drive.readOnly,
-      ...(drive.readOnly ? {} : { discard: 'unmap' }),
-    },
+    ...(drive.readOnly ? {} : { discard: 'unmap', 'detect-zeroes': 'unmap' }),
+    file: own.node,
+    ...(below ? { backing: { driver: 'raw', 'read-only': true, file: below.node } } : {}),
   }
   return [
-    ...('fd' in drive.source ? ['-add-fd', `fd=${checkFd(drive.source.fd)},set=${set}`] : []),
+    ...own.args,
+    ...(below?.args ?? []),
     ...['-blockdev', JSON.stringify(blockdev)],
     // By default QEMU stops the whole VM when the host's disk is full; the guest shall see the error instead.
     ...device({
@@ -140,6 +174,20 @@ function driveArgs(drive: DriveSpec, index: number): string[] {
       ...(drive.bootable ? { bootindex: 0 } : {}),
     }),
   ]
+}
+
+function overlayArgs({ overlayFd }: VmSpec): string[] {
+  if (overlayFd === undefined) return []
+  const { args, node } = fileNode({ fd: overlayFd }, OVERLAY_SET, false)
+  return [...args, '-blockdev', JSON.stringify({ ...node, 'node-name': 'overlay' })]
+}
+
+function fileNode(source: DriveSource, set: number, readOnly: boolean) {
+  const filename = 'fd' in source ? `/dev/fdset/${set}` : source.path
+  return {
+    args: 'fd' in source ? ['-add-fd', `fd=${checkFd(source.fd)},set=${set}`] : [],
+    node: { driver: 'file', filename, 'read-only': readOnly, ...(readOnly ? {} : { discard: 'unmap' }) },
+  }
 }
 
 function bootArgs({ boot, drives }: VmSpec): string[] {

@@ -1,5 +1,5 @@
 // One QEMU process and the descriptors it was born with: monitor, console, ports, drives.
-// It hands QEMU no path but kernel and initramfs, no environment, and no terminal; what QEMU says on stderr is
+// It hands QEMU no path but kernel, initramfs, memory file and socket folder, no environment, and no terminal; what QEMU says on stderr is
 // kept in a capped tail. Deciding what to run is not done here.
 
 import { type ChildProcess, spawn } from 'node:child_process'
@@ -7,8 +7,8 @@ import { readFile } from 'node:fs/promises'
 import { constants } from 'node:os'
 import type { Duplex, Readable } from 'node:stream'
 import { ByteRing } from './byte-ring.ts'
-import { insidePath, type Launcher, wrapCommand } from './launcher.ts'
-import { type Accelerator, type BootSpec, buildQemuArgs } from './qemu-args.ts'
+import { type HostFile, insidePath, type Launcher, wrapCommand } from './launcher.ts'
+import { type Accelerator, type BootSpec, buildQemuArgs, type DriveSpec } from './qemu-args.ts'
 import { VmConsole } from './vm-console.ts'
 
 const STDERR_KEPT_BYTES = 16 * 1024
@@ -22,6 +22,17 @@ export interface DrivePlan {
   readonly format: 'raw' | 'qcow2'
   readonly readOnly: boolean
   readonly bootable?: boolean
+  /** Open descriptor of the raw file below a qcow2 one; the caller closes it as well. */
+  readonly backingFd?: number
+}
+
+/** The guest's memory in a file of the host. */
+export interface MemoryFile {
+  readonly path: string
+  /** Whether the guest's writes reach the file. */
+  readonly share: boolean
+  /** Whether this QEMU can map it privately from a file that it may only read. */
+  readonly readOnly: boolean
 }
 
 export interface QemuPlan {
@@ -38,6 +49,14 @@ export interface QemuPlan {
   readonly drives: readonly DrivePlan[]
   /** Names of virtio-serial ports. */
   readonly ports: readonly string[]
+  /** Absent: anonymous memory. */
+  readonly memory?: MemoryFile
+  /** Open descriptor of a saved state: QEMU waits to be told to load it, from {@link QemuProcess.stateUri}. */
+  readonly stateFd?: number
+  /** A folder of the host in which QEMU finds sockets that the host makes later, to save its state to. */
+  readonly socketFolder?: string
+  /** Open descriptor of an empty file that becomes the block node `overlay`. */
+  readonly overlayFd?: number
 }
 
 export interface QemuExit {
@@ -61,6 +80,10 @@ export interface QemuProcess {
   /** Never rejects. */
   readonly exited: Promise<QemuExit>
   stderrTail(): string
+  /** Where QEMU finds its saved state; absent without one. */
+  readonly stateUri?: string
+  /** The path under which QEMU sees a name in its socket folder. */
+  socketPath(name: string): string
   /** Ends QEMU and what stands in front of it at once. Harmless after its end. */
   kill(): void
   /** Drops the host's ends of all streams, with whatever was not read from them. */
@@ -93,6 +116,8 @@ export function spawnQemu(plan: QemuPlan): QemuProcess {
     findPid: async () => findOnlyChild(await first),
     exited,
     stderrTail: () => stderr.text(),
+    ...(slots.state === undefined ? {} : { stateUri: `fd:${slots.state}` }),
+    socketPath: (name) => `${command.socketFolder}/${name}`,
     kill: () => killGroup(child),
     destroyStreams: () => {
       for (const each of streams) each.destroy()
@@ -107,6 +132,9 @@ interface Slots {
   readonly info: number | undefined
   readonly ports: readonly number[]
   readonly drives: readonly number[]
+  readonly backings: readonly (number | undefined)[]
+  readonly state: number | undefined
+  readonly overlay: number | undefined
 }
 
 /** The index in `stdio` is the descriptor's number in the child. */
@@ -116,6 +144,7 @@ function assignSlots(plan: QemuPlan): Slots {
     if (stdio.length === RESERVED_FD) stdio.push('ignore')
     return stdio.push(entry) - 1
   }
+  const addIf = (fd: number | undefined) => (fd === undefined ? undefined : add(fd))
   return {
     stdio,
     qmp: add('pipe'),
@@ -123,40 +152,56 @@ function assignSlots(plan: QemuPlan): Slots {
     info: plan.launcher.kind === 'bubblewrap' ? add('pipe') : undefined,
     ports: plan.ports.map(() => add('pipe')),
     drives: plan.drives.map((drive) => add(drive.fd)),
+    backings: plan.drives.map((drive) => addIf(drive.backingFd)),
+    state: addIf(plan.stateFd),
+    overlay: addIf(plan.overlayFd),
   }
 }
 
 function buildCommand(plan: QemuPlan, slots: Slots) {
-  const { boot, launcher } = plan
-  const files =
-    boot.kind === 'kernel' ? [boot.kernel, ...(boot.initramfs === undefined ? [] : [boot.initramfs])] : []
+  const { boot, launcher, memory, socketFolder } = plan
+  const files: HostFile[] = []
+  const inside = (path: string, writable = false) =>
+    insidePath(launcher, files, files.push({ path, writable }) - 1)
   const insideBoot: BootSpec =
     boot.kind === 'disk'
       ? boot
       : {
           ...boot,
-          kernel: insidePath(launcher, files, 0),
-          ...(boot.initramfs === undefined ? {} : { initramfs: insidePath(launcher, files, 1) }),
+          kernel: inside(boot.kernel),
+          ...(boot.initramfs === undefined ? {} : { initramfs: inside(boot.initramfs) }),
         }
+  const insideMemory = memory && { ...memory, path: inside(memory.path, !memory.readOnly) }
+  const insideSockets = socketFolder === undefined ? '' : inside(socketFolder)
   const args = buildQemuArgs({
     ...plan,
     machine: 'q35',
     boot: insideBoot,
-    drives: plan.drives.map(({ fd: _, ...drive }, index) => ({
-      ...drive,
-      source: { fd: slots.drives[index] ?? -1 },
-    })),
+    memory: insideMemory ? { kind: 'file', ...insideMemory } : { kind: 'anonymous' },
+    incoming: slots.state !== undefined,
+    drives: plan.drives.map((drive, index) => driveSpec(drive, slots, index)),
     ports: plan.ports.map((name, index) => ({ name, fd: slots.ports[index] ?? -1 })),
     qmpFd: slots.qmp,
     consoleFd: slots.console,
+    ...(slots.overlay === undefined ? {} : { overlayFd: slots.overlay }),
   })
-  return wrapCommand(launcher, {
+  const command = wrapCommand(launcher, {
     qemu: plan.qemu,
     args,
     files,
     devices: plan.accelerator === 'kvm' ? ['/dev/kvm'] : [],
     ...(slots.info === undefined ? {} : { infoFd: slots.info }),
   })
+  return { ...command, socketFolder: insideSockets }
+}
+
+function driveSpec({ fd: _, backingFd, ...drive }: DrivePlan, slots: Slots, index: number): DriveSpec {
+  const backing = slots.backings[index]
+  return {
+    ...drive,
+    source: { fd: slots.drives[index] ?? -1 },
+    ...(backing === undefined ? {} : { backing: { fd: backing } }),
+  }
 }
 
 function watchExit(child: ChildProcess, behindWrapper: boolean): Promise<QemuExit> {

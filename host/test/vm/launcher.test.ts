@@ -4,7 +4,7 @@ import { confinementOf, insidePath, type Launcher, wrapCommand } from '../../vm/
 const request = {
   qemu: '/usr/bin/qemu-system-x86_64',
   args: ['-name', 'x'],
-  files: ['/home/me/.cache/caisson/vmlinuz', '/home/me/.cache/caisson/initramfs'],
+  files: [{ path: '/home/me/.cache/caisson/vmlinuz' }, { path: '/home/me/.cache/caisson/initramfs' }],
   devices: ['/dev/kvm'],
   infoFd: 5,
 }
@@ -26,10 +26,18 @@ describe('wrapCommand', () => {
     }
     expect(args.slice(args.indexOf('--uid'), args.indexOf('--uid') + 2)).toEqual(['--uid', '65534'])
     const binds = args.flatMap((arg, index) => (/^--(ro-|dev-)?bind$/.test(arg) ? [args[index + 1]] : []))
-    expect(binds).toEqual(['/usr', '/dev/kvm', ...request.files])
+    expect(binds).toEqual(['/usr', '/dev/kvm', ...request.files.map(({ path }) => path)])
     expect(args).not.toContain('--bind')
     expect(args.slice(args.indexOf('--') + 1)).toEqual(own)
     expect(insidePath(bubblewrap, request.files, 1)).toBe('/vm/1')
+  })
+
+  it('lets QEMU write to a file only where it must', () => {
+    const files = [...request.files, { path: '/home/me/.cache/caisson/ram.bin', writable: true }]
+    const { args } = wrapCommand(bubblewrap, { ...request, files })
+    const at = args.indexOf('--bind')
+    expect(args.slice(at, at + 3)).toEqual(['--bind', '/home/me/.cache/caisson/ram.bin', '/vm/2'])
+    expect(args.lastIndexOf('--bind')).toBe(at)
   })
 
   it('becomes another user for good where the host is root', () => {

@@ -75,6 +75,44 @@ describe('buildQemuArgs', () => {
     ])
   })
 
+  it('maps the memory of a template privately, and waits for its state [V.01]', () => {
+    const memory = { kind: 'file', path: '/vm/2', share: false, readOnly: false } as const
+    const args = buildQemuArgs({ ...base, memory, incoming: true })
+    expect(jsonOf(args, '-object')).toContainEqual({
+      'qom-type': 'memory-backend-file',
+      'mem-path': '/vm/2',
+      share: false,
+      id: 'ram',
+      size: 512 * MIB,
+    })
+    expect(valuesOf(args, '-incoming')).toEqual(['defer'])
+    const readOnly = buildQemuArgs({ ...base, memory: { ...memory, readOnly: true } })
+    expect(jsonOf(readOnly, '-object')).toContainEqual(
+      expect.objectContaining({ readonly: true, rom: 'off' }),
+    )
+    const bad = { ...memory, share: true, readOnly: true }
+    expect(() => buildQemuArgs({ ...base, memory: bad })).toThrow('read-only')
+  })
+
+  it('lays a drive of its own over a frozen one', () => {
+    const drive = {
+      serial: 'scratch',
+      source: { fd: 8 },
+      backing: { fd: 9 },
+      format: 'qcow2',
+      readOnly: false,
+    } as const
+    const args = buildQemuArgs({ ...base, drives: [drive], overlayFd: 10 })
+    expect(valuesOf(args, '-add-fd')).toEqual(['fd=8,set=1', 'fd=9,set=100', 'fd=10,set=200'])
+    const [scratch, overlay] = jsonOf(args, '-blockdev')
+    expect(scratch).toMatchObject({
+      driver: 'qcow2',
+      file: { filename: '/dev/fdset/1', 'read-only': false },
+      backing: { driver: 'raw', 'read-only': true, file: { filename: '/dev/fdset/100', 'read-only': true } },
+    })
+    expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
+  })
+
   it('names the memory backend so that a template can replace it', () => {
     const args = buildQemuArgs(base)
     expect(valuesOf(args, '-machine')).toEqual(['q35,memory-backend=ram'])
