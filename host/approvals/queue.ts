@@ -11,6 +11,7 @@ import type {
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { matchRules } from './rules.ts'
 
 /** What answers when no rule does: a person, always yes, always no. */
@@ -37,12 +38,21 @@ export interface ApprovalQueueOptions {
 }
 
 type Ruling = Omit<ApprovalRecord, 'approvalId'>
-interface Entry {
-  readonly request: ApprovalRequest
+/** A question that was asked; what it was about is in the journal. */
+interface Asked {
   readonly digest: string
-  readonly answered: PromiseWithResolvers<Ruling>
-  decision: Promise<ApprovalDecision> | undefined
+  readonly decision: Promise<ApprovalDecision>
+  isSettled: boolean
 }
+
+/** A question that a person has before them. */
+interface Waiting {
+  readonly request: ApprovalRequest
+  readonly answered: PromiseWithResolvers<Ruling>
+}
+
+/** Answers that are kept for a guest that asks again. */
+const keptAnswers = 1_024
 
 const unattended: Ruling = {
   decision: 'deny',
@@ -54,10 +64,11 @@ const unattended: Ruling = {
 
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
-  readonly #entries = new Map<string, Entry>()
+  /** By approval id, oldest first. */
+  readonly #asked = new Map<string, Asked>()
+  readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
   readonly #standing = new Map<string, Ruling>()
-  readonly #waiting = new Set<string>()
   #closed: Ruling | undefined
   #attended: boolean
 
@@ -68,38 +79,49 @@ export class ApprovalQueue {
 
   /** Ids of the questions that wait for a person, oldest first. */
   get pending(): string[] {
-    return [...this.#waiting]
+    return [...this.#waiting.keys()]
+  }
+
+  /** Resolves when the question does not wait for a person any more, whoever or whatever answered it. */
+  async settled(approvalId: string): Promise<void> {
+    await this.#waiting.get(approvalId)?.answered.promise
   }
 
   /**
    * The answer to a request. Asked again under the same id (after a lost session) it is the same question; asked under
-   * the same id with other content it is denied, for the answer was given for something else.
+   * the same id with other content it is denied, for the answer was given for something else. Answers are remembered as
+   * far back as a guest can have to ask again.
+   * @param signal withdraws the question; its reason, if it is a text, says why
    */
-  async ask(request: ApprovalRequest): Promise<ApprovalDecision> {
+  async ask(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
     const digest = digestOf(request)
-    const known = this.#entries.get(request.approvalId)
+    const known = this.#asked.get(request.approvalId)
     if (known !== undefined && known.digest !== digest) {
       return { decision: 'deny', hint: 'this approval id was used before for another call' }
     }
-    const entry = known ?? { request, digest, answered: Promise.withResolvers<Ruling>(), decision: undefined }
-    this.#entries.set(request.approvalId, entry)
-    entry.decision ??= this.#settle(entry)
-    return entry.decision
+    if (known !== undefined) return known.decision
+    this.#forgetOldest()
+    const asked: Asked = { digest, decision: this.#settle(request, digest, signal), isSettled: false }
+    this.#asked.set(request.approvalId, asked)
+    const settle = () => {
+      asked.isSettled = true
+    }
+    asked.decision.then(settle, settle)
+    return asked.decision
   }
 
   /** A person's answer. False when the question is not open: unknown, or already answered. */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
-    const entry = this.#entries.get(approvalId)
-    if (entry === undefined || !this.#waiting.has(approvalId)) return false
+    const entry = this.#waiting.get(approvalId)
+    if (entry === undefined) return false
     const hint = answer.hint === undefined ? {} : { hint: answer.hint }
     const ruling: Ruling = { decision: answer.decision, scope: answer.scope, by: 'person', ...hint }
     this.#resolve(approvalId, ruling)
     if (answer.scope === 'run') {
       const { tool } = entry.request
       this.#standing.set(tool, ruling)
-      for (const id of this.pending) {
-        const other = this.#entries.get(id)?.request
-        if (other?.tool === tool && matchRules(this.#options.rules, other) === undefined)
+      for (const [id, { request }] of [...this.#waiting]) {
+        if (request.tool === tool && matchRules(this.#options.rules, request) === undefined)
           this.#resolve(id, ruling)
       }
     }
@@ -118,23 +140,34 @@ export class ApprovalQueue {
     for (const id of this.pending) this.#resolve(id, this.#closed)
   }
 
-  async #settle(entry: Entry): Promise<ApprovalDecision> {
-    const { approvalId, runId: _, ...asked } = entry.request
+  async #settle(
+    request: ApprovalRequest,
+    digest: string,
+    signal: AbortSignal | undefined,
+  ): Promise<ApprovalDecision> {
+    const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
-    const ruled = this.#rule(entry.request)
+    const ruled = this.#rule(request)
     // Waiting before it is shown: who sees the question can answer it.
-    if (ruled === undefined) this.#startWaiting(approvalId)
+    const answered = ruled === undefined ? this.#startWaiting(request, signal) : undefined
     await record({
       type: 'approval-request',
       kind: 'cooperative',
       request: { approvalId, ...asked },
-      digest: entry.digest,
+      digest,
     })
-    const ruling = ruled ?? (await entry.answered.promise)
+    const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
     return ruling.hint === undefined
       ? { decision: ruling.decision }
       : { decision: ruling.decision, hint: ruling.hint }
+  }
+
+  #forgetOldest(): void {
+    for (const [id, { isSettled }] of this.#asked) {
+      if (this.#asked.size < keptAnswers) return
+      if (isSettled) this.#asked.delete(id)
+    }
   }
 
   /** What needs no person; undefined when one must be asked. */
@@ -160,15 +193,30 @@ export class ApprovalQueue {
     return this.#attended ? undefined : unattended
   }
 
-  #startWaiting(approvalId: string): void {
-    this.#waiting.add(approvalId)
+  #startWaiting(request: ApprovalRequest, signal: AbortSignal | undefined): Promise<Ruling> {
+    const { approvalId } = request
+    const answered = Promise.withResolvers<Ruling>()
+    this.#waiting.set(approvalId, { request, answered })
     this.#options.onWaiting?.(1)
+    const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
+    signal?.addEventListener('abort', withdraw, { once: true })
+    void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
+    if (signal?.aborted) withdraw()
+    return answered.promise
   }
 
   #resolve(approvalId: string, ruling: Ruling): void {
-    if (this.#waiting.delete(approvalId)) this.#options.onWaiting?.(-1)
-    this.#entries.get(approvalId)?.answered.resolve(ruling)
+    const entry = this.#waiting.get(approvalId)
+    if (entry === undefined) return
+    this.#waiting.delete(approvalId)
+    this.#options.onWaiting?.(-1)
+    entry.answered.resolve(ruling)
   }
+}
+
+function withdrawn(reason: unknown): Ruling {
+  const rule = typeof reason === 'string' ? reason : 'the agent does not ask any more'
+  return { decision: 'deny', scope: 'once', by: 'agent', rule: rule.slice(0, limits.lineMaxChars) }
 }
 
 function digestOf(request: ApprovalRequest): string {

@@ -153,9 +153,10 @@ async function putQuestion(
 ): Promise<void> {
   view.pause()
   view.lines(approvalLines(request, coloursFor(io.stdout)))
-  const ended = new AbortController()
-  void run.ended.then(() => ended.abort())
-  const signal = AbortSignal.any([ended.signal, interrupts.signal])
+  // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
+  const settled = new AbortController()
+  void run.settled(request.approvalId).then(() => settled.abort())
+  const signal = AbortSignal.any([settled.signal, interrupts.signal])
   const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal })
   if (answer !== null) run.answer(request.approvalId, answer)
   else if (!signal.aborted) interrupts.interrupt('the person at the terminal')

@@ -2,7 +2,7 @@
  * Approval questions of the guest, each put to the host once however often the guest has to ask: a question outlives
  * the session it came in, and its answer waits for the guest. Refuses an id that is used for another question.
  */
-
+import { createHash } from 'node:crypto'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,7 +15,8 @@ export type ApprovalHandler = (
 ) => Promise<ApprovalAnswer>
 
 interface Question {
-  text: string
+  /** Of the request: what was answered need not be kept to know it again. */
+  digest: string
   controller: AbortController
   answer: Promise<ApprovalAnswer>
   open: boolean
@@ -34,10 +35,10 @@ export interface ApprovalDesk {
 export function createApprovalDesk(handler: ApprovalHandler): ApprovalDesk {
   const questions = new Map<string, Question>()
 
-  function put(request: ApprovalRequest, text: string): Question {
+  function put(request: ApprovalRequest, digest: string): Question {
     const controller = new AbortController()
     const question: Question = {
-      text,
+      digest,
       controller,
       open: true,
       answer: handler(request, { signal: controller.signal }).finally(() => {
@@ -50,22 +51,22 @@ export function createApprovalDesk(handler: ApprovalHandler): ApprovalDesk {
 
   return {
     async ask(request, signal) {
-      const text = JSON.stringify(request)
+      const digest = createHash('sha256').update(JSON.stringify(request)).digest('hex')
       let question = questions.get(request.approvalId)
       if (question === undefined) {
         if (!makeRoom(questions)) {
           return { ok: false, error: { code: 'busy', message: 'too many questions are open' } }
         }
-        question = put(request, text)
+        question = put(request, digest)
         questions.set(request.approvalId, question)
-      } else if (question.text !== text) {
+      } else if (question.digest !== digest) {
         const message = 'this approvalId was used for another question'
         return { ok: false, error: { code: 'invalidParams', message } }
       }
       const asked = question
       // A session that ends aborts its handlers too; the question then stays, for the guest will ask again.
       const withdraw = (): void => {
-        if (signal.reason !== sessionEnded) asked.controller.abort()
+        if (signal.reason !== sessionEnded) asked.controller.abort('the step that asked has ended')
       }
       signal.addEventListener('abort', withdraw, { once: true })
       try {
@@ -75,7 +76,8 @@ export function createApprovalDesk(handler: ApprovalHandler): ApprovalDesk {
       }
     },
     clear() {
-      for (const question of questions.values()) if (question.open) question.controller.abort()
+      for (const question of questions.values())
+        if (question.open) question.controller.abort('the agent that asked is gone')
       questions.clear()
     },
   }

@@ -222,7 +222,10 @@ export class Guest implements AsyncDisposable {
         onDelta: ({ agentPath, deltas }) => {
           for (const delta of deltas) this.#record.delta(agentPath, delta)
         },
-        requestApproval: async (request) => ({ ok: true, value: await approvals.ask(request) }),
+        requestApproval: async (request, { signal }) => ({
+          ok: true,
+          value: await approvals.ask(request, signal),
+        }),
         completeTask: async (completion) => {
           this.#completed.resolve(completion)
           return { ok: true, value: {} }

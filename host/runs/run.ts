@@ -69,6 +69,11 @@ export class Run {
     return this.#approvals.pending.includes(approvalId)
   }
 
+  /** Resolves when the approval does not wait for an answer any more. */
+  settled(approvalId: string): Promise<void> {
+    return this.#approvals.settled(approvalId)
+  }
+
   /** Nobody will answer any more: approvals that wait and that come are denied. */
   leave(): void {
     this.#approvals.leave()

@@ -116,6 +116,8 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
 }
 
 function approvalLine(event: Of<'approval-decision'>, colours: Colours): string {
+  if (event.by === 'agent')
+    return colours.yellow(`  Question withdrawn by the agent: ${foreignLine(event.rule ?? '')}`)
   const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
   const scope = event.scope === 'run' && event.by === 'person' ? ' for this run' : ''
   const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`

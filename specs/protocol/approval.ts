@@ -29,8 +29,8 @@ export const ApprovalDecision = z.strictObject({
 })
 export type ApprovalDecision = z.infer<typeof ApprovalDecision>
 
-/** Who or what decided. */
-export const DecidedBy = z.enum(['person', 'rule', 'mode', 'cancel'])
+/** Who or what decided; `cancel`: the run ends, `agent`: it withdrew its question. */
+export const DecidedBy = z.enum(['person', 'rule', 'mode', 'cancel', 'agent'])
 
 /** Host-side words about one decision, as the journal keeps them. */
 export const ApprovalRecord = z.strictObject({
@@ -38,7 +38,7 @@ export const ApprovalRecord = z.strictObject({
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
   by: DecidedBy,
-  /** The rule that decided, or the flag that would allow it. */
+  /** The rule that decided, the flag that would allow it, or why the question was withdrawn. */
   rule: Line.optional(),
   hint: Text.optional(),
 })

@@ -1,3 +1,6 @@
+import { setTimeout } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -84,6 +87,60 @@ describe('the approval queue', () => {
     expect(await queue.ask(denied)).toEqual({ decision: 'deny', hint: 'secrets stay' })
     void queue.ask(request({ approvalId: 'a3', arguments: '{"path":"src/a.ts"}' }))
     await expect.poll(() => queue.pending).toEqual(['a3'])
+  })
+
+  it('lets a question go that its asker withdraws: denied, journaled with the reason, no longer open [S1.11]', async () => {
+    const { queue, events, waits } = open()
+    const asker = new AbortController()
+    const decision = queue.ask(request(), asker.signal)
+    const other = queue.ask(request({ approvalId: 'a2' }), new AbortController().signal)
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
+    const settled = queue.settled('a1')
+    asker.abort('the step that asked has ended')
+    await settled
+    expect(queue.pending).toEqual(['a2'])
+    expect(queue.answer('a1', { decision: 'allow', scope: 'run' })).toBe(false)
+    expect(await decision).toEqual({ decision: 'deny' })
+    expect(events.at(-1)).toMatchObject({ by: 'agent', rule: 'the step that asked has ended' })
+    expect(waits).toEqual([1, 1, -1])
+    queue.answer('a2', { decision: 'allow', scope: 'once' })
+    expect(await other).toEqual({ decision: 'allow' })
+    await queue.settled('a2')
+  })
+
+  it('does not ask a person what was withdrawn before it came', async () => {
+    const { queue, events } = open()
+    expect((await queue.ask(request(), AbortSignal.abort())).decision).toBe('deny')
+    expect(events[1]).toMatchObject({ by: 'agent' })
+    expect(queue.pending).toEqual([])
+  })
+
+  it('keeps nothing of a settled question but its answer, and of answers the last 1,024 [S0.07]', async () => {
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc') as () => void
+    let journaled = 0
+    const queue = new ApprovalQueue({
+      mode: 'all',
+      rules: [],
+      attended: false,
+      record: async () => {
+        journaled += 1
+      },
+    })
+    const large = await (async () => {
+      const first = request({ arguments: JSON.stringify({ path: 'x'.repeat(100_000) }) })
+      await queue.ask(first)
+      return new WeakRef(first)
+    })()
+    await setTimeout(1)
+    collect()
+    expect(large.deref()).toBeUndefined()
+    for (let at = 2; at <= 1_025; at++) await queue.ask(request({ approvalId: `a${at}` }))
+    expect(journaled).toBe(2 * 1_025)
+    await queue.ask(request({ approvalId: 'a2' }))
+    expect(journaled).toBe(2 * 1_025)
+    await queue.ask(request({ approvalId: 'a1' }))
+    expect(journaled).toBe(2 * 1_026)
   })
 
   it('denies all that waits and all that comes once it is closed', async () => {

@@ -267,6 +267,7 @@ describe('an approval', () => {
     controller.abort()
     expect(await decision).toMatchObject({ ok: false, error: { code: 'cancelled' } })
     await until(() => (signal as AbortSignal | null)?.aborted === true, 'the withdrawal')
+    expect((signal as AbortSignal | null)?.reason).toBe('the step that asked has ended')
   })
 
   it('cannot be asked under an id that was used for another question [S1.11]', async () => {
