@@ -4,6 +4,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { closeToPrograms } from './programs/programs.ts'
 import { RunChanges } from './runs/changes.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
@@ -133,7 +134,9 @@ export class Host {
   #directory(workspace: string): string {
     const { home, cache, config } = this.folders
     const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
-    if (checked.ok) return checked.value
-    throw new WorkspaceRefusedError(checked.error.message)
+    if (!checked.ok) throw new WorkspaceRefusedError(checked.error.message)
+    // What the agent leaves there must not become a program that the host runs.
+    closeToPrograms(checked.value)
+    return checked.value
   }
 }

@@ -3,9 +3,10 @@
 // further than to see that there is one.
 
 import { totalmem } from 'node:os'
+import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 import { checkFolder, FolderError, type Folders, prepareFolders } from '../state/folders.ts'
 import { type Machine, probeMachine } from '../vm/accelerator.ts'
-import { findQemu } from '../vm/programs.ts'
+import { QEMU } from '../vm/programs.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
 
@@ -16,6 +17,14 @@ const MIN_NODE_MAJOR = 24
 const MIN_QEMU_MAJOR = 7
 /** Image, build folder and a run's scratch disk fit. */
 const COMFORTABLE_DISK_BYTES = 4 * GIB
+
+/** Program to the package that brings it. */
+const PROGRAMS: ReadonlyMap<string, string> = new Map([
+  ...(process.platform === 'linux'
+    ? [['bwrap', 'bubblewrap'] as const, ['setpriv', 'util-linux'] as const]
+    : []),
+  ['mkfs.erofs', 'erofs-utils'],
+])
 
 export interface Finding {
   /** Stable name, such as `accelerator`. */
@@ -50,6 +59,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
   return [
     checkNode(),
     ...(await checkMachine(folders, kernel)),
+    await checkPrograms(),
     { id: 'image', title: 'VM image', ...imageFinding },
     checkMemory(),
     await checkDisk(state.status === 'fail' ? '/' : folders.home, 'disk-state', 'Disk for state and runs'),
@@ -68,8 +78,9 @@ function checkNode(): Finding {
 }
 
 async function checkMachine(folders: Folders, kernel: string | undefined): Promise<Finding[]> {
-  const qemu = await findQemu()
-  if (qemu === undefined) return [noQemu('qemu-system-x86_64 is not on PATH')]
+  const found = await searchProgram(QEMU)
+  const qemu = found.path
+  if (qemu === undefined) return [noQemu(`${QEMU} is not on PATH${describeLeftOut(found)}`)]
   try {
     const machine = await probeMachine({
       qemu,
@@ -102,6 +113,23 @@ function describeQemu({ qemu, qemuVersion }: Machine): Finding {
     status: 'warn',
     remedy: `Use QEMU ${MIN_QEMU_MAJOR} or newer; older ones were not tried.`,
   }
+}
+
+/** The other programs that a run or an image needs, by the path that is run, and what PATH names but is not. */
+async function checkPrograms(): Promise<Finding> {
+  const heading = { id: 'programs', title: 'Programs' }
+  const names = [...PROGRAMS.keys()]
+  const found = await Promise.all(names.map((name) => searchProgram(name)))
+  const paths = names.map((name, at) => found[at]?.path ?? `no ${name}`)
+  const leftOut = describeLeftOut(await searchProgram(QEMU), ...found)
+  const seen = `${paths.join(', ')}${leftOut}`
+  const missing = names.filter((_, at) => found[at]?.path === undefined).map((name) => PROGRAMS.get(name))
+  const remedies = [
+    missing.length > 0 ? `Install ${missing.join(' ')}.` : '',
+    leftOut === '' ? '' : 'Let nobody else write there, or take the folder off PATH.',
+  ]
+  const remedy = remedies.filter(Boolean).join(' ')
+  return remedy === '' ? { ...heading, status: 'ok', seen } : { ...heading, status: 'warn', seen, remedy }
 }
 
 /** Says what protects the user, not only what is fast: see specs/security.md. */

@@ -103,7 +103,7 @@ async function readBundle({ agent, onProgress }: AgentDiskOptions): Promise<Agen
 }
 
 async function makeDisk(options: AgentDiskOptions, digest: string, bundle: AgentBundle): Promise<AgentDisk> {
-  await requireAgentTools()
+  const tools = await requireAgentTools()
   const directory = path.join(options.cacheDir, 'agents', digest)
   await mkdir(path.dirname(directory), { recursive: true, mode: 0o700 })
   const work = await mkdtemp(path.join(options.cacheDir, 'build-'))
@@ -112,7 +112,7 @@ async function makeDisk(options: AgentDiskOptions, digest: string, bundle: Agent
     const out = path.join(work, 'out')
     await Promise.all([mkdir(tree, { mode: 0o755 }), mkdir(out, { mode: 0o700 })])
     for (const [name, content] of bundle) await writeFile(path.join(tree, name), content, { mode: 0o644 })
-    await makeErofs(path.join(out, 'agent.erofs'), tree)
+    await makeErofs(tools['mkfs.erofs'], path.join(out, 'agent.erofs'), tree)
     const bom = describeAgent(digest, bundle.get('packages.json'))
     await writeFile(path.join(out, SBOM_FILE), `${JSON.stringify(bom, null, 1)}\n`)
     const files = await describeFiles(out, ['agent.erofs', SBOM_FILE])
@@ -126,22 +126,19 @@ async function makeDisk(options: AgentDiskOptions, digest: string, bundle: Agent
   }
 }
 
-async function makeErofs(disk: string, tree: string): Promise<void> {
+async function makeErofs(program: string, disk: string, tree: string): Promise<void> {
   // Not compressed: it is small, and it is read at every cold start.
   const args = ['--quiet', `-T${EPOCH_SECONDS}`, `-U${UUID}`, '-x-1', '--all-root', disk, tree]
-  const search = `${process.env.PATH ?? ''}:/usr/bin:/usr/sbin`
-  await run('mkfs.erofs', args, { timeout: MKFS_DEADLINE_MS, env: { PATH: search } }).catch(
-    (cause: unknown) => {
-      throw new ImageError(
-        'build_failed',
-        `mkfs.erofs failed for the agent disk: ${(cause as Error).message}`,
-        'start again',
-        {
-          cause,
-        },
-      )
-    },
-  )
+  await run(program, args, { timeout: MKFS_DEADLINE_MS, env: {} }).catch((cause: unknown) => {
+    throw new ImageError(
+      'build_failed',
+      `mkfs.erofs failed for the agent disk: ${(cause as Error).message}`,
+      'start again',
+      {
+        cause,
+      },
+    )
+  })
 }
 
 /** Another process may have published the same disk meanwhile; then its disk is as good as ours. */

@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
+import { trustedSearchPath } from '../programs/programs.ts'
 import { ImageError, type ImageErrorCode } from './image-error.ts'
 import { requireRootTools } from './platform.ts'
 import type { Architecture } from './recipe-key.ts'
@@ -27,15 +28,15 @@ export interface BuildRootOptions {
 
 /** Builds kernel, initramfs and root. @throws {ImageError} */
 export async function buildRoot(options: BuildRootOptions): Promise<void> {
-  await requireRootTools()
+  const { bash } = await requireRootTools()
   const { recipe, arch, cacheDir, out, updateLock, onProgress, signal } = options
   if (isAborted(signal)) throw cancelled()
   const args = [path.join(recipe, 'build.sh'), '--arch', arch, '--cache', cacheDir]
   if (out !== undefined) args.push('--out', out)
   if (updateLock === true) args.push('--update-lock')
-  // The recipe's helper runs under this very Node.
-  const search = `${path.dirname(process.execPath)}:${process.env.PATH ?? '/usr/bin:/bin'}`
-  const child = spawn('bash', args, {
+  // The recipe's helper runs under this very Node, whose folder is trusted as this process is.
+  const search = [path.dirname(process.execPath), await trustedSearchPath()].join(path.delimiter)
+  const child = spawn(bash, args, {
     // A group of its own, so that cancelling reaches apt, tar and mkfs too.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -5,6 +5,7 @@ import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import { trustedSearchPath } from '../programs/programs.ts'
 import { errorFrom } from './build-root.ts'
 import type { Image } from './image.ts'
 import { ImageError } from './image-error.ts'
@@ -30,7 +31,9 @@ export interface DiskImageOptions {
 export async function writeRawDisk({ image, out }: DiskImageOptions): Promise<void> {
   const script = path.join(findSources().recipe, 'disk.sh')
   const args = [script, '--image', image.directory, '--agent', image.agentDisk, '--out', out]
-  await run('bash', args, { timeout: LAYOUT_DEADLINE_MS }).catch((cause: unknown) => {
+  const { bash } = await requireTools({ bash: 'bash' })
+  const env = { ...process.env, PATH: await trustedSearchPath() }
+  await run(bash, args, { timeout: LAYOUT_DEADLINE_MS, env }).catch((cause: unknown) => {
     const { stderr = '', code } = cause as { stderr?: string; code?: number }
     throw errorFrom(stderr, code ?? null)
   })
@@ -38,7 +41,7 @@ export async function writeRawDisk({ image, out }: DiskImageOptions): Promise<vo
 
 /** Makes the qcow2 by Packer, booting it once. @throws {ImageError} with the console's end when it does not boot */
 export async function writeDiskImage(options: DiskImageOptions): Promise<void> {
-  await requireTools({ packer: 'packer', 'qemu-system-x86_64': 'qemu-system-x86' })
+  const { packer } = await requireTools({ packer: 'packer', 'qemu-system-x86_64': 'qemu-system-x86' })
   const work = await mkdtemp(`${path.resolve(options.out)}.work-`)
   try {
     const [disk, console, output] = ['disk.raw', 'console.log', 'packer'].map((name) =>
@@ -46,7 +49,7 @@ export async function writeDiskImage(options: DiskImageOptions): Promise<void> {
     ) as [string, string, string]
     await writeRawDisk({ ...options, out: disk })
     const variables = { disk, disk_sha256: await hashFile(disk), output, console }
-    const failure = await runPacker(work, variables)
+    const failure = await runPacker(packer, work, variables)
     const said = await readFile(console, 'utf8').catch(() => '')
     if (failure !== undefined || !said.includes(PASSED)) {
       const tail = said.trim().split('\n').slice(-5).join(' / ') || 'nothing'
@@ -60,13 +63,15 @@ export async function writeDiskImage(options: DiskImageOptions): Promise<void> {
 }
 
 async function runPacker(
+  packer: string,
   work: string,
   variables: Readonly<Record<string, string>>,
 ): Promise<string | undefined> {
   const template = path.join(findSources().recipe, 'caisson.pkr.hcl')
   const given = Object.entries(variables).flatMap(([name, value]) => ['-var', `${name}=${value}`])
   const env = {
-    PATH: process.env.PATH ?? '/usr/bin:/bin',
+    // Where it finds QEMU.
+    PATH: await trustedSearchPath(),
     HOME: work,
     // It asks its maker for news otherwise, and keeps a copy of the disk.
     CHECKPOINT_DISABLE: '1',
@@ -74,7 +79,7 @@ async function runPacker(
     PACKER_NO_COLOR: '1',
   }
   try {
-    await run('packer', ['build', ...given, template], { timeout: PACKER_DEADLINE_MS, env, cwd: work })
+    await run(packer, ['build', ...given, template], { timeout: PACKER_DEADLINE_MS, env, cwd: work })
     return undefined
   } catch (error) {
     const { stdout = '', message } = error as { stdout?: string; message: string }

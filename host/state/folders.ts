@@ -1,10 +1,11 @@
 /**
  * Where the host keeps what: state (runs, VMs, locks) and cache (image, downloads), under the XDG directories
- * (XDG Base Directory Specification 0.8). Refuses a folder that another user owns or may write to.
+ * (XDG Base Directory Specification 0.8). Refuses a folder that another user owns, may write to, or could exchange.
  */
 import { mkdir, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { type Distrust, findDistrust } from './path-trust.ts'
 
 export interface Folders {
   /** State: `CAISSON_HOME`, else `$XDG_STATE_HOME/caisson`, else `~/.local/state/caisson`. */
@@ -45,17 +46,20 @@ function absolute(value: string | undefined): string | undefined {
 
 /**
  * Makes the state and cache folders with mode 0700.
- * @throws {FolderError} when one exists and belongs to another user or is writable by others.
+ * @throws {FolderError} when one exists and belongs to another user or is writable by others, or when another user
+ *   could put something else in its place
  */
 export async function prepareFolders(folders: Folders): Promise<void> {
   for (const folder of [folders.home, folders.cache, folders.runs, folders.vms, folders.locks]) {
+    const variable = folder === folders.cache ? 'CAISSON_CACHE' : 'CAISSON_HOME'
+    // Before anything is made where another user may have laid a link.
+    checkWay(path.dirname(folder), folder, variable)
     await makeFolder(folder).catch((cause: unknown) => {
-      throw new FolderError(
-        `cannot make the folder ${folder}: ${messageOf(cause)}; set CAISSON_HOME or CAISSON_CACHE`,
-        { cause },
-      )
+      throw new FolderError(`cannot make the folder ${folder}: ${messageOf(cause)}; set ${variable}`, {
+        cause,
+      })
     })
-    await checkFolder(folder, folder === folders.cache ? 'CAISSON_CACHE' : 'CAISSON_HOME')
+    await checkFolder(folder, variable)
   }
 }
 
@@ -74,12 +78,14 @@ async function makeFolder(folder: string): Promise<void> {
   })
 }
 
-/** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to. */
+/** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to or exchange. */
 export async function checkFolder(
   folder: string,
   variable: 'CAISSON_HOME' | 'CAISSON_CACHE' = 'CAISSON_HOME',
 ): Promise<void> {
-  const found = await stat(folder)
+  const found = await stat(folder).catch((cause: unknown) => {
+    throw new FolderError(`${folder} cannot be used: ${messageOf(cause)}; set ${variable}`, { cause })
+  })
   const me = process.getuid?.()
   if (!found.isDirectory())
     throw new FolderError(`${folder} is not a folder; move it away or set ${variable}`)
@@ -93,6 +99,22 @@ export async function checkFolder(
       `${folder} can be written by others (mode ${(found.mode & 0o777).toString(8)}); run: chmod 700 ${folder}`,
     )
   }
+  checkWay(folder, folder, variable)
+}
+
+/** @throws {FolderError} when another user can change what the path `way` to `folder` leads to */
+function checkWay(way: string, folder: string, variable: string): void {
+  let found: Distrust | undefined
+  try {
+    found = findDistrust(way)
+  } catch (cause) {
+    throw new FolderError(`${folder} cannot be reached: ${messageOf(cause)}; set ${variable}`, { cause })
+  }
+  if (found === undefined) return
+  throw new FolderError(
+    `${folder} is reached through ${found.at}, which ${found.why}, so that somebody else could put another folder ` +
+      `in its place; set ${variable} to a path that only you can change, or correct ${found.at}`,
+  )
 }
 
 function messageOf(cause: unknown): string {

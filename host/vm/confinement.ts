@@ -5,8 +5,8 @@ import { execFile } from 'node:child_process'
 import { stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
+import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 import { confinementOf, type Launcher, NOBODY, wrapCommand } from './launcher.ts'
-import { findProgram } from './programs.ts'
 import { VmError } from './vm-error.ts'
 
 const run = promisify(execFile)
@@ -31,9 +31,12 @@ export async function probeConfinement(qemu: string): Promise<ConfinementFacts> 
   if (process.platform !== 'linux') {
     return { launchers: [{ kind: 'watchdog' }], reason: 'bubblewrap exists on Linux only' }
   }
-  const [bwrap, setpriv] = await Promise.all([findProgram('bwrap'), findProgram('setpriv')])
+  const searched = await searchProgram('bwrap')
+  const bwrap = searched.path
+  const setpriv = (await searchProgram('setpriv')).path
   const launchers: Launcher[] = []
-  const reasons: string[] = bwrap === undefined ? ['bubblewrap is not installed'] : []
+  const reasons: string[] =
+    bwrap === undefined ? [`bubblewrap was not found${describeLeftOut(searched)}`] : []
   for (const candidate of bubblewrapCandidates(bwrap, setpriv)) {
     const failure = await tryLauncher(candidate, qemu)
     if (failure === undefined) launchers.push(candidate)

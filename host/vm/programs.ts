@@ -1,33 +1,20 @@
-// Finds the programs of this machine that a VM needs (QEMU, bubblewrap, setpriv) and tells a change of one from its
-// stamp. It looks along PATH only and runs nothing but `--version`.
+// QEMU on this machine: where it is and which version. Tells a change of a program from its stamp; runs nothing but
+// `--version`.
 
 import { execFile } from 'node:child_process'
-import { access, constants, realpath, stat } from 'node:fs/promises'
-import { delimiter, isAbsolute, join } from 'node:path'
+import { stat } from 'node:fs/promises'
 import { promisify } from 'node:util'
+import { findProgram } from '../programs/programs.ts'
 
 const run = promisify(execFile)
 const VERSION_DEADLINE_MS = 10_000
 
-/** Absolute path of the first executable `name` on PATH, links resolved; undefined when there is none. */
-export async function findProgram(name: string): Promise<string | undefined> {
-  const folders = (process.env.PATH ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
-  // Where administrators' programs are and a plain user's PATH may not be.
-  for (const folder of [...folders, '/usr/bin', '/usr/sbin', '/usr/local/bin']) {
-    try {
-      const path = await realpath(join(folder, name))
-      await access(path, constants.X_OK)
-      if ((await stat(path)).isFile()) return path
-    } catch {
-      // Not in this folder.
-    }
-  }
-  return undefined
-}
+/** The program that runs x86-64 guests. */
+export const QEMU = 'qemu-system-x86_64'
 
-/** QEMU for x86-64 guests. @returns undefined when it is not installed */
+/** Its absolute path; undefined when there is none that may be run. */
 export function findQemu(): Promise<string | undefined> {
-  return findProgram('qemu-system-x86_64')
+  return findProgram(QEMU)
 }
 
 /** The version QEMU prints, such as `7.2.22`; undefined when it prints none or does not run. */

@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -28,7 +28,17 @@ describe('runDoctor', () => {
   it('looks at everything a run needs and gives a remedy for whatever is not in order [V.02]', async () => {
     const { findings } = await examine()
     const ids = findings.map((finding) => finding.id)
-    for (const id of ['node', 'qemu', 'image', 'memory', 'disk-state', 'disk-cache', 'folders', 'key']) {
+    for (const id of [
+      'node',
+      'qemu',
+      'programs',
+      'image',
+      'memory',
+      'disk-state',
+      'disk-cache',
+      'folders',
+      'key',
+    ]) {
       expect(ids).toContain(id)
     }
     expect(new Set(ids).size).toBe(ids.length)
@@ -59,6 +69,26 @@ describe('runDoctor', () => {
     expect(set.byId('key').status).toBe('ok')
     expect(JSON.stringify(set.findings)).not.toContain(secret)
     expect((await examine()).byId('key')).toMatchObject({ status: 'warn' })
+  })
+
+  it('shows the path of each program, and which one on PATH is not run and why [V.02, V.06]', async () => {
+    const packages = join(root, 'node_modules/.bin')
+    await mkdir(packages, { recursive: true })
+    await copyFile('/bin/true', join(packages, 'bwrap'))
+    const before = process.env.PATH
+    try {
+      process.env.PATH = `${packages}:${before}`
+      const { byId } = await examine()
+      expect(byId('programs').seen).toMatch(/(^|, )(\/.*|no )mkfs\.erofs/)
+      expect(byId('programs')).toMatchObject({
+        status: 'warn',
+        seen: expect.stringContaining(
+          `not used: "${packages}/bwrap" (a project's packages put programs there)`,
+        ),
+      })
+    } finally {
+      process.env.PATH = before
+    }
   })
 
   it('reports an image check that throws as a failed check', async () => {

@@ -1,4 +1,5 @@
-import { chmod, stat } from 'node:fs/promises'
+import { chmod, lchown, mkdir, readdir, stat, symlink } from 'node:fs/promises'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { checkFolder, prepareFolders, resolveFolders } from '../../state/folders.ts'
@@ -29,6 +30,55 @@ describe('state folders', () => {
       /can be written by others \(mode 777\); run: chmod 700/,
     )
     await expect(checkFolder('/dev/null')).rejects.toThrow(/is not a folder/)
+  })
+
+  it('are refused, before anything is made, below a folder that others can write to [V.06]', async () => {
+    const base = await temporaryFolder('folders')
+    const shared = path.join(base, 'shared')
+    await mkdir(shared)
+    await chmod(shared, 0o777)
+    const folders = resolveFolders({ CAISSON_HOME: `${shared}/state`, CAISSON_CACHE: `${base}/cache` })
+    await expect(prepareFolders(folders)).rejects.toThrow(
+      /shared\/state is reached through .*shared, which can be written by others \(mode 777\).* set CAISSON_HOME/,
+    )
+    expect(await readdir(shared)).toEqual([])
+    // As /tmp is: others can make things there, but not exchange what is somebody's.
+    await chmod(shared, 0o1777)
+    await prepareFolders(folders)
+    await chmod(shared, 0o777)
+    await expect(checkFolder(folders.home)).rejects.toThrow(/is reached through .*shared/)
+  })
+
+  it('may be reached through links of this user or of root, as macOS and some homes have them [V.06]', async () => {
+    const base = await temporaryFolder('folders')
+    await mkdir(path.join(base, 'real/deep'), { recursive: true })
+    await symlink(path.join(base, 'real'), path.join(base, 'absolute'))
+    await symlink('absolute/../absolute/deep', path.join(base, 'relative'))
+    const folders = resolveFolders({ HOME: path.join(base, 'relative') })
+    await prepareFolders(folders)
+    expect((await stat(path.join(base, 'real/deep/.local/state/caisson/runs'))).isDirectory()).toBe(true)
+    await chmod(path.join(base, 'real'), 0o777)
+    await expect(prepareFolders(folders)).rejects.toThrow(/real, which can be written by others/)
+  })
+
+  it('are refused when a link or folder of somebody else leads to them, or nothing [V.06]', async () => {
+    const base = await temporaryFolder('folders')
+    const link = path.join(base, 'link')
+    await symlink('round', path.join(base, 'round'))
+    await expect(checkFolder(path.join(base, 'round'))).rejects.toThrow(/cannot be used: ELOOP/)
+    await symlink(path.join(base, 'nowhere'), link)
+    const folders = resolveFolders({ CAISSON_HOME: link, CAISSON_CACHE: path.join(base, 'cache') })
+    await expect(prepareFolders(folders)).rejects.toThrow(/cannot be used: ENOENT/)
+    // Only root can make what belongs to another.
+    if (process.getuid?.() !== 0) return
+    await mkdir(path.join(base, 'nowhere'), { mode: 0o700 })
+    await prepareFolders(folders)
+    await lchown(link, 65534, 65534)
+    await expect(prepareFolders(folders)).rejects.toThrow(/link, which is a symbolic link of user 65534/)
+    const foreign = path.join(base, 'foreign')
+    await mkdir(path.join(foreign, 'mine'), { recursive: true, mode: 0o700 })
+    await lchown(foreign, 65534, 65534)
+    await expect(checkFolder(path.join(foreign, 'mine'))).rejects.toThrow(/foreign, which belongs to user/)
   })
 
   it('are refused when they belong to somebody else', async () => {
