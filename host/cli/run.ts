@@ -5,8 +5,7 @@ import { readRules } from '../approvals/rules.ts'
 import type { RunOptions } from '../host.ts'
 import type { FeedItem } from '../runs/feed.ts'
 import type { Run } from '../runs/run.ts'
-import { approvalLines, promptApproval } from '../ui/approval-prompt.ts'
-import { coloursFor } from '../ui/colours.ts'
+import { promptApproval } from '../ui/approval-prompt.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
 import { bringHome } from './bring-home.ts'
@@ -152,7 +151,6 @@ async function putQuestion(
   request: Parameters<typeof promptApproval>[0],
 ): Promise<void> {
   view.pause()
-  view.lines(approvalLines(request, coloursFor(io.stdout)))
   // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
   const settled = new AbortController()
   void run.settled(request.approvalId).then(() => settled.abort())

@@ -1,62 +1,92 @@
-/** Puts one approval before the person at the terminal and reads the answer. */
+/** Puts one approval before the person at the terminal and reads the answer; takes the question back when it is withdrawn. */
 import type { Readable, Writable } from 'node:stream'
-import { isCancel, select, text } from '@clack/prompts'
-import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import { select, text } from '@clack/prompts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
-import type { Colours } from './colours.ts'
-import { foreignBlock, foreignLine } from './foreign.ts'
+import { type Question, questionLines, seeAllLabel, wholeQuestion } from './approval-lines.ts'
+import { coloursFor } from './colours.ts'
+import { foreignLine } from './foreign.ts'
+import { strikeOut } from './strike-out.ts'
 import { discardTypeAhead } from './type-ahead.ts'
 
-/** The question as lines; everything in it is the agent's claim. */
-export function approvalLines(request: Omit<ApprovalRequest, 'runId'>, colours: Colours): string[] {
-  const { agentPath, stepId, tool, arguments: given, preview } = request
-  return [
-    '',
-    colours.bold(`Approval: the agent says it wants to call ${foreignLine(tool, 60)}`),
-    colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
-    foreignBlock(prettyArguments(given), '  │ ', 40),
-    ...(preview === '' ? [] : [colours.dim('  its preview:'), foreignBlock(preview, '  ┆ ', 60)]),
-  ]
+export interface PromptIo {
+  readonly input: Readable & { isTTY?: boolean }
+  readonly output: Writable & { isTTY?: boolean; columns?: number; rows?: number }
+  /** Withdraws the question. */
+  readonly signal: AbortSignal
 }
 
-/** The answer, or null when the person pressed Ctrl-C or the question was withdrawn. */
-export async function promptApproval(
-  request: Omit<ApprovalRequest, 'runId'>,
-  io: { input: Readable; output: Writable; signal: AbortSignal },
-): Promise<ApprovalAnswer | null> {
+/** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
+export async function promptApproval(request: Question, io: PromptIo): Promise<ApprovalAnswer | null> {
+  const { lines, isCut } = questionLines(request, coloursFor(io.output), columnsOf(io.output))
+  io.output.write(`${lines.join('\n')}\n`)
   await discardTypeAhead(io.input)
-  const choice = await select({
-    message: 'Allow it? (Esc or Ctrl-C cancels the run)',
-    options: [
+  for (;;) {
+    const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', 'deny', [
       { value: 'once', label: 'yes, this once' },
       { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },
       { value: 'deny', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
-    ],
-    initialValue: 'deny',
-    ...io,
-  })
-  if (isCancel(choice)) return null
-  if (choice === 'once' || choice === 'run') return { decision: 'allow', scope: choice }
-  if (choice === 'deny') return { decision: 'deny', scope: 'once' }
-  const hint = await text({ message: 'What should it do instead?', ...io })
-  if (isCancel(hint)) return null
+      ...(isCut ? [{ value: 'view', label: seeAllLabel }] : []),
+    ])
+    if (choice === null) return null
+    if (choice === 'once' || choice === 'run') return { decision: 'allow', scope: choice }
+    if (choice === 'hint') return await promptHint(io)
+    if (choice !== 'view') return { decision: 'deny', scope: 'once' }
+    if (!(await showPages(request, io))) return null
+  }
+}
+
+async function promptHint(io: PromptIo): Promise<ApprovalAnswer | null> {
+  const hint = await prompt(io, (streams) => text({ message: 'What should it do instead?', ...streams }))
+  if (hint === null) return null
   return hint
     ? { decision: 'deny', scope: 'once', hint: hint.slice(0, 2_000) }
     : { decision: 'deny', scope: 'once' }
 }
 
-function prettyArguments(json: string): string {
-  try {
-    const value: unknown = JSON.parse(json)
-    if (typeof value !== 'object' || value === null) return json
-    return Object.entries(value)
-      .map(([name, given]) => {
-        const shown = typeof given === 'string' ? given : (JSON.stringify(given) ?? '')
-        return shown.includes('\n') ? `${name}:\n${shown.replaceAll(/^/gm, '  ')}` : `${name}: ${shown}`
-      })
-      .join('\n')
-  } catch {
-    return json
+/** Shows all of the question, a screen at a time. False when the person pressed Esc or Ctrl-C, or it was withdrawn. */
+async function showPages(request: Question, io: PromptIo): Promise<boolean> {
+  const rows = wholeQuestion(request, coloursFor(io.output), columnsOf(io.output))
+  // The question below a page takes some rows, too.
+  const pageRows = Math.max(5, (io.output.rows || 24) - 8)
+  for (let from = 0; from < rows.length; ) {
+    io.output.write(`${rows.slice(from, from + pageRows).join('\n')}\n`)
+    from += pageRows
+    if (from >= rows.length) return true
+    const next = await choose(io, `Lines 1 to ${from} of ${rows.length}`, 'more', [
+      { value: 'more', label: 'more' },
+      { value: 'rest', label: 'all the rest' },
+      { value: 'back', label: 'back to the question' },
+    ])
+    if (next === null) return false
+    if (next === 'back') return true
+    if (next === 'rest') {
+      io.output.write(`${rows.slice(from).join('\n')}\n`)
+      return true
+    }
   }
+  return true
+}
+
+function choose(
+  io: PromptIo,
+  message: string,
+  initialValue: string,
+  options: { value: string; label: string }[],
+): Promise<string | null> {
+  return prompt(io, (streams) => select({ message, options, initialValue, ...streams }))
+}
+
+async function prompt(
+  { input, output, signal }: PromptIo,
+  open: (streams: { input: Readable; output: Writable }) => Promise<string | symbol>,
+): Promise<string | null> {
+  if (signal.aborted) return null
+  using _ = strikeOut(input, signal)
+  const answer = await open({ input, output })
+  return typeof answer === 'string' ? answer : null
+}
+
+function columnsOf(output: { readonly columns?: number }): number {
+  return output.columns || 80
 }

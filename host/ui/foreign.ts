@@ -6,11 +6,25 @@
 /** Controls, format characters (bidi, zero-width, tags), lone surrogates, line and paragraph separators, all that Unicode renders as nothing; U+FE0F stays, emoji need it. */
 const dangerous = /[[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]--[\u{fe0f}]]/gv
 
-/** One line: every line break and tab is an escape too. Cut at `maxChars` with a mark that says how much is missing. */
+/** What is drawn onto the character before it: marks, and the Korean letters that join. */
+const marks = /[\p{M}\u{1160}-\u{11ff}\u{d7b0}-\u{d7ff}]+/gv
+/** Marks on one character; no script's syllables need more. */
+const marksMax = 8
+
+/** Blocks of scripts written from right to left, their digits and signs included. */
+const rightToLeft =
+  /[\u{590}-\u{8ff}\u{fb1d}-\u{fdff}\u{fe70}-\u{fefc}\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/v
+/** LEFT-TO-RIGHT MARK: draws nothing; what stands on one side of it is not reordered with the other. */
+const leftToRightMark = '\u200e'
+
+/**
+ * One line: every line break and tab is an escape too. Cut at `maxChars` with a mark that says how much is missing.
+ * Right-to-left text stands between two left-to-right marks, and nothing else here draws nothing.
+ */
 export function foreignLine(text: string, maxChars = 500): string {
   const shown = text.length > maxChars ? text.slice(0, maxChars) : text
   const rest = text.length - shown.length
-  return shown.replace(dangerous, escapeOf) + (rest > 0 ? `… (${rest} more characters)` : '')
+  return fence(escapeText(shown)) + (rest > 0 ? `… (${rest} more characters)` : '')
 }
 
 /**
@@ -18,13 +32,67 @@ export function foreignLine(text: string, maxChars = 500): string {
  * @param maxLines lines beyond it are counted, not shown
  */
 export function foreignBlock(text: string, margin = '  │ ', maxLines = 200): string {
-  const lines = text.split('\n')
-  if (lines.at(-1) === '') lines.pop()
-  const shown = lines
-    .slice(0, maxLines)
-    .map((line) => margin + foreignLine(line.replaceAll('\t', '  '), 2_000))
+  const lines = linesOf(text)
+  const shown = lines.slice(0, maxLines).map((line) => margin + foreignLine(line, 2_000))
   if (lines.length > maxLines) shown.push(`${margin}… (${lines.length - maxLines} more lines)`)
   return shown.join('\n')
+}
+
+/**
+ * All of a text in rows behind a margin, none wider than `width` cells: a row that the terminal broke itself would go on
+ * at its left edge, in front of the margin.
+ */
+export function foreignRows(text: string, margin: string, width: number): string[] {
+  const room = Math.max(10, width - [...margin].length)
+  return linesOf(text).flatMap((line) => breakRows(escapeText(line), room).map((row) => margin + fence(row)))
+}
+
+function linesOf(text: string): string[] {
+  const lines = text.replaceAll('\t', '  ').split('\n')
+  if (lines.at(-1) === '') lines.pop()
+  return lines
+}
+
+function breakRows(line: string, room: number): string[] {
+  const rows: string[] = []
+  let row = ''
+  let cells = 0
+  for (const character of line) {
+    const width = cellsOf(character)
+    if (cells + width > room && width > 0) {
+      rows.push(row)
+      row = ''
+      cells = 0
+    }
+    row += character
+    cells += width
+  }
+  return [...rows, row]
+}
+
+/** Cells of a character in a terminal; rather too many than too few. A mark has none of its own and stays where it belongs. */
+function cellsOf(character: string): number {
+  const code = character.codePointAt(0) ?? 0
+  if (code < 0x300) return 1
+  if (/^\p{Mn}$/v.test(character)) return 0
+  const isNarrow = code < 0x1100 || (code >= 0x1e00 && code < 0x2300) || (code >= 0x2500 && code < 0x25a0)
+  return isNarrow ? 1 : 2
+}
+
+function escapeText(text: string): string {
+  return text.replace(dangerous, escapeOf).replace(marks, boundMarks)
+}
+
+/** Marks at the beginning would be drawn onto what we wrote before; too many grow over the lines around. */
+function boundMarks(run: string, at: number): string {
+  const kept = at === 0 ? 0 : marksMax
+  const characters = [...run]
+  return characters.slice(0, kept).join('') + characters.slice(kept).map(escapeOf).join('')
+}
+
+/** Keeps right-to-left text from reordering the words and numbers that we print beside it. */
+function fence(text: string): string {
+  return rightToLeft.test(text) ? leftToRightMark + text + leftToRightMark : text
 }
 
 const names: Readonly<Record<string, string>> = {

@@ -1,0 +1,131 @@
+import { PassThrough, Writable } from 'node:stream'
+import { stripVTControlCharacters } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { questionLines, wholeQuestion } from '../../ui/approval-lines.ts'
+import { promptApproval } from '../../ui/approval-prompt.ts'
+import { coloursFor } from '../../ui/colours.ts'
+
+const colours = coloursFor({ isTTY: false }, {})
+const up = '\u001b[A'
+
+const question = (given: object, preview = '') => ({
+  approvalId: 'a1',
+  agentPath: 'root',
+  stepId: 's',
+  callId: 'c',
+  tool: 'run_python',
+  arguments: JSON.stringify(given),
+  preview,
+})
+
+const numbered = (count: number) => Array.from({ length: count }, (_, at) => `row-${at + 1};`).join('\n')
+
+/** A person at a terminal of 80 by 24 without colours. */
+function sitDown(request: ReturnType<typeof question>) {
+  let shown = ''
+  let seen = 0
+  const output = Object.assign(
+    new Writable({
+      write(chunk, _encoding, done) {
+        shown += String(chunk)
+        done()
+      },
+    }),
+    { columns: 80, rows: 24 },
+  )
+  const input = new PassThrough()
+  const withdrawal = new AbortController()
+  const answer = promptApproval(request, { input, output, signal: withdrawal.signal })
+  return {
+    answer,
+    withdraw: () => withdrawal.abort(),
+    /** Waits for text after what was seen last. */
+    sees: async (text: string) => {
+      await expect.poll(() => stripVTControlCharacters(shown.slice(seen))).toContain(text)
+      seen = shown.length
+    },
+    type: (keys: string) => void input.write(keys),
+    raw: () => shown,
+    listens: () => input.listenerCount('keypress') > 0,
+  }
+}
+
+describe('the question', () => {
+  it('shows names as harmlessly as values, one argument a line [H.01]', () => {
+    const odd = { 'a\nb: \u001b[2J': 'x', 'path: safe.txt  c': '\u202e', code: 'one\n  two' }
+    const { lines, isCut } = questionLines(question(odd, 'p\u0007'), colours, 80)
+    expect(lines.slice(3)).toEqual([
+      '  │ "a\\nb: \\u001b[2J": x',
+      '  │ "path: safe.txt  c": \\u{202e}',
+      '  │ code:',
+      '  │   one',
+      '  │     two',
+      '  its preview:',
+      '  ┆ p\\x07',
+    ])
+    expect(isCut).toBe(false)
+  })
+
+  it('keeps long lines behind its margin, where a terminal would break them [H.01]', () => {
+    const code = `${' '.repeat(74)}Approval: allowed ${'x'.repeat(5_000)}`
+    const rows = wholeQuestion(question({ code }, code), colours, 80)
+    for (const row of rows) expect(row).toMatch(/^ {2}[│┆i]/)
+    expect(Math.max(...rows.map((row) => row.length))).toBeLessThanOrEqual(80)
+    expect(rows.join('').match(/x/g)).toHaveLength(10_000)
+  })
+
+  it('says what is not shown and how to see it', () => {
+    const { lines, isCut } = questionLines(question({ code: numbered(100) }), colours, 80)
+    expect(isCut).toBe(true)
+    expect(lines.at(-1)).toBe('  │ … 61 more lines: choose “see all of it first”')
+  })
+})
+
+describe('the answer', () => {
+  it('is no when only Enter is pressed', async () => {
+    const person = sitDown(question({ code: 'x' }))
+    await person.sees('Allow it?')
+    expect(person.raw()).not.toContain('see all of it')
+    person.type('\r')
+    expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
+  })
+
+  it('can wait until all of a long call was seen, page by page [S1.11 H.01]', async () => {
+    const person = sitDown(question({ code: numbered(100) }))
+    await person.sees('Allow it?')
+    expect(person.raw()).not.toContain('row-100;')
+    person.type(`${up}${up}${up}`)
+    await person.sees('● see all of it first')
+    person.type('\r')
+    await person.sees('Lines 1 to 16 of 101')
+    person.type('\r')
+    await person.sees('Lines 1 to 32 of 101')
+    person.type('\u001b[B\r')
+    await person.sees('Allow it?')
+    for (let row = 1; row <= 100; row++) expect(person.raw()).toContain(`row-${row};`)
+    person.type(`${up}${up}\r`)
+    expect(await person.answer).toEqual({ decision: 'allow', scope: 'once' })
+  })
+
+  it('is not needed any more when the question is withdrawn: it is struck out and nothing listens [S1.11]', async () => {
+    for (const [keys, sight] of [
+      ['', 'Allow it?'],
+      ['\u001b[B\r', 'What should it do instead?'],
+    ] as const) {
+      const person = sitDown(question({ code: 'x' }))
+      await person.sees('Allow it?')
+      if (keys !== '') {
+        person.type(keys)
+        await person.sees(sight)
+      }
+      person.withdraw()
+      expect(await person.answer).toBeNull()
+      expect(person.listens()).toBe(false)
+      // The library's sign for a prompt that was left.
+      expect(person.raw()).toContain('■')
+    }
+    const late = sitDown(question({ code: 'x' }))
+    late.withdraw()
+    expect(await late.answer).toBeNull()
+  })
+})

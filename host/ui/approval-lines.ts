@@ -1,0 +1,88 @@
+/** An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it. Everything in it is the agent's claim. */
+import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { Colours } from './colours.ts'
+import { foreignLine, foreignRows } from './foreign.ts'
+import { formatCount } from './format.ts'
+
+export type Question = Omit<ApprovalRequest, 'runId'>
+
+/** Rows of arguments and of the preview that come with the question. */
+const argumentsMaxRows = 40
+const previewMaxRows = 60
+
+const argumentsMargin = '  │ '
+const previewMargin = '  ┆ '
+/** What ends a part of which there is more; the answer of that name shows it. */
+export const seeAllLabel = 'see all of it first'
+
+/**
+ * The question as it is put first.
+ * @param width cells of the terminal's rows
+ * @returns `isCut`: some of it is not shown
+ */
+export function questionLines(
+  request: Question,
+  colours: Colours,
+  width: number,
+): { readonly lines: string[]; readonly isCut: boolean } {
+  const { agentPath, stepId, tool, arguments: given, preview } = request
+  const cut = (rows: readonly string[], maxRows: number, margin: string) =>
+    rows.length <= maxRows
+      ? rows
+      : [
+          ...rows.slice(0, maxRows),
+          colours.yellow(
+            `${margin}… ${formatCount(rows.length - maxRows, 'more line')}: choose “${seeAllLabel}”`,
+          ),
+        ]
+  const argumentRows = rowsOfArguments(given, width)
+  const previewRows = foreignRows(preview, previewMargin, width)
+  const lines = [
+    '',
+    colours.bold(`Approval: the agent says it wants to call ${foreignLine(tool, 60)}`),
+    colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
+    ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
+    ...(preview === ''
+      ? []
+      : [colours.dim('  its preview:'), ...cut(previewRows, previewMaxRows, previewMargin)]),
+  ]
+  return { lines, isCut: argumentRows.length > argumentsMaxRows || previewRows.length > previewMaxRows }
+}
+
+/** All of the question. */
+export function wholeQuestion(request: Question, colours: Colours, width: number): string[] {
+  const { arguments: given, preview } = request
+  return [
+    ...rowsOfArguments(given, width),
+    ...(preview === '' ? [] : [colours.dim('  its preview:'), ...foreignRows(preview, previewMargin, width)]),
+  ]
+}
+
+/** `name: value` each; of a text of several lines all lines below its name. */
+function rowsOfArguments(json: string, width: number): string[] {
+  const given = parseObject(json)
+  if (given === null) return foreignRows(json, argumentsMargin, width)
+  return Object.entries(given).flatMap(([name, value]) => {
+    const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+    return text.includes('\n')
+      ? [
+          ...foreignRows(`${plainName(name)}:`, argumentsMargin, width),
+          ...foreignRows(text, `${argumentsMargin}  `, width),
+        ]
+      : foreignRows(`${plainName(name)}: ${text}`, argumentsMargin, width)
+  })
+}
+
+/** Names with anything but letters in quotes: one that holds `: ` or a line break could pass for two arguments. */
+function plainName(name: string): string {
+  return /^\w+$/.test(name) ? name : JSON.stringify(name)
+}
+
+function parseObject(json: string): object | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
+  } catch {
+    return null
+  }
+}
