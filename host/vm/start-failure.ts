@@ -2,8 +2,10 @@
 // that may interrupt one: the deadline and the caller's signal.
 
 import type { BootOutcome, BootWatch } from './boot-watch.ts'
+import { FreshError } from './fresh.ts'
 import type { QemuExit, QemuProcess } from './qemu-process.ts'
 import { QmpError } from './qmp.ts'
+import { SavedStateError } from './saved-state.ts'
 import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
 
 const DEADLINE = Symbol('deadline')
@@ -95,6 +97,27 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
       expected: `the guest to be ready within ${failure.deadlineMs / 1000} s`,
       seen: failure.qemu.console.totalBytes === 0 ? 'a silent guest' : 'output, but no word of readiness',
       remedy: 'Try --accel tcg if another accelerator is used; the console tells how far the guest came.',
+      ...context,
+    })
+  }
+  if (error instanceof FreshError && failure.exit.code === null) {
+    return new VmError({
+      code: 'guest_failed',
+      phase,
+      expected: 'the guest to take random bytes and the time from the host',
+      seen: error.message,
+      remedy:
+        'The console tells more; build the image anew if it is older than this host: caisson image build.',
+      ...context,
+    })
+  }
+  if (error instanceof SavedStateError) {
+    return new VmError({
+      code: 'state_unusable',
+      phase,
+      expected: 'QEMU to load a saved state',
+      seen: error.message,
+      remedy: 'Start the VM without the saved state; it was written by another QEMU or is damaged.',
       ...context,
     })
   }

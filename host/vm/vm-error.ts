@@ -3,7 +3,7 @@
 // is written by the guest, and only the host's one display function may put such text on a screen.
 
 /** Where in the start of a VM something happened, in the order in which the phases follow each other. */
-export type VmPhase = 'prepare' | 'spawn' | 'qmp' | 'kernel' | 'init' | 'agent'
+export type VmPhase = 'prepare' | 'spawn' | 'qmp' | 'kernel' | 'init' | 'load' | 'fresh' | 'agent'
 
 export type VmErrorCode =
   /** An option is out of its range; nothing was started. */
@@ -26,6 +26,8 @@ export type VmErrorCode =
   | 'qmp_failed'
   /** The guest reported an error or ended before it was ready. */
   | 'guest_failed'
+  /** A saved state could not be loaded. */
+  | 'state_unusable'
   | 'deadline_exceeded'
   | 'cancelled'
 

@@ -1,19 +1,8 @@
-// The folder of one VM under the state folder: who owns it, and files that must not outlive the host process.
-// The scratch disk has no name once it is open, so the kernel frees it with the last descriptor, however the host
-// ends; what else a killed host left is cleared by the sweep at the next start.
+// The folder of one VM under the state folder: who owns it, its scratch disk, and sockets for QEMU.
+// It goes with the VM; what a killed host left is cleared by the sweep at the next start.
 
 import { randomBytes } from 'node:crypto'
-import {
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises'
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { findProcessesByArgument, judgeProcess, ownIdentity } from './process-identity.ts'
@@ -32,6 +21,8 @@ export type VmRecord = z.infer<typeof recordSchema>
 export interface VmFolder {
   readonly id: string
   readonly path: string
+  /** A folder below it that QEMU sees, for sockets. */
+  readonly sockets: string
   remove(): Promise<void>
 }
 
@@ -48,22 +39,12 @@ export async function createVmFolder(vms: string): Promise<VmFolder> {
   await mkdir(draft, { mode: 0o700 })
   const record: VmRecord = { id, createdAtMs: Date.now(), host: await ownIdentity() }
   await writeFile(join(draft, RECORD), `${JSON.stringify(record)}\n`, { mode: 0o600 })
+  // QEMU may be another user; the folder above is ours alone.
+  await mkdir(join(draft, 'sockets'))
+  await chmod(join(draft, 'sockets'), 0o711)
   await rename(draft, path)
-  return { id, path, remove: () => rm(path, { recursive: true, force: true }) }
-}
-
-/** A sparse file of `bytes`, open for reading and writing and already without a name. */
-export async function openScratch(folder: VmFolder, bytes: number): Promise<FileHandle> {
-  const path = join(folder.path, 'scratch.raw')
-  const handle = await open(path, 'wx+', 0o600)
-  try {
-    await rm(path)
-    await handle.truncate(bytes)
-    return handle
-  } catch (error) {
-    await handle.close()
-    throw error
-  }
+  const sockets = join(path, 'sockets')
+  return { id, path, sockets, remove: () => rm(path, { recursive: true, force: true }) }
 }
 
 /** Records of the VMs in this state folder, of living and dead hosts. */

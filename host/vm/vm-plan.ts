@@ -1,20 +1,23 @@
 // The preparation of a start: checks options, image and machine, opens the drives, and makes the VM's folder.
 // Everything that can be refused without starting QEMU is refused here.
 
-import { access, constants, type FileHandle, open } from 'node:fs/promises'
+import { access, constants, open } from 'node:fs/promises'
+import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 import { FolderError, type Folders, prepareFolders } from '../state/folders.ts'
 import { findCandidates, type Machine, probeMachine } from './accelerator.ts'
 import { READY_MARKER } from './boot-watch.ts'
 import { type ConfineMode, chooseLauncher } from './confinement.ts'
+import { openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
+import { ROOT_PORT } from './fresh.ts'
 import { type Confinement, confinementOf } from './launcher.ts'
-import { findQemu } from './programs.ts'
+import { QEMU } from './programs.ts'
 import type { Accelerator, BootSpec } from './qemu-args.ts'
-import type { DrivePlan, QemuPlan } from './qemu-process.ts'
+import type { MemoryFile, QemuPlan } from './qemu-process.ts'
 import { VmError } from './vm-error.ts'
-import { createVmFolder, openScratch, processName, sweepDeadVms, type VmFolder } from './vm-folder.ts'
+import { createVmFolder, processName, sweepDeadVms, type VmFolder } from './vm-folder.ts'
 import { checkResources, resolveSize, type VmSize } from './vm-options.ts'
 
-/** The ports of every VM, in the order of {@link QemuPlan.ports}. */
+/** Two of the three ports of every VM; the third is {@link ROOT_PORT}. */
 export const RPC_PORT = 'caisson.rpc'
 export const HTTP_PORT = 'caisson.http'
 
@@ -54,17 +57,35 @@ export interface StartVmOptions extends Partial<VmSize> {
   readonly signal?: AbortSignal
 }
 
+/** Where a VM begins, when not with a boot and an empty disk. */
+export interface StartState {
+  /** Default: an empty disk. */
+  readonly scratch?: ScratchStart
+  readonly memory?: MemoryFile
+  /** A saved state, to be loaded instead of a boot. */
+  readonly stateFile?: string
+  /** An empty file for the block node `overlay`. */
+  readonly overlayFile?: string
+}
+
 export interface VmPlan {
   readonly folder: VmFolder
   readonly qemu: QemuPlan
   readonly confinement: Confinement
   readonly readyMarker: string
-  /** Closes this process's own descriptors of the drives: after the spawn, or when there will be none. */
-  closeDrives(): Promise<void>
+  /** Whether the guest is one whose init takes random bytes and time from the host. */
+  readonly refreshes: boolean
+  readonly scratch: ScratchFile
+  /** Closes this process's own descriptors: after the spawn, or when there will be none. */
+  closeFiles(): Promise<void>
 }
 
 /** @throws VmError in phase `prepare`; then nothing is left to clear */
-export async function planVm(options: StartVmOptions, machine: Machine): Promise<VmPlan> {
+export async function planVm(
+  options: StartVmOptions,
+  machine: Machine,
+  start: StartState = {},
+): Promise<VmPlan> {
   const size = resolveSize(options)
   const boot = bootSpec(options)
   const accelerator = await chooseAccelerator(options.accelerator ?? 'auto', machine)
@@ -76,12 +97,15 @@ export async function planVm(options: StartVmOptions, machine: Machine): Promise
   })
   await checkResources(size, options.folders.vms)
   const folder = await createVmFolder(options.folders.vms)
-  const handles: FileHandle[] = []
-  const closeDrives = async () => {
-    await Promise.all(handles.splice(0).map((handle) => handle.close()))
-  }
+  const files = new AsyncDisposableStack()
   try {
-    const drives = await openDrives(options, size, folder, handles)
+    const openFile = async (path: string, flags: 'r' | 'r+') => {
+      const handle = await open(path, flags)
+      files.defer(() => handle.close())
+      return handle.fd
+    }
+    const scratch = start.scratch ?? { kind: 'blank', bytes: size.diskBytes }
+    const opened = await openDrives(options, scratch, folder, openFile)
     const qemu: QemuPlan = {
       name: processName(folder.id),
       qemu: machine.qemu,
@@ -91,13 +115,24 @@ export async function planVm(options: StartVmOptions, machine: Machine): Promise
       cpus: size.cpus,
       memoryBytes: size.memoryBytes,
       boot,
-      drives,
-      ports: [RPC_PORT, HTTP_PORT],
+      drives: opened.drives,
+      ports: [ROOT_PORT, RPC_PORT, HTTP_PORT],
+      socketFolder: folder.sockets,
+      ...(start.memory ? { memory: start.memory } : {}),
+      ...(start.stateFile === undefined ? {} : { stateFd: await openFile(start.stateFile, 'r') }),
+      ...(start.overlayFile === undefined ? {} : { overlayFd: await openFile(start.overlayFile, 'r+') }),
     }
-    const confinement = confinementOf(launcher, machine.seccomp)
-    return { folder, qemu, confinement, readyMarker: options.readyMarker ?? READY_MARKER, closeDrives }
+    return {
+      folder,
+      qemu,
+      confinement: confinementOf(launcher, machine.seccomp),
+      readyMarker: options.readyMarker ?? READY_MARKER,
+      refreshes: options.readyMarker === undefined,
+      scratch: opened.scratch,
+      closeFiles: () => files.disposeAsync(),
+    }
   } catch (error) {
-    await closeDrives()
+    await files.disposeAsync()
     await folder.remove()
     throw error
   }
@@ -124,18 +159,18 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
   }
   await checkFiles(options)
   await sweepDeadVms(options.folders.vms)
-  const qemu = await findQemu()
-  if (qemu === undefined) {
+  const found = await searchProgram(QEMU)
+  if (found.path === undefined) {
     throw new VmError({
       code: 'no_qemu',
       phase: 'prepare',
-      expected: 'qemu-system-x86_64 on PATH',
-      seen: 'none',
+      expected: `${QEMU} on PATH`,
+      seen: `none${describeLeftOut(found)}`,
       remedy: 'Install QEMU (Debian: apt install qemu-system-x86, macOS: brew install qemu).',
     })
   }
   return probeMachine({
-    qemu,
+    qemu: found.path,
     ...('disk' in options.image ? {} : { kernel: options.image.kernel }),
     cacheDirectory: options.folders.cache,
     confine: options.confine ?? 'auto',
@@ -167,33 +202,6 @@ function bootSpec(options: StartVmOptions): BootSpec {
   })
   const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', ...words].join(' ')
   return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }
-}
-
-async function openDrives(
-  options: StartVmOptions,
-  size: VmSize,
-  folder: VmFolder,
-  handles: FileHandle[],
-): Promise<DrivePlan[]> {
-  const drives: DrivePlan[] = []
-  const add = async (drive: Omit<DrivePlan, 'fd'>, opened: Promise<FileHandle>) => {
-    const handle = await opened
-    handles.push(handle)
-    drives.push({ ...drive, fd: handle.fd })
-  }
-  const { image, workspaceDisk } = options
-  if ('disk' in image) {
-    const drive = { serial: 'disk', format: image.format, readOnly: true, bootable: true } as const
-    await add(drive, open(image.disk, 'r'))
-  } else {
-    await add({ serial: 'root', format: 'raw', readOnly: true }, open(image.root, 'r'))
-    await add({ serial: 'agent', format: 'raw', readOnly: true }, open(image.agentDisk, 'r'))
-  }
-  if (workspaceDisk !== undefined) {
-    await add({ serial: 'workspace', format: 'raw', readOnly: true }, open(workspaceDisk, 'r'))
-  }
-  await add({ serial: 'scratch', format: 'raw', readOnly: false }, openScratch(folder, size.diskBytes))
-  return drives
 }
 
 async function checkFiles({ image, workspaceDisk }: StartVmOptions): Promise<void> {

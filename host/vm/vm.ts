@@ -3,11 +3,13 @@
 
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { watchBoot } from './boot-watch.ts'
+import { type BootWatch, watchBoot } from './boot-watch.ts'
+import type { RootPort } from './fresh.ts'
 import type { Confinement } from './launcher.ts'
 import type { Accelerator } from './qemu-args.ts'
 import { type QemuProcess, spawnQemu } from './qemu-process.ts'
 import { Qmp, QmpError } from './qmp.ts'
+import { continueVm, loadState } from './saved-state.ts'
 import {
   describeCancelled,
   describeFailure,
@@ -15,30 +17,34 @@ import {
   describeSpawnFailure,
   isLaunchFailure,
   StartLimits,
-  tails,
 } from './start-failure.ts'
 import type { VmConsole } from './vm-console.ts'
 import type { VmPhase } from './vm-error.ts'
-import { planVm, prepareMachine, type StartVmOptions, type VmPlan } from './vm-plan.ts'
+import { LAST_WORDS_MS, VmLife } from './vm-life.ts'
+import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmPlan } from './vm-plan.ts'
 
-export type { StartVmOptions, VmDiskImage, VmImage } from './vm-plan.ts'
+export type { StartState, StartVmOptions, VmDiskImage, VmImage } from './vm-plan.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
-/** After QEMU's end, for what it had already written to monitor, console and stderr. */
-const LAST_WORDS_MS = 20
+/** For a guest that runs: a thread of its init answers. */
+const FRESH_DEADLINE_MS = 20_000
 
-/** How long each phase of a start took, in milliseconds. */
+/** How long each phase of a start took, in milliseconds; those that it did not have are absent. */
 export interface VmTimings {
-  /** Options, image, machine and folder checked, drives open. */
+  /** Options, image, machine and folder checked, files open. */
   readonly prepareMs: number
   /** Until the process was spawned. */
   readonly spawnMs: number
   /** Until QEMU's monitor answered. */
   readonly qmpMs: number
-  /** Until the guest's first output. */
-  readonly kernelMs: number
-  /** Until init said that it is ready. */
-  readonly initMs: number
+  /** A boot: until the guest's first output. */
+  readonly kernelMs?: number
+  /** A boot: until init said that it is ready. */
+  readonly initMs?: number
+  /** A resume: until the saved state was loaded and the guest's CPUs ran. */
+  readonly loadMs?: number
+  /** Until the guest had random bytes and the time of the host. */
+  readonly freshMs?: number
   /** Sum of all. */
   readonly totalMs: number
   /** The guest's own clock since its kernel started, as it claims; null when it did not say. */
@@ -67,7 +73,12 @@ export interface Vm extends AsyncDisposable {
   /** The host's ends of the two ports; they end when QEMU does. */
   readonly rpc: Duplex
   readonly http: Duplex
+  /** The port of the guest's root side, for entropy and time. */
+  readonly root: RootPort
   readonly qmp: Qmp
+  /** What it was started from, and its process: for what saves it. */
+  readonly plan: VmPlan
+  readonly process: QemuProcess
   readonly console: VmConsole
   readonly accelerator: Accelerator
   readonly confinement: Confinement
@@ -87,21 +98,58 @@ export interface Vm extends AsyncDisposable {
  * Call it from the main thread: on Linux QEMU ends with the thread that started it.
  * @throws VmError with the phase that failed; nothing is left running or lying about then
  */
-export async function startVm(options: StartVmOptions): Promise<Vm> {
+export async function startVm(options: StartVmOptions, state: StartState = {}): Promise<Vm> {
+  return await begin(options, state, boot)
+}
+
+/** A machine that was saved, and what it is to be told first. */
+export interface SavedMachine {
+  readonly state: StartState & { readonly stateFile: string }
+  /** Whether the memory is in a file of its own and not in the state. */
+  readonly withoutMemory: boolean
+  /** Random bytes as well as the time: for whatever may be resumed more than once. */
+  readonly entropy: boolean
+}
+
+/** Resumes a VM; returns when it has fresh random bytes and the time. @throws VmError as {@link startVm} does */
+export async function resumeVm(options: StartVmOptions, saved: SavedMachine): Promise<Vm> {
+  return await begin(options, saved.state, (start) => resume(start, saved))
+}
+
+/** A start under way: QEMU runs, and nothing else is known. */
+interface Start {
+  readonly plan: VmPlan
+  readonly qemu: QemuProcess
+  readonly limits: StartLimits
+  readonly deadlineMs: number
+  readonly watch: BootWatch
+  enter(phase: VmPhase): void
+}
+
+/** What a way of starting comes to: the VM's life, and times of its own. */
+interface Started {
+  readonly life: VmLife
+  readonly timings: Partial<VmTimings>
+  readonly qmpAt: number
+}
+
+type Way = (start: Start) => Promise<Started>
+
+async function begin(options: StartVmOptions, state: StartState, way: Way): Promise<Vm> {
   const startedAt = performance.now()
   const machine = await cancellable(options, () => prepareMachine(options, false))
   try {
-    return await boot(await planVm(options, machine), options, startedAt)
+    return await run(await planVm(options, machine, state), options, startedAt, way)
   } catch (error) {
     if (!isLaunchFailure(error)) throw error
     // What was remembered of this machine may be outdated (a kernel setting forbids namespaces now): look again.
     const again = await cancellable(options, () => prepareMachine(options, true))
     if (JSON.stringify(again) === JSON.stringify(machine)) throw error
-    return await boot(await planVm(options, again), options, startedAt)
+    return await run(await planVm(options, again, state), options, startedAt, way)
   }
 }
 
-async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): Promise<Vm> {
+async function run(plan: VmPlan, options: StartVmOptions, startedAt: number, way: Way): Promise<Vm> {
   const deadlineMs = options.deadlineMs ?? DEFAULT_DEADLINE_MS
   const preparedAt = performance.now()
   const qemu = await launch(plan)
@@ -109,24 +157,18 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
   const limits = new StartLimits(deadlineMs, options.signal)
   const spawnedAt = performance.now()
   let phase: VmPhase = 'qmp'
+  const enter = (next: VmPhase) => {
+    phase = next
+  }
   try {
-    const qmp = await limits.race(Promise.race([Qmp.connect(qemu.qmp, deadlineMs), failAtExit(qemu)]))
-    const life = new VmLife(plan, qemu, qmp, await qemu.findPid())
-    const qmpAt = performance.now()
-    phase = 'kernel'
-    const outcome = await limits.race(watch.outcome)
-    phase = watch.phase()
-    if (outcome.kind !== 'ready') throw describeOutcome(outcome, phase, qemu)
-    const readyAt = performance.now()
-    const firstOutputAt = Math.max(qmpAt, watch.firstOutputAt() ?? readyAt)
+    const { life, timings, qmpAt } = await way({ plan, qemu, limits, deadlineMs, watch, enter })
     return life.toVm({
       prepareMs: preparedAt - startedAt,
       spawnMs: spawnedAt - preparedAt,
       qmpMs: qmpAt - spawnedAt,
-      kernelMs: firstOutputAt - qmpAt,
-      initMs: readyAt - firstOutputAt,
-      totalMs: readyAt - startedAt,
-      guestUptimeMs: outcome.uptimeMs,
+      guestUptimeMs: null,
+      ...timings,
+      totalMs: performance.now() - startedAt,
     })
   } catch (error) {
     qemu.kill()
@@ -141,6 +183,51 @@ async function boot(plan: VmPlan, options: StartVmOptions, startedAt: number): P
   }
 }
 
+const boot: Way = async (start) => {
+  const { plan, qemu, limits, watch, enter } = start
+  const life = await connect(start)
+  const qmpAt = performance.now()
+  enter('kernel')
+  const outcome = await limits.race(watch.outcome)
+  enter(watch.phase())
+  if (outcome.kind !== 'ready') throw describeOutcome(outcome, watch.phase(), qemu)
+  const readyAt = performance.now()
+  enter('fresh')
+  if (plan.refreshes) await limits.race(life.root.refresh({ deadlineMs: FRESH_DEADLINE_MS }))
+  const firstOutputAt = Math.max(qmpAt, watch.firstOutputAt() ?? readyAt)
+  const timings = {
+    kernelMs: firstOutputAt - qmpAt,
+    initMs: readyAt - firstOutputAt,
+    freshMs: performance.now() - readyAt,
+    guestUptimeMs: outcome.uptimeMs,
+  }
+  return { life, timings, qmpAt }
+}
+
+async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): Promise<Started> {
+  const { qemu, limits, deadlineMs, enter } = start
+  const life = await connect(start)
+  const qmpAt = performance.now()
+  enter('load')
+  await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
+  // The guest finds the message when it begins to run: nothing of it comes before that.
+  const refreshed = life.root.refresh({ entropy, deadlineMs: FRESH_DEADLINE_MS })
+  refreshed.catch(() => undefined)
+  await limits.race(continueVm(life.qmp))
+  const loadedAt = performance.now()
+  enter('fresh')
+  await limits.race(Promise.race([refreshed, failAtExit(qemu)]))
+  // Its first look at the clock was by code that an emulator had to translate; now it is exact.
+  life.root.refresh({ entropy: false, deadlineMs: FRESH_DEADLINE_MS }).catch(() => undefined)
+  const timings = { loadMs: loadedAt - qmpAt, freshMs: performance.now() - loadedAt }
+  return { life, timings, qmpAt }
+}
+
+async function connect({ plan, qemu, limits, deadlineMs }: Start): Promise<VmLife> {
+  const qmp = await limits.race(Promise.race([Qmp.connect(qemu.qmp, deadlineMs), failAtExit(qemu)]))
+  return new VmLife(plan, qemu, qmp, await qemu.findPid())
+}
+
 async function launch(plan: VmPlan): Promise<QemuProcess> {
   try {
     return spawnQemu(plan.qemu)
@@ -149,7 +236,7 @@ async function launch(plan: VmPlan): Promise<QemuProcess> {
     await plan.folder.remove()
     throw describeSpawnFailure(cause)
   } finally {
-    await plan.closeDrives()
+    await plan.closeFiles()
   }
 }
 
@@ -157,83 +244,6 @@ async function launch(plan: VmPlan): Promise<QemuProcess> {
 async function failAtExit(qemu: QemuProcess): Promise<never> {
   await qemu.exited
   throw new QmpError('closed', 'QMP: QEMU ended')
-}
-
-/** The VM from the monitor's first answer to the end of its folder. */
-class VmLife {
-  readonly #plan: VmPlan
-  readonly #qemu: QemuProcess
-  readonly #qmp: Qmp
-  readonly #pid: number
-  readonly exited: Promise<VmExit>
-  #stopping = false
-  #shutdown: string | undefined
-
-  constructor(plan: VmPlan, qemu: QemuProcess, qmp: Qmp, pid: number) {
-    this.#plan = plan
-    this.#qemu = qemu
-    this.#qmp = qmp
-    this.#pid = pid
-    qmp.onEvent(({ name, data }) => {
-      if (name === 'SHUTDOWN' && typeof data.reason === 'string') this.#shutdown = data.reason
-    })
-    this.exited = this.#watchEnd()
-  }
-
-  toVm(timings: VmTimings): Vm {
-    const [rpc, http] = this.#qemu.ports
-    if (!rpc || !http) throw new TypeError('a VM has two ports')
-    const stop = () => this.#stop()
-    return {
-      id: this.#plan.folder.id,
-      pid: this.#pid,
-      rpc,
-      http,
-      qmp: this.#qmp,
-      console: this.#qemu.console,
-      accelerator: this.#plan.qemu.accelerator,
-      confinement: this.#plan.confinement,
-      memoryBytes: this.#plan.qemu.memoryBytes,
-      cpus: this.#plan.qemu.cpus,
-      timings,
-      exited: this.exited,
-      stderrTail: this.#qemu.stderrTail,
-      stop,
-      [Symbol.asyncDispose]: async () => {
-        await stop()
-      },
-    }
-  }
-
-  async #stop(): Promise<VmExit> {
-    this.#stopping = true
-    this.#qemu.kill()
-    const exit = await this.exited
-    this.#qemu.destroyStreams()
-    return exit
-  }
-
-  async #watchEnd(): Promise<VmExit> {
-    const { code, signal } = await this.#qemu.exited
-    // The last words of monitor, console and stderr may still be in their pipes.
-    await sleep(LAST_WORDS_MS)
-    this.#qmp.close()
-    await this.#plan.folder.remove().catch(() => {})
-    const detail = this.#shutdown
-    return {
-      reason: this.#stopping ? 'stopped' : endReason(detail, code, signal),
-      code,
-      signal,
-      ...(detail === undefined ? {} : { detail }),
-      ...tails(this.#qemu),
-    }
-  }
-}
-
-function endReason(detail: string | undefined, code: number | null, signal: string | null): VmExit['reason'] {
-  if (detail?.startsWith('guest-')) return 'guest-ended'
-  if (detail === 'host-signal' || signal === 'SIGKILL' || signal === 'SIGTERM') return 'killed'
-  return detail !== undefined && code === 0 ? 'stopped' : 'failed'
 }
 
 async function cancellable<T>(options: StartVmOptions, work: () => Promise<T>): Promise<T> {

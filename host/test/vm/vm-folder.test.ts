@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { judgeProcess, ownIdentity } from '../../vm/process-identity.ts'
-import { createVmFolder, listVmRecords, openScratch, processName, sweepDeadVms } from '../../vm/vm-folder.ts'
+import { createVmFolder, listVmRecords, processName, sweepDeadVms } from '../../vm/vm-folder.ts'
 
 let vms: string
 beforeEach(async () => {
@@ -28,14 +28,6 @@ describe('the folder of a VM', () => {
     expect((await listVmRecords(vms)).map(({ id }) => id)).toEqual([folder.id])
     await folder.remove()
     expect(await readdir(vms)).toEqual([])
-  })
-
-  it('holds a sparse scratch disk without a name, so that no death of the host leaves it behind [V.06]', async () => {
-    const folder = await createVmFolder(vms)
-    const scratch = await openScratch(folder, 8 * 1024 ** 3)
-    expect(await scratch.stat()).toMatchObject({ size: 8 * 1024 ** 3, nlink: 0, blocks: 0 })
-    expect(await readdir(folder.path)).toEqual(['vm.json'])
-    await scratch.close()
   })
 })
 

@@ -22,7 +22,7 @@ describe('startVm', () => {
     using home = makeTestFolders()
     const vm = await startTestVm(home)
     const { totalMs, guestUptimeMs, ...phases } = vm.timings
-    expect(Object.keys(phases)).toEqual(['prepareMs', 'spawnMs', 'qmpMs', 'kernelMs', 'initMs'])
+    expect(Object.keys(phases)).toEqual(['prepareMs', 'spawnMs', 'qmpMs', 'kernelMs', 'initMs', 'freshMs'])
     for (const duration of Object.values(phases)) expect(duration).toBeGreaterThan(0)
     expect(Object.values(phases).reduce((sum, duration) => sum + duration)).toBeCloseTo(totalMs, 3)
     expect(guestUptimeMs).toBeGreaterThan(0)

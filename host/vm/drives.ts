@@ -1,0 +1,95 @@
+// The drives of a VM: opens every file that QEMU inherits, and makes the scratch disk. The workspace's file is made as
+// long as the guest of a template believes its drive to be.
+
+import { constants, copyFile, open, rename, truncate } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { DrivePlan } from './qemu-process.ts'
+import type { VmFolder } from './vm-folder.ts'
+import type { StartVmOptions } from './vm-plan.ts'
+
+/**
+ * Size of every workspace drive, sparse: a guest that is resumed from a template does not ask anew how long its drive
+ * is. More than fits on it could not be worked on in a VM either.
+ */
+export const WORKSPACE_DRIVE_BYTES = 256 * 1024 ** 3
+
+/** How a VM's scratch disk begins. */
+export type ScratchStart =
+  | { readonly kind: 'blank'; readonly bytes: number }
+  /** An empty qcow2 file is copied and laid over a frozen raw one. */
+  | { readonly kind: 'overlay'; readonly base: string; readonly empty: string }
+  /** The disk of a saved VM: its file is moved to this one. `base` is what lies below it, if anything. */
+  | {
+      readonly kind: 'moved'
+      readonly file: string
+      readonly format: 'raw' | 'qcow2'
+      readonly base?: string
+    }
+
+export interface OpenDrives {
+  readonly drives: readonly DrivePlan[]
+  readonly scratch: ScratchFile
+}
+
+/** The scratch disk's file in the VM's folder. */
+export interface ScratchFile {
+  readonly file: string
+  readonly format: 'raw' | 'qcow2'
+  readonly base?: string
+}
+
+/** Opens all drives; `openFile` keeps what it opened until the spawn. */
+export async function openDrives(
+  { image, workspaceDisk }: Pick<StartVmOptions, 'image' | 'workspaceDisk'>,
+  start: ScratchStart,
+  folder: VmFolder,
+  openFile: (path: string, flags: 'r' | 'r+') => Promise<number>,
+): Promise<OpenDrives> {
+  const drives: DrivePlan[] = []
+  const addReadOnly = async (serial: string, path: string) => {
+    drives.push({ serial, format: 'raw', readOnly: true, fd: await openFile(path, 'r') })
+  }
+  if ('disk' in image) {
+    const fd = await openFile(image.disk, 'r')
+    drives.push({ serial: 'disk', format: image.format, readOnly: true, bootable: true, fd })
+  } else {
+    await addReadOnly('root', image.root)
+    await addReadOnly('agent', image.agentDisk)
+  }
+  if (workspaceDisk !== undefined) {
+    await extendWorkspace(workspaceDisk)
+    await addReadOnly('workspace', workspaceDisk)
+  }
+  const scratch = await makeScratch(start, folder)
+  const fd = await openFile(scratch.file, 'r+')
+  const below = scratch.base === undefined ? {} : { backingFd: await openFile(scratch.base, 'r') }
+  drives.push({ serial: 'scratch', format: scratch.format, readOnly: false, fd, ...below })
+  return { drives, scratch }
+}
+
+/** Makes the file as long as every workspace drive is; what is beyond its content takes no space. */
+export async function extendWorkspace(file: string): Promise<void> {
+  const handle = await open(file, 'r+')
+  try {
+    if ((await handle.stat()).size < WORKSPACE_DRIVE_BYTES) await handle.truncate(WORKSPACE_DRIVE_BYTES)
+  } finally {
+    await handle.close()
+  }
+}
+
+async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<ScratchFile> {
+  if (start.kind === 'moved') {
+    const file = join(folder.path, `scratch.${start.format}`)
+    await rename(start.file, file)
+    return { file, format: start.format, ...(start.base === undefined ? {} : { base: start.base }) }
+  }
+  if (start.kind === 'overlay') {
+    const file = join(folder.path, 'scratch.qcow2')
+    await copyFile(start.empty, file, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
+    return { file, format: 'qcow2', base: start.base }
+  }
+  const file = join(folder.path, 'scratch.raw')
+  await (await open(file, 'wx', 0o600)).close()
+  await truncate(file, start.bytes)
+  return { file, format: 'raw' }
+}

@@ -1,0 +1,94 @@
+// Makes a guest unlike every other that was resumed from the same state: random bytes for its kernel, then the time.
+// Speaks to a thread of the guest's init on a port of its own; format in vm-image/guest/fresh.py. The jump of the clock
+// also makes OpenSSL in running programs draw from the kernel anew: it reseeds when its interval has passed, so a
+// template is taken with the clock of a day long ago.
+
+import { randomBytes } from 'node:crypto'
+import type { Duplex } from 'node:stream'
+
+/** The port's name; QEMU attaches it before the others, and the guest relies on that. */
+export const ROOT_PORT = 'caisson.root'
+/** The guest's clock in a template: decades before any resume. 2001-01-01T00:00:00Z in milliseconds. */
+export const TEMPLATE_EPOCH_MS = 978_307_200_000
+
+const MAGIC = Buffer.from('CAISSONF', 'latin1')
+const MESSAGE_BYTES = 80
+const ANSWER_BYTES = 16
+const SEED_BYTES = 64
+
+/** The guest did not answer in time, or in another form. */
+export class FreshError extends Error {
+  override readonly name = 'FreshError'
+}
+
+export interface FreshOptions {
+  /** Milliseconds since 1970; absent: now. */
+  readonly epochMs?: number
+  /** Random bytes too; otherwise the clock alone. Default true. */
+  readonly entropy?: boolean
+  readonly deadlineMs: number
+}
+
+/** The host's end of the port: one question at a time. The stream stays the caller's to close. */
+export class RootPort {
+  readonly #port: Duplex
+  #unread = Buffer.alloc(0)
+  #last: Promise<unknown> = Promise.resolve()
+  #wake: () => void = () => {}
+
+  constructor(port: Duplex) {
+    this.#port = port
+    port.on('data', (chunk: Buffer) => {
+      // A guest that talks without being asked costs nothing: more than one answer is never kept.
+      this.#unread = Buffer.concat([this.#unread, chunk]).subarray(-ANSWER_BYTES)
+      this.#wake()
+    })
+    port.on('close', () => this.#wake())
+  }
+
+  /**
+   * Sets entropy and clock; resolves once the guest has done both, with the guest's clock less the host's in
+   * milliseconds at that moment (the answer's way included, so never more than it really is). @throws {FreshError}
+   */
+  refresh(options: FreshOptions): Promise<number> {
+    const turn = this.#last.then(() => this.#ask(options))
+    this.#last = turn.catch(() => {})
+    return turn
+  }
+
+  async #ask({ epochMs, entropy = true, deadlineMs }: FreshOptions): Promise<number> {
+    this.#unread = Buffer.alloc(0)
+    const message = Buffer.alloc(MESSAGE_BYTES)
+    message.set(MAGIC)
+    if (entropy) message.set(randomBytes(SEED_BYTES), MESSAGE_BYTES - SEED_BYTES)
+    const deadline = performance.now() + deadlineMs
+    message.writeBigUInt64BE(BigInt(Math.round((epochMs ?? Date.now()) * 1000)), MAGIC.length)
+    this.#port.write(message)
+    const answer = await this.#answer(deadline)
+    return Number(answer.readBigUInt64BE(MAGIC.length)) / 1000 - Date.now()
+  }
+
+  async #answer(deadline: number): Promise<Buffer> {
+    for (;;) {
+      const answer = this.#unread
+      if (answer.length === ANSWER_BYTES) {
+        if (answer.subarray(0, MAGIC.length).equals(MAGIC)) return answer
+        throw new FreshError('the guest answered in another form')
+      }
+      const left = deadline - performance.now()
+      if (this.#port.destroyed) throw new FreshError('the port closed')
+      if (left <= 0) throw new FreshError('the guest took neither random bytes nor the time')
+      await this.#change(left)
+    }
+  }
+
+  #change(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, timeoutMs)
+      this.#wake = () => {
+        clearTimeout(timer)
+        resolve()
+      }
+    })
+  }
+}
