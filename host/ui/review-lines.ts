@@ -50,9 +50,9 @@ export function diffLines(
 ): { readonly lines: string[]; readonly rest: number } {
   const head = changeLine(item, colours)
   if (item.diff === null) return { lines: [head], rest: 0 }
-  const lines = item.diff
-    .split('\n')
-    .filter((line, index) => !(index < 4 && /^(=====|Index: |--- |\+\+\+ )/.test(line)))
+  const whole = item.diff.split('\n')
+  // The two lines that name the files say what the head says. All that follows is content, whatever it looks like.
+  const lines = /^--- .*\n\+\+\+ /.test(item.diff) ? whole.slice(2) : whole
   if (lines.at(-1) === '') lines.pop()
   const shown = lines.slice(0, bounds.maxLines).map((line) => {
     const safe = foreignLine(line.replaceAll('\t', '  '), bounds.maxChars)
