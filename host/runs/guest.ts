@@ -185,12 +185,13 @@ export class Guest implements AsyncDisposable {
       provider,
       runId,
       limits: bounds,
-      onExchange: ({ status, durationMs, usage, error }) =>
+      onExchange: ({ status, durationMs, usage, estimated, error }) =>
         this.#noteSoon({
           type: 'model-end',
           status,
           durationMs,
           usage,
+          estimated,
           ...(error === undefined ? {} : { error }),
         }),
       onDenied: ({ target, reason }) => this.#noteSoon({ type: 'egress-denied', target, reason }),

@@ -164,7 +164,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   const facts = [
     formatDuration(event.durationMs),
     formatCount(state.toolCalls, 'tool call'),
-    `${tokens} tokens`,
+    `${state.isUsageEstimated ? 'about ' : ''}${tokens} tokens`,
   ]
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state)

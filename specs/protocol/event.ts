@@ -168,6 +168,8 @@ const ModelEnd = z.strictObject({
   status: z.int(),
   durationMs: Milliseconds,
   usage: Usage,
+  /** Whether the provider gave no numbers and the usage is the gateway's estimate; absent in older journals. */
+  estimated: z.boolean().optional(),
   /** Absent when the exchange went well. */
   error: Line.optional(),
 })

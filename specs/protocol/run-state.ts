@@ -18,6 +18,8 @@ export interface RunState {
   pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
   /** As the gateway counted it. */
   usage: Usage
+  /** Whether any of it is the gateway's estimate, as the provider gave no numbers. */
+  isUsageEstimated: boolean
   changes: { entries: number; flagged: readonly string[] } | null
   applied: number | null
   end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
@@ -32,6 +34,7 @@ export const initialRunState: RunState = {
   toolCalls: 0,
   pendingApprovals: {},
   usage: noUsage,
+  isUsageEstimated: false,
   changes: null,
   applied: null,
   end: null,
@@ -75,7 +78,11 @@ export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunSt
     case 'approval-decision':
       return { ...state, pendingApprovals: without(state.pendingApprovals, event.approvalId) }
     case 'model-end':
-      return { ...state, usage: addUsage(state.usage, event.usage) }
+      return {
+        ...state,
+        usage: addUsage(state.usage, event.usage),
+        isUsageEstimated: state.isUsageEstimated || event.estimated === true,
+      }
     case 'changes-ready':
       return { ...state, changes: { entries: event.entries, flagged: event.flagged } }
     case 'apply-end':

@@ -39,7 +39,8 @@ describe('a run whose model is a real server', () => {
     const turns = events.flatMap((event) => (event.type === 'turn-end' ? [event] : []))
     // One request for the plan, two for each step.
     expect(exchanges.map(({ status }) => status)).toEqual([200, 200, 200, 200, 200])
-    for (const { usage } of exchanges) {
+    for (const { usage, estimated } of exchanges) {
+      expect(estimated).toBe(false)
       expect(usage.inputTokens).toBeGreaterThan(0)
       expect(usage.outputTokens).toBeGreaterThan(0)
     }

@@ -60,6 +60,14 @@ describe('the lines of a run', () => {
     expect(runEnd(state, 'failed', 'it broke')).toContain('it broke')
   })
 
+  it('say of tokens whether some of them are an estimate [S1.10]', () => {
+    const exchange = { type: 'model-end', status: 200, durationMs: 1, usage: noUsage } as const
+    const counted = planned({ ...exchange, estimated: false }, exchange)
+    expect(runEnd(counted, 'completed', 'x')).toContain('· 0 tokens')
+    const estimated = planned({ ...exchange, estimated: true }, exchange)
+    expect(runEnd(estimated, 'completed', 'x')).toContain('· about 0 tokens')
+  })
+
   it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
     expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
       '    run_bash command: ls -la · timeoutMs: 1000',
