@@ -36,7 +36,8 @@ export async function executePlan(
     results.set(step.id, result)
     schedule.end(step.id, result.state)
     await reportEnd(step, result.state, result.text, run)
-    if (result.state === 'failed' && step.onFailure === 'abort') stop.abort()
+    // A denial is a word on one thing: what does not need that step goes on, and the run fails at its end.
+    if (result.state === 'failed' && step.onFailure === 'abort' && result.reason !== 'denied') stop.abort()
     return step
   }
 
@@ -134,8 +135,11 @@ function endingOf(
   const tally = `${completed.length} of ${plan.steps.length} steps completed`
   if (run.signal.aborted) return { ...interruption(run, tally), summary }
   const failed = plan.steps.filter(({ id }) => schedule.stateOf(id) === 'failed')
+  const fatal = failed.filter(({ onFailure }) => onFailure === 'abort')
   const decisive =
-    failed.find(({ onFailure }) => onFailure === 'abort') ?? (completed.length === 0 ? failed[0] : undefined)
+    fatal.find(({ id }) => results.get(id)?.reason !== 'denied') ??
+    fatal[0] ??
+    (completed.length === 0 ? failed[0] : undefined)
   const describe = (step: Step): string => `step "${step.id}" failed: ${results.get(step.id)?.text ?? ''}`
   if (decisive === undefined) {
     const message = boundText(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)

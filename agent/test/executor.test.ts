@@ -167,6 +167,22 @@ describe('failures', () => {
     expect(ending.message).toContain('broken disk')
   })
 
+  it('goes on with what does not need a denied step, and fails as denied at its end [S1.11 S4.07]', async () => {
+    const plan = planOf(['a'], ['b'], ['c', { needs: ['a'] }], ['d', { needs: ['b'] }])
+    const { ending, states } = await execute(plan, { a: result('failed', 'they said no', 'denied') })
+    expect(states).toEqual({ a: 'failed', b: 'completed', c: 'skipped', d: 'completed' })
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'denied', summary: 'answer of d' })
+    expect(ending.message).toMatch(/^2 of 4 steps completed; step "a" failed: they said no/)
+  })
+
+  it('names a failure before a denial when both would end the run [S4.07]', async () => {
+    const { ending } = await execute(planOf(['a'], ['b', { needs: ['c'] }], ['c']), {
+      a: result('failed', 'they said no', 'denied'),
+      b: result('failed', 'broken disk'),
+    })
+    expect(ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
+  })
+
   it('goes on without the dependents of a step that says continue [S4.07]', async () => {
     const plan = planOf(
       ['a', { onFailure: 'continue' }],

@@ -16,7 +16,10 @@ export const Step = z.strictObject({
   needs: z.array(StepId).max(limits.stepMaxNeeds).default([]),
   /** Paths that the step means to write, `*` for any; two steps that share one never run at once. */
   writes: z.array(Line.min(1)).max(limits.stepMaxWrites).default(['*']),
-  /** What a failure means for the run: end it, or go on without this step's dependents. */
+  /**
+   * What a failure means for the run: end it, or go on without this step's dependents. After a denial the other steps
+   * go on in either case; with `abort` the run fails at its end.
+   */
   onFailure: z.enum(['abort', 'continue']).default('abort'),
 })
 export type Step = z.infer<typeof Step>
