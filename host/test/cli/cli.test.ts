@@ -30,6 +30,7 @@ describe('the command line', () => {
       'image build',
       'image info',
       'image verify',
+      'image sbom',
       'vm boot',
       'runs list',
       'runs show',

@@ -10,7 +10,7 @@ const good: ImageManifest = {
   manifestVersion: 1,
   key: 'a'.repeat(64),
   arch: 'amd64',
-  files: { vmlinuz: file, initramfs: file, 'root.erofs': file },
+  files: { vmlinuz: file, initramfs: file, 'root.erofs': file, 'sbom.cdx.json': file },
   versions: { debian: 'bookworm', kernel: '6.1', node: '24', python: '3.11' },
   packages: { bash: '5' },
   inputs: { 'build.sh': 'b'.repeat(64) },

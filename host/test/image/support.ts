@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 echo 'step pack small files'
 echo built >>"$cache/builds"
-for name in vmlinuz initramfs root.erofs; do printf '%s of the image\\n' "$name" >"$out/$name"; done
+for name in vmlinuz initramfs root.erofs sbom.cdx.json; do printf '%s of the image\\n' "$name" >"$out/$name"; done
 `
 
 /** A recipe with the real inputs, whose build.sh is `script`. */
@@ -49,7 +49,7 @@ export async function makeStandInImage(folder: string): Promise<Image> {
   await prepareFolders(home.folders)
   const bundle = path.join(folder, 'bundle')
   await mkdir(bundle)
-  await writeFile(path.join(bundle, 'agent.mjs'), 'setInterval(() => {}, 1000)\n')
+  await writeFile(path.join(bundle, 'agent.cjs'), 'setInterval(() => {}, 1000)\n')
   const sources = { recipe: realRecipe, agent: { bundle } }
   return await ensureImage({ cacheDir: home.folders.cache, sources })
 }
