@@ -3,10 +3,12 @@
  * the guest's root side can do. Holds no policy of its own.
  */
 import { randomBytes } from 'node:crypto'
+import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import { carry, connectToPort } from './carry.ts'
 import { executePlan } from './executor.ts'
 import { TaskInbox } from './inbox.ts'
 import type { Model } from './llm/model.ts'
@@ -15,6 +17,7 @@ import { makePlan } from './planner.ts'
 import { sendChanges } from './send-changes.ts'
 import { createRegistry, type Registry } from './tools/registry.ts'
 import type { Tool } from './tools/tool.ts'
+import type { ShellRequest } from './utils/helper.ts'
 import { createLogger } from './utils/logger.ts'
 import type { OpenPort } from './utils/port.ts'
 import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './utils/rpc.ts'
@@ -23,7 +26,10 @@ import type { CollectOptions } from './workspace/collect.ts'
 /** What only the guest's root side can do. */
 export interface RootSide {
   mountWorkspace(): Promise<Result<unknown, RootFailure>>
+  resetWorkspace(): Promise<Result<unknown, RootFailure>>
   setClock(epochMs: number): Promise<Result<unknown, RootFailure>>
+  /** A connection that carries a person's shell; rejects when there can be none. */
+  openShell(request: ShellRequest): Promise<Duplex>
 }
 
 /** A failure in words; its code is the root side's own. */
@@ -116,11 +122,16 @@ function createHandlers(
   return {
     'clock/set': async ({ epochMs }) => toAnswer(await options.root.setClock(epochMs)),
     'workspace/open': async () => toAnswer(await options.root.mountWorkspace()),
+    'workspace/reset': async () => toAnswer(await options.root.resetWorkspace()),
     'workspace/collect': async ({ runId }, { signal }) => {
       const sent = await sendChanges(runId, link().http, { ...options.collect, signal })
       return sent.ok ? sent : failed(sent.error.message)
     },
     'task/submit': ({ task }) => Promise.resolve(submit(task, inbox, registry)),
+    'shell/open': ({ shellId, ...request }) =>
+      carry(link().http, `/shell/${shellId}`, () => options.root.openShell(request)),
+    'forward/open': ({ forwardId, port }) =>
+      carry(link().http, `/forward/${forwardId}`, () => connectToPort(port)),
     'task/cancel': ({ runId, reason }) => {
       if (inbox.cancel(runId, reason)) return Promise.resolve({ ok: true, value: {} })
       return Promise.resolve({

@@ -59,7 +59,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.05': later('Fork of a running agent', 'comes later'),
   'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
   'V.07': now('The image is built by one recipe, locked, verified and small'),
-  'V.08': later('Shell into the VM and port forwarding', 'comes with warm VMs'),
+  'V.08': now(
+    'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
+  ),
 
   // Gateway
   'G.01': now('No key enters the guest, and credentials that the guest sends are dropped'),

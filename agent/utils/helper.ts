@@ -6,7 +6,7 @@ import { Buffer } from 'node:buffer'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import * as z from 'zod'
-import { encodeHelperFrame, type HelperFrame, HelperFrameReader, helperFrameKinds } from './helper-frames.ts'
+import { encodeTypedFrame, frameKinds, type TypedFrame, TypedFrameReader } from '#specs/node/typed-frames.ts'
 
 /** Where PID 1 listens unless the environment says otherwise. */
 export const DEFAULT_HELPER_SOCKET = '/run/caisson/helper.sock'
@@ -85,6 +85,14 @@ const Status = z.strictObject({
 export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
 export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
 
+/** A program of a person, without a wall limit. */
+export interface ShellRequest {
+  /** Empty: the login shell. */
+  readonly argv: readonly string[]
+  /** Null: on pipes. */
+  readonly terminal: { readonly columns: number; readonly rows: number; readonly term: string } | null
+}
+
 export interface Helper {
   /** Puts the workspace at /mnt/workspace; nothing to do when it is there. */
   mountWorkspace(): Promise<HelperResult<void>>
@@ -96,6 +104,11 @@ export interface Helper {
   readStatus(): Promise<HelperResult<HelperStatus>>
   /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
   execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
+  /**
+   * Starts a shell or command; the connection carries its frames both ways, the last of them how it ended. It ends with
+   * the connection. Rejects when the helper cannot be reached.
+   */
+  openShell(request: ShellRequest): Promise<Socket>
 }
 
 export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper {
@@ -116,6 +129,13 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
       const request = { op: 'exec', argv, cwd, env, stdin: stdin !== undefined, limits }
       const reply = await ask(socketPath, request, Execution, { ...options, stdin })
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
+    },
+    openShell: async (request) => {
+      const socket = connect(socketPath)
+      await once(socket, 'connect')
+      const payload = Buffer.from(JSON.stringify({ op: 'shell', ...request }))
+      socket.write(encodeTypedFrame(frameKinds.json, payload))
+      return socket
     },
   }
 }
@@ -158,26 +178,26 @@ async function ask<T extends z.ZodType>(
 }
 
 async function send(socket: Socket, payload: Buffer, stdin: string | Uint8Array | undefined): Promise<void> {
-  socket.write(encodeHelperFrame(helperFrameKinds.json, payload))
+  socket.write(encodeTypedFrame(frameKinds.json, payload))
   if (stdin === undefined) return
   const bytes = Buffer.from(stdin)
   const chunkBytes = 64 * 1024
   for (let start = 0; start < bytes.length; start += chunkBytes) {
-    const frame = encodeHelperFrame(helperFrameKinds.stdin, bytes.subarray(start, start + chunkBytes))
+    const frame = encodeTypedFrame(frameKinds.stdin, bytes.subarray(start, start + chunkBytes))
     if (!socket.write(frame)) await Promise.race([once(socket, 'drain'), once(socket, 'close')])
     if (socket.destroyed) return
   }
-  socket.write(encodeHelperFrame(helperFrameKinds.stdin, Buffer.alloc(0)))
+  socket.write(encodeTypedFrame(frameKinds.stdin, Buffer.alloc(0)))
 }
 
 /** Hands output on until the last frame, which is returned; a text says what was wrong instead. Throws what the socket does. */
 async function readReply(socket: Socket, options: AskOptions): Promise<Buffer | string> {
-  const reader = new HelperFrameReader()
+  const reader = new TypedFrameReader()
   for await (const piece of socket) {
     const frames = reader.feed(Buffer.from(piece))
     if (typeof frames === 'string') return `the helper broke its protocol: ${frames}`
     for (const frame of frames) {
-      if (frame.kind === helperFrameKinds.json) return frame.payload
+      if (frame.kind === frameKinds.json) return frame.payload
       const stream = streamOf(frame)
       if (stream === undefined) return 'the helper broke its protocol: it sent a program input'
       const taken = options.onOutput?.(stream, frame.payload)
@@ -187,9 +207,9 @@ async function readReply(socket: Socket, options: AskOptions): Promise<Buffer | 
   return `the helper closed the connection ${reader.isBetweenFrames ? 'without a reply' : 'in the middle of a frame'}`
 }
 
-function streamOf({ kind }: HelperFrame): 'stdout' | 'stderr' | undefined {
-  if (kind === helperFrameKinds.stdout) return 'stdout'
-  return kind === helperFrameKinds.stderr ? 'stderr' : undefined
+function streamOf({ kind }: TypedFrame): 'stdout' | 'stderr' | undefined {
+  if (kind === frameKinds.stdout) return 'stdout'
+  return kind === frameKinds.stderr ? 'stderr' : undefined
 }
 
 function parseReply<T extends z.ZodType>(payload: Buffer, schema: T): HelperResult<z.output<T>> {

@@ -78,9 +78,11 @@ class Link implements HostLink {
   #events: EventOutbox | null = null
   #peer: Peer | null = null
   #closed = false
+  #processId: string
 
   constructor(options: ServeHostOptions) {
     this.#options = options
+    this.#processId = options.processId
     this.#sessions = new HostSessions({
       openRpc: options.openRpc,
       openHttp: options.openHttp,
@@ -164,6 +166,7 @@ class Link implements HostLink {
           return { ok: false, error: { code: 'invalidRequest', message } }
         }
         started = true
+        if (params.cloned === true) this.#processId = params.session
         // After the answer is on its way: the host takes nothing before it.
         setImmediate(() => this.#onUp(session, params.resume))
         return { ok: true, value: this.#describe() }
@@ -171,9 +174,12 @@ class Link implements HostLink {
       'agent/ping': whenStarted(async ({ count }) => ({ ok: true, value: { count } }) as const),
       'clock/set': whenStarted(handlers['clock/set']),
       'workspace/open': whenStarted(handlers['workspace/open']),
+      'workspace/reset': whenStarted(handlers['workspace/reset']),
       'workspace/collect': whenStarted(handlers['workspace/collect']),
       'task/submit': whenStarted((params, context) => this.#submit(params, context)),
       'task/cancel': whenStarted(handlers['task/cancel']),
+      'shell/open': whenStarted(handlers['shell/open']),
+      'forward/open': whenStarted(handlers['forward/open']),
       'event/ack': ({ runId, n }) => {
         if (this.#events?.runId === runId) this.#events.acknowledge(n)
       },
@@ -182,8 +188,8 @@ class Link implements HostLink {
 
   #describe(): ResultOf<typeof sessionStart> {
     const runId = this.runId
-    const { processId, describe } = this.#options
-    return { protocolSha256, processId, ...describe(), ...(runId === null ? {} : { runId }) }
+    const { describe } = this.#options
+    return { protocolSha256, processId: this.#processId, ...describe(), ...(runId === null ? {} : { runId }) }
   }
 
   /** The run is under way from before its handler starts, so that its first events have a place. */

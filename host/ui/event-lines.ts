@@ -58,6 +58,8 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
       return [
         colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${foreignLine(event.text)}`),
       ]
+    case 'vm-access':
+      return [colours.yellow(accessLine(event))]
     case 'cancel-request':
       return [colours.yellow(`Asked to stop by ${foreignLine(event.by)}`)]
     case 'run-end':
@@ -65,6 +67,13 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
     default:
       return []
   }
+}
+
+function accessLine({ kind, detail }: Of<'vm-access'>): string {
+  if (kind === 'forward') return `Somebody connected to port ${foreignLine(detail, 10)} of the VM`
+  return kind === 'shell'
+    ? 'Somebody opened a shell in the VM; what it changes is part of the changes'
+    : `Somebody ran a command in the VM: ${foreignLine(detail, 200)}`
 }
 
 /** The phases that took a noticeable time, in their order, behind the sum of all. */

@@ -194,6 +194,13 @@ const UndoEnd = z.strictObject({
   restored: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
 })
+const VmAccess = z.strictObject({
+  type: z.literal('vm-access'),
+  /** A person's own way into the VM: a terminal, one command, or a connection to a port of the guest. */
+  kind: z.enum(['shell', 'command', 'forward']),
+  /** The command, or the port; empty for a shell. */
+  detail: Line,
+})
 const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
 const RunEnd = z.strictObject({
   type: z.literal('run-end'),
@@ -220,6 +227,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   ApplyStart,
   ApplyEnd,
   UndoEnd,
+  VmAccess,
   CancelRequest,
   RunEnd,
 ])

@@ -31,6 +31,8 @@ export interface NotificationMethod<P extends z.ZodType = z.ZodType> {
 export type Method = RequestMethod | NotificationMethod
 
 const Empty = z.strictObject({})
+/** Drawn by the host for one stream that it asks the guest to open. */
+const StreamId = z.string().regex(/^[0-9a-f]{32}$/)
 
 // ---- host to guest ----------------------------------------------------------------------------------------
 
@@ -45,6 +47,8 @@ export const sessionStart = {
     /** sha256 of the protocol's schemas as this host has them. */
     protocolSha256: Sha256,
     heartbeatIntervalMs: Milliseconds.min(100),
+    /** The VM was resumed from a state that others begin with too: the agent takes a new `processId`. */
+    cloned: z.boolean().optional(),
     /** The run that the host believes to be under way and the last of the guest's events that it has. */
     resume: z.strictObject({ runId: RunId, n: Count }).optional(),
   }),
@@ -91,6 +95,16 @@ export const workspaceOpen = {
   result: Empty,
 } as const satisfies RequestMethod
 
+export const workspaceReset = {
+  kind: 'request',
+  name: 'workspace/reset',
+  direction: 'host-to-guest',
+  summary:
+    'Ends all programs in the workspace and unmounts it with all that was changed; the drive may then have another content.',
+  params: Empty,
+  result: Empty,
+} as const satisfies RequestMethod
+
 export const workspaceCollect = {
   kind: 'request',
   name: 'workspace/collect',
@@ -117,6 +131,39 @@ export const taskCancel = {
   direction: 'host-to-guest',
   summary: 'Ends the run: tools and model streams stop, then the agent completes the task as cancelled.',
   params: z.strictObject({ runId: RunId, reason: Text }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const shellOpen = {
+  kind: 'request',
+  name: 'shell/open',
+  direction: 'host-to-guest',
+  summary:
+    'Starts a program of a person in the sandbox and connects it as `POST /shell/ID` on caisson.http, in the frames of the helper socket.',
+  params: z.strictObject({
+    shellId: StreamId,
+    /** Program and arguments; empty for the login shell. */
+    argv: z.array(z.string().max(128 * 1024)).max(1024),
+    /** Null for a program on pipes. */
+    terminal: z
+      .strictObject({
+        columns: z.int().min(1).max(0xffff),
+        rows: z.int().min(1).max(0xffff),
+        /** The value of TERM. */
+        term: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/),
+      })
+      .nullable(),
+  }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const forwardOpen = {
+  kind: 'request',
+  name: 'forward/open',
+  direction: 'host-to-guest',
+  summary:
+    'Connects to a server on 127.0.0.1 of the guest and carries the connection as `POST /forward/ID` on caisson.http.',
+  params: z.strictObject({ forwardId: StreamId, port: z.int().min(1).max(0xffff) }),
   result: Empty,
 } as const satisfies RequestMethod
 
@@ -188,9 +235,12 @@ export const methods = [
   agentPing,
   clockSet,
   workspaceOpen,
+  workspaceReset,
   workspaceCollect,
   taskSubmit,
   taskCancel,
+  shellOpen,
+  forwardOpen,
   eventAck,
   eventEmit,
   deltaEmit,

@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { encodeTypedFrame, frameKinds, TypedFrameReader } from '#specs/node/typed-frames.ts'
 import { createHelper, type ExecRequest } from '../../utils/helper.ts'
-import { encodeHelperFrame, HelperFrameReader, helperFrameKinds } from '../../utils/helper-frames.ts'
 
-const { json, stdin, stdout, stderr } = helperFrameKinds
+const { json, stdin, stdout, stderr } = frameKinds
 const request: ExecRequest = {
   argv: ['true'],
   limits: { wallMs: 1_000, memoryBytes: 2 ** 26, pids: 16, cpuPercent: 100 },
@@ -21,7 +21,7 @@ const result = {
   pidsRefused: 0,
   durationMs: 1,
 }
-const reply = (value: unknown): Buffer => encodeHelperFrame(json, Buffer.from(JSON.stringify(value)))
+const reply = (value: unknown): Buffer => encodeTypedFrame(json, Buffer.from(JSON.stringify(value)))
 const done = reply({ ok: true, ...result })
 
 let folder: string
@@ -53,7 +53,7 @@ describe('createHelper', () => {
   it('asks as the contract says, field by field', async () => {
     const asked: unknown[] = []
     serve = (socket) => {
-      const reader = new HelperFrameReader()
+      const reader = new TypedFrameReader()
       socket.on('data', (piece: Buffer) => {
         for (const { payload } of reader.feed(piece) as { payload: Buffer }[])
           asked.push(JSON.parse(payload.toString()))
@@ -80,7 +80,7 @@ describe('createHelper', () => {
   it('hands output on in order and as bytes, then gives the result [S1.04]', async () => {
     const bytes = Buffer.from([0xff, 0, 0x61])
     serve = answer(
-      Buffer.concat([encodeHelperFrame(stdout, bytes), encodeHelperFrame(stderr, Buffer.from('e')), done]),
+      Buffer.concat([encodeTypedFrame(stdout, bytes), encodeTypedFrame(stderr, Buffer.from('e')), done]),
     )
     const seen: [string, string][] = []
     const ended = await createHelper(path).execInSandbox(request, {
@@ -96,7 +96,7 @@ describe('createHelper', () => {
   })
 
   it('reads no further while output is being taken', async () => {
-    const chunk = encodeHelperFrame(stdout, Buffer.alloc(64 * 1024))
+    const chunk = encodeTypedFrame(stdout, Buffer.alloc(64 * 1024))
     let written = 0
     serve = (socket) => {
       const write = (): void => {
@@ -122,7 +122,7 @@ describe('createHelper', () => {
   it('sends input of any size and its end [S1.04]', async () => {
     const received: Buffer[] = []
     serve = (socket) => {
-      const reader = new HelperFrameReader()
+      const reader = new TypedFrameReader()
       socket.on('data', (piece: Buffer) => {
         for (const { kind, payload } of reader.feed(piece) as { kind: number; payload: Buffer }[]) {
           if (kind !== stdin) continue
@@ -167,8 +167,8 @@ describe('createHelper', () => {
       Buffer.alloc(0),
       done.subarray(0, 7),
       Buffer.from('HTTP/1.1 200 OK\r\n\r\n'),
-      encodeHelperFrame(stdin, Buffer.from('x')),
-      encodeHelperFrame(json, Buffer.from('{')),
+      encodeTypedFrame(stdin, Buffer.from('x')),
+      encodeTypedFrame(json, Buffer.from('{')),
       reply({ ok: true, more: 1 }),
       reply({ ok: true, ...result, exitCode: 'none' }),
     ]) {
@@ -189,7 +189,7 @@ describe('createHelper', () => {
   it('comes to an end with a value, whatever the far side sends', async () => {
     const frame = fc
       .tuple(fc.constantFrom(json, stdin, stdout, stderr), fc.uint8Array({ maxLength: 50 }))
-      .map(([kind, payload]) => new Uint8Array(encodeHelperFrame(kind, payload)))
+      .map(([kind, payload]) => new Uint8Array(encodeTypedFrame(kind, payload)))
     const bytes = fc.array(fc.oneof(frame, fc.uint8Array({ maxLength: 20 })), { maxLength: 5 })
     await fc.assert(
       fc.asyncProperty(bytes, async (pieces) => {
@@ -202,7 +202,7 @@ describe('createHelper', () => {
   })
 })
 
-describe('HelperFrameReader', () => {
+describe('TypedFrameReader', () => {
   it('finds the same frames however the bytes are cut', () => {
     const frames = fc.array(
       fc.tuple(fc.constantFrom(json, stdin, stdout, stderr), fc.uint8Array({ maxLength: 30 })),
@@ -210,8 +210,8 @@ describe('HelperFrameReader', () => {
     )
     fc.assert(
       fc.property(frames, fc.infiniteStream(fc.integer({ min: 1, max: 40 })), (sent, sizes) => {
-        const bytes = Buffer.concat(sent.map(([kind, payload]) => encodeHelperFrame(kind, payload)))
-        const reader = new HelperFrameReader()
+        const bytes = Buffer.concat(sent.map(([kind, payload]) => encodeTypedFrame(kind, payload)))
+        const reader = new TypedFrameReader()
         const found: [number, string][] = []
         for (let start = 0; start < bytes.length; ) {
           const size = sizes.next().value ?? 1
@@ -228,7 +228,7 @@ describe('HelperFrameReader', () => {
   })
 
   it('refuses lengths and kinds out of bounds at once, without waiting for what they announce', () => {
-    const feed = (...bytes: number[]) => new HelperFrameReader().feed(Buffer.from(bytes))
+    const feed = (...bytes: number[]) => new TypedFrameReader().feed(Buffer.from(bytes))
     expect(feed(0, 0, 0, 0, json)).toContain('saw 0')
     expect(feed(0xff, 0xff, 0xff, 0xff, json)).toContain('saw 4294967295')
     expect(feed(0, 0, 0, 1, 0x99)).toContain('saw 153')

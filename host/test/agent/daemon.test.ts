@@ -97,6 +97,7 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
     root: {
       mountWorkspace: () => Promise.resolve(toolSuccess({})),
       setClock: () => Promise.resolve(toolFailure('internal', 'no clock')),
+      openShell: () => Promise.reject(new Error('no shell')),
     },
     tools,
     listWorkspace: (signal) => describeWorkspace(tools, signal),

@@ -172,4 +172,6 @@ const agreeable: AgentHandlers = {
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
   'task/submit': done,
   'task/cancel': done,
+  'shell/open': done,
+  'forward/open': done,
 }

@@ -1,0 +1,40 @@
+/** Shows a run to one client from its start on, and takes its answers; the first answer to a question decides. */
+import type { FramedStream } from '#specs/node/framed-stream.ts'
+import type { FeedItem } from '../runs/feed.ts'
+import { type ControlFailure, WatchInput, type WatchOutput } from './messages.ts'
+import type { RunService } from './services.ts'
+
+export async function serveWatch(run: RunService, client: FramedStream): Promise<ControlFailure | null> {
+  const items = run.watch()
+  void takeInput(run, client)
+    .catch(() => client.destroy('it does not speak this protocol'))
+    .finally(() => items.return?.())
+  for await (const item of items) await client.sendJson(outputOf(run, item))
+  if (!client.isOpen) return null
+  const { end } = await run.ended
+  await client.sendJson({ type: 'end', end, journalHead: run.journalHead } satisfies WatchOutput)
+  return null
+}
+
+function outputOf(run: RunService, item: FeedItem): WatchOutput {
+  if (item.source === 'delta') {
+    const { runId, agentPath, delta } = item
+    return { type: 'delta', runId, agentPath, delta }
+  }
+  const { event } = item
+  const waits = event.type === 'approval-request' && run.waitsFor(event.request.approvalId)
+  return { type: 'event', event: item, waits }
+}
+
+/** Until the client has nothing more to say. */
+async function takeInput(run: RunService, client: FramedStream): Promise<void> {
+  for (let frame = await client.next(); frame !== null; frame = await client.next()) {
+    const input = WatchInput.parse(client.parseJson(frame))
+    if (input.type === 'cancel') run.cancel(input.by, input.now)
+    else {
+      const { type: _, approvalId, hint, ...rest } = input
+      const taken = run.answer(approvalId, { ...rest, ...(hint === undefined ? {} : { hint }) })
+      await client.sendJson({ type: 'answered', approvalId, taken } satisfies WatchOutput)
+    }
+  }
+}

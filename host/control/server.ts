@@ -1,0 +1,205 @@
+/**
+ * The control socket of a host process for one VM or one run: other processes of the same user look at it, use it and
+ * end it through here. Bounded in connections, silence and frames; what a peer does wrong ends its connection alone.
+ */
+import { chmod, rm } from 'node:fs/promises'
+import { createServer, type Server, type Socket } from 'node:net'
+import { FramedStream } from '#specs/node/framed-stream.ts'
+import { frameKinds } from '#specs/node/typed-frames.ts'
+import { type ControlFailure, ControlRequest, controlFrameMaxBytes, type Reply } from './messages.ts'
+import { relayBytes, relayFrames } from './relay.ts'
+import { serveWatch } from './serve-watch.ts'
+import type { ControlServices, VmService } from './services.ts'
+import { type ReachablePath, reachSocket } from './socket-path.ts'
+
+export const controlLimits = {
+  maxConnections: 64,
+  /** From the connection to its request. */
+  requestTimeoutMs: 10_000,
+  /** Bytes of console that may wait for a slow reader; what comes then is left out for it. */
+  consoleBacklogBytes: 1024 * 1024,
+} as const
+
+/** Name of the socket in the folder of its VM or run. */
+export const controlSocketName = 'control.sock'
+
+export class ControlServer implements AsyncDisposable {
+  readonly #services: ControlServices
+  readonly #server: Server
+  readonly #path: string
+  readonly #reachable: ReachablePath
+  readonly #connections = new Set<Socket>()
+  readonly #closing = new AbortController()
+
+  private constructor(path: string, reachable: ReachablePath, services: ControlServices) {
+    this.#path = path
+    this.#reachable = reachable
+    this.#services = services
+    this.#server = createServer({ allowHalfOpen: true }, (socket) => this.#accept(socket))
+    this.#server.maxConnections = controlLimits.maxConnections
+  }
+
+  /** Listens at `path`, whose folder is this user's alone. @throws when the socket cannot be made */
+  static async open(path: string, services: ControlServices): Promise<ControlServer> {
+    const reachable = await reachSocket(path)
+    const server = new ControlServer(path, reachable, services)
+    try {
+      await server.#listen()
+      return server
+    } catch (error) {
+      await reachable[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  async #listen(): Promise<void> {
+    // What a process that was killed left.
+    await rm(this.#path, { force: true })
+    const listening = Promise.withResolvers<void>()
+    this.#server.once('error', listening.reject)
+    this.#server.listen({ path: this.#reachable.path }, listening.resolve)
+    await listening.promise
+    this.#server.on('error', () => undefined)
+    await chmod(this.#path, 0o600)
+    // The process ends when its work does, not when nobody may call any more.
+    this.#server.unref()
+  }
+
+  /** Ends all connections and removes the socket. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closing.signal.aborted) return
+    this.#closing.abort()
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
+    for (const socket of this.#connections) socket.destroySoon()
+    const late = setTimeout(() => {
+      for (const socket of this.#connections) socket.destroy()
+    }, 500)
+    await closed
+    clearTimeout(late)
+    await this.#reachable[Symbol.asyncDispose]()
+    await rm(this.#path, { force: true }).catch(() => undefined)
+  }
+
+  #accept(socket: Socket): void {
+    this.#connections.add(socket)
+    socket.once('close', () => this.#connections.delete(socket))
+    const client = new FramedStream(socket, controlFrameMaxBytes)
+    this.#serve(client).catch(() => client.destroy())
+  }
+
+  async #serve(client: FramedStream): Promise<void> {
+    const request = await readRequest(client)
+    if (request === null) return
+    const gone = new AbortController()
+    void client.closed.then(() => gone.abort())
+    const signal = AbortSignal.any([gone.signal, this.#closing.signal])
+    const failure = await this.#answer(request, client, signal)
+    if (failure !== null) await client.sendJson({ ok: false, error: failure } satisfies Reply)
+    client.end()
+  }
+
+  /** Serves one request to its end; what it returns is still to be told. */
+  async #answer(
+    request: ControlRequest,
+    client: FramedStream,
+    signal: AbortSignal,
+  ): Promise<ControlFailure | null> {
+    const { vm, run } = this.#services
+    if (request.op === 'run/watch')
+      return run === undefined ? notServed('no run') : await serveWatch(run, client)
+    if (vm === undefined) return notServed('no VM')
+    switch (request.op) {
+      case 'vm/info':
+        await client.sendJson({ ok: true, vm: vm.describe() })
+        return null
+      case 'vm/console':
+        return await serveConsole(vm, client, request.follow, signal)
+      case 'vm/stop':
+        return await serveStop(vm, client, request.now)
+      case 'vm/shell': {
+        const { op: _, ...options } = request
+        const shell = await vm.access.openShell(options, signal)
+        return shell.ok ? await relayFrames(client, shell.value) : shell.error
+      }
+      case 'vm/forward': {
+        const connection = await vm.access.openForward(request.port, signal)
+        return connection.ok ? await relayBytes(client, connection.value) : connection.error
+      }
+    }
+  }
+}
+
+/** The request of a connection; null when it sends none in time, or none that is one. */
+async function readRequest(client: FramedStream): Promise<ControlRequest | null> {
+  const timer = setTimeout(() => client.destroy('no request came'), controlLimits.requestTimeoutMs)
+  try {
+    const frame = await client.next()
+    if (frame === null) {
+      client.end()
+      return null
+    }
+    const parsed = ControlRequest.safeParse(client.parseJson(frame))
+    if (parsed.success) return parsed.data
+    const message = `not a request that this version of Caisson serves: ${parsed.error.issues[0]?.message ?? ''}`
+    await client.sendJson({ ok: false, error: { code: 'bad_request', message } } satisfies Reply)
+    client.end()
+    return null
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function notServed(what: string): ControlFailure {
+  return { code: 'not_served', message: `${what} is served on this socket` }
+}
+
+async function serveStop(vm: VmService, client: FramedStream, now: boolean): Promise<null> {
+  await client.sendJson({ ok: true } satisfies Reply)
+  vm.stop(now)
+  // The connection stays until this server goes, which is how the other side learns that the VM has ended.
+  await client.closed
+  return null
+}
+
+async function serveConsole(
+  vm: VmService,
+  client: FramedStream,
+  follow: boolean,
+  signal: AbortSignal,
+): Promise<null> {
+  const text = Buffer.from(vm.console.text())
+  const ended = Promise.withResolvers<void>()
+  signal.addEventListener('abort', () => ended.resolve(), { once: true })
+  let waiting = 0
+  let leftOut = 0
+  let tail = Promise.resolve()
+  const send = (chunk: Buffer): void => {
+    // A guest can write for ever, and a reader can stop.
+    if (waiting + chunk.length > controlLimits.consoleBacklogBytes) {
+      leftOut += chunk.length
+      return
+    }
+    const note = leftOut > 0 ? Buffer.from(`\n[… ${leftOut} bytes left out for this reader …]\n`) : null
+    leftOut = 0
+    waiting += chunk.length
+    tail = tail.then(async () => {
+      if (note !== null) await client.sendBytes(frameKinds.stdout, note)
+      await client.sendBytes(frameKinds.stdout, chunk)
+      waiting -= chunk.length
+    })
+  }
+  send(text)
+  const off = follow ? vm.console.onData((chunk) => send(Buffer.from(chunk))) : () => undefined
+  if (follow) {
+    // Reading is how a closed connection is seen.
+    void client.next().then(
+      () => ended.resolve(),
+      () => ended.resolve(),
+    )
+    await ended.promise
+  }
+  off()
+  await tail
+  await client.sendJson({ ok: true } satisfies Reply)
+  return null
+}

@@ -1,0 +1,37 @@
+/** What a control socket can serve: a VM, a run. The objects behind it know nothing of sockets. */
+import type { Duplex } from 'node:stream'
+import type { FramedStream } from '#specs/node/framed-stream.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import type { ApprovalAnswer } from '../approvals/queue.ts'
+import type { FeedItem } from '../runs/feed.ts'
+import type { AccessResult } from './guest-access.ts'
+import type { ShellOptions, VmInfo } from './messages.ts'
+
+export interface VmService {
+  describe(): VmInfo
+  readonly console: {
+    text(): string
+    /** Calls `listener` with all bytes from now on; the result ends that. */
+    onData(listener: (chunk: Buffer) => void): () => void
+  }
+  /** Begins to end the VM: in good order with what it works on, or at once. */
+  stop(now: boolean): void
+  readonly access: {
+    openShell(options: ShellOptions, signal: AbortSignal): Promise<AccessResult<FramedStream>>
+    openForward(port: number, signal: AbortSignal): Promise<AccessResult<Duplex>>
+  }
+}
+
+export interface RunService {
+  watch(): AsyncIterableIterator<FeedItem>
+  answer(approvalId: string, answer: ApprovalAnswer): boolean
+  waitsFor(approvalId: string): boolean
+  cancel(by: string, now?: boolean): void
+  readonly ended: Promise<RunState>
+  readonly journalHead: string
+}
+
+export interface ControlServices {
+  readonly vm?: VmService
+  readonly run?: RunService
+}

@@ -1,0 +1,100 @@
+/** A shell or command in a VM as three streams: what comes out of it is the guest's, byte by byte. */
+import { Readable, Writable } from 'node:stream'
+import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
+import { encodeWindowSize, frameKinds } from '#specs/node/typed-frames.ts'
+import { ShellReply } from './messages.ts'
+
+/** How it ended; `lost` when nobody can say: VM, agent or host process went away, or it did not start. */
+export type ShellEnd =
+  | { readonly kind: 'exited'; readonly exitCode: number; readonly outOfMemory: boolean }
+  | { readonly kind: 'killed'; readonly signal: string; readonly outOfMemory: boolean }
+  | { readonly kind: 'lost'; readonly message: string }
+
+export class Shell {
+  /** To the program; ending it ends a command's input, and is Ctrl-D on a terminal. */
+  readonly stdin: Writable
+  readonly stdout: Readable
+  /** Empty where the program has a terminal. */
+  readonly stderr: Readable
+  /** Resolves when it has ended and all its output was handed over; never rejects. Output that nobody reads holds it up. */
+  readonly ended: Promise<ShellEnd>
+  readonly #frames: FramedStream
+
+  /** @param frames a connection on which a shell was asked for; this object's from now on */
+  constructor(frames: FramedStream) {
+    this.#frames = frames
+    this.stdin = new Writable({
+      write: (chunk: Buffer, _encoding, done) =>
+        void frames.sendBytes(frameKinds.stdin, chunk).then(() => done()),
+      final: (done) => void frames.send(frameKinds.stdin, Buffer.alloc(0)).then(() => done()),
+    })
+    this.stdin.on('error', () => undefined)
+    this.stdout = new Outlet()
+    this.stderr = new Outlet()
+    this.ended = this.#follow()
+  }
+
+  /** Tells the program the size of its terminal. */
+  resize(columns: number, rows: number): void {
+    void this.#frames.send(frameKinds.windowSize, encodeWindowSize(columns, rows))
+  }
+
+  /** Ends the program and all that it started. */
+  kill(): void {
+    this.#frames.destroy('ended by its user')
+  }
+
+  async #follow(): Promise<ShellEnd> {
+    const end = await this.#receive().catch((error: unknown): ShellEnd => {
+      const message = error instanceof FramedStreamError ? error.message : String(error)
+      return { kind: 'lost', message }
+    })
+    this.#frames.end()
+    this.stdin.destroy()
+    this.stdout.push(null)
+    this.stderr.push(null)
+    return end
+  }
+
+  async #receive(): Promise<ShellEnd> {
+    for (let frame = await this.#frames.next(); frame !== null; frame = await this.#frames.next()) {
+      if (frame.kind === frameKinds.stdout) await (this.stdout as Outlet).put(frame.payload)
+      else if (frame.kind === frameKinds.stderr) await (this.stderr as Outlet).put(frame.payload)
+      else return endOf(this.#frames.parseJson(frame))
+    }
+    return { kind: 'lost', message: 'the connection ended: the VM or its host process has gone' }
+  }
+}
+
+function endOf(message: unknown): ShellEnd {
+  const reply = ShellReply.safeParse(message)
+  if (!reply.success) return { kind: 'lost', message: 'its end was told in an unknown form' }
+  if (!reply.data.ok) return { kind: 'lost', message: reply.data.error.message }
+  const { exitCode, signal, oomKilled } = reply.data
+  return exitCode === null
+    ? { kind: 'killed', signal: signal ?? 'unknown', outOfMemory: oomKilled }
+    : { kind: 'exited', exitCode, outOfMemory: oomKilled }
+}
+
+/** A readable that can be waited for. */
+class Outlet extends Readable {
+  #wake: (() => void) | undefined
+
+  /** Resolves when there is room for more, or nobody wants it. */
+  async put(bytes: Buffer): Promise<void> {
+    if (this.destroyed || this.push(bytes)) return
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve
+    })
+  }
+
+  override _read(): void {
+    this.#wake?.()
+    this.#wake = undefined
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#wake?.()
+    callback(error)
+  }
+}

@@ -1,0 +1,165 @@
+/** A running VM of this or another process of the same user, by its control socket. */
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { frameKinds } from '#specs/node/typed-frames.ts'
+import { waitForRoom } from '#specs/node/writable-room.ts'
+import { askControl, ControlError, nextFrame, parseMessage, requireOk } from './client.ts'
+import { InfoReply, Reply, type ShellOptions, type VmInfo } from './messages.ts'
+import { Shell } from './shell.ts'
+
+/** Time for a host process to say what it has. */
+const infoTimeoutMs = 3_000
+
+export class VmClient {
+  readonly #path: string
+  readonly info: VmInfo
+
+  private constructor(path: string, info: VmInfo) {
+    this.#path = path
+    this.info = info
+  }
+
+  /** @param path the control socket. @throws {ControlError} */
+  static async connect(path: string): Promise<VmClient> {
+    const stream = await askControl(path, { op: 'vm/info' })
+    const timer = setTimeout(() => stream.destroy('no answer in time'), infoTimeoutMs)
+    try {
+      const { vm } = requireOk(parseMessage(stream, await nextFrame(stream), InfoReply))
+      return new VmClient(path, vm)
+    } finally {
+      clearTimeout(timer)
+      stream.end()
+    }
+  }
+
+  /** What the guest wrote on its console (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws {ControlError} */
+  async *console({
+    follow = false,
+    signal,
+  }: {
+    follow?: boolean
+    signal?: AbortSignal
+  } = {}): AsyncGenerator<Buffer> {
+    const stream = await askControl(this.#path, { op: 'vm/console', follow })
+    const stop = (): void => stream.destroy()
+    signal?.addEventListener('abort', stop, { once: true })
+    try {
+      for (;;) {
+        const frame = await nextFrame(stream)
+        if (frame.kind === frameKinds.stdout) yield frame.payload
+        else {
+          requireOk(parseMessage(stream, frame, Reply))
+          return
+        }
+      }
+    } catch (error) {
+      // The VM has ended, which is an end to following it.
+      if (!(follow && error instanceof ControlError && error.code === 'gone')) throw error
+    } finally {
+      signal?.removeEventListener('abort', stop)
+      stream.destroy()
+    }
+  }
+
+  /**
+   * Ends the VM: a run's is cancelled and brings its changes home, unless `now`. Resolves when it is gone.
+   * @throws {ControlError} `busy` when it still lives after `timeoutMs`
+   */
+  async stop({
+    now = false,
+    timeoutMs = 120_000,
+  }: {
+    now?: boolean
+    timeoutMs?: number
+  } = {}): Promise<void> {
+    const stream = await askControl(this.#path, { op: 'vm/stop', now })
+    requireOk(parseMessage(stream, await nextFrame(stream), Reply))
+    const late = Promise.withResolvers<'late'>()
+    const timer = setTimeout(() => late.resolve('late'), timeoutMs)
+    // Reading is how the end is seen.
+    const gone = stream.next().then(
+      () => 'gone' as const,
+      () => 'gone' as const,
+    )
+    const first = await Promise.race([gone, late.promise])
+    clearTimeout(timer)
+    stream.destroy()
+    if (first === 'late')
+      throw new ControlError(
+        'busy',
+        `${this.info.id} was told to end and still runs after ${timeoutMs / 1_000} s`,
+      )
+  }
+
+  /** Starts a shell or a command as the user `work` in the workspace. @throws {ControlError} `gone` */
+  async openShell(options: ShellOptions): Promise<Shell> {
+    return new Shell(await askControl(this.#path, { op: 'vm/shell', ...options }))
+  }
+
+  /**
+   * Listens on 127.0.0.1 and carries each connection to `guestPort` in the guest.
+   * @param hostPort 0 for any free one. @throws when the port cannot be listened on
+   */
+  async forward(options: ForwardOptions): Promise<Forwarding> {
+    const { guestPort, hostPort = 0, onFailure = () => undefined } = options
+    const sockets = new Set<Socket>()
+    const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
+      sockets.add(socket)
+      socket.on('close', () => sockets.delete(socket)).on('error', () => undefined)
+      this.#carry(socket, guestPort).catch((error: unknown) => {
+        // A reset, so that nobody takes what came so far for all of it.
+        socket.resetAndDestroy()
+        onFailure(error instanceof Error ? error.message : String(error))
+      })
+    })
+    const listening = Promise.withResolvers<void>()
+    server.once('error', listening.reject)
+    server.listen({ host: '127.0.0.1', port: hostPort }, listening.resolve)
+    await listening.promise
+    return {
+      port: (server.address() as AddressInfo).port,
+      [Symbol.asyncDispose]: () => close(server, sockets),
+    }
+  }
+
+  async #carry(socket: Socket, port: number): Promise<void> {
+    const stream = await askControl(this.#path, { op: 'vm/forward', port })
+    const toGuest = async (): Promise<void> => {
+      for await (const piece of socket.iterator({ destroyOnReturn: false }))
+        await stream.sendBytes(frameKinds.stdin, piece as Buffer)
+      await stream.send(frameKinds.stdin, Buffer.alloc(0))
+    }
+    // A client that breaks off does so in the guest too.
+    void toGuest().catch(() => stream.destroy('the client broke off'))
+    try {
+      for (;;) {
+        const frame = await nextFrame(stream)
+        if (frame.kind !== frameKinds.stdout) {
+          requireOk(parseMessage(stream, frame, Reply))
+          return
+        }
+        if (frame.payload.length === 0) socket.end()
+        else if (!socket.destroyed && !socket.write(frame.payload)) await waitForRoom(socket)
+      }
+    } finally {
+      stream.end()
+    }
+  }
+}
+
+export interface ForwardOptions {
+  readonly guestPort: number
+  readonly hostPort?: number
+  /** Told why a connection was closed, such as that nothing listens in the guest. */
+  readonly onFailure?: (message: string) => void
+}
+
+export interface Forwarding extends AsyncDisposable {
+  /** The port on 127.0.0.1 of the host. */
+  readonly port: number
+}
+
+async function close(server: Server, sockets: Set<Socket>): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+  for (const socket of sockets) socket.destroy()
+  await closed
+}

@@ -1,0 +1,92 @@
+/** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
+import path from 'node:path'
+import type { Folders } from '../state/folders.ts'
+import { judgeProcess } from '../vm/process-identity.ts'
+import { listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
+import type { VmInfo } from './messages.ts'
+import { controlSocketName } from './server.ts'
+import { VmClient } from './vm-client.ts'
+
+/** A VM in a list. One that is about to start, or that does not answer, has little to tell. */
+export interface VmEntry
+  extends Omit<VmInfo, 'state' | 'memoryBytes' | 'cpus' | 'pid' | 'accelerator' | 'confinement'> {
+  readonly state: VmInfo['state'] | 'unreachable'
+  readonly memoryBytes: number | null
+  readonly cpus: number | null
+  readonly pid: number | null
+}
+
+/** A VM that is not there or cannot be named. */
+export class UnknownVmError extends Error {
+  override readonly name = 'UnknownVmError'
+}
+
+/** A start takes less than this to have a socket; what has none by then is stuck, or of another version. */
+const startMaxMs = 180_000
+
+export class VmDirectory {
+  readonly #vms: string
+
+  constructor(folders: Pick<Folders, 'vms'>) {
+    this.#vms = folders.vms
+  }
+
+  /** Where the host process of a VM listens. */
+  socketOf(id: string): string {
+    return path.join(this.#vms, id, controlSocketName)
+  }
+
+  /** Oldest first. VMs whose host process is dead are left out. */
+  async list(): Promise<VmEntry[]> {
+    const entries = await Promise.all((await this.#living()).map((record) => this.#describe(record)))
+    return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
+  }
+
+  /**
+   * The VM of that id, of the run of that id, or of a beginning of either that fits but one; without a name the only one.
+   * @throws {UnknownVmError}
+   */
+  async find(name?: string): Promise<VmClient> {
+    const clients = await this.#clients()
+    const found = name === undefined ? clients : clients.filter(({ info }) => isCalled(info, name))
+    const [first, ...more] = found
+    if (first === undefined) {
+      const what = name === undefined ? 'no VM runs' : `no running VM is called "${name}", and no run of one`
+      throw new UnknownVmError(`${what}; see: caisson vm list`)
+    }
+    if (more.length === 0) return first
+    const which = name === undefined ? `${found.length} VMs run` : `"${name}" fits ${found.length} VMs`
+    throw new UnknownVmError(`${which}; name one of: ${found.map(({ info }) => info.id).join(', ')}`)
+  }
+
+  async #clients(): Promise<VmClient[]> {
+    const clients = await Promise.all(
+      (await this.#living()).map(({ id }) => VmClient.connect(this.socketOf(id)).catch(() => null)),
+    )
+    return clients.filter((client) => client !== null)
+  }
+
+  async #living(): Promise<VmRecord[]> {
+    const records = await listVmRecords(this.#vms)
+    const verdicts = await Promise.all(records.map(({ host }) => judgeProcess(host)))
+    return records.filter((_, index) => verdicts[index] !== 'dead')
+  }
+
+  async #describe({ id, createdAtMs, host }: VmRecord): Promise<VmEntry> {
+    try {
+      const { accelerator: _, confinement: __, ...info } = (await VmClient.connect(this.socketOf(id))).info
+      return info
+    } catch {
+      const state = Date.now() - createdAtMs < startMaxMs ? 'starting' : 'unreachable'
+      const unknown = { runId: null, directory: null, memoryBytes: null, cpus: null, pid: null }
+      return { id, state, createdAtMs: Math.trunc(createdAtMs), hostPid: host.pid, ...unknown }
+    }
+  }
+}
+
+function isCalled({ id, runId }: VmInfo, name: string): boolean {
+  if (name === 'last') return false
+  return [id, id.replace('vm-', ''), runId ?? '', (runId ?? '').replace('run-', '')].some(
+    (known) => known !== '' && name !== '' && known.startsWith(name),
+  )
+}

@@ -1,0 +1,150 @@
+/** A control server over a VM whose agent and root side are real code on real sockets; only the VM itself is missing. */
+import { createServer, type Server, type Socket } from 'node:net'
+import path from 'node:path'
+import { onTestFinished } from 'vitest'
+import {
+  encodeTypedFrame,
+  type FrameKind,
+  frameKinds,
+  type TypedFrame,
+  TypedFrameReader,
+} from '#specs/node/typed-frames.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { carry, connectToPort } from '../../../agent/carry.ts'
+import { createHelper } from '../../../agent/utils/helper.ts'
+import type { HostLink } from '../../../agent/utils/rpc.ts'
+import { type Access, GuestAccess } from '../../control/guest-access.ts'
+import type { VmInfo } from '../../control/messages.ts'
+import { ControlServer } from '../../control/server.ts'
+import type { VmService } from '../../control/services.ts'
+import { VmClient } from '../../control/vm-client.ts'
+import { createWorld } from '../rpc/support.ts'
+
+export const info: VmInfo = {
+  id: 'vm-0123456789ab',
+  runId: null,
+  directory: '/somewhere',
+  state: 'running',
+  createdAtMs: 1,
+  memoryBytes: 2 ** 30,
+  cpus: 2,
+  pid: 4,
+  hostPid: process.pid,
+  accelerator: 'tcg',
+  confinement: 'none',
+}
+
+/** The far side of one helper connection: what it was asked, and how to answer. */
+export interface HelperCall {
+  readonly request: unknown
+  readonly frames: TypedFrame[]
+  readonly socket: Socket
+  send(kind: FrameKind, payload: Uint8Array | string): void
+  /** The last frame, and the end. */
+  finish(reply: unknown): void
+}
+
+export interface Bench {
+  readonly socket: string
+  readonly client: VmClient
+  readonly helperCalls: HelperCall[]
+  readonly accesses: Access[]
+  readonly stops: boolean[]
+  readonly server: ControlServer
+  /** What the console's listeners get. */
+  say(chunk: Buffer): void
+}
+
+/** @param onCall what the root side does with each shell, once its request has come */
+export async function controlBench(onCall: (call: HelperCall) => void = () => undefined): Promise<Bench> {
+  const folder = await temporaryFolder('control')
+  const helperPath = path.join(folder, 'helper.sock')
+  const helperCalls: HelperCall[] = []
+  const helperServer = serveHelper(helperPath, (call) => {
+    helperCalls.push(call)
+    onCall(call)
+  })
+  const helper = createHelper(helperPath)
+  const accesses: Access[] = []
+  const access = new GuestAccess({ link: () => world.link, onAccess: (one) => accesses.push(one) })
+  const world = createWorld({
+    onStream: (stream, headers) => {
+      if (!access.handleStream(stream, headers)) stream.close()
+    },
+  })
+  const guest: HostLink = world.startGuest({
+    handlers: {
+      'shell/open': ({ shellId, ...request }) =>
+        carry(guest.http, `/shell/${shellId}`, () => helper.openShell(request)),
+      'forward/open': ({ forwardId, port }) =>
+        carry(guest.http, `/forward/${forwardId}`, () => connectToPort(port)),
+    },
+  })
+  const listeners = new Set<(chunk: Buffer) => void>()
+  const stops: boolean[] = []
+  const vm: VmService = {
+    describe: () => info,
+    console: {
+      text: () => 'so far\n',
+      onData: (listener) => {
+        listeners.add(listener)
+        return () => listeners.delete(listener)
+      },
+    },
+    stop: (now) => {
+      stops.push(now)
+      setTimeout(() => void server[Symbol.asyncDispose](), 20)
+    },
+    access,
+  }
+  const socket = path.join(folder, 'control.sock')
+  const server = await ControlServer.open(socket, { vm })
+  onTestFinished(async () => {
+    await server[Symbol.asyncDispose]()
+    await world[Symbol.asyncDispose]()
+    helperServer.close()
+  })
+  const client = await VmClient.connect(socket)
+  const say = (chunk: Buffer): void => {
+    for (const listener of listeners) listener(chunk)
+  }
+  return { socket, client, helperCalls, accesses, stops, server, say }
+}
+
+function serveHelper(socketPath: string, onCall: (call: HelperCall) => void): Server {
+  const server = createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on('error', () => undefined)
+    const reader = new TypedFrameReader()
+    let call: HelperCall | undefined
+    socket.on('data', (piece: Buffer) => {
+      for (const frame of reader.feed(piece) as TypedFrame[]) {
+        if (call !== undefined) {
+          call.frames.push(frame)
+          continue
+        }
+        const send = (kind: FrameKind, payload: Uint8Array | string): void =>
+          void socket.write(encodeTypedFrame(kind, Buffer.from(payload as string)))
+        call = {
+          request: JSON.parse(frame.payload.toString()),
+          frames: [],
+          socket,
+          send,
+          finish: (reply) => {
+            send(frameKinds.json, JSON.stringify(reply))
+            socket.end()
+          },
+        }
+        onCall(call)
+      }
+    })
+  })
+  server.listen(socketPath)
+  return server
+}
+
+/** All that a stream gives, as text. */
+export async function textOf(stream: AsyncIterable<Uint8Array>): Promise<string> {
+  const pieces: Uint8Array[] = []
+  for await (const piece of stream) pieces.push(piece)
+  return Buffer.concat(pieces).toString()
+}

@@ -1,0 +1,16 @@
+/** Waiting for a slow reader. */
+import type { Writable } from 'node:stream'
+
+const events = ['drain', 'close', 'error'] as const
+
+/** Resolves when `stream` takes more, or will never: the caller looks which. */
+export async function waitForRoom(stream: Writable): Promise<void> {
+  if (stream.destroyed || !stream.writableNeedDrain) return
+  await new Promise<void>((resolve) => {
+    const go = (): void => {
+      for (const event of events) stream.off(event, go)
+      resolve()
+    }
+    for (const event of events) stream.on(event, go)
+  })
+}
