@@ -63,10 +63,14 @@ export function createSearchFiles(
       if (matches === 0) return 'No match.'
       const more = truncated ? '; there may be more: narrow the search or raise limit' : ''
       const shown = lines.map((line) => `${line.path}:${line.line}${line.isMatch ? ':' : '-'} ${line.text}`)
-      return [`[${matches} matching lines in ${files} files${more}]`, ...shown].join('\n')
+      return [`[${counted(matches, 'matching line')} in ${counted(files, 'file')}${more}]`, ...shown].join(
+        '\n',
+      )
     },
   })
 }
+
+const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`
 
 async function search(
   run: RunSandboxed,

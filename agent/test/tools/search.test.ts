@@ -39,6 +39,16 @@ describe('search_files', () => {
     )
   })
 
+  it.each([
+    ['one', 'print', '[1 matching line in 1 file]'],
+    ['two in one file', 'n', '[2 matching lines in 1 file]'],
+  ])('counts %s as a person would write it [S1.04]', async (_, pattern, head) => {
+    const { folder, search } = prepare()
+    using _folder = folder
+    const value = await callGood(search, { pattern, path: 'src/a.py', limit: 2 })
+    expect(search.render?.({ ...value, truncated: false }).split('\n')[0]).toBe(head)
+  })
+
   it('takes regular expressions, case, globs, a path and context [S1.04]', async () => {
     const { folder, search } = prepare()
     using _ = folder
