@@ -5,18 +5,15 @@
 import { closeSync, readSync } from 'node:fs'
 import path from 'node:path'
 import { Root } from '#specs/node/descriptor-walk.ts'
-import { type ChangeSet, openContents, readSlices, type StoredChange, type StoredFile } from './change-set.ts'
+import { type ChangeSet, openContents, type StoredChange, type StoredFile } from './change-set.ts'
 import { ManifestIndex, type Standing, StandingFinder } from './conflicts.ts'
-import { changesPackageScripts, flagOf } from './flagged.ts'
+import { Flagger } from './flag-changes.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { readOwnStates } from './write-ahead.ts'
 
 /** Bytes looked at to tell text from binary; git's number. */
 const SNIFF_BYTES = 8_000
-/** A package.json larger than this is flagged without a look. */
-const PACKAGE_MAX_BYTES = 1024 * 1024
-
 /** Deleted files with one content that are looked at for the name of a new one. */
 const RENAME_CANDIDATES = 64
 
@@ -72,11 +69,11 @@ export function reviewChanges(manifest: Manifest, changes: ChangeSet): Workspace
     const index = new ManifestIndex(manifest)
     contents = openContents(changes.paths.contents)
     const renames = findRenames(index, changes)
-    const exists = existenceAfter(index, changes)
+    const flags = new Flagger({ root, index, changes, contents: contents ?? -1 })
     const own = readOwnStates(path.dirname(changes.paths.entries))
     const standings = new StandingFinder(root, index, own)
     const items = [...changes.entries.values()].map((change) =>
-      makeItem({ root, index, contents: contents ?? -1, exists, renames, standings }, change),
+      makeItem({ index, contents: contents ?? -1, flags, renames, standings }, change),
     )
     return workspaceSuccess({ root, index, changes, items, [Symbol.dispose]: () => root[Symbol.dispose]() })
   } catch (thrown) {
@@ -103,10 +100,9 @@ export function flaggedPaths(manifest: Manifest, changes: ChangeSet): WorkspaceR
 }
 
 interface Surroundings {
-  readonly root: Root
   readonly index: ManifestIndex
   readonly contents: number
-  readonly exists: (path: string) => boolean
+  readonly flags: Flagger
   readonly renames: Renames
   readonly standings: StandingFinder
 }
@@ -117,7 +113,7 @@ function makeItem(around: Surroundings, change: StoredChange): ReviewItem {
   if (change.kind === 'unsupported') {
     return { path: change.path, change: 'unsupported', standing: { kind: 'clear' }, reason: change.reason }
   }
-  const flagged = flagChange(around, change, entry)
+  const flagged = around.flags.reasonFor(change)
   const after = sideAfter(change, entry)
   const renamedFrom = renames.from.get(change.path)
   const renamedTo = renames.to.get(change.path)
@@ -156,60 +152,6 @@ function sideAfter(change: StoredChange, entry: ManifestEntry | undefined): Revi
   if (change.kind === 'directory') return { kind: 'directory', mode: change.mode }
   if (change.kind === 'mode' && entry !== undefined) return { ...sideBefore(entry), mode: change.mode }
   return undefined
-}
-
-/** Why a change is flagged; for a directory that goes, what in it is. */
-function flagChange(
-  around: Surroundings,
-  change: StoredChange,
-  entry: ManifestEntry | undefined,
-): string | undefined {
-  const { exists, index } = around
-  const kind = change.kind === 'deleted' || change.kind === 'mode' ? (entry?.kind ?? 'file') : change.kind
-  if (kind === 'unsupported') return
-  const target = change.kind === 'link' ? change.target : entry?.kind === 'link' ? entry.target : undefined
-  // A link that goes away leads nowhere.
-  const isLinkGone = change.kind === 'deleted' && kind === 'link'
-  const own = isLinkGone
-    ? undefined
-    : flagOf({ path: change.path, kind, exists, ...(target === undefined ? {} : { target }) })
-  if (own !== undefined) return own
-  if (/(^|\/)package\.json$/i.test(change.path)) {
-    if (change.kind === 'link') return 'a link in the place of package.json'
-    if (change.kind === 'file' && packageScriptsChange(around, change, entry))
-      return 'its scripts run at install, test or start'
-  }
-  if (entry?.kind !== 'directory' || change.kind === 'directory' || change.kind === 'mode') return
-  for (const path of index.below(change.path)) {
-    const below = index.get(path)
-    if (below === undefined || below.kind !== 'file') continue
-    const reason = flagOf({ path, kind: 'file', exists })
-    if (reason !== undefined) return `"${path}" in it: ${reason}`.slice(0, 500)
-  }
-  return undefined
-}
-
-function packageScriptsChange(
-  around: Surroundings,
-  change: StoredFile,
-  entry: ManifestEntry | undefined,
-): boolean {
-  if (change.size > PACKAGE_MAX_BYTES) return true
-  const after = Buffer.concat(
-    [...readSlices(around.contents, change.offset, change.size)].map((piece) => Buffer.from(piece)),
-  )
-  if (entry?.kind !== 'file') return changesPackageScripts(undefined, after.toString('utf8'))
-  const located = around.root.locate(change.path, { links: 'refuse' })
-  if (!located.ok) return true
-  using place = located.value
-  const opened = place.openFile()
-  if (!opened.ok || opened.value.stat.size > PACKAGE_MAX_BYTES) {
-    if (opened.ok) opened.value[Symbol.dispose]()
-    return true
-  }
-  using file = opened.value
-  const before = Buffer.concat([...readSlices(file.fd, 0, file.stat.size)].map((piece) => Buffer.from(piece)))
-  return changesPackageScripts(before.toString('utf8'), after.toString('utf8'))
 }
 
 function sniff(contents: number, change: StoredFile): Buffer {
@@ -258,18 +200,4 @@ function findRenames(index: ManifestIndex, changes: ChangeSet): Renames {
     to.set(old, change.path)
   }
   return { from, to }
-}
-
-/** Whether a path is there once all changes are applied. */
-function existenceAfter(index: ManifestIndex, changes: ChangeSet): (path: string) => boolean {
-  return (path) => {
-    const own = changes.entries.get(path)
-    if (own !== undefined) return own.kind !== 'deleted'
-    if (index.get(path) === undefined) return false
-    for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1)) {
-      const above = changes.entries.get(path.slice(0, at))
-      if (above !== undefined && above.kind !== 'directory' && above.kind !== 'mode') return false
-    }
-    return true
-  }
 }

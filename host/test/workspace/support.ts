@@ -20,7 +20,7 @@ import { comparePaths, decodePath, encodePath } from '#specs/node/path-text.ts'
 import { buildDisk } from '../../workspace/disk.ts'
 import type { Manifest } from '../../workspace/manifest.ts'
 import { receiveChanges } from '../../workspace/receive.ts'
-import { type Review, reviewChanges } from '../../workspace/review.ts'
+import { type Review, type ReviewItem, reviewChanges } from '../../workspace/review.ts'
 import { type ScanOptions, scanWorkspace } from '../../workspace/scan.ts'
 import type { WorkspaceResult } from '../../workspace/workspace-error.ts'
 
@@ -181,4 +181,20 @@ export class Bench implements Disposable {
   [Symbol.dispose](): void {
     rmSync(this.home, { recursive: true, force: true })
   }
+}
+
+/** The items of a review by path: `before` went in, `after` came out, and `meddle` happened to the host meanwhile. */
+export async function itemsOf(
+  before: Sketch,
+  after: Sketch,
+  meddle: (bench: Bench) => void = () => {},
+): Promise<Map<string, ReviewItem>> {
+  using bench = new Bench(treeOf(before))
+  using review = await (async () => {
+    const made = await bench.review(treeOf(before), treeOf(after))
+    made[Symbol.dispose]()
+    meddle(bench)
+    return bench.again(made)
+  })()
+  return new Map(review.items.map((item) => [item.path, item]))
 }
