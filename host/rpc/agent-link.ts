@@ -55,6 +55,8 @@ export interface AgentLinkOptions {
   /** A handler of the host threw. */
   onBug?: (method: string, cause: unknown) => void
   timings?: Partial<LinkTimings>
+  /** The VM was resumed from a state that others begin with too, such as a template. */
+  cloned?: boolean
   /** 32 hex digits, random; a parameter for tests. */
   drawSession?: () => string
 }
@@ -104,6 +106,7 @@ export class AgentLink implements AsyncDisposable {
       onEnd: (end) => this.#onEnd(end),
       ...(options.onBug === undefined ? {} : { onBug: options.onBug }),
       ...(options.timings === undefined ? {} : { timings: options.timings }),
+      ...(options.cloned === undefined ? {} : { cloned: options.cloned }),
       ...(options.drawSession === undefined ? {} : { drawSession: options.drawSession }),
     })
   }

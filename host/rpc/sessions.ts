@@ -72,6 +72,8 @@ export interface SessionsOptions {
   onEnd: (end: LinkEnd) => void
   onBug?: (method: string, cause: unknown) => void
   timings?: Partial<LinkTimings>
+  /** The VM was resumed from a state that others begin with too. */
+  cloned?: boolean
   drawSession?: () => SessionId
 }
 
@@ -220,6 +222,8 @@ export class Sessions {
         session: this.#drawn,
         protocolSha256,
         heartbeatIntervalMs: this.#timings.heartbeatIntervalMs,
+        // Until it has answered once: then it has an identity of its own, which it is to keep.
+        ...(this.#options.cloned === true && this.#lastProcessId === null ? { cloned: true } : {}),
         ...(resume === undefined ? {} : { resume }),
       },
       { timeoutMs: this.#timings.startTimeoutMs },

@@ -15,7 +15,8 @@ export const WORKSPACE_DRIVE_BYTES = 256 * 1024 ** 3
 
 /** How a VM's scratch disk begins. */
 export type ScratchStart =
-  | { readonly kind: 'blank'; readonly bytes: number }
+  /** `file`: where it is made; absent: in the VM's folder. */
+  | { readonly kind: 'blank'; readonly bytes: number; readonly file?: string }
   /** An empty qcow2 file is copied and laid over a frozen raw one. */
   | { readonly kind: 'overlay'; readonly base: string; readonly empty: string }
   /** The disk of a saved VM: its file is moved to this one. `base` is what lies below it, if anything. */
@@ -88,7 +89,7 @@ async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<Scrat
     await copyFile(start.empty, file, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
     return { file, format: 'qcow2', base: start.base }
   }
-  const file = join(folder.path, 'scratch.raw')
+  const file = start.file ?? join(folder.path, 'scratch.raw')
   await (await open(file, 'wx', 0o600)).close()
   await truncate(file, start.bytes)
   return { file, format: 'raw' }

@@ -90,6 +90,12 @@ export interface QemuProcess {
   destroyStreams(): void
 }
 
+/** Whether this version can map a file privately that it may only read (`rom`, since 8.2). */
+export function canMapReadOnly(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  return major > 8 || (major === 8 && minor >= 2)
+}
+
 /** Starts QEMU. A failure to start shows as `exited` with `spawnError`, never as an exception. */
 export function spawnQemu(plan: QemuPlan): QemuProcess {
   const slots = assignSlots(plan)

@@ -96,6 +96,7 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
     openHttp: () => Promise.resolve(http.openGuest()),
     root: {
       mountWorkspace: () => Promise.resolve(toolSuccess({})),
+      resetWorkspace: () => Promise.resolve(toolSuccess({})),
       setClock: () => Promise.resolve(toolFailure('internal', 'no clock')),
       openShell: () => Promise.reject(new Error('no shell')),
     },

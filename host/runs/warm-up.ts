@@ -1,0 +1,97 @@
+// Brings the agent of a new VM to where every run shall begin: a small task of the offline model goes through plan,
+// tools and change set, so that modules are loaded, code has run once and programs are in the guest's memory. Then all
+// of it is forgotten. Nothing here comes from a user: no key, no workspace, no prompt.
+
+import { once } from 'node:events'
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { agentPing, workspaceCollect, workspaceOpen, workspaceReset } from '#specs/protocol/methods.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { createGateway } from '../gateway/gateway.ts'
+import { offlineProvider } from '../gateway/providers.ts'
+import { openAgentLink } from '../rpc/agent-link.ts'
+import type { Vm } from '../vm/vm.ts'
+import { RunFailure } from './ending.ts'
+
+const RUN_ID = 'run-00000000000000000000'
+const PROMPT = 'Run the command `python3 -c "import csv, json, statistics" && git --version && rg --version`'
+const STEP_DEADLINE_MS = 60_000
+
+/** @throws {RunFailure} when the agent does not do it */
+export async function warmUp(vm: Vm): Promise<void> {
+  const completed = Promise.withResolvers<void>()
+  await using gateway = openGateway()
+  const changes = Promise.withResolvers<void>()
+  const onStream = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+    if (headers[':path'] === `/changes/${RUN_ID}`) changes.resolve(drain(stream))
+    else gateway.handleStream(stream, headers)
+  }
+  const link = openAgentLink({
+    rpc: vm.rpc,
+    http: vm.http,
+    onStream,
+    handlers: {
+      onEvent: () => undefined,
+      onDelta: () => undefined,
+      requestApproval: async () => ({ ok: true, value: { decision: 'deny' } }),
+      completeTask: async ({ outcome, message }) => {
+        if (outcome === 'completed') completed.resolve()
+        else completed.reject(new RunFailure('environment', `warming up: the task ${outcome}: ${message}`))
+        return { ok: true, value: {} }
+      },
+      onLog: () => undefined,
+    },
+  })
+  completed.promise.catch(() => undefined)
+  const ask = async (answer: Promise<{ ok: boolean; error?: { message: string } }>) => {
+    const { ok, error } = await answer
+    if (!ok) throw new RunFailure('environment', `warming up: ${error?.message ?? 'no answer'}`)
+  }
+  const options = { timeoutMs: STEP_DEADLINE_MS }
+  try {
+    await ask(link.ready(options))
+    await ask(link.request(workspaceOpen, {}, options))
+    const limits = RunLimits.parse({})
+    const task = { runId: RUN_ID, prompt: PROMPT, model: offlineProvider(false).model, askTools: [], limits }
+    await ask(link.submitTask(task, options))
+    await within(completed.promise)
+    await ask(link.request(workspaceCollect, { runId: RUN_ID }, options))
+    await within(changes.promise)
+    await ask(link.request(workspaceReset, {}, options))
+    await ask(link.request(agentPing, { count: 0 }, options))
+  } finally {
+    // The session stays as it is in the guest: the next host begins another.
+    link.close()
+  }
+}
+
+function openGateway() {
+  const silent = { info: () => undefined, warn: () => undefined }
+  const gateway = createGateway({
+    provider: offlineProvider(false),
+    runId: RUN_ID,
+    limits: { maxTokens: 1_000_000 },
+    onExchange: () => undefined,
+    onDenied: () => undefined,
+    logger: silent,
+  })
+  return { ...gateway, [Symbol.asyncDispose]: () => gateway.close() }
+}
+
+async function drain(stream: ServerHttp2Stream): Promise<void> {
+  stream.resume()
+  await once(stream, 'end')
+  stream.respond({ ':status': 204 }, { endStream: true })
+}
+
+async function within<T>(work: Promise<T>): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const timer = setTimeout(
+    () => late.reject(new RunFailure('environment', 'warming up: the agent took too long')),
+    STEP_DEADLINE_MS,
+  )
+  try {
+    return await Promise.race([work, late.promise])
+  } finally {
+    clearTimeout(timer)
+  }
+}
