@@ -4,6 +4,7 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
 import type { RunChanges } from '../runs/changes.ts'
 import { type Colours, coloursFor } from '../ui/colours.ts'
+import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { changeLine, diffLines } from '../ui/review-lines.ts'
@@ -86,7 +87,10 @@ export function showChanges(
     `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
   )
   if (items.length > bounds.maxDiffs) {
-    for (const item of items.slice(0, listedMax)) io.stdout.write(`${changeLine(item, colours)}\n`)
+    writeLines(
+      io.stdout,
+      items.slice(0, listedMax).map((item) => changeLine(item, colours)),
+    )
     if (items.length > listedMax) io.stdout.write(`  … ${items.length - listedMax} more\n`)
     io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
     return
@@ -94,7 +98,7 @@ export function showChanges(
   let isCut = false
   for (const item of changes.reviewWithDiffs()) {
     const { lines, rest } = diffLines(item, colours, bounds)
-    io.stdout.write(`${lines.join('\n')}\n`)
+    writeLines(io.stdout, lines)
     isCut ||= rest > 0
   }
   if (isCut) io.stdout.write(`All of it: caisson workspace diff ${changes.runId}\n`)
@@ -157,7 +161,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
   if (leftOut.some(({ path }) => !unknown.includes(path)))
     lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
   if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)
-  io.stdout.write(`${lines.join('\n')}\n`)
+  writeLines(io.stdout, lines)
 }
 
 function held(word: string, entries: readonly HeldBack[], colours: Colours): string[] {

@@ -3,6 +3,7 @@ import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunSummary } from '../runs/store.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { linesOf } from '../ui/event-lines.ts'
+import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
@@ -40,7 +41,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   for (const item of events) {
     state = reduceRun(state, item.event)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else for (const line of linesOf(item.event, state, colours)) io.stdout.write(`${line}\n`)
+    else writeLines(io.stdout, linesOf(item.event, state, colours))
   }
   if (flags.json !== true)
     io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)

@@ -2,6 +2,7 @@
  * The one path of foreign text to a terminal (guest, model, files, web): whatever could move the cursor, change
  * colours, reorder or hide text becomes a visible escape. Everything else in this folder prints foreign text through here.
  */
+import { fitLine, leftToRightMark } from './fit.ts'
 
 /** Controls, format characters (bidi, zero-width, tags), lone surrogates, line and paragraph separators, all that Unicode renders as nothing; U+FE0F stays, emoji need it. */
 const dangerous = /[[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]--[\u{fe0f}]]/gv
@@ -14,9 +15,6 @@ const marksMax = 8
 /** Blocks of scripts written from right to left, their digits and signs included. */
 const rightToLeft =
   /[\u{590}-\u{8ff}\u{fb1d}-\u{fdff}\u{fe70}-\u{fefc}\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/v
-/** LEFT-TO-RIGHT MARK: draws nothing; what stands on one side of it is not reordered with the other. */
-const leftToRightMark = '\u200e'
-
 /**
  * One line: every line break and tab is an escape too. Cut at `maxChars` with a mark that says how much is missing.
  * Right-to-left text stands between two left-to-right marks, and nothing else here draws nothing.
@@ -38,45 +36,15 @@ export function foreignBlock(text: string, margin = '  │ ', maxLines = 200): s
   return shown.join('\n')
 }
 
-/**
- * All of a text in rows behind a margin, none wider than `width` cells: a row that the terminal broke itself would go on
- * at its left edge, in front of the margin.
- */
+/** All of a text behind a margin, in rows of at most `width` cells. */
 export function foreignRows(text: string, margin: string, width: number): string[] {
-  const room = Math.max(10, width - [...margin].length)
-  return linesOf(text).flatMap((line) => breakRows(escapeText(line), room).map((row) => margin + fence(row)))
+  return linesOf(text).flatMap((line) => fitLine(margin + fence(escapeText(line)), width))
 }
 
 function linesOf(text: string): string[] {
   const lines = text.replaceAll('\t', '  ').split('\n')
   if (lines.at(-1) === '') lines.pop()
   return lines
-}
-
-function breakRows(line: string, room: number): string[] {
-  const rows: string[] = []
-  let row = ''
-  let cells = 0
-  for (const character of line) {
-    const width = cellsOf(character)
-    if (cells + width > room && width > 0) {
-      rows.push(row)
-      row = ''
-      cells = 0
-    }
-    row += character
-    cells += width
-  }
-  return [...rows, row]
-}
-
-/** Cells of a character in a terminal; rather too many than too few. A mark has none of its own and stays where it belongs. */
-function cellsOf(character: string): number {
-  const code = character.codePointAt(0) ?? 0
-  if (code < 0x300) return 1
-  if (/^\p{Mn}$/v.test(character)) return 0
-  const isNarrow = code < 0x1100 || (code >= 0x1e00 && code < 0x2300) || (code >= 0x2500 && code < 0x25a0)
-  return isNarrow ? 1 : 2
 }
 
 function escapeText(text: string): string {

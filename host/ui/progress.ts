@@ -4,6 +4,7 @@ import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-s
 import type { FeedItem } from '../runs/feed.ts'
 import { type Colours, coloursFor } from './colours.ts'
 import { linesOf } from './event-lines.ts'
+import { writeLines } from './fit.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatDuration } from './format.ts'
 
@@ -43,7 +44,7 @@ export class ProgressView {
   lines(lines: readonly string[]): void {
     if (lines.length === 0) return
     this.#erase()
-    this.#out.write(`${lines.join('\n')}\n`)
+    writeLines(this.#out, lines)
   }
 
   /** Says what goes on before there are events, such as building the image. */

@@ -76,22 +76,22 @@ describe('foreign text on a terminal', () => {
   })
 
   it('breaks rows itself before a terminal would, and loses nothing [H.01]', () => {
-    expect(foreignRows('abcdefghijkl\n\nm', '| ', 12)).toEqual(['| abcdefghij', '| kl', '| ', '| m'])
-    expect(foreignRows('日本語日本語', '| ', 12)).toEqual(['| 日本語日本', '| 語'])
+    expect(foreignRows('abcdefghijkl\n\nm', '│ ', 12)).toEqual(['│ abcdefghij', '│ kl', '│ ', '│ m'])
+    expect(foreignRows('日本語日本語', '│ ', 12)).toEqual(['│ 日本語日本', '│ 語'])
     const text = fc.string({
       unit: fc.constantFrom('a', ' ', 'é', '日', '\u0301', '\n', '\u001b', '?'),
       maxLength: 120,
     })
     fc.assert(
       fc.property(text, fc.integer({ min: 12, max: 40 }), (given, width) => {
-        const rows = foreignRows(given, '| ', width)
+        const rows = foreignRows(given, '│ ', width)
         const plain = rows.map((row) => row.slice(2)).join('')
         const whole = given
           .replace(/\n$/, '')
           .split('\n')
           .map((line) => foreignLine(line))
           .join('')
-        return plain === whole && rows.every((row) => row.startsWith('| ') && widthOf(row) <= width)
+        return plain === whole && rows.every((row) => row.startsWith('│ ') && widthOf(row) <= width)
       }),
       { seed: 14, numRuns: 3_000 },
     )
