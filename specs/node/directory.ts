@@ -3,8 +3,9 @@
  * can lead elsewhere.
  *
  * Linux: `/proc/self/fd/N/NAME`, with descriptors that only name the directory (O_PATH). Elsewhere (macOS) node:fs
- * has nothing like it: there the path is used and each directory is compared before and after opening, which
- * refuses links but leaves the moments between two calls to a race; `isRaceFree` says which of the two holds.
+ * has nothing like it: there the path is used, and each directory must be, once open, what its name shows. That
+ * refuses links, but not one that another program puts in the place of a directory above between two calls;
+ * `isRaceFree` says which of the two holds, specs/security.md what that means.
  */
 import {
   chmodSync,
