@@ -2,6 +2,7 @@
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
+import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { closeToPrograms } from './programs/programs.ts'
@@ -66,12 +67,15 @@ export class WorkspaceRefusedError extends Error {
 export class Host {
   readonly folders: Folders
   readonly runs: RunStore
+  /** Running VMs of this user, of whatever process. */
+  readonly vms: VmDirectory
   readonly #env: Readonly<Record<string, string | undefined>>
 
   constructor(options: HostOptions = {}) {
     this.#env = options.env ?? process.env
     this.folders = resolveFolders(this.#env)
     this.runs = new RunStore(this.folders)
+    this.vms = new VmDirectory(this.folders)
   }
 
   /** The model's provider as the environment names it. @throws {ProviderError} */

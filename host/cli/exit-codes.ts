@@ -31,6 +31,7 @@ const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',
   'RuleError',
   'UnknownRunError',
+  'UnknownVmError',
   'WorkspaceRefusedError',
 ])
 

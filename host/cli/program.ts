@@ -2,10 +2,11 @@
 import { Command, Option } from 'commander'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
-import { collect, parseCount, parseDuration, parseSize } from './options.ts'
+import { collect, parseAge, parseCount, parseDuration, parseSize } from './options.ts'
+import { addVmCommands } from './vm-program.ts'
 
 /** What a command returns: the process's exit code. */
-type Action = (...args: never[]) => Promise<number>
+export type Action = (...args: never[]) => Promise<number>
 
 export interface ProgramOptions {
   readonly io: Io
@@ -47,6 +48,16 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./doctor.ts')).doctor))
 
   const image = program.command('image').description('The VM image')
+  program
+    .command('clean')
+    .description('Shows what Caisson keeps on disk; with --yes frees what is old or left over')
+    .option('--yes', 'frees what is listed as going; without it nothing is removed')
+    .option('--all', 'also what is current: the next run builds and downloads it again')
+    .option('--runs', 'also ended runs, with their journals and change sets')
+    .option('--older-than <age>', 'of the runs those that began so long ago (default: 30d)', parseAge)
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./clean.ts')).clean))
+
   const arch = () =>
     new Option('--arch <name>', 'architecture of the image').choices(['amd64', 'arm64']).default('amd64')
   image
@@ -75,8 +86,10 @@ export function buildProgram(options: ProgramOptions): Command {
   const vm = program.command('vm').description('Virtual machines')
   addVmOptions(vm.command('boot'))
     .description('Boots a VM without a task, shows how long each phase took, and ends it at Ctrl-C')
+    .option('-w, --workspace <dir>', 'takes a copy of this directory in')
     .option('--once', 'end it as soon as it is ready')
     .action(run(async () => (await import('./vm.ts')).vmBoot))
+  addVmCommands(vm, run)
 
   const runs = program.command('runs').description('Earlier runs')
   runs

@@ -1,25 +1,27 @@
-/** `caisson vm boot`: a VM without a task, to see that it starts and how long each phase takes. */
+/** `caisson vm boot`: a VM without a task, to see that it starts, how long each phase takes, and to work in. */
 
+import { Workbench } from '../control/workbench.ts'
 import { foreignBlock, foreignLine } from '../ui/foreign.ts'
 import { formatDuration } from '../ui/format.ts'
-import { startVm } from '../vm/vm.ts'
+import type { VmExit } from '../vm/vm.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
-import { hostOf, type Io } from './io.ts'
-import type { RunFlags } from './run.ts'
+import { hostOf, type Io, printError } from './io.ts'
+import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
-export async function vmBoot(io: Io, flags: RunFlags & { once?: boolean }): Promise<ExitCode> {
+export async function vmBoot(
+  io: Io,
+  flags: VmFlags & { workspace?: string; once?: boolean },
+): Promise<ExitCode> {
   const host = hostOf(io)
   const image = await host.image({ onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
-  const { memory, cpus, disk, accel, confine } = flags
-  await using vm = await startVm({
+  const directory = flags.workspace === undefined ? {} : { directory: flags.workspace }
+  await using bench = await Workbench.open({
     image,
     folders: host.folders,
-    accelerator: accel,
-    confine,
-    ...(memory === undefined ? {} : { memoryBytes: memory }),
-    ...(cpus === undefined ? {} : { cpus }),
-    ...(disk === undefined ? {} : { diskBytes: disk }),
+    vm: vmOptionsOf(flags),
+    ...directory,
   })
+  const { vm } = bench
   const { totalMs, guestUptimeMs: _, ...phases } = vm.timings
   for (const [name, ms] of Object.entries(phases))
     io.stdout.write(`${name.slice(0, -2).padEnd(8)} ${formatDuration(ms)}\n`)
@@ -27,14 +29,29 @@ export async function vmBoot(io: Io, flags: RunFlags & { once?: boolean }): Prom
     `ready    ${formatDuration(totalMs)} · ${vm.accelerator} · ${vm.confinement} · pid ${vm.pid}\n`,
   )
   if (flags.once === true) return exitCodes.completed
-  io.stdout.write('Ctrl-C ends it\n')
-  const interrupted = new Promise<null>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve(null))
+  const interrupted = new Promise<'interrupted'>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+      process.once(signal, () => resolve('interrupted'))
   })
-  const exit = await Promise.race([interrupted, vm.exited])
-  if (exit === null) return exitCodes.completed
+  const stopped = bench.stopped.then(() => 'stopped' as const)
+  const ends = [interrupted, stopped, vm.exited]
+  const hint = `caisson vm shell ${vm.id} opens a shell in it`
+  // A VM whose agent does not come up is what a developer wants to look into.
+  bench.ready.then(
+    () => io.stdout.write(`agent ready · ${hint} · Ctrl-C ends it\n`),
+    (error: unknown) => printError(io, error),
+  )
+  return reportEnd(io, await Promise.race(ends))
+}
+
+function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
+  if (end === 'interrupted') return exitCodes.completed
+  if (end === 'stopped') {
+    io.stdout.write('stopped by another process\n')
+    return exitCodes.completed
+  }
   io.stderr.write(
-    `the VM ended by itself: ${exit.reason}\n${foreignBlock(exit.stderrTail + exit.consoleTail)}\n`,
+    `the VM ended by itself: ${end.reason}\n${foreignBlock(end.stderrTail + end.consoleTail)}\n`,
   )
   return exitCodes.failed
 }

@@ -18,6 +18,8 @@ export const controlLimits = {
   requestTimeoutMs: 10_000,
   /** Bytes of console that may wait for a slow reader; what comes then is left out for it. */
   consoleBacklogBytes: 1024 * 1024,
+  /** For connections to end in good order when the VM or run has ended. */
+  lastWordsMs: 3_000,
 } as const
 
 /** Name of the socket in the folder of its VM or run. */
@@ -29,6 +31,7 @@ export class ControlServer implements AsyncDisposable {
   readonly #path: string
   readonly #reachable: ReachablePath
   readonly #connections = new Set<Socket>()
+  readonly #serving = new Set<Promise<void>>()
   readonly #closing = new AbortController()
 
   private constructor(path: string, reachable: ReachablePath, services: ControlServices) {
@@ -65,17 +68,17 @@ export class ControlServer implements AsyncDisposable {
     this.#server.unref()
   }
 
-  /** Ends all connections and removes the socket. */
+  /** Ends all connections, after what they still have to say, and removes the socket. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closing.signal.aborted) return
     this.#closing.abort()
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()))
-    for (const socket of this.#connections) socket.destroySoon()
-    const late = setTimeout(() => {
-      for (const socket of this.#connections) socket.destroy()
-    }, 500)
+    const late = Promise.withResolvers<void>()
+    const timer = setTimeout(late.resolve, controlLimits.lastWordsMs)
+    await Promise.race([Promise.all(this.#serving), late.promise])
+    clearTimeout(timer)
+    for (const socket of this.#connections) socket.destroy()
     await closed
-    clearTimeout(late)
     await this.#reachable[Symbol.asyncDispose]()
     await rm(this.#path, { force: true }).catch(() => undefined)
   }
@@ -84,7 +87,10 @@ export class ControlServer implements AsyncDisposable {
     this.#connections.add(socket)
     socket.once('close', () => this.#connections.delete(socket))
     const client = new FramedStream(socket, controlFrameMaxBytes)
-    this.#serve(client).catch(() => client.destroy())
+    const serving = this.#serve(client)
+      .catch(() => client.destroy())
+      .finally(() => this.#serving.delete(serving))
+    this.#serving.add(serving)
   }
 
   async #serve(client: FramedStream): Promise<void> {
@@ -96,6 +102,7 @@ export class ControlServer implements AsyncDisposable {
     const failure = await this.#answer(request, client, signal)
     if (failure !== null) await client.sendJson({ ok: false, error: failure } satisfies Reply)
     client.end()
+    await flushed(client)
   }
 
   /** Serves one request to its end; what it returns is still to be told. */
@@ -115,7 +122,7 @@ export class ControlServer implements AsyncDisposable {
       case 'vm/console':
         return await serveConsole(vm, client, request.follow, signal)
       case 'vm/stop':
-        return await serveStop(vm, client, request.now)
+        return await serveStop(vm, client, request.now, signal)
       case 'vm/shell': {
         const { op: _, ...options } = request
         const shell = await vm.access.openShell(options, signal)
@@ -153,11 +160,28 @@ function notServed(what: string): ControlFailure {
   return { code: 'not_served', message: `${what} is served on this socket` }
 }
 
-async function serveStop(vm: VmService, client: FramedStream, now: boolean): Promise<null> {
+/** Until the other side has closed too, which it does when it has read all. Reading is how that is seen. */
+async function flushed(client: FramedStream): Promise<void> {
+  const drain = async () => {
+    while ((await client.next()) !== null);
+  }
+  await Promise.race([client.closed, drain().catch(() => undefined)])
+}
+
+async function serveStop(
+  vm: VmService,
+  client: FramedStream,
+  now: boolean,
+  signal: AbortSignal,
+): Promise<null> {
   await client.sendJson({ ok: true } satisfies Reply)
+  const closing = new Promise<void>((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
   vm.stop(now)
   // The connection stays until this server goes, which is how the other side learns that the VM has ended.
-  await client.closed
+  await closing
   return null
 }
 

@@ -18,6 +18,9 @@ import {
 import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
+import { GuestAccess } from '../control/guest-access.ts'
+import { serveVm } from '../control/serve-vm.ts'
+import type { ControlServer } from '../control/server.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { startVm, type Vm, type VmExit } from '../vm/vm.ts'
@@ -53,6 +56,8 @@ export class Guest implements AsyncDisposable {
   /** The stream of the change set; null while none is expected. */
   #awaitChanges: ((stream: ServerHttp2Stream) => void) | null = null
   #session: SessionInfo | null = null
+  readonly #access: GuestAccess
+  #control: ControlServer | null = null
   #closing = false
 
   private constructor(plan: RunPlan, record: RunRecord, approvals: ApprovalQueue, vm: Vm, log: CappedLog) {
@@ -64,18 +69,26 @@ export class Guest implements AsyncDisposable {
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
     this.#gateway = this.#openGateway()
+    this.#access = new GuestAccess({
+      link: () => this.#link,
+      onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
+    })
     this.#link = this.#openLink(approvals)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
     void vm.exited.then((exit) => this.#onVmExit(exit))
   }
 
-  /** Boots the VM, waits for its agent, sets its clock and opens the workspace. */
+  /**
+   * Boots the VM, waits for its agent, sets its clock and opens the workspace.
+   * @param onStop called when another process asks for the end of the VM, and with it of the run
+   */
   static async boot(
     plan: RunPlan,
     record: RunRecord,
     workspace: PreparedWorkspace,
     approvals: ApprovalQueue,
     signal: AbortSignal,
+    onStop: (now: boolean) => void,
   ): Promise<Guest> {
     const { folders, vm: options } = plan
     const image = options.disk ?? plan.image
@@ -85,6 +98,7 @@ export class Guest implements AsyncDisposable {
     undo.move()
     const guest = new Guest(plan, record, approvals, vm, log)
     try {
+      await guest.#serveControl(onStop)
       await guest.#open(signal)
       return guest
     } catch (error) {
@@ -141,6 +155,7 @@ export class Guest implements AsyncDisposable {
     await this.#link[Symbol.asyncDispose]()
     await this.#gateway.close()
     await this.#vm.stop()
+    await this.#control?.[Symbol.asyncDispose]()
     await writeFile(this.#record.paths.console, this.#vm.console.text(), { mode: 0o600 }).catch(
       () => undefined,
     )
@@ -177,6 +192,24 @@ export class Guest implements AsyncDisposable {
     )
     if (!answer.ok) throw this.#failureOf(doing, answer.error)
     return answer.value
+  }
+
+  /** A run goes on without: what cannot be looked into can still be worked in. */
+  async #serveControl(onStop: (now: boolean) => void): Promise<void> {
+    const { runId, directory, folders } = this.#plan
+    try {
+      this.#control = await serveVm({
+        vm: this.#vm,
+        vms: folders.vms,
+        access: this.#access,
+        state: () => (this.#closing ? 'stopping' : this.#session === null ? 'starting' : 'running'),
+        run: { runId, directory },
+        onStop,
+      })
+    } catch (cause) {
+      const message = `no control socket: ${String(cause)}`
+      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message })
+    }
   }
 
   #openGateway(): Gateway {
@@ -237,6 +270,7 @@ export class Guest implements AsyncDisposable {
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (this.#access.handleStream(stream, headers)) return
     if (headers[':path'] !== `/changes/${this.#plan.runId}`) {
       this.#gateway.handleStream(stream, headers)
       return

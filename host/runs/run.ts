@@ -4,6 +4,7 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
+import { ControlServer } from '../control/server.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
@@ -43,6 +44,7 @@ export class Run {
       onWaiting: (change) => this.#deadline?.hold(change),
     })
     this.ended = this.#live()
+    this.#serveControl(record.paths.control)
   }
 
   get state(): RunState {
@@ -91,6 +93,13 @@ export class Run {
     this.#cancelled.resolve(by)
   }
 
+  /** Lets other processes of the user watch, answer and cancel; a run goes on without. */
+  #serveControl(path: string): void {
+    const opening = ControlServer.open(path, { run: this }).catch(() => null)
+    // After its end: watchers are told how it ended.
+    void this.ended.then(async () => (await opening)?.[Symbol.asyncDispose]())
+  }
+
   async #live(): Promise<RunState> {
     await using record = this.#record
     let ending: Ending
@@ -115,6 +124,7 @@ export class Run {
       workspace,
       this.#approvals,
       this.#stop.signal,
+      (now) => this.cancel('caisson vm stop', now),
     )
     const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
     return await this.#collect(guest, workspace, ending)

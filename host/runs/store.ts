@@ -1,6 +1,6 @@
 /** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. */
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
@@ -20,6 +20,8 @@ export interface RunPaths {
   readonly console: string
   /** The workspace as a disk; there only while the run lasts. */
   readonly disk: string
+  /** Where its host process listens; there only while the run lasts. */
+  readonly control: string
 }
 
 export interface RunSummary {
@@ -71,6 +73,7 @@ export class RunStore {
       agentLog: file('agent.jsonl'),
       console: file('console.txt'),
       disk: file('workspace.erofs'),
+      control: file('control.sock'),
     }
   }
 
@@ -118,12 +121,20 @@ export class RunStore {
     await rm(this.paths(runId).directory, { recursive: true, force: true })
   }
 
-  /** Removes the disks of runs whose host process was killed. */
+  /** Removes what runs whose host process was killed left: disks and sockets. */
   async clearScratch(): Promise<void> {
-    const withDisk = (await this.#ids()).filter((id) => existsSync(this.paths(id).disk))
+    const scratch = (id: string) => [this.paths(id).disk, this.paths(id).control]
+    const isLeft = (file: string) => {
+      const found = statSync(file, { throwIfNoEntry: false })
+      // A run listens before it holds its lock.
+      return found !== undefined && !(found.isSocket() && Date.now() - found.mtimeMs < 60_000)
+    }
+    const withScratch = (await this.#ids()).filter((id) => scratch(id).some(isLeft))
     // In this order: a run holds its lock before it makes its disk.
     const live = lockedRuns(this.#locks)
-    for (const id of withDisk) if (!live.has(id)) await rm(this.paths(id).disk, { force: true })
+    for (const id of withScratch) {
+      if (!live.has(id)) for (const file of scratch(id)) await rm(file, { force: true })
+    }
   }
 
   async #ids(): Promise<string[]> {

@@ -4,6 +4,7 @@ Owns one call from its group's creation to its removal, with bounded memory in b
 the program, and one that goes away ends it. Refuses nothing of what the program does inside its limits.
 """
 import itertools
+import math
 import os
 import select
 import socket
@@ -23,7 +24,7 @@ _MAX_STDIN_PENDING = 256 * 1024
 _BWRAP = (
     '/usr/bin/bwrap',
     '--unshare-user', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup',
-    '--hostname', 'caisson', '--die-with-parent', '--new-session',
+    '--hostname', 'caisson', '--die-with-parent',
     '--ro-bind', '/usr', '/usr',
     '--symlink', 'usr/bin', '/bin', '--symlink', 'usr/sbin', '/sbin',
     '--symlink', 'usr/lib', '/lib', '--symlink', 'usr/lib64', '/lib64',
@@ -67,9 +68,12 @@ class Calls:
         """How many run."""
         return len(self._running)
 
-    def run(self, request, connection, reader):
-        """Serves one `exec` on `connection` to its end; the reply is returned, None when nobody is left to read it."""
-        call = self._admit(request)
+    def run(self, request, connection, reader, make=None):
+        """Serves one call on `connection` to its end; the reply is returned, None when nobody is left to read it.
+
+        `make` is the kind of call, by default a plain one.
+        """
+        call = self._admit(request, make or Call)
         try:
             return call.run(connection, reader)
         finally:
@@ -91,7 +95,7 @@ class Calls:
         with self._lock:
             self._closed = False
 
-    def _admit(self, request):
+    def _admit(self, request, make):
         with self._lock:
             if self._closed:
                 raise CallError('busy', 'the workspace is being reset; ask again when that has ended')
@@ -101,19 +105,26 @@ class Calls:
                 raise CallError('busy', f'{_MAX_CALLS} calls run already; ask again when one has ended')
             if not os.path.isdir(_directory_of(request)):
                 raise CallError('bad_request', f'cwd: there is no directory {request["cwd"]!r} in the workspace')
-            call = _Call(str(next(self._numbers)), request, self._children)
+            call = make(str(next(self._numbers)), request, self._children)
             self._running.add(call)
             return call
 
 
-class _Call:
+class Call:
+    """One program from its control group to its result."""
+
+    # Whether all of it ends when memory runs out: half a tree is of no use to an agent.
+    dies_whole = True
+    # A program on pipes has no terminal, and a session of its own in the new namespaces keeps it so.
+    bwrap_extra = ('--new-session',)
+
     def __init__(self, name, request, children):
         limits = request['limits']
-        self._argv = _build_argv(request)
+        self._argv = _build_argv(request, self.bwrap_extra)
         self._with_stdin = request['stdin']
-        self._wall_seconds = limits['wallMs'] / 1000
+        self._wall_seconds = math.inf if limits['wallMs'] is None else limits['wallMs'] / 1000
         self._children = children
-        self._group = CallGroup(name, limits['memoryBytes'], limits['pids'], limits['cpuPercent'])
+        self._group = CallGroup(name, limits['memoryBytes'], limits['pids'], limits['cpuPercent'], self.dies_whole)
         self._stopped = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._child = None
         self._streams = None
@@ -124,7 +135,7 @@ class _Call:
 
     def run(self, connection, reader):
         started = time.monotonic()
-        self._streams = _Streams(connection, reader, self._with_stdin)
+        self._streams = self._open_streams(connection, reader)
         self._start()
         reason = self._streams.pump(self._child, self._stopped, started + self._wall_seconds)
         ended = self._group.end()
@@ -138,6 +149,12 @@ class _Call:
             raise CallError('busy', 'the call was ended because the workspace is being reset')
         if not self._streams.drain(self._stopped):
             return None
+        return self._reply(result, reason, duration_ms)
+
+    def _open_streams(self, connection, reader):
+        return Streams(connection, reader, self._with_stdin)
+
+    def _reply(self, result, reason, duration_ms):
         return {
             'ok': True,
             'exitCode': result[0],
@@ -179,7 +196,7 @@ class _Call:
         system.become(workspace.WORK_ID, workspace.WORK_ID)
 
 
-class _Streams:
+class Streams:
     """The three pipes of a program and the socket of its client; at most one chunk each way is held."""
 
     def __init__(self, connection, reader, with_stdin):
@@ -260,7 +277,8 @@ class _Streams:
         for descriptor in others:
             poller.register(descriptor, select.POLLIN)
         # Rounded up, so that a deadline is never polled for in a busy loop.
-        return dict(poller.poll(None if timeout_seconds is None else int(timeout_seconds * 1000) + 1))
+        endless = timeout_seconds is None or timeout_seconds == math.inf
+        return dict(poller.poll(None if endless else int(timeout_seconds * 1000) + 1))
 
     def _serve(self, ready):
         """One round; False when the client is gone."""
@@ -327,8 +345,8 @@ class _Streams:
         del self._outputs[descriptor]
 
 
-def _build_argv(request):
-    argv = list(_BWRAP)
+def _build_argv(request, extra):
+    argv = [*_BWRAP, *extra]
     argv += ('--chdir', _directory_of(request), '--clearenv')
     for name, value in {**_ENVIRONMENT, **request['env']}.items():
         argv += ('--setenv', name, value)

@@ -33,12 +33,12 @@ def set_up(memory_total_bytes):
 class CallGroup:
     """The group of one call, from creation to removal."""
 
-    def __init__(self, name, memory_bytes, pids, cpu_percent):
+    def __init__(self, name, memory_bytes, pids, cpu_percent, dies_whole):
         self.path = f'{CALLS}/{name}'
         os.mkdir(self.path)
         _write(f'{self.path}/memory.max', str(memory_bytes))
-        # Half a tree is of no use to anybody: when memory runs out, all of it ends, and the events file says why.
-        _write(f'{self.path}/memory.oom.group', '1')
+        # When memory runs out, all of it ends or the largest process alone; the events file says why.
+        _write(f'{self.path}/memory.oom.group', '1' if dies_whole else '0')
         _write(f'{self.path}/pids.max', str(pids))
         _write(f'{self.path}/cpu.max', f'{cpu_percent * _CPU_PERIOD_US // 100} {_CPU_PERIOD_US}')
         self._entry = os.open(f'{self.path}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC)

@@ -9,11 +9,12 @@ JSON = 0x4A
 STDIN = 0x30
 STDOUT = 0x31
 STDERR = 0x32
+WINDOW_SIZE = 0x57
 
 # Length counts the kind byte and the payload.
 MAX_LENGTH = 1024 * 1024
 _HEADER = struct.Struct('>IB')
-_KINDS = frozenset((JSON, STDIN, STDOUT, STDERR))
+_KINDS = frozenset((JSON, STDIN, STDOUT, STDERR, WINDOW_SIZE))
 
 
 class FrameError(Exception):

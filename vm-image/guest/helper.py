@@ -22,6 +22,7 @@ import workspace
 _MAX_CONNECTIONS = 64
 _FIRST_FRAME_SECONDS = 10
 _LAST_FRAME_SECONDS = 30
+_LINGER_SECONDS = 5
 
 
 class Helper:
@@ -61,6 +62,7 @@ class Helper:
                 if reply is not None:
                     connection.settimeout(_LAST_FRAME_SECONDS)
                     connection.sendall(frames.encode_json(reply))
+                    _linger(connection)
         except OSError:
             pass  # The client is gone; there is nobody to tell.
         except Exception as error:  # pylint: disable=broad-except
@@ -77,6 +79,10 @@ class Helper:
                 return None
             if request['op'] == 'exec':
                 return self._calls.run(request, connection, reader)
+            if request['op'] == 'shell':
+                import shell  # pylint: disable=import-outside-toplevel  (most VMs never need it)
+
+                return self._calls.run(shell.to_call(request), connection, reader, shell.ShellCall)
             return {'ok': True, **(self._operations[request['op']](request) or {})}
         except (frames.FrameError, requests.BadRequest) as error:
             return _failure('bad_request', str(error))
@@ -149,6 +155,15 @@ def listen(path, owner):
     listener.listen(_MAX_CONNECTIONS)
     listener.setblocking(False)
     return listener
+
+
+def _linger(connection):
+    """Until the client has closed too: what it still sends would make the kernel throw away the reply with the rest."""
+    connection.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + _LINGER_SECONDS
+    connection.settimeout(_LINGER_SECONDS)
+    while connection.recv(64 * 1024) and time.monotonic() < deadline:
+        pass
 
 
 def _set_clock(request):

@@ -13,6 +13,7 @@ _MAX_PATH_BYTES = 4095
 _MIB = 1024 * 1024
 # From 1970 to 2100: below and above lies nothing that a clock should be set to.
 _MAX_EPOCH_MS = 4_102_444_800_000
+_TERM = re.compile(r'[A-Za-z0-9][A-Za-z0-9+._-]{0,63}', re.ASCII)
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_]{0,127}', re.ASCII)
 
 
@@ -84,12 +85,12 @@ def _between(lowest, highest):
     return check
 
 
-def _check_argv(value, place):
-    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_ARGUMENTS:
-        raise BadRequest(f'{place}: expected 1 to {_MAX_ARGUMENTS} texts')
+def _check_argv(value, place, least=1):
+    if not isinstance(value, list) or not least <= len(value) <= _MAX_ARGUMENTS:
+        raise BadRequest(f'{place}: expected {least} to {_MAX_ARGUMENTS} texts')
     for index, argument in enumerate(value):
         _check_text(argument, f'{place}[{index}]')
-    if value[0] == '':
+    if value and value[0] == '':
         raise BadRequest(f'{place}[0]: expected the name of a program')
 
 
@@ -112,6 +113,21 @@ def _check_limits(value, place):
     _check_fields(value, _LIMITS, f'{place}.')
 
 
+def _check_optional_argv(value, place):
+    _check_argv(value, place, least=0)
+
+
+def _check_terminal(value, place):
+    if value is not None:
+        _check_fields(value, _TERMINAL, f'{place}.')
+
+
+def _check_term(value, place):
+    _check_text(value, place)
+    if not _TERM.fullmatch(value):
+        raise BadRequest(f'{place}: {value[:40]!r} is not the name of a type of terminal')
+
+
 def _check_seed(value, place):
     _check_text(value, place, 1024)
     try:
@@ -129,6 +145,12 @@ _LIMITS = {
     'cpuPercent': _between(1, 25_600),
 }
 
+_TERMINAL = {
+    'columns': _between(1, 0xFFFF),
+    'rows': _between(1, 0xFFFF),
+    'term': _check_term,
+}
+
 _OPERATIONS = {
     'workspace_mount': {},
     'workspace_reset': {},
@@ -139,6 +161,7 @@ _OPERATIONS = {
         'stdin': _check_boolean,
         'limits': _check_limits,
     },
+    'shell': {'argv': _check_optional_argv, 'terminal': _check_terminal},
     'set_clock': {'epochMs': _between(0, _MAX_EPOCH_MS)},
     'add_entropy': {'seedBase64': _check_seed},
     'status': {},

@@ -1,0 +1,159 @@
+/**
+ * A VM without a task, for a person to work in: booted with an empty workspace or a copy of a directory, reachable by its
+ * control socket, gone with all that was done in it. There is no model route; nothing comes home.
+ */
+import path from 'node:path'
+import { limits } from '#specs/protocol/limits.ts'
+import { clockSet, workspaceOpen } from '#specs/protocol/methods.ts'
+import type { Image } from '../image/image.ts'
+import { type AgentLink, openAgentLink } from '../rpc/agent-link.ts'
+import { CappedLog } from '../runs/capped-log.ts'
+import { RunFailure } from '../runs/ending.ts'
+import { requireValue } from '../runs/prepare.ts'
+import type { RunPlan } from '../runs/run-plan.ts'
+import { type Folders, prepareFolders } from '../state/folders.ts'
+import { startVm, type Vm } from '../vm/vm.ts'
+import { createVmFolder } from '../vm/vm-folder.ts'
+import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
+import { GuestAccess } from './guest-access.ts'
+import type { VmInfo } from './messages.ts'
+import { serveVm } from './serve-vm.ts'
+import type { ControlServer } from './server.ts'
+
+const requestTimeoutMs = 60_000
+
+export interface WorkbenchOptions {
+  readonly image: Image
+  readonly folders: Folders
+  readonly vm?: RunPlan['vm']
+  /** Its content goes in as the workspace; absent: an empty one. */
+  readonly directory?: string
+  readonly signal?: AbortSignal
+}
+
+/** Where a VM without a run keeps its agent's log, in its own folder. */
+export const workbenchLogName = 'agent.jsonl'
+
+export class Workbench implements AsyncDisposable {
+  readonly vm: Vm
+  /** Resolves when its agent has answered and the workspace is there; rejects with a `RunFailure`. */
+  readonly ready: Promise<void>
+  readonly #link: AgentLink
+  readonly #access = new GuestAccess({ link: () => this.#link })
+  readonly #stack: AsyncDisposableStack
+  readonly #stopped = Promise.withResolvers<void>()
+  #server: ControlServer | undefined
+  #state: VmInfo['state'] = 'starting'
+
+  private constructor(vm: Vm, stack: AsyncDisposableStack, log: CappedLog) {
+    this.vm = vm
+    this.#stack = stack
+    this.#link = this.#openLink(log)
+    this.ready = this.#open()
+    this.ready.catch(() => undefined)
+  }
+
+  /** Resolves when somebody asked by `caisson vm stop` that it ends; the owner disposes it then. */
+  get stopped(): Promise<void> {
+    return this.#stopped.promise
+  }
+
+  /** Boots the VM; returns when its init is ready. @throws {VmError} @throws {RunFailure} for the directory */
+  static async open(options: WorkbenchOptions): Promise<Workbench> {
+    const { image, folders, directory, signal, vm: { disk, ...size } = {} } = options
+    await prepareFolders(folders)
+    await using disks = new AsyncDisposableStack()
+    const workspace = directory === undefined ? {} : await makeDisk(options, directory, disks)
+    const stopper = signal === undefined ? {} : { signal }
+    await using stack = new AsyncDisposableStack()
+    const vm = stack.use(await startVm({ ...size, ...workspace, ...stopper, image: disk ?? image, folders }))
+    const logFile = path.join(folders.vms, vm.id, workbenchLogName)
+    const log = stack.use(await CappedLog.open(logFile, limits.runMaxLogBytes))
+    const bench = new Workbench(vm, stack.move(), log)
+    try {
+      await bench.#serve(folders, directory ?? null)
+      return bench
+    } catch (error) {
+      await bench[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#state = 'stopping'
+    await this.#link[Symbol.asyncDispose]()
+    await this.#stack.disposeAsync()
+    // Last: who waits for the end of the VM is told when it has gone.
+    await this.#server?.[Symbol.asyncDispose]()
+  }
+
+  async #serve(folders: Folders, directory: string | null): Promise<void> {
+    this.#server = await serveVm({
+      vm: this.vm,
+      vms: folders.vms,
+      access: this.#access,
+      state: () => this.#state,
+      run: { runId: null, directory: directory === null ? null : path.resolve(directory) },
+      onStop: () => this.#stopped.resolve(),
+    })
+  }
+
+  #openLink(log: CappedLog): AgentLink {
+    const refused = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
+    return openAgentLink({
+      rpc: this.vm.rpc,
+      http: this.vm.http,
+      onStream: (stream, headers) => {
+        if (!this.#access.handleStream(stream, headers))
+          stream.respond({ ':status': 404 }, { endStream: true })
+      },
+      handlers: {
+        onEvent: () => undefined,
+        onDelta: () => undefined,
+        requestApproval: async () => refused,
+        completeTask: async () => refused,
+        onLog: (entry) => log.write({ at: Date.now(), from: 'agent', ...entry }),
+      },
+    })
+  }
+
+  async #open(): Promise<void> {
+    const timeout = { timeoutMs: requestTimeoutMs }
+    const ended = Promise.withResolvers<never>()
+    ended.promise.catch(() => undefined)
+    void this.vm.exited.then(({ reason }) =>
+      ended.reject(
+        new RunFailure('vm_lost', `the VM ended before its agent answered (${reason}); see its console`),
+      ),
+    )
+    const ask = async (): Promise<void> => {
+      for (const answer of [
+        await this.#link.ready(timeout),
+        await this.#link.request(clockSet, { epochMs: Date.now() }, timeout),
+        await this.#link.request(workspaceOpen, {}, timeout),
+      ]) {
+        if (!answer.ok)
+          throw new RunFailure('agent_lost', `the VM's agent is not ready: ${answer.error.message}`)
+      }
+    }
+    await Promise.race([ask(), ended.promise])
+    this.#state = 'running'
+  }
+}
+
+/** The directory as a disk, in a folder that is cleared when this process dies; QEMU has it open when that goes. */
+async function makeDisk(
+  { folders, signal }: WorkbenchOptions,
+  directory: string,
+  disks: AsyncDisposableStack,
+): Promise<{ workspaceDisk: string }> {
+  const places = { ownFolders: [folders.home, folders.cache, folders.config] }
+  const root = requireValue(checkDirectory(directory, places))
+  const stopper = signal ?? new AbortController().signal
+  const scan = requireValue(await scanWorkspace({ directory: root, include: [], signal: stopper, ...places }))
+  const folder = await createVmFolder(folders.vms)
+  disks.defer(() => folder.remove())
+  const workspaceDisk = path.join(folder.path, 'workspace.erofs')
+  requireValue(await buildDisk({ scan, file: workspaceDisk, signal: stopper }))
+  return { workspaceDisk }
+}
