@@ -10,22 +10,25 @@ import { createHelper } from './utils/helper.ts'
 import { createPortOpener } from './utils/port.ts'
 import { describeWorkspace } from './workspace/listing.ts'
 
-const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
-const helper = createHelper(CAISSON_HELPER)
-const tools = [...createFileTools(createRunSandboxed(helper)), ...createCodeTools(helper)]
+/** Serves until the process is told to end; called once, by `start.ts`. */
+export function startAgent(): void {
+  const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
+  const helper = createHelper(CAISSON_HELPER)
+  const tools = [...createFileTools(createRunSandboxed(helper)), ...createCodeTools(helper)]
 
-const daemon = startDaemon({
-  openRpc: createPortOpener('caisson.rpc'),
-  openHttp: createPortOpener('caisson.http'),
-  root: helper,
-  tools,
-  listWorkspace: (signal) => describeWorkspace(tools, signal),
-  describeExits: () => readExits(CAISSON_AGENT_EXITS),
-})
+  const daemon = startDaemon({
+    openRpc: createPortOpener('caisson.rpc'),
+    openHttp: createPortOpener('caisson.http'),
+    root: helper,
+    tools,
+    listWorkspace: (signal) => describeWorkspace(tools, signal),
+    describeExits: () => readExits(CAISSON_AGENT_EXITS),
+  })
 
-process.once('SIGTERM', () => {
-  daemon.close().then(
-    () => process.exit(0),
-    () => process.exit(1),
-  )
-})
+  process.once('SIGTERM', () => {
+    daemon.close().then(
+      () => process.exit(0),
+      () => process.exit(1),
+    )
+  })
+}

@@ -1,13 +1,21 @@
 // Makes the files of the agent and what it imports, for Node in the guest. Only a checkout does this: the installed
-// package brings the bundle. What the agent imports late is a file of its own, since Node parses whole files at start
-// and emulation makes that dear.
+// package brings the bundle. `agent.cjs` is the entry; it runs `main.js`, all of the agent in one file, with the code
+// that V8 made of it here. What the agent imports late is evaluated late, and costs nothing before.
 
 import { createHash } from 'node:crypto'
 import path from 'node:path'
+import type { BuildOptions } from 'esbuild'
+import { agentCacheName, compileAgent } from './agent-cache.ts'
 import { describeNpmPackages } from './agent-packages.ts'
 import { ImageError } from './image-error.ts'
 
-/** Files by name; `agent.mjs` is the entry, `packages.json` says which npm packages went in. */
+/** What runs the bundle in the guest. */
+const START = path.resolve(import.meta.dirname, '../../agent/start.ts')
+
+/**
+ * Files by name: `agent.cjs` is the entry, `packages.json` says which npm packages went in, `main.js.LEGAL.txt` holds
+ * their notices.
+ */
 export type AgentBundle = ReadonlyMap<string, Uint8Array>
 
 /** sha256 over names and contents. */
@@ -19,50 +27,64 @@ export function digestOf(bundle: AgentBundle): string {
   return hash.digest('hex')
 }
 
-/** Bundles `entry` (absolute path); the same bytes for the same sources. @throws {ImageError} `bundle_failed` */
+const OPTIONS = {
+  bundle: true,
+  write: false,
+  metafile: true,
+  outdir: 'out',
+  format: 'cjs',
+  platform: 'node',
+  target: 'node24',
+  conditions: ['caisson-source'],
+  // A late import becomes a late call of require: a script that comes from a cache has no other.
+  supported: { 'dynamic-import': false },
+  // Names and lines stay readable in stack traces, and the bytes do not depend on where the checkout lies.
+  sourcemap: false,
+  minifySyntax: true,
+  minifyWhitespace: true,
+  lineLimit: 160,
+  legalComments: 'external',
+  // A text of one byte per character is half the work in the guest.
+  charset: 'ascii',
+  logLevel: 'silent',
+} satisfies BuildOptions
+
+/**
+ * Bundles `entry` (absolute path), which exports `startAgent`; the same bytes for the same sources and the same Node.
+ * @throws {ImageError} `bundle_failed`
+ */
 export async function bundleAgent(entry: string): Promise<AgentBundle> {
-  const { build } = await import('esbuild')
   try {
-    const { outputFiles, metafile } = await build({
-      entryPoints: { agent: entry },
-      bundle: true,
-      write: false,
-      metafile: true,
-      outdir: 'out',
-      outExtension: { '.js': '.mjs' },
-      chunkNames: 'chunk-[hash]',
-      splitting: true,
-      format: 'esm',
-      platform: 'node',
-      target: 'node24',
-      conditions: ['caisson-source'],
-      // Names stay readable in stack traces, and the bytes do not depend on where the checkout lies.
-      sourcemap: false,
-      minifySyntax: true,
-      legalComments: 'inline',
-      absWorkingDir: path.dirname(entry),
-      logLevel: 'silent',
-      // Packages in CommonJS call require for Node's own modules.
-      banner: {
-        js: "import { createRequire as __createRequire } from 'node:module'\nconst require = __createRequire(import.meta.url)",
-      },
-    })
-    const packages = await describeNpmPackages(
-      Object.keys(metafile.inputs).map((input) => path.resolve(path.dirname(entry), input)),
-    )
-    return new Map([
-      ...outputFiles.map(({ path: file, contents }) => [path.basename(file), contents] as const),
-      ['packages.json', Buffer.from(`${JSON.stringify(packages, null, 1)}\n`)],
-    ])
+    return await bundle(entry)
   } catch (cause) {
     const seen = String((cause as Error).message).slice(0, 1000)
     throw new ImageError(
       'bundle_failed',
       `the agent ${entry} could not be bundled: ${seen}`,
       'mend the source and start again',
-      {
-        cause,
-      },
+      { cause },
     )
   }
+}
+
+async function bundle(entry: string): Promise<AgentBundle> {
+  const { build } = await import('esbuild')
+  const absWorkingDir = path.dirname(entry)
+  const [main, start] = await Promise.all([
+    build({
+      ...OPTIONS,
+      absWorkingDir,
+      entryPoints: { main: entry },
+      banner: { js: '(function (module, exports, require) {' },
+      footer: { js: '})' },
+    }),
+    build({ ...OPTIONS, absWorkingDir, entryPoints: { agent: START }, outExtension: { '.js': '.cjs' } }),
+  ])
+  const files = new Map<string, Uint8Array>()
+  for (const file of [...main.outputFiles, ...start.outputFiles])
+    files.set(path.basename(file.path), file.contents)
+  const inputs = Object.keys(main.metafile.inputs).map((input) => path.resolve(absWorkingDir, input))
+  const packages = await describeNpmPackages(inputs)
+  files.set('packages.json', Buffer.from(`${JSON.stringify(packages, null, 1)}\n`))
+  return files.set(agentCacheName, compileAgent(files.get('main.js') ?? new Uint8Array()))
 }

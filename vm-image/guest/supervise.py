@@ -16,7 +16,7 @@ AGENT_ID = 1001
 HELPER_SOCKET = f'{mounts.RUN}/helper.sock'
 PORTS = ('caisson.rpc', 'caisson.http')
 
-_PROGRAM = '/opt/caisson/agent.mjs'
+_PROGRAM = '/opt/caisson/agent.cjs'
 _HOME = f'{mounts.RUN}/agent'
 _EXITS = f'{mounts.RUN}/agent-exits.json'
 # To read and write what `work` owns, and nothing beyond.

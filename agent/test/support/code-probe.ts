@@ -117,12 +117,15 @@ async function look(): Promise<unknown> {
   }
 }
 
-const port = await createPortOpener('caisson.rpc')()
-const mounted = await helper.mountWorkspace()
-port.write(`${JSON.stringify({ id: 0, value: mounted })}\n`)
-for await (const line of createInterface({ input: port })) {
-  const { id, ...request } = JSON.parse(line) as ProbeRequest & { id: number }
-  void serve(request)
-    .catch((error: unknown) => ({ thrown: String(error) }))
-    .then((value) => port.write(`${JSON.stringify({ id, value })}\n`))
+/** What the bundle of this file does in the guest. */
+export async function startAgent(): Promise<void> {
+  const port = await createPortOpener('caisson.rpc')()
+  const mounted = await helper.mountWorkspace()
+  port.write(`${JSON.stringify({ id: 0, value: mounted })}\n`)
+  for await (const line of createInterface({ input: port })) {
+    const { id, ...request } = JSON.parse(line) as ProbeRequest & { id: number }
+    void serve(request)
+      .catch((error: unknown) => ({ thrown: String(error) }))
+      .then((value) => port.write(`${JSON.stringify({ id, value })}\n`))
+  }
 }

@@ -106,9 +106,9 @@ async function main(): Promise<void> {
   control.write(`${JSON.stringify(report)}\n`)
 }
 
-// Only where it was bundled as the agent; elsewhere it is imported for its types and work.
-if (process.argv[1]?.endsWith('agent.mjs')) {
-  await main()
+/** What the bundle of this file does in the guest. */
+export function startAgent(): void {
+  void main()
   // The supervisor starts an agent again that ends.
   setInterval(() => undefined, 60_000)
 }

@@ -72,7 +72,7 @@ describe('an image', () => {
     await using scratch = await makeScratch()
     const bundle = path.join(scratch.folder, 'bundle')
     await mkdir(bundle)
-    await writeFile(path.join(bundle, 'agent.mjs'), 'console.log("packaged")\n')
+    await writeFile(path.join(bundle, 'agent.cjs'), 'console.log("packaged")\n')
     const sources = { recipe: await makeRecipe(scratch.folder), agent: { bundle } }
     const image = await ensureImage({ cacheDir: scratch.cacheDir, sources })
     expect(await readFile(image.agentDisk, 'latin1')).toContain('console.log("packaged")')

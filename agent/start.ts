@@ -1,0 +1,34 @@
+/**
+ * The first file that Node runs in the guest: runs `main.js` beside it, the bundled agent, with the code that V8 made of
+ * it when the bundle was made. Without such code for this very Node, or when V8 refuses it, V8 compiles the bundle, and
+ * the console says so.
+ */
+import { readFileSync } from 'node:fs'
+import { Script } from 'node:vm'
+
+/** Of the agent's entry. */
+interface Exports {
+  startAgent(): void | Promise<void>
+}
+/** The bundle is the text of such a function; it puts the exports in `module.exports`. */
+type Bundle = (module: { exports: Exports }, exports: object, load: NodeJS.Require) => void
+
+const filename = `${__dirname}/main.js`
+const cache = `${__dirname}/main-${process.version}-${process.arch}.cache`
+const script = new Script(readFileSync(filename, 'utf8'), { filename, ...readCache() })
+if (script.cachedDataRejected !== false) {
+  const seen = script.cachedDataRejected === undefined ? 'no such file' : 'that V8 refuses it'
+  process.stderr.write(`agent: the start takes longer: expected compiled code in ${cache}, saw ${seen}\n`)
+}
+const bundle = { exports: {} as Exports }
+const run = script.runInThisContext() as Bundle
+run(bundle, bundle.exports, require)
+void bundle.exports.startAgent()
+
+function readCache(): { cachedData?: Buffer } {
+  try {
+    return { cachedData: readFileSync(cache) }
+  } catch {
+    return {}
+  }
+}

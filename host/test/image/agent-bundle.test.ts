@@ -1,0 +1,85 @@
+import { execFile } from 'node:child_process'
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { bundleAgent, digestOf } from '../../image/agent-bundle.ts'
+import { makeScratch } from './support.ts'
+
+const run = promisify(execFile)
+const realEntry = path.resolve(import.meta.dirname, '../../../agent/main.ts')
+
+/** What the start of an agent prints: one that evaluates `early`, and imports `late` when it is started. */
+const source = `
+import { basename } from 'node:path'
+console.log('evaluated')
+export function startAgent(): void {
+  console.log('started', basename('/a/\u00e9'))
+  void import('./late.ts').then(({ late }) => console.log(late))
+}
+`
+
+/** Writes the files of the bundle of `main` to a folder. @returns the folder */
+async function writeBundle(folder: string, main: string): Promise<string> {
+  const [agent, out] = [path.join(folder, 'agent'), path.join(folder, 'out')]
+  await Promise.all([mkdir(agent), mkdir(out)])
+  await writeFile(path.join(agent, 'main.ts'), main)
+  await writeFile(path.join(agent, 'late.ts'), `console.log('imported')\nexport const late = 'late'\n`)
+  for (const [name, content] of await bundleAgent(path.join(agent, 'main.ts')))
+    await writeFile(path.join(out, name), content)
+  return out
+}
+
+/** As the guest starts it: nothing but the entry, in a folder that Node knows nothing of. */
+function start(out: string) {
+  return run(process.execPath, [path.join(out, 'agent.cjs')], { env: {} })
+}
+
+async function cacheOf(out: string): Promise<string> {
+  const name = (await readdir(out)).find((file) => file.endsWith('.cache'))
+  return path.join(out, name ?? 'no cache')
+}
+
+describe('the bundle of an agent', () => {
+  it('starts once with code that V8 takes, and imports late what the source imports late [V.01]', async () => {
+    await using scratch = await makeScratch()
+    const { stdout, stderr } = await start(await writeBundle(scratch.folder, source))
+    expect(stdout).toBe('evaluated\nstarted é\nimported\nlate\n')
+    expect(stderr).toBe('')
+  })
+
+  it('starts without compiled code, and says so [V.01]', async () => {
+    await using scratch = await makeScratch()
+    const out = await writeBundle(scratch.folder, source)
+    await rm(await cacheOf(out))
+    const { stdout, stderr } = await start(out)
+    expect(stdout).toContain('late\n')
+    expect(stderr).toContain('saw no such file')
+  })
+
+  it('starts when V8 refuses the code, and says so [V.01]', async () => {
+    await using scratch = await makeScratch()
+    const out = await writeBundle(scratch.folder, source)
+    const code = await readFile(await cacheOf(out))
+    // The hash of V8's version follows a magic number.
+    code.writeUInt32LE((code.readUInt32LE(4) ^ 1) >>> 0, 4)
+    await writeFile(await cacheOf(out), code)
+    const { stdout, stderr } = await start(out)
+    expect(stdout).toContain('late\n')
+    expect(stderr).toContain('saw that V8 refuses it')
+  })
+
+  it('has the same bytes each time, the compiled code included [V.07]', async () => {
+    const [first, second] = [await bundleAgent(realEntry), await bundleAgent(realEntry)]
+    expect([...first.keys()]).toContain(`main-${process.version}-${process.arch}.cache`)
+    expect(digestOf(first)).toBe(digestOf(second))
+  })
+
+  it('is refused, with what Node said, when it cannot be evaluated [V.07]', async () => {
+    await using scratch = await makeScratch()
+    await expect(writeBundle(scratch.folder, `throw new Error('no agent')`)).rejects.toMatchObject({
+      code: 'bundle_failed',
+      message: expect.stringContaining('no agent'),
+    })
+  })
+})
