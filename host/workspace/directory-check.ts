@@ -2,6 +2,7 @@
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { closeToPrograms } from '../programs/programs.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 export interface OwnPlaces {
@@ -12,7 +13,8 @@ export interface OwnPlaces {
 }
 
 /**
- * The real path of a directory that may be a workspace. Failure: `refused_directory`, `unreadable`.
+ * The real path of a directory that may be a workspace, from which this process takes no program from now on.
+ * Failure: `refused_directory`, `unreadable`.
  * @param directory any path; links in it are resolved
  */
 export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceResult<string> {
@@ -38,6 +40,8 @@ export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceR
       )
     }
   }
+  // What an agent leaves there must not become a program that the host runs.
+  closeToPrograms(real)
   return workspaceSuccess(real)
 }
 

@@ -3,13 +3,8 @@ import path from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { requireTools } from '../../image/platform.ts'
-import {
-  closeToPrograms,
-  describeLeftOut,
-  findProgram,
-  searchProgram,
-  trustedSearchPath,
-} from '../../programs/programs.ts'
+import { describeLeftOut, findProgram, searchProgram, trustedSearchPath } from '../../programs/programs.ts'
+import { checkDirectory } from '../../workspace/directory-check.ts'
 
 let base: string
 beforeEach(async () => {
@@ -67,7 +62,7 @@ describe('a program of the host', () => {
     mkdirSync(outside)
     symlinkSync(path.join(inside, 'tool'), path.join(outside, 'tool'))
     expect((await search(outside)).path).toBe(path.join(inside, 'tool'))
-    closeToPrograms(path.join(base, 'workspace'))
+    expect(checkDirectory(path.join(base, 'workspace'), { ownFolders: [] }).ok).toBe(true)
     for (const folder of [inside, outside]) {
       const found = await search(folder, folderWith('good'))
       expect(found.path).toBe(path.join(base, 'good/tool'))
