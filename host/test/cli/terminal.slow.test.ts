@@ -48,6 +48,55 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({})
   })
 
+  it('asks once when the answer is for every such call in the run [S1.11]', async () => {
+    const place = await cliPlace({ 'a.txt': 'a\n', 'b.txt': 'b\n', 'c.txt': 'c\n' })
+    const cli = place.startInTerminal(...runArguments(place, 'Delete a.txt, delete b.txt and delete c.txt'))
+    await cli.sees('Allow it?')
+    expect(cli.output()).toContain('yes, every delete_file in this run')
+    cli.type(`${up}\r`)
+    await cli.sees('Apply the changes')
+    cli.type('\r')
+    const { code, stdout } = await cli.ended
+    expect(stdout.match(/Approval: the agent says/g)).toHaveLength(1)
+    expect(stdout.match(/Allowed\S* by you for this run/g)).toHaveLength(3)
+    expect(code).toBe(0)
+    expect(await readFiles(place.workspace)).toEqual({})
+    const decisions = (await place.journal()).flatMap(({ event }) =>
+      event.type === 'approval-decision' ? [event] : [],
+    )
+    expect(decisions).toHaveLength(3)
+    for (const decision of decisions) expect(decision).toMatchObject({ by: 'person', scope: 'run' })
+  })
+
+  it('asks nothing with --approve none: what asks is denied, what does not need it is done [S1.11 S4.07]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const task = 'Delete old.txt and create new.txt with the text hello'
+    const cli = place.startInTerminal(...runArguments(place, task, '--approve', 'none'))
+    await cli.sees('Apply the changes')
+    cli.type('\r')
+    const { code, stdout } = await cli.ended
+    expect(stdout).not.toContain('Allow it?')
+    expect(stdout).toMatch(/Denied\S* by the mode: --approve none/)
+    expect(stdout).toContain('1 of 2 steps completed')
+    expect(code).toBe(3)
+    expect(await readFiles(place.workspace)).toEqual({ 'new.txt': 'hello', 'old.txt': 'old\n' })
+  })
+
+  it('takes a question back that the agent withdraws, and says why [S1.11 S4.07]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt and show missing.txt'))
+    const { code, stdout } = await cli.ended
+    expect(stdout).toContain('Approval: the agent says it wants to call delete_file')
+    expect(stdout).toContain('Question withdrawn by the agent: the step that asked has ended')
+    expect(stdout).toContain('Run failed')
+    expect(code).toBe(1)
+    expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
+    const events = await place.journal()
+    expect(events).toContainEqual(
+      expect.objectContaining({ event: expect.objectContaining({ type: 'approval-decision', by: 'agent' }) }),
+    )
+  })
+
   it('applies the files that a person chooses, flagged ones only when chosen, and exits with 5 [W.01 W.03]', async () => {
     const place = await cliPlace({})
     const command = 'echo a > a.txt; echo b > b.txt; echo "all:" > Makefile'
