@@ -25,9 +25,10 @@ export async function runCli(
   const onExit = (given: number) => {
     code = given
   }
-  const program = buildProgram({ io, onExit, ...(example === undefined ? {} : { example }) })
+  const { own, command } = splitCommand(argv)
+  const program = buildProgram({ io, onExit, command, ...(example === undefined ? {} : { example }) })
   try {
-    await program.parseAsync([...argv], { from: 'user' })
+    await program.parseAsync(own, { from: 'user' })
     return code
   } catch (error) {
     // Commander has told its own errors already.
@@ -35,6 +36,12 @@ export async function runCli(
     printError(io, error)
     return exitCodeOf(error)
   }
+}
+
+/** Takes what stands behind `--` of `vm shell` apart: it is a command for the guest, and no argument of ours. */
+function splitCommand(argv: readonly string[]): { own: string[]; command: string[] } {
+  const at = argv[0] === 'vm' && argv[1] === 'shell' ? argv.indexOf('--') : -1
+  return at < 0 ? { own: [...argv], command: [] } : { own: argv.slice(0, at), command: argv.slice(at + 1) }
 }
 
 /** From the package's own package.json, one folder up in the repository and two in `dist/`. */

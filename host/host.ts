@@ -2,6 +2,7 @@
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
+import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
@@ -105,6 +106,15 @@ export class Host {
     await this.runs.clearScratch()
     const paths = await this.runs.create(plan.runId)
     return new Run(plan, await RunRecord.open(paths))
+  }
+
+  /**
+   * A run that another process of this user carries out, to watch, answer and cancel; null when none does.
+   * @param name as in {@link RunStore.find}. @throws {UnknownRunError}
+   */
+  async attach(name: string): Promise<RunClient | null> {
+    const { runId, control } = await this.runs.find(name)
+    return await RunClient.connect(runId, control).catch(() => null)
   }
 
   /** The changes that a run brought home, to review, apply and undo. */

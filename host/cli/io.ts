@@ -5,8 +5,8 @@ import { wordsOf } from '../runs/ending.ts'
 import { foreignBlock } from '../ui/foreign.ts'
 
 export interface Io {
-  readonly stdin: Readable & { isTTY?: boolean }
-  readonly stdout: Writable & { isTTY?: boolean; columns?: number }
+  readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
+  readonly stdout: Writable & { isTTY?: boolean; columns?: number; rows?: number }
   readonly stderr: Writable & { isTTY?: boolean }
   readonly env: Readonly<Record<string, string | undefined>>
   readonly version: string

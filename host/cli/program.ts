@@ -13,6 +13,8 @@ export interface ProgramOptions {
   /** For `run` without a task. */
   readonly example?: { readonly task: string; readonly workspace: string }
   readonly onExit: (code: number) => void
+  /** For `vm shell`: what stands behind `--`. */
+  readonly command?: readonly string[]
 }
 
 export function buildProgram(options: ProgramOptions): Command {
@@ -40,6 +42,13 @@ export function buildProgram(options: ProgramOptions): Command {
         return (cli: Io, task: string | undefined, flags: never) => runTask(cli, task, flags, options.example)
       }),
     )
+
+  program
+    .command('attach')
+    .argument('<run>', 'its id, the beginning of it, or "last"')
+    .description('Watches a run of another process from its start on, answers its questions, or cancels it')
+    .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
+    .action(run(async () => (await import('./attach.ts')).attach))
 
   program
     .command('doctor')
@@ -89,7 +98,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('-w, --workspace <dir>', 'takes a copy of this directory in')
     .option('--once', 'end it as soon as it is ready')
     .action(run(async () => (await import('./vm.ts')).vmBoot))
-  addVmCommands(vm, run)
+  addVmCommands(vm, run, addVmOptions, options.command ?? [])
 
   const runs = program.command('runs').description('Earlier runs')
   runs

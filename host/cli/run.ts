@@ -3,16 +3,14 @@
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
 import type { RunOptions } from '../host.ts'
-import type { FeedItem } from '../runs/feed.ts'
-import type { Run } from '../runs/run.ts'
-import { promptApproval } from '../ui/approval-prompt.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
 import { bringHome } from './bring-home.ts'
 import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
+import { follow, followAsJson } from './follow.ts'
 import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
-import { readJsonLines, writeJsonLine } from './json-lines.ts'
+import { writeJsonLine } from './json-lines.ts'
 
 export interface RunFlags {
   readonly workspace?: string
@@ -78,7 +76,11 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   using view = new ProgressView(io.stdout)
   view.lines(host.provider(options.model).notes)
   const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
-  await follow(io, view, run)
+  {
+    const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
+    using interrupts = new Interrupts(run, io.stdout, onFirst)
+    await follow(io, view, run, interrupts)
+  }
   const state = await run.ended
   view.end(state)
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
@@ -86,16 +88,6 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   const asked = options.attended === true && state.end?.outcome !== 'cancelled'
   const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
-}
-
-async function follow(io: Io, view: ProgressView, run: Run): Promise<void> {
-  const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
-  using interrupts = new Interrupts(run, io.stdout, onFirst)
-  for await (const item of run.watch()) {
-    const asked = openQuestion(run, item)
-    view.show(item, asked !== undefined)
-    if (asked !== undefined) await putQuestion(io, view, run, interrupts, asked)
-  }
 }
 
 /** For programs: one JSON object a line. */
@@ -106,57 +98,14 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
     ...options,
     onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),
   })
-  await followAsJson(io, run)
+  {
+    using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
+    // When nobody can answer any more, what waits and what comes is denied.
+    await followAsJson(io, run, () => run.leave())
+  }
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
   if (state.changes === null) return exitCodeOfEnd(state.end)
   const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
-}
-
-async function followAsJson(io: Io, run: Run): Promise<void> {
-  using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
-  const stop = readJsonLines(io.stdin, {
-    onInput: (input) => {
-      if ('cancel' in input) run.cancel('standard input')
-      else {
-        const { approvalId, decision, scope, hint } = input
-        const taken = run.answer(approvalId, { decision, scope, ...(hint === undefined ? {} : { hint }) })
-        if (!taken) io.stderr.write(`approval ${approvalId} does not wait for an answer\n`)
-      }
-    },
-    onProblem: (message) => io.stderr.write(`${message}\n`),
-    // Nobody can answer any more: what waits and what comes is denied.
-    onEnd: () => run.leave(),
-  })
-  try {
-    for await (const item of run.watch()) await writeJsonLine(io.stdout, item)
-  } finally {
-    stop()
-  }
-}
-
-/** The question that an item asks and that still waits: rules and modes answer at once. */
-function openQuestion(run: Run, item: FeedItem) {
-  if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
-  const { request } = item.event
-  return run.waitsFor(request.approvalId) ? request : undefined
-}
-
-async function putQuestion(
-  io: Io,
-  view: ProgressView,
-  run: Run,
-  interrupts: Interrupts,
-  request: Parameters<typeof promptApproval>[0],
-): Promise<void> {
-  view.pause()
-  // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
-  const settled = new AbortController()
-  void run.settled(request.approvalId).then(() => settled.abort())
-  const signal = AbortSignal.any([settled.signal, interrupts.signal])
-  const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal })
-  if (answer !== null) run.answer(request.approvalId, answer)
-  else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
-  view.resume()
 }

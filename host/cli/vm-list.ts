@@ -12,6 +12,7 @@ import { formatBytes, formatDuration } from '../ui/format.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
+import { Stop } from './stop.ts'
 
 export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const vms = await hostOf(io).vms.list()
@@ -65,7 +66,7 @@ export async function vmLogs(
   })
   if (vm === null) return await logsOfEnded(io, host, name, flags.agent === true)
   if (flags.agent === true) {
-    await printFile(io, agentLogOf(host, vm), follow ? untilGone(vm, stop.signal) : undefined)
+    await printFile(io, agentLogOf(host, vm), follow ? vm.ended(stop.signal) : undefined)
     return exitCodes.completed
   }
   const lines = new LinePrinter(io)
@@ -113,12 +114,6 @@ async function printFile(io: Io, file: string, more?: Promise<unknown>): Promise
   }
 }
 
-/** Resolves when the VM has gone or `signal` aborts: the console's end is the VM's. */
-async function untilGone(vm: VmClient, signal: AbortSignal): Promise<void> {
-  const pieces = vm.console({ follow: true, signal })
-  while ((await pieces.next().catch(() => ({ done: true }))).done !== true);
-}
-
 /** Bytes of the guest as lines that a terminal shows and does not obey. */
 class LinePrinter {
   readonly #io: Io
@@ -147,23 +142,5 @@ class LinePrinter {
 
   #print(line: string): void {
     this.#io.stdout.write(`${foreignLine(line.replace(/\r+$/, '').replaceAll('\t', '  '), 4_096)}\n`)
-  }
-}
-
-/** Aborts at the first signal; the next one ends the process as ever. */
-export class Stop implements Disposable {
-  readonly #controller = new AbortController()
-  readonly #onSignal = () => this.#controller.abort()
-
-  constructor() {
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, this.#onSignal)
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal
-  }
-
-  [Symbol.dispose](): void {
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.off(name, this.#onSignal)
   }
 }

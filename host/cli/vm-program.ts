@@ -1,10 +1,39 @@
 /** The commands below `vm` that use running VMs, of this process's user and any process. */
 import type { Command } from 'commander'
+import type { Io } from './io.ts'
 import type { Action } from './program.ts'
 
 type Run = (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>
 
-export function addVmCommands(vm: Command, run: Run): void {
+/**
+ * @param addVmOptions adds the options of a VM's size and machine
+ * @param command what stands behind `--`
+ */
+export function addVmCommands(
+  vm: Command,
+  run: Run,
+  addVmOptions: (command: Command) => Command,
+  command: readonly string[],
+): void {
+  addVmOptions(vm.command('shell').usage('[options] [vm] [-- command...]'))
+    .argument('[vm]', 'its id, its run, or the beginning of either (default: the only one, or a new one)')
+    .description('A shell in a VM, or behind -- one command whose exit code is passed on')
+    .option(
+      '-w, --workspace <dir>',
+      'for a new VM: takes a copy of this directory in (default: the current one)',
+    )
+    .option('--plain', 'shows escape sequences of the guest and does not obey them')
+    .action(
+      run(async () => {
+        const { vmShell } = await import('./vm-shell.ts')
+        return (io: Io, name: string | undefined, flags: never) => vmShell(io, command, name, flags)
+      }),
+    )
+  vm.command('forward')
+    .argument('<vm>', 'its id, its run, or the beginning of either')
+    .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as the first is any free port')
+    .description('Listens on 127.0.0.1 and leads connections to a port of the guest, until Ctrl-C')
+    .action(run(async () => (await import('./vm-forward.ts')).vmForward))
   vm.command('list')
     .description('Running VMs: run, state, age, memory, process, directory')
     .option('--json', 'one JSON object a line')

@@ -36,6 +36,8 @@ export const ControlRequest = z.discriminatedUnion('op', [
   /** Answered by the console so far, and with `follow` by all that comes. */
   z.strictObject({ op: z.literal('vm/console'), follow: z.boolean() }),
   /** Answered at once; the connection ends with the VM. */
+  z.strictObject({ op: z.literal('vm/wait') }),
+  /** The same, and ends the VM. */
   z.strictObject({ op: z.literal('vm/stop'), now: z.boolean() }),
   z.strictObject({ op: z.literal('vm/shell'), ...ShellOptions.shape }),
   z.strictObject({ op: z.literal('vm/forward'), port: Port }),

@@ -121,8 +121,10 @@ export class ControlServer implements AsyncDisposable {
         return null
       case 'vm/console':
         return await serveConsole(vm, client, request.follow, signal)
+      case 'vm/wait':
+        return await serveEnd(client, signal, () => undefined)
       case 'vm/stop':
-        return await serveStop(vm, client, request.now, signal)
+        return await serveEnd(client, signal, () => vm.stop(request.now))
       case 'vm/shell': {
         const { op: _, ...options } = request
         const shell = await vm.access.openShell(options, signal)
@@ -168,20 +170,16 @@ async function flushed(client: FramedStream): Promise<void> {
   await Promise.race([client.closed, drain().catch(() => undefined)])
 }
 
-async function serveStop(
-  vm: VmService,
-  client: FramedStream,
-  now: boolean,
-  signal: AbortSignal,
-): Promise<null> {
+/** Does what is to bring the end about, and stays until this server goes: that is how the other side learns of it. */
+async function serveEnd(client: FramedStream, signal: AbortSignal, bringAbout: () => void): Promise<null> {
   await client.sendJson({ ok: true } satisfies Reply)
   const closing = new Promise<void>((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
-  vm.stop(now)
-  // The connection stays until this server goes, which is how the other side learns that the VM has ended.
-  await closing
+  bringAbout()
+  // Reading is how a client that goes is seen.
+  await Promise.race([closing, client.next().catch(() => null)])
   return null
 }
 

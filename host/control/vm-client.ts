@@ -60,6 +60,21 @@ export class VmClient {
     }
   }
 
+  /** Resolves when the VM has ended or cannot be asked any more, or `signal` aborts. */
+  async ended(signal: AbortSignal): Promise<void> {
+    const stream = await askControl(this.#path, { op: 'vm/wait' }).catch(() => null)
+    if (stream === null) return
+    const stop = (): void => stream.destroy()
+    if (signal.aborted) stop()
+    signal.addEventListener('abort', stop, { once: true })
+    const drain = async (): Promise<void> => {
+      while ((await stream.next()) !== null);
+    }
+    await drain().catch(() => undefined)
+    signal.removeEventListener('abort', stop)
+    stream.destroy()
+  }
+
   /**
    * Ends the VM: a run's is cancelled and brings its changes home, unless `now`. Resolves when it is gone.
    * @throws {ControlError} `busy` when it still lives after `timeoutMs`

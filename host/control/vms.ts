@@ -42,21 +42,19 @@ export class VmDirectory {
     return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
   }
 
+  /** The only VM that runs; null when none does. @throws {UnknownVmError} when several do */
+  async findOnly(): Promise<VmClient | null> {
+    const clients = await this.#clients()
+    return clients.length > 1 ? one(clients, `${clients.length} VMs run`) : (clients[0] ?? null)
+  }
+
   /**
-   * The VM of that id, of the run of that id, or of a beginning of either that fits but one; without a name the only one.
+   * The VM of that id, of the run of that id, or of a beginning of either that fits but one.
    * @throws {UnknownVmError}
    */
-  async find(name?: string): Promise<VmClient> {
-    const clients = await this.#clients()
-    const found = name === undefined ? clients : clients.filter(({ info }) => isCalled(info, name))
-    const [first, ...more] = found
-    if (first === undefined) {
-      const what = name === undefined ? 'no VM runs' : `no running VM is called "${name}", and no run of one`
-      throw new UnknownVmError(`${what}; see: caisson vm list`)
-    }
-    if (more.length === 0) return first
-    const which = name === undefined ? `${found.length} VMs run` : `"${name}" fits ${found.length} VMs`
-    throw new UnknownVmError(`${which}; name one of: ${found.map(({ info }) => info.id).join(', ')}`)
+  async find(name: string): Promise<VmClient> {
+    const found = (await this.#clients()).filter(({ info }) => isCalled(info, name))
+    return one(found, `"${name}" fits ${found.length} VMs`, name)
   }
 
   async #clients(): Promise<VmClient[]> {
@@ -84,8 +82,15 @@ export class VmDirectory {
   }
 }
 
+function one(found: readonly VmClient[], several: string, name = ''): VmClient {
+  const [first, ...more] = found
+  if (first === undefined)
+    throw new UnknownVmError(`no running VM is called "${name}", and no run of one; see: caisson vm list`)
+  if (more.length === 0) return first
+  throw new UnknownVmError(`${several}; name one of: ${found.map(({ info }) => info.id).join(', ')}`)
+}
+
 function isCalled({ id, runId }: VmInfo, name: string): boolean {
-  if (name === 'last') return false
   return [id, id.replace('vm-', ''), runId ?? '', (runId ?? '').replace('run-', '')].some(
     (known) => known !== '' && name !== '' && known.startsWith(name),
   )

@@ -14,6 +14,8 @@ import workspace
 
 # What all calls together may have is bound enough for a person: nothing here but what the kernel takes as no limit.
 _LIMITS = {'wallMs': None, 'memoryBytes': 1 << 60, 'pids': 4096, 'cpuPercent': 25_600}
+# So that a program that is not there is told as by any shell, with the code 127.
+_AS_A_SHELL_RUNS_IT = ('/bin/sh', '-c', 'exec "$@"', 'sh')
 _LOGIN_SHELL = ('/bin/bash', '-l')
 _END_OF_TRANSMISSION = b'\x04'
 _IUTF8 = 0x4000
@@ -23,7 +25,7 @@ def to_call(request):
     """The request of a `shell` as one that `Calls.run` serves."""
     terminal = request['terminal']
     return {
-        'argv': request['argv'] or list(_LOGIN_SHELL),
+        'argv': [*_AS_A_SHELL_RUNS_IT, *request['argv']] if request['argv'] else list(_LOGIN_SHELL),
         'cwd': '',
         'env': {} if terminal is None else {'TERM': terminal['term']},
         'stdin': True,

@@ -1,0 +1,122 @@
+/**
+ * A run that another process carries out, by its control socket: everything it shows from its start on, and the answers
+ * that a person gives. It is read on while nobody looks, so that a question answered elsewhere is withdrawn here.
+ */
+
+import * as z from 'zod'
+import type { FramedStream } from '#specs/node/framed-stream.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import type { ApprovalAnswer } from '../approvals/queue.ts'
+import { Feed, type FeedItem } from '../runs/feed.ts'
+import { askControl, ControlError, nextFrame, parseMessage } from './client.ts'
+import { ControlFailure, type WatchInput, WatchOutput } from './messages.ts'
+
+/** How the watching ended: with the run, by leaving it, or because its process is gone. */
+export type WatchEnd =
+  | { readonly kind: 'ended'; readonly end: RunState['end']; readonly journalHead: string }
+  | { readonly kind: 'left' }
+  | { readonly kind: 'lost'; readonly message: string }
+
+const Refusal = z.strictObject({ ok: z.literal(false), error: ControlFailure })
+const Message = z.union([WatchOutput, Refusal])
+
+export class RunClient {
+  readonly id: string
+  /** Resolves when there is no more to come; never rejects. */
+  readonly ended: Promise<WatchEnd>
+  readonly #stream: FramedStream
+  readonly #feed = new Feed()
+  /** Questions that wait, and who wants to know when they do not any more. */
+  readonly #open = new Map<string, PromiseWithResolvers<void>>()
+  readonly #answers = new Map<string, ((taken: boolean) => void)[]>()
+  #hasLeft = false
+
+  private constructor(id: string, stream: FramedStream) {
+    this.id = id
+    this.#stream = stream
+    this.ended = this.#read()
+  }
+
+  /** @param path the run's control socket. @throws {ControlError} `gone` when no process carries the run out */
+  static async connect(id: string, path: string): Promise<RunClient> {
+    return new RunClient(id, await askControl(path, { op: 'run/watch' }))
+  }
+
+  /** All events from the run's start on, then events and deltas as they come. */
+  watch(): AsyncIterableIterator<FeedItem> {
+    return this.#feed.watch()
+  }
+
+  /** Whether an approval waits for an answer. */
+  waitsFor(approvalId: string): boolean {
+    return this.#open.has(approvalId)
+  }
+
+  /** Resolves when the approval does not wait for an answer any more. */
+  async settled(approvalId: string): Promise<void> {
+    await this.#open.get(approvalId)?.promise
+  }
+
+  /** Answers an approval; resolves with whether this was the answer that decided. */
+  async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
+    const taken = Promise.withResolvers<boolean>()
+    this.#answers.set(approvalId, [...(this.#answers.get(approvalId) ?? []), taken.resolve])
+    await this.#say({ type: 'answer', approvalId, ...answer })
+    return await Promise.race([taken.promise, this.ended.then(() => false)])
+  }
+
+  /** Asks the run to stop, in good order or at once. */
+  cancel(by: string, now = false): void {
+    void this.#say({ type: 'cancel', by: by.slice(0, 500), now })
+  }
+
+  /** Stops watching; the run goes on. */
+  leave(): void {
+    this.#hasLeft = true
+    this.#stream.destroy('left')
+  }
+
+  async #say(input: WatchInput): Promise<void> {
+    await this.#stream.sendJson(input)
+  }
+
+  async #read(): Promise<WatchEnd> {
+    try {
+      for (;;) {
+        const message = parseMessage(this.#stream, await nextFrame(this.#stream), Message)
+        if ('ok' in message) throw new ControlError(message.error.code, message.error.message)
+        if (message.type === 'end')
+          return { kind: 'ended', end: message.end, journalHead: message.journalHead }
+        this.#take(message)
+      }
+    } catch (error) {
+      if (this.#hasLeft) return { kind: 'left' }
+      return { kind: 'lost', message: error instanceof Error ? error.message : String(error) }
+    } finally {
+      this.#stream.end()
+      for (const id of [...this.#open.keys()]) this.#settle(id)
+      this.#feed.end()
+    }
+  }
+
+  #take(message: Exclude<z.infer<typeof WatchOutput>, { type: 'end' }>): void {
+    if (message.type === 'answered') {
+      const waiting = this.#answers.get(message.approvalId) ?? []
+      waiting.shift()?.(message.taken)
+    } else if (message.type === 'delta') {
+      const { runId, agentPath, delta } = message
+      this.#feed.push({ source: 'delta', runId, agentPath, delta })
+    } else {
+      const { event } = message.event
+      if (event.type === 'approval-request' && message.waits)
+        this.#open.set(event.request.approvalId, Promise.withResolvers<void>())
+      if (event.type === 'approval-decision') this.#settle(event.approvalId)
+      this.#feed.push(message.event)
+    }
+  }
+
+  #settle(approvalId: string): void {
+    this.#open.get(approvalId)?.resolve()
+    this.#open.delete(approvalId)
+  }
+}

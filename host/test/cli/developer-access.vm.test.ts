@@ -1,0 +1,195 @@
+// A person's own ways into a VM that another process runs, by the command line as people use it.
+import { createHash } from 'node:crypto'
+import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { VmInfo } from '../../control/messages.ts'
+import { textOf } from '../control/support.ts'
+import { type CliProcess, cliPlace, type Place } from '../support/cli.ts'
+import { getTestImage, waitUntilGone } from '../support/vm.ts'
+
+const ctrl = (letter: string): string => String.fromCharCode(letter.charCodeAt(0) & 0x1f)
+const size = ['--memory', '512M']
+
+beforeAll(async () => void (await getTestImage()))
+
+/** A VM of a process of its own, with the place's workspace. */
+async function bootVm(place: Place): Promise<CliProcess> {
+  const boot = place.start('vm', 'boot', ...size, '-w', place.workspace)
+  await boot.sees('agent ready')
+  return boot
+}
+
+/** One command each: its input, outputs and exit code. */
+async function useCommands(place: Place): Promise<void> {
+  const shell = (...command: string[]) => place.run('vm', 'shell', '--', ...command)
+  const result = await shell('bash', '-c', 'cat a.txt; id -un; tty; echo problem >&2; exit 7')
+  expect(result).toMatchObject({
+    code: 7,
+    stdout: 'from the workspace\nwork\nnot a tty\n',
+    stderr: 'problem\n',
+  })
+  expect(await shell('no-such-program')).toMatchObject({
+    code: 127,
+    stderr: expect.stringMatching(/not found/),
+  })
+  expect((await shell('sh', '-c', 'kill -9 $$')).code).toBe(137)
+  const sum = place.start('vm', 'shell', '--', 'sha256sum')
+  sum.child.stdin?.end(Buffer.alloc(3_000_000))
+  expect((await sum.ended).stdout).toBe(
+    `${createHash('sha256').update(Buffer.alloc(3_000_000)).digest('hex')}  -\n`,
+  )
+  expect((await place.run('vm', 'shell', '--plain', '--', 'printf', '\\033[31mred\\033[0m\\n')).stdout).toBe(
+    '\\e[31mred\\e[0m\n',
+  )
+  const endless = place.start('vm', 'shell', '--', 'sh', '-c', 'echo begun; sleep 1000')
+  await endless.sees('begun')
+  endless.child.kill('SIGTERM')
+  expect((await endless.ended).code).toBe(3)
+  expect((await shell('pgrep', '-c', 'sleep')).stdout).toBe('0\n')
+  expect(await place.run('vm', 'shell')).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('terminal'),
+  })
+}
+
+/** A port of this machine leads to a server in the VM. */
+async function usePorts(place: Place, id: string): Promise<void> {
+  const server = place.start(
+    'vm',
+    'shell',
+    '--',
+    'python3',
+    '-um',
+    'http.server',
+    '8123',
+    '--bind',
+    '127.0.0.1',
+  )
+  await server.sees('Serving HTTP')
+  const forward = place.start('vm', 'forward', id, '0:8123')
+  await forward.sees('leads to port 8123')
+  const port = Number(/127\.0\.0\.1:(\d+)/.exec(forward.output())?.[1])
+  expect(await (await fetch(`http://127.0.0.1:${port}/page.html`)).text()).toBe('hello from the guest\n')
+  const many = await Promise.all(
+    Array.from({ length: 20 }, () => fetch(`http://127.0.0.1:${port}/page.html`)),
+  )
+  expect(many.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200))
+
+  const nowhere = place.start('vm', 'forward', id, '0:9')
+  await nowhere.sees('leads to port 9')
+  const socket = connect(Number(/127\.0\.0\.1:(\d+)/.exec(nowhere.output())?.[1]), '127.0.0.1')
+  await expect(textOf(socket)).rejects.toThrow(/ECONNRESET/)
+  await sleep(100)
+  nowhere.child.kill('SIGINT')
+  expect(await nowhere.ended).toMatchObject({ code: 0, stderr: expect.stringContaining('ECONNREFUSED') })
+  forward.child.kill('SIGINT')
+  expect((await forward.ended).code).toBe(0)
+}
+
+describe('a VM that another process runs', () => {
+  it('is listed, runs commands, leads to its ports, gives its logs, and stops when told to [V.08 V.06]', async () => {
+    const place = await cliPlace({ 'a.txt': 'from the workspace\n', 'page.html': 'hello from the guest\n' })
+    expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM runs\n' })
+    const boot = await bootVm(place)
+    const [line = ''] = (await place.run('vm', 'list', '--json')).stdout.split('\n')
+    const listed = JSON.parse(line)
+    expect(listed).toMatchObject({
+      directory: place.workspace,
+      runId: null,
+      state: 'running',
+      memoryBytes: 2 ** 29,
+    })
+    expect(listed.hostPid).toBe(boot.child.pid)
+    expect(VmInfo.shape.id.safeParse(listed.id).success).toBe(true)
+    expect((await place.run('vm', 'list')).stdout).toMatch(new RegExp(`${listed.id} +running`))
+
+    await useCommands(place)
+    await usePorts(place, listed.id)
+
+    const logs = await place.run('vm', 'logs', listed.id)
+    expect(logs).toMatchObject({ code: 0, stdout: expect.stringContaining('caisson: init ready') })
+    const following = place.start('vm', 'logs', listed.id, '--follow')
+    await following.sees('init ready')
+
+    const stopped = await place.run('vm', 'stop', listed.id.slice(0, 8))
+    expect(stopped).toMatchObject({ code: 0, stdout: `stopped ${listed.id}\n` })
+    expect(await waitUntilGone(listed.pid, 100)).toBe(true)
+    expect((await following.ended).code).toBe(0)
+    expect(await boot.ended).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('stopped by another process'),
+    })
+    expect(await place.leftovers()).toEqual([])
+    expect(await place.run('vm', 'stop', listed.id)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('vm list'),
+    })
+  })
+
+  it('has a terminal of the right size, with Ctrl-C, Ctrl-Z and Ctrl-D, and gives the person’s back even when its host is killed [V.08 V.06]', async () => {
+    const place = await cliPlace({})
+    const boot = await bootVm(place)
+    const shell = place.startInTerminal('vm', 'shell')
+    await shell.sees('/mnt/workspace $')
+    shell.type('stty size\r')
+    await shell.sees('40 100')
+    shell.type('trap "stty size" WINCH; sleep 1000\r')
+    await sleep(1_000)
+    shell.type(ctrl('C'))
+    await shell.sees('^C')
+    shell.type('echo code=$?\r')
+    await shell.sees('code=130')
+    shell.type('sleep 1000\r')
+    await sleep(1_000)
+    shell.type(ctrl('Z'))
+    await shell.sees('Stopped')
+    shell.type('kill %1; cat > typed\r')
+    await sleep(500)
+    shell.type(`one line\r${ctrl('D')}`)
+    shell.type('wc -l typed; (exit 9)\r')
+    await shell.sees('1 typed')
+    shell.type(ctrl('D'))
+    expect((await shell.ended).code).toBe(9)
+
+    const { pid } = JSON.parse((await place.run('vm', 'list', '--json')).stdout)
+    const left = place.startInTerminal('vm', 'shell')
+    await left.sees('/mnt/workspace $')
+    left.type('\r~.')
+    expect(await left.ended).toMatchObject({ code: 0, stdout: expect.stringContaining('Left the shell') })
+
+    const cut = place.startInTerminal('vm', 'shell')
+    await cut.sees('/mnt/workspace $')
+    boot.child.kill('SIGKILL')
+    const end = await cut.ended
+    expect(end).toMatchObject({ code: 1, stdout: expect.stringContaining('cut off') })
+    // Cooked again: what `script` echoes after it has its line ends.
+    expect(end.stdout).toContain('\u001b[?25h')
+    expect(await waitUntilGone(pid)).toBe(true)
+    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM runs\n' })
+  })
+})
+
+describe('caisson vm shell without a VM', () => {
+  it('boots one on a copy of the directory, which ends with the shell and brings nothing home [V.08 V.06]', async () => {
+    const place = await cliPlace({ 'a.txt': 'a\n' })
+    const result = await place.run(
+      'vm',
+      'shell',
+      ...size,
+      '-w',
+      place.workspace,
+      '--',
+      'sh',
+      '-c',
+      'cat a.txt; rm a.txt',
+    )
+    expect(result).toMatchObject({
+      code: 0,
+      stdout: 'a\n',
+      stderr: expect.stringContaining('Nothing of it comes home'),
+    })
+    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM runs\n' })
+    expect(await place.leftovers()).toEqual([])
+  })
+})
