@@ -3,17 +3,17 @@
  * written as the stream of specs/protocol/change.ts. What cannot come home is named `unsupported`. No tool should
  * run meanwhile; a file that changes all the same is never sent with a size that is not its own.
  *
- * The trees are compared name by name. The overlay's upper directory says only which names at the top were never
- * touched; below, it misleads (opaque and redirected directories look there like plain ones).
+ * The trees are compared name by name. The overlay's upper directory is a hint twice: names at the top that it lacks
+ * were never touched, and files that it has were written to (below the top its directories mislead: opaque and
+ * redirected ones look there like plain ones). What a hint says never becomes content: that is read from the workspace.
  */
 import { Buffer } from 'node:buffer'
-import { closeSync, existsSync, fstatSync, readdirSync } from 'node:fs'
+import { closeSync, existsSync, fstatSync } from 'node:fs'
 import type { Writable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { ChangeEncoder, type PathChange } from '#specs/node/change-encoder.ts'
-import { Directory } from '#specs/node/directory.ts'
+import { Directory, type EntryKind } from '#specs/node/directory.ts'
 import { failure, fileFailure } from '#specs/node/file-error.ts'
-import { decodeLatin1Name } from '#specs/node/path-text.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type DirectoryPair, Examiner, type Finding, openPair, readPiece, unsupported } from './examine.ts'
@@ -66,12 +66,10 @@ export async function collectChanges(
 ): Promise<Result<CollectSummary>> {
   const encoder = new ChangeEncoder((chunk) => writeChunk(sink, chunk))
   try {
-    const base = options.base ?? guestPaths.base
     using merged = Directory.openTrusted(options.merged ?? guestPaths.merged)
-    using before = existsSync(base) ? Directory.openTrusted(base) : undefined
-    const collection = new Collection(encoder, options)
-    const untouched = before === undefined ? none : untouchedNames(options.upper ?? guestPaths.upper)
-    await collection.compare(openPair(merged, before, '', 0), untouched)
+    using base = openIfThere(options.base ?? guestPaths.base)
+    using upper = base === undefined ? undefined : openIfThere(options.upper ?? guestPaths.upper)
+    await new Collection(encoder, options).compare(openPair({ merged, base, upper }, '', 0))
     await encoder.end()
     return { ok: true, value: { entries: encoder.entries, contentBytes: encoder.contentBytes } }
   } catch (thrown) {
@@ -106,46 +104,63 @@ class Collection {
     this.#maxContentBytes = options.maxContentBytes ?? limits.changeMaxContentBytes
   }
 
-  async compare(pair: DirectoryPair, untouched: (name: string) => boolean): Promise<void> {
+  async compare(pair: DirectoryPair): Promise<void> {
     const before = new Map(pair.before.map(({ name, kind }) => [name, kind]))
     const after = new Map(pair.after.map(({ name, kind }) => [name, kind]))
     const names = before.size === 0 ? [...after.keys()] : [...new Set([...after.keys(), ...before.keys()])]
+    // Only at the top does a name that the upper directory lacks mean that nothing below it was touched.
+    const touched = pair.depth === 0 ? pair.written : undefined
     for (const name of names.sort()) {
       const was = before.get(name)
       const is = after.get(name)
-      if (was === is && was !== 'other' && untouched(name)) continue
+      if (was === is && was !== 'other' && touched?.has(name) === false) continue
       if (++this.#names % NAMES_PER_LOOK === 0 && performance.now() > this.#turnEnd) await this.#yield()
-      const finding =
-        is === undefined ? deletion(pair.path, name) : this.#examiner.examine(pair, name, was, is)
-      if (finding !== undefined) await this.#take(finding)
+      const finding = is === undefined ? deletion(pair.path, name) : this.#examine(pair, name, was, is)
+      if (finding === undefined) continue
+      // Most findings are small files, and thousands of promises cost more than these.
+      const { large, enter } = finding
+      const wait = large === undefined && enter === undefined ? this.#write(finding) : this.#take(finding)
+      if (wait !== undefined) await wait
     }
   }
 
-  async #take({ entry, bytes, large, enter }: Finding): Promise<void> {
+  #examine(
+    pair: DirectoryPair,
+    name: string,
+    was: EntryKind | undefined,
+    is: EntryKind,
+  ): Finding | undefined {
+    const roomBytes = this.#maxContentBytes - this.#encoder.contentBytes
+    const finding = this.#examiner.examine(pair, name, was, is, roomBytes)
+    if (finding?.entry?.kind !== 'file' || finding.entry.size <= roomBytes) return finding
+    if (finding.large !== undefined) closeSync(finding.large.fd)
+    return unsupported(
+      finding.entry.path,
+      `too large: the change set may have ${this.#maxContentBytes} bytes of content`,
+    )
+  }
+
+  /** A finding that holds descriptors. */
+  async #take({ entry, large, enter }: Finding): Promise<void> {
     try {
-      if (entry?.kind === 'file' && this.#encoder.contentBytes + entry.size > this.#maxContentBytes) {
-        return await this.#write(tooLarge(entry.path, this.#maxContentBytes))
-      }
       const isTooDeep =
         enter !== undefined && (enter.depth > MAX_DEPTH || enter.path.length > MAX_DIRECTORY_PATH)
-      if (isTooDeep) return await this.#write(unsupported(enter.path, 'it is nested too deep').entry)
-      await this.#write(entry)
-      if (bytes !== undefined && bytes.length > 0) await this.#encoder.content(bytes)
+      if (isTooDeep) return await this.#write(unsupported(enter.path, 'it is nested too deep'))
+      await this.#write({ entry })
       if (large !== undefined && entry !== undefined) await this.#sendLarge(large, entry.path)
-      if (enter !== undefined) await this.compare(enter, none)
+      if (enter !== undefined) await this.compare(enter)
     } finally {
       if (large !== undefined) closeSync(large.fd)
-      enter?.merged[Symbol.dispose]()
-      enter?.base?.[Symbol.dispose]()
+      for (const directory of [enter?.merged, enter?.base, enter?.upper]) directory?.[Symbol.dispose]()
     }
   }
 
-  async #write(entry: PathChange | undefined): Promise<void> {
-    if (entry === undefined) return
+  #write({ entry, bytes }: { entry?: PathChange | undefined; bytes?: Buffer }): Promise<void> | undefined {
+    if (entry === undefined) return undefined
     if (this.#encoder.entries >= this.#maxEntries) {
       throw new Stopped('limit_reached', `the change set has more than ${this.#maxEntries} entries`)
     }
-    await this.#encoder.entry(entry)
+    return this.#encoder.entry(entry, bytes)
   }
 
   async #sendLarge({ fd, stat }: NonNullable<Finding['large']>, path: string): Promise<void> {
@@ -197,18 +212,7 @@ function deletion(parent: string, name: string): Finding {
   return { entry: { kind: 'deleted', path: parent === '' ? name : `${parent}/${name}` } }
 }
 
-function tooLarge(path: string, maxBytes: number): PathChange | undefined {
-  return unsupported(path, `too large: the change set may have ${maxBytes} bytes of content`).entry
-}
-
-const none = (): boolean => false
-
-/** Names at the top that the overlay's upper directory does not have; none if it cannot be read. */
-function untouchedNames(upper: string): (name: string) => boolean {
-  try {
-    const touched = new Set(readdirSync(upper, { encoding: 'latin1' }).map(decodeLatin1Name))
-    return (name) => !touched.has(name)
-  } catch {
-    return none
-  }
+/** The directory, or nothing when it cannot be opened: the base of an empty workspace, a hint that is not there. */
+function openIfThere(path: string): Directory | undefined {
+  return existsSync(path) ? Directory.openTrusted(path) : undefined
 }

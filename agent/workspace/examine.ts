@@ -31,9 +31,13 @@ const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLO
 export interface DirectoryPair {
   readonly merged: Directory
   readonly base: Directory | undefined
+  /** The same path in the overlay's upper directory; absent where there is none or it cannot be read. */
+  readonly upper: Directory | undefined
   /** What is in each of the two. */
   readonly after: readonly DirectoryEntry[]
   readonly before: readonly DirectoryEntry[]
+  /** What `upper` holds by name. A regular file in it is the one that the workspace shows under that name. */
+  readonly written: ReadonlyMap<string, EntryKind> | undefined
   /** Below the workspace; empty for the root. */
   readonly path: string
   readonly depth: number
@@ -56,20 +60,46 @@ export class Examiner {
   readonly #pieces: [Buffer, Buffer] = [Buffer.alloc(0), Buffer.alloc(0)]
 
   /**
-   * What differs at `name`, or nothing.
+   * What differs at `name`, or nothing. A small file that was written to is given without a look at the base, which
+   * would cost as much as sending it: the host knows by its digest whether it differs.
    * @param was its kind in the base, if it is there
    * @param is its kind in the workspace
+   * @param roomBytes what the change set still has room for: nothing that is the same may be called too large for it
    */
-  examine(pair: DirectoryPair, name: string, was: EntryKind | undefined, is: EntryKind): Finding | undefined {
+  examine(
+    pair: DirectoryPair,
+    name: string,
+    was: EntryKind | undefined,
+    is: EntryKind,
+    roomBytes: number,
+  ): Finding | undefined {
     const path = pair.path === '' ? name : `${pair.path}/${name}`
     const base = was === is ? pair.base : undefined
     try {
-      if (is === 'file') return this.#examineFile(pair.merged, base, name, path)
+      if (is === 'file') {
+        const wasWritten = base !== undefined && pair.written?.get(name) === 'file'
+        const written = wasWritten ? this.#readWritten(pair.merged, name, path, roomBytes) : undefined
+        return written ?? this.#examineFile(pair.merged, base, name, path)
+      }
       if (is === 'directory') return examineDirectory(pair, base, name, path)
       if (is === 'link') return examineLink(pair.merged, base, name, path)
       return unsupported(path, 'it is a device, FIFO or socket')
     } catch (thrown) {
       return unsupported(path, fileFailure('it cannot be read', thrown).error.message)
+    }
+  }
+
+  /** A small file with its content; nothing if it is large, or anything else than expected. */
+  #readWritten(merged: Directory, name: string, path: string, roomBytes: number): Finding | undefined {
+    const fd = openSync(merged.at(name), OPEN_FILE)
+    try {
+      const stat = fstatSync(fd)
+      if (!stat.isFile() || stat.size > Math.min(SMALL_BYTES, roomBytes)) return undefined
+      const bytes = readSmall(fd, stat.size, this.#after)
+      if (bytes === undefined) return undefined
+      return { entry: { kind: 'file', path, mode: stat.mode & 0o777, size: bytes.length }, bytes }
+    } finally {
+      closeSync(fd)
     }
   }
 
@@ -180,26 +210,44 @@ function examineDirectory(
 ): Finding | undefined {
   const merged = pair.merged.open(name)
   const before = base?.open(name)
+  const upper = before === undefined ? undefined : openHint(pair, name)
   try {
     const mode = fstatSync(merged.fd).mode & 0o777
-    const enter = openPair(merged, before, path, pair.depth + 1)
+    const enter = openPair({ merged, base: before, upper }, path, pair.depth + 1)
     if (before === undefined) return { entry: { kind: 'directory', path, mode }, enter }
     return { ...modeChange(path, mode, fstatSync(before.fd)), enter }
   } catch (thrown) {
-    merged[Symbol.dispose]()
-    before?.[Symbol.dispose]()
+    for (const directory of [merged, before, upper]) directory?.[Symbol.dispose]()
     throw thrown
   }
 }
 
-/** Lists both, now, so that a directory that cannot be read is known before it is announced. */
-export function openPair(
-  merged: Directory,
-  base: Directory | undefined,
-  path: string,
-  depth: number,
-): DirectoryPair {
-  return { merged, base, after: merged.list(), before: base?.list() ?? [], path, depth }
+/** The directories of a pair; whoever takes the pair closes them. */
+export type Directories = Pick<DirectoryPair, 'merged' | 'base' | 'upper'>
+
+/** Lists all, now, so that a directory that cannot be read is known before it is announced. */
+export function openPair(directories: Directories, path: string, depth: number): DirectoryPair {
+  const { merged, base, upper } = directories
+  const written = upper === undefined ? undefined : listHint(upper)
+  return { ...directories, after: merged.list(), before: base?.list() ?? [], written, path, depth }
+}
+
+/** The directory `name` of the upper directory. Nothing when it has none: what has no hint is compared. */
+function openHint({ upper, written }: DirectoryPair, name: string): Directory | undefined {
+  if (written?.get(name) !== 'directory') return undefined
+  try {
+    return upper?.open(name)
+  } catch {
+    return undefined
+  }
+}
+
+function listHint(upper: Directory): ReadonlyMap<string, EntryKind> | undefined {
+  try {
+    return new Map(upper.list().map(({ name, kind }) => [name, kind]))
+  } catch {
+    return undefined
+  }
 }
 
 function examineLink(

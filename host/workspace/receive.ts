@@ -76,7 +76,11 @@ async function receiveInto(
   const sense = new SenseCheck(options.manifest)
   for await (const change of decodeChanges(source, bounds)) {
     sense.next(change.entry)
-    entries.set(change.entry.path, await store(change, contents))
+    const offset = contents.size
+    const stored = await store(change, contents)
+    const entry = reduceToDifference(stored, options.manifest)
+    if (entry?.kind !== 'file') contents.rewind(offset)
+    if (entry !== undefined) entries.set(entry.path, entry)
     options.onProgress?.(entries.size, contents.size)
   }
   await contents.end()
@@ -100,6 +104,18 @@ async function store({ entry, content }: DecodedChange, contents: ContentFile): 
   }
   const sha256 = hash?.digest('hex') ?? hashOnce('sha256', only ?? Buffer.alloc(0), 'hex')
   return { ...entry, sha256, offset }
+}
+
+/**
+ * What of an entry differs from what went in. The guest sends a small file that was written to without a look at
+ * what it was; one whose content is the same is no change, or one of its mode alone.
+ */
+function reduceToDifference(entry: StoredChange, manifest: Manifest): StoredChange | undefined {
+  const before = entry.kind === 'file' ? manifest.entries.get(entry.path) : undefined
+  if (entry.kind !== 'file' || before?.kind !== 'file') return entry
+  if (before.size !== entry.size || before.sha256 !== entry.sha256) return entry
+  if ((before.mode & 0o777) === entry.mode) return undefined
+  return { kind: 'mode', path: entry.path, mode: entry.mode }
 }
 
 async function writeEntries(
@@ -131,8 +147,9 @@ class ContentFile {
   readonly #spareBytes: number
   readonly #buffer = Buffer.allocUnsafe(WRITE_BYTES)
   #used = 0
+  /** Where in the file the buffer begins. */
+  #start = 0
   #sinceCheck = Number.POSITIVE_INFINITY
-  size = 0
 
   constructor(file: FileHandle, directory: string, spareBytes: number) {
     this.#file = file
@@ -140,8 +157,17 @@ class ContentFile {
     this.#spareBytes = spareBytes
   }
 
+  get size(): number {
+    return this.#start + this.#used
+  }
+
+  /** Forgets what lies from `offset` on. */
+  rewind(offset: number): void {
+    this.#used = Math.max(0, offset - this.#start)
+    this.#start = Math.min(this.#start, offset)
+  }
+
   async append(piece: Buffer): Promise<void> {
-    this.size += piece.length
     this.#sinceCheck += piece.length
     if (this.#sinceCheck > CHECK_EVERY_BYTES) await this.#checkSpace()
     let rest = piece
@@ -155,13 +181,21 @@ class ContentFile {
 
   async end(): Promise<void> {
     await this.#flush()
+    await this.#file.truncate(this.size)
     await this.#file.datasync()
   }
 
   async #flush(): Promise<void> {
     for (let done = 0; done < this.#used; ) {
-      done += (await this.#file.write(this.#buffer, done, this.#used - done)).bytesWritten
+      const { bytesWritten } = await this.#file.write(
+        this.#buffer,
+        done,
+        this.#used - done,
+        this.#start + done,
+      )
+      done += bytesWritten
     }
+    this.#start += this.#used
     this.#used = 0
   }
 

@@ -39,8 +39,11 @@ export class ChangeEncoder {
     return this.#contentBytes
   }
 
-  /** Adds an entry; a promise only when the caller has to wait. */
-  entry(entry: PathChange): Promise<void> | undefined {
+  /**
+   * Adds an entry; a promise only when the caller has to wait.
+   * @param content all content of a small `file`; what is absent must follow by {@link content}
+   */
+  entry(entry: PathChange, content?: Buffer): Promise<void> | undefined {
     if (this.#owed > 0) throw new Error(`the content of "${this.#lastPath}" is ${this.#owed} bytes short`)
     if (comparePaths(this.#lastPath, entry.path) >= 0 && this.#entries > 0) {
       throw new Error(`"${entry.path}" is out of order after "${this.#lastPath}"`)
@@ -48,7 +51,9 @@ export class ChangeEncoder {
     this.#lastPath = entry.path
     this.#entries++
     if (entry.kind === 'file') this.#owed = entry.size
-    return this.#header(entry)
+    const wait = this.#header(entry)
+    if (content === undefined) return wait
+    return wait === undefined ? this.content(content) : wait.then(() => this.content(content))
   }
 
   /** Adds content of the last `file`; the bytes are copied if they are few, else handed on as they are. */

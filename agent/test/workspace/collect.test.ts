@@ -134,6 +134,19 @@ describe('collecting the change set', () => {
     expect(entries.map(({ path }) => path)).toEqual(['new', 'old', 'touched/f'])
   })
 
+  it('sends a small file that was written to without asking whether it differs, unless there is no room [W.02]', async () => {
+    using folder = temporaryFolder()
+    const trees = { ...makeTrees(folder.path), upper: join(folder.path, 'upper') }
+    mkdirSync(join(trees.base, 'sub'))
+    for (const name of ['sub/written', 'sub/not', 'top']) writeFileSync(join(trees.base, name), 'same')
+    writeFileSync(join(trees.base, 'sub/large'), Buffer.alloc(70_000))
+    copyTree(trees.base, trees.merged)
+    copyTree(trees.base, trees.upper)
+    rmSync(join(trees.upper, 'sub/not'))
+    expect((await entriesOf(trees)).map(({ path }) => path)).toEqual(['sub/written', 'top'])
+    expect(await entriesOf({ ...trees, maxContentBytes: 3 })).toEqual([])
+  })
+
   it('names FIFOs, sockets and what is nested too deep, and does not hang on them [W.02]', async () => {
     using folder = temporaryFolder()
     const trees = makeTrees(folder.path)

@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeChanges, type PathChange } from '#specs/node/change-encoder.ts'
@@ -49,6 +49,28 @@ describe('receiving a change set', () => {
     expect(unwrap(await readChangeSet(bench.run, received.sha256))).toEqual(received)
     for (const name of readdirSync(bench.run))
       expect(statSync(`${bench.run}/${name}`).mode & 0o777).toBe(0o600)
+  })
+
+  it('keeps of a file that is sent with the content that went in its mode alone, or nothing [W.01]', async () => {
+    const large = Buffer.alloc(2 * 1024 * 1024 + 7, 'l')
+    const before = treeOf({ 'a.txt': 'a', 'b.bin': large, 'c.txt': 'c', 'run.sh': 'x' })
+    using bench = new Bench(before)
+    const { manifest } = await bench.takeIn()
+    const sent = [file('a.txt', 'a'), file('b.bin', large.toString()), file('c.txt', 'C'), file('d.txt', 'a')]
+    const script = {
+      entry: { kind: 'file', path: 'run.sh', mode: 0o755, size: 1 },
+      content: Buffer.from('x'),
+    }
+    const changes = [...sent, script as (typeof sent)[number]]
+    const received = unwrap(await bench.receive(manifest, changes))
+    expect([...received.entries.values()]).toMatchObject([
+      { kind: 'file', path: 'c.txt', offset: 0, sha256: digest(Buffer.from('C')) },
+      { kind: 'file', path: 'd.txt', offset: 1 },
+      { kind: 'mode', path: 'run.sh', mode: 0o755 },
+    ])
+    expect(received.contentBytes).toBe(2)
+    expect(readFileSync(received.paths.contents, 'utf8')).toBe('Ca')
+    expect(unwrap(await readChangeSet(bench.run, received.sha256))).toEqual(received)
   })
 
   it.each<[string, { entry: PathChange; content?: Buffer }[]]>([
