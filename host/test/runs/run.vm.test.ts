@@ -52,15 +52,17 @@ describe('a run in a real VM', () => {
     expect(await readFiles(bench.workspace)).toEqual({ 'keep.txt': 'keep\n' })
   })
 
-  it('renames a folder that came in with the workspace [W.02]', async () => {
-    const bench = await testBench({ 'docs/a.md': 'A\n', 'docs/deep/b.md': 'B\n' })
+  it('brings home a renamed folder, and nothing of a file that was written with what it had [W.01 W.02]', async () => {
+    const bench = await testBench({ 'docs/a.md': 'A\n', 'docs/deep/b.md': 'B\n', 'same.md': 'S\n' })
     const { run, state } = await bench.run(
-      'Run the command `mv docs manual && chmod +x manual/a.md && ln -s a.md manual/link`',
+      'Run the command `mv docs manual && chmod +x manual/a.md && ln -s a.md manual/link && echo S > same.md`',
     )
     expect(state.end?.outcome).toBe('completed')
     const changes = await bench.host.changes(run.id)
+    expect(changes.review().map((item) => item.path)).not.toContain('same.md')
     await changes.apply('all')
-    expect(await readFiles(bench.workspace)).toEqual({ 'manual/a.md': 'A\n', 'manual/deep/b.md': 'B\n' })
+    const after = { 'manual/a.md': 'A\n', 'manual/deep/b.md': 'B\n', 'same.md': 'S\n' }
+    expect(await readFiles(bench.workspace)).toEqual(after)
     expect(existsSync(path.join(bench.workspace, 'docs'))).toBe(false)
   })
 
