@@ -87,6 +87,8 @@ export class Sessions {
   #rpcSession: RpcSession | null = null
   #httpStream: SessionStream | null = null
   #httpOffered = false
+  /** Whether the guest has opened its side of the stream port in this session. */
+  #httpSeen = false
   #live: LiveSession | null = null
   #count = 0
   #lastProcessId: string | null = null
@@ -136,8 +138,11 @@ export class Sessions {
     for (const timer of [this.#beginTimer, this.#preambleTimer, this.#silenceTimer]) {
       if (timer !== null) clearTimeout(timer)
     }
+    const open = this.#rpcSession !== null
     this.#rpcSession?.end({ reason: end.reason, message: end.message })
     this.#dropHttp()
+    // So that the guest does not have to find out by silence.
+    if (open) this.#rpc.writePreamble(knock)
     this.#rpc.release()
     this.#http.release()
     this.#options.onEnd(end)
@@ -153,6 +158,7 @@ export class Sessions {
     this.#dropHttp()
     this.#drawn = this.#options.drawSession?.() ?? randomBytes(16).toString('hex')
     this.#httpOffered = false
+    this.#httpSeen = false
     this.#rpc.writePreamble(this.#drawn)
     if (this.#preambleTimer !== null) clearTimeout(this.#preambleTimer)
     this.#preambleTimer = setTimeout(() => {
@@ -176,8 +182,20 @@ export class Sessions {
   }
 
   #onHttpPreamble(session: SessionId): void {
-    if (session !== this.#drawn || this.#httpStream !== null) return
-    this.#offerHttp()
+    if (session !== this.#drawn || this.#httpSeen) return
+    this.#httpSeen = true
+    if (this.#live !== null) this.#openHttp()
+  }
+
+  /**
+   * Streams come when the control port works: a guest that was just resumed has its first answer sooner so. Not before
+   * the guest has answered at all: until then it may still be in the session before, and would take the preamble for
+   * bytes of that one.
+   */
+  #openHttp(): void {
+    if (!this.#httpOffered) this.#http.writePreamble(this.#drawn)
+    this.#httpOffered = true
+    if (!this.#httpSeen || this.#httpStream !== null) return
     const stream = new SessionStream(this.#http)
     this.#httpStream = stream
     serveHttp2(stream, this.#options.onStream, (message) => {
@@ -188,18 +206,7 @@ export class Sessions {
     })
   }
 
-  /**
-   * Not before the guest has answered on either port: until then it may still be in the session before, and would take
-   * the preamble for bytes of that one.
-   */
-  #offerHttp(): void {
-    if (this.#httpOffered) return
-    this.#httpOffered = true
-    this.#http.writePreamble(this.#drawn)
-  }
-
   #open(): void {
-    this.#offerHttp()
     const number = ++this.#count
     if (this.#preambleTimer !== null) clearTimeout(this.#preambleTimer)
     const session = openRpcSession({
@@ -249,6 +256,7 @@ export class Sessions {
     if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
     const live = { number, peer: session.peer, info, resumed }
     this.#live = live
+    this.#openHttp()
     this.#options.onUp(live)
     void this.#beat(session)
   }

@@ -4,6 +4,7 @@
 
 import { once } from 'node:events'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { agentPing, workspaceCollect, workspaceOpen, workspaceReset } from '#specs/protocol/methods.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { createGateway } from '../gateway/gateway.ts'
@@ -15,6 +16,8 @@ import { RunFailure } from './ending.ts'
 const RUN_ID = 'run-00000000000000000000'
 const PROMPT = 'Run the command `python3 -c "import csv, json, statistics" && git --version && rg --version`'
 const STEP_DEADLINE_MS = 60_000
+/** For what the guest still does when the task is over: dropped connections, timers, a collection of garbage. */
+const IDLE_MS = 500
 
 /** @throws {RunFailure} when the agent does not do it */
 export async function warmUp(vm: Vm): Promise<void> {
@@ -59,9 +62,12 @@ export async function warmUp(vm: Vm): Promise<void> {
     await ask(link.request(workspaceReset, {}, options))
     await ask(link.request(agentPing, { count: 0 }, options))
   } finally {
-    // The session stays as it is in the guest: the next host begins another.
     link.close()
   }
+  // The agent waits for a host and says so again and again: nothing of this session is left to be taken down.
+  vm.rpc.resume()
+  await within(once(vm.rpc, 'data'))
+  await sleep(IDLE_MS)
 }
 
 function openGateway() {
