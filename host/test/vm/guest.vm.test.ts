@@ -30,6 +30,8 @@ const bash = (command: string) =>
 
 const limits = { wallMs: 1_000, memoryBytes: 64 * MIB, pids: 16, cpuPercent: 100 }
 const exec = { op: 'exec', argv: ['true'], cwd: '', env: {}, stdin: false, limits }
+const terminal = { columns: 80, rows: 24, term: 'xterm' }
+const shell = { op: 'shell', argv: [], terminal }
 
 describe('the helper socket', () => {
   it.each([
@@ -52,6 +54,12 @@ describe('the helper socket', () => {
     ['a directory that is not there', JSON.stringify({ ...exec, cwd: 'none' })],
     ['a variable that is none', JSON.stringify({ ...exec, env: { 'A=B': '' } })],
     ['no limit on memory', JSON.stringify({ ...exec, limits: { ...limits, memoryBytes: 0 } })],
+    ['a terminal without a size', JSON.stringify({ ...shell, terminal: { columns: 0, rows: 1, term: 'x' } })],
+    [
+      'a type of terminal that is none',
+      JSON.stringify({ ...shell, terminal: { ...terminal, term: '../x' } }),
+    ],
+    ['a shell with a wall limit', JSON.stringify({ ...shell, limits })],
     ['a limit that is missing', JSON.stringify({ ...exec, limits: { wallMs: 1 } })],
   ])('refuses %s with a reason [S1.14]', async (_, payload) => {
     expect(await answerTo(frame('J', payload))).toMatchObject({ ok: false, error: { code: 'bad_request' } })

@@ -1,0 +1,150 @@
+// A run watched from another process: a real journal-like feed behind a real socket; only the run's work is scripted.
+import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { ApprovalQueue } from '../../approvals/queue.ts'
+import { RunClient } from '../../control/run-client.ts'
+import { ControlServer } from '../../control/server.ts'
+import type { RunService } from '../../control/services.ts'
+import { Feed } from '../../runs/feed.ts'
+import { runId, until } from '../rpc/support.ts'
+
+const hash = 'a'.repeat(64)
+const question = {
+  approvalId: 'a1',
+  agentPath: 'root',
+  stepId: 's1',
+  callId: 'c1',
+  tool: 'delete_file',
+  arguments: '{}',
+  preview: '',
+}
+
+interface Scripted extends RunService {
+  emit(event: HostEvent): Promise<void>
+  ask(approvalId: string): Promise<unknown>
+  finish(): void
+  readonly cancels: [string, boolean | undefined][]
+  readonly socket: string
+  readonly server: ControlServer
+}
+
+async function scriptedRun(): Promise<Scripted> {
+  const feed = new Feed()
+  const ended = Promise.withResolvers<RunState>()
+  let state = initialRunState
+  let seq = 0
+  const emit = async (event: HostEvent): Promise<void> => {
+    state = reduceRun(state, event)
+    seq += 1
+    feed.push({ seq, at: 1, runId, source: 'host', event, prev: hash, hash } satisfies JournalEvent)
+  }
+  const queue = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record: emit })
+  const cancels: Scripted['cancels'] = []
+  const service: RunService = {
+    watch: () => feed.watch(),
+    answer: (approvalId, answer) => queue.answer(approvalId, answer),
+    waitsFor: (approvalId) => queue.pending.includes(approvalId),
+    cancel: (by, now) => void cancels.push([by, now]),
+    ended: ended.promise,
+    journalHead: hash,
+  }
+  const socket = path.join(await temporaryFolder('attach'), 'control.sock')
+  const server = await ControlServer.open(socket, { run: service })
+  onTestFinished(() => server[Symbol.asyncDispose]())
+  return {
+    ...service,
+    emit,
+    ask: (approvalId) => queue.ask({ ...question, runId, approvalId }),
+    finish: () => {
+      const end = { outcome: 'completed', reason: 'completed', message: '', summary: 'done' } as const
+      const usage = { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 }
+      void emit({ type: 'run-end', ...end, usage, durationMs: 1 })
+      feed.end()
+      ended.resolve(state)
+    },
+    cancels,
+    socket,
+    server,
+  }
+}
+
+const typesOf = async (client: RunClient): Promise<string[]> => {
+  const types: string[] = []
+  for await (const item of client.watch()) types.push(item.source === 'delta' ? 'delta' : item.event.type)
+  return types
+}
+
+describe('an attached run', () => {
+  it('is shown from its start on and to its end, with the journal’s head [V.08]', async () => {
+    const run = await scriptedRun()
+    await run.emit({ type: 'session-start', session: 1, resumed: false })
+    const client = await RunClient.connect(runId, run.socket)
+    const seen = typesOf(client)
+    await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
+    run.finish()
+    expect(await seen).toEqual(['session-start', 'egress-denied', 'run-end'])
+    expect(await client.ended).toMatchObject({
+      kind: 'ended',
+      end: { outcome: 'completed' },
+      journalHead: hash,
+    })
+  })
+
+  it('can be answered, the first answer decides, and the other watcher’s question is withdrawn [V.08 S1.11]', async () => {
+    const run = await scriptedRun()
+    const [first, second] = [
+      await RunClient.connect(runId, run.socket),
+      await RunClient.connect(runId, run.socket),
+    ]
+    const decision = run.ask('a1')
+    await until(() => first.waitsFor('a1') && second.waitsFor('a1'), 'the question')
+    const withdrawn = second.settled('a1')
+    expect(await first.answer('a1', { decision: 'deny', scope: 'once', hint: 'keep it' })).toBe(true)
+    expect(await second.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
+    expect(await decision).toEqual({ decision: 'deny', hint: 'keep it' })
+    await withdrawn
+    expect(second.waitsFor('a1')).toBe(false)
+  })
+
+  it('does not ask again what was decided before [V.08 S1.11]', async () => {
+    const run = await scriptedRun()
+    const decision = run.ask('a1')
+    run.answer('a1', { decision: 'allow', scope: 'once' })
+    await decision
+    const client = await RunClient.connect(runId, run.socket)
+    run.finish()
+    expect(await typesOf(client)).toEqual(['approval-request', 'approval-decision', 'run-end'])
+    expect(client.waitsFor('a1')).toBe(false)
+  })
+
+  it('can be cancelled, and left without harm [V.08]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    client.cancel('somebody')
+    client.cancel('somebody', true)
+    await until(() => run.cancels.length === 2, 'both')
+    expect(run.cancels).toEqual([
+      ['somebody', false],
+      ['somebody', true],
+    ])
+    client.leave()
+    expect(await client.ended).toEqual({ kind: 'left' })
+    await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
+    const next = await RunClient.connect(runId, run.socket)
+    run.finish()
+    expect(await typesOf(next)).toEqual(['egress-denied', 'run-end'])
+  })
+
+  it('is told as lost when its process goes without an end [V.08]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    await sleep(50)
+    await run.server[Symbol.asyncDispose]()
+    expect(await client.ended).toMatchObject({ kind: 'lost' })
+    await expect(RunClient.connect(runId, run.socket)).rejects.toMatchObject({ code: 'gone' })
+  })
+})
