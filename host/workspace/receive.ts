@@ -11,10 +11,11 @@ import {
   type DecodedChange,
   decodeChanges,
 } from '#specs/node/change-stream.ts'
-import { encodePath } from '#specs/node/path-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ChangeSet, changeSetPaths, type StoredChange } from './change-set.ts'
 import type { Manifest } from './manifest.ts'
+import { SenseCheck } from './sense-check.ts'
+import { WatchedSource } from './watched-source.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -56,7 +57,7 @@ export async function receiveChanges(options: ReceiveOptions): Promise<Workspace
     return workspaceSuccess({ ...received, paths })
   } catch (thrown) {
     await Promise.all(Object.values(parts).map((part) => rm(part, { force: true })))
-    return refused(thrown, source, options.signal)
+    return refused(thrown, source)
   }
 }
 
@@ -210,97 +211,9 @@ class ContentFile {
   }
 }
 
-/**
- * What entries must hold against the manifest and against one another, so that applying them one by one makes sense:
- * nothing lies below what is no directory, and only what is there is deleted or changes its mode.
- */
-class SenseCheck {
-  readonly #manifest: Manifest
-  /** Entries whose subtree is still coming, outermost first. */
-  readonly #open: { path: string; kind: StoredChange['kind'] }[] = []
-
-  constructor(manifest: Manifest) {
-    this.#manifest = manifest
-  }
-
-  next(entry: { kind: StoredChange['kind']; path: string }): void {
-    const { path, kind } = entry
-    if (encodePath(path).length > limits.pathMaxBytes) refuse(path, 'its path is too long')
-    if (path.split('/').some((name) => encodePath(name).length > limits.nameMaxBytes))
-      refuse(path, 'a name in it is too long')
-    while (this.#open.length > 0 && !path.startsWith(`${this.#open.at(-1)?.path}/`)) this.#open.pop()
-    const parent = path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : ''
-    if (parent !== '') this.#checkParent(path, parent)
-    const before = this.#below() === 'new' ? undefined : this.#manifest.entries.get(path)
-    if (kind === 'deleted' && before === undefined) refuse(path, 'it is deleted but never went in')
-    if (kind === 'mode' && (before === undefined || before.kind === 'link')) {
-      refuse(path, 'its mode changed but no file or directory of that path went in')
-    }
-    this.#open.push({ path, kind })
-  }
-
-  #checkParent(path: string, parent: string): void {
-    const above = this.#open.at(-1)
-    if (above?.path === parent) {
-      if (above.kind === 'directory') return
-      if (above.kind === 'mode' && this.#manifest.entries.get(parent)?.kind === 'directory') return
-      refuse(path, `"${parent}" above it is no directory in the same change set`)
-    }
-    if (above !== undefined && this.#below() === 'new')
-      refuse(path, `the directory "${parent}" above it is missing`)
-    if (above !== undefined && above.kind !== 'directory' && above.kind !== 'mode') {
-      refuse(path, `"${above.path}" above it is no directory in the same change set`)
-    }
-    if (this.#manifest.entries.get(parent)?.kind !== 'directory') {
-      refuse(path, `"${parent}" above it is no directory`)
-    }
-  }
-
-  /** Whether what comes lies in a directory that did not go in as one. */
-  #below(): 'new' | 'known' {
-    const isNew = this.#open.some(
-      ({ path, kind }) => kind === 'directory' && this.#manifest.entries.get(path)?.kind !== 'directory',
-    )
-    return isNew ? 'new' : 'known'
-  }
-}
-
-function refuse(path: string, why: string): never {
-  throw new ChangeStreamError(`"${path.slice(0, 200)}": ${why}`)
-}
-
-/** Remembers how the source ended, since a stream cut short and a false one are told apart by that. */
-class WatchedSource implements AsyncIterable<Uint8Array> {
-  readonly #source: AsyncIterable<Uint8Array>
-  readonly #signal: AbortSignal | undefined
-  /** Set when the source ended, with what it threw if it did. */
-  ended: { readonly thrown?: unknown } | undefined
-
-  constructor(source: AsyncIterable<Uint8Array>, signal: AbortSignal | undefined) {
-    this.#source = source
-    this.#signal = signal
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
-    try {
-      for await (const chunk of this.#source) {
-        this.#signal?.throwIfAborted()
-        yield chunk
-      }
-    } catch (thrown) {
-      this.ended = { thrown }
-      throw thrown
-    }
-    this.ended = {}
-  }
-}
-
-function refused(
-  thrown: unknown,
-  source: WatchedSource,
-  signal: AbortSignal | undefined,
-): WorkspaceResult<never> {
-  if (signal?.aborted) return workspaceFailure('cancelled', 'receiving the change set was cancelled')
+function refused(thrown: unknown, source: WatchedSource): WorkspaceResult<never> {
+  if (source.wasCancelled(thrown))
+    return workspaceFailure('cancelled', 'receiving the change set was cancelled')
   const remedy = 'nothing on the host was changed; collect the changes again'
   const text = thrown instanceof Error ? thrown.message : String(thrown)
   if (source.ended !== undefined && (thrown instanceof ChangeStreamError || source.ended.thrown === thrown)) {
