@@ -5,7 +5,22 @@ import { constants, copyFile, open, rename, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DrivePlan } from './qemu-process.ts'
 import type { VmFolder } from './vm-folder.ts'
-import type { StartVmOptions } from './vm-plan.ts'
+
+/** The files of an image: absolute paths. */
+export interface VmImage {
+  readonly kernel: string
+  readonly initramfs: string
+  /** erofs; the drive `root`. */
+  readonly root: string
+  /** erofs; the drive `agent`. */
+  readonly agentDisk: string
+}
+
+/** One bootable disk that holds kernel, root and agent, as Packer makes it. */
+export interface VmDiskImage {
+  readonly disk: string
+  readonly format: 'qcow2' | 'raw'
+}
 
 /**
  * Size of every workspace drive, sparse: a guest that is resumed from a template does not ask anew how long its drive
@@ -39,9 +54,15 @@ export interface ScratchFile {
   readonly base?: string
 }
 
+export interface DriveOptions {
+  readonly image: VmImage | VmDiskImage
+  /** An erofs file for the drive `workspace`; absent means that there is no such drive. */
+  readonly workspaceDisk?: string
+}
+
 /** Opens all drives; `openFile` keeps what it opened until the spawn. */
 export async function openDrives(
-  { image, workspaceDisk }: Pick<StartVmOptions, 'image' | 'workspaceDisk'>,
+  { image, workspaceDisk }: DriveOptions,
   start: ScratchStart,
   folder: VmFolder,
   openFile: (path: string, flags: 'r' | 'r+') => Promise<number>,

@@ -1,15 +1,88 @@
 // One VM from its monitor's first answer to the end of its folder.
 
+import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { RootPort } from './fresh.ts'
+import type { Confinement } from './launcher.ts'
+import type { Accelerator } from './qemu-args.ts'
 import type { QemuProcess } from './qemu-process.ts'
 import type { Qmp } from './qmp.ts'
 import { tails } from './start-failure.ts'
-import type { Vm, VmExit, VmTimings } from './vm.ts'
+import type { VmConsole } from './vm-console.ts'
 import type { VmPlan } from './vm-plan.ts'
 
 /** After QEMU's end, for what it had already written to monitor, console and stderr. */
 export const LAST_WORDS_MS = 20
+
+/** How long each phase of a start took, in milliseconds; those that it did not have are absent. */
+export interface VmTimings {
+  /** Options, image, machine and folder checked, files open. */
+  readonly prepareMs: number
+  /** Until the process was spawned. */
+  readonly spawnMs: number
+  /** Until QEMU's monitor answered. */
+  readonly qmpMs: number
+  /** A boot: until the guest's first output. */
+  readonly kernelMs?: number
+  /** A boot: until init said that it is ready. */
+  readonly initMs?: number
+  /** A resume: until the saved state was loaded and the guest's CPUs ran. */
+  readonly loadMs?: number
+  /** A boot: until the guest had random bytes and the time of the host. */
+  readonly freshMs?: number
+  /** Sum of all. */
+  readonly totalMs: number
+  /** The guest's own clock since its kernel started, as it claims; null when it did not say. */
+  readonly guestUptimeMs: number | null
+}
+
+export interface VmExit {
+  /**
+   * `stopped` by {@link Vm.stop} or over the monitor; `guest-ended` when the guest powered off, rebooted or panicked; `killed` by a
+   * signal of somebody else; `failed` for everything else.
+   */
+  readonly reason: 'stopped' | 'guest-ended' | 'killed' | 'failed'
+  readonly code: number | null
+  readonly signal: string | null
+  /** QEMU's word for an orderly end, such as `guest-reset`; absent when it gave none. */
+  readonly detail?: string
+  readonly stderrTail: string
+  /** Guest text. */
+  readonly consoleTail: string
+}
+
+export interface Vm extends AsyncDisposable {
+  readonly id: string
+  /** QEMU's process id. */
+  readonly pid: number
+  /** The host's ends of the two ports; they end when QEMU does. */
+  readonly rpc: Duplex
+  readonly http: Duplex
+  /** The port of the guest's root side, for entropy and time. */
+  readonly root: RootPort
+  /**
+   * Resolves once the guest has random bytes and the time of this host. A resumed VM is returned before that, so that
+   * its agent can wake up meanwhile: nothing may be asked of the guest before that draws at random or looks at a clock.
+   * Rejects with a VmError; the VM is then ended.
+   */
+  readonly fresh: Promise<void>
+  readonly qmp: Qmp
+  /** What it was started from, and its process: for what saves it. */
+  readonly plan: VmPlan
+  readonly process: QemuProcess
+  readonly console: VmConsole
+  readonly accelerator: Accelerator
+  readonly confinement: Confinement
+  readonly memoryBytes: number
+  readonly cpus: number
+  readonly timings: VmTimings
+  /** Resolves once QEMU is gone and its folder is cleared; never rejects. */
+  readonly exited: Promise<VmExit>
+  /** The last of QEMU's stderr. */
+  stderrTail(): string
+  /** Ends the VM at once (its disk has no name and nothing to save) and destroys both ports. Harmless twice. */
+  stop(): Promise<VmExit>
+}
 
 export class VmLife {
   readonly #plan: VmPlan
@@ -35,7 +108,7 @@ export class VmLife {
     this.exited = this.#watchEnd()
   }
 
-  toVm(timings: VmTimings): Vm {
+  toVm(timings: VmTimings, fresh: Promise<void>): Vm {
     const [, rpc, http] = this.#qemu.ports
     if (!rpc || !http) throw new TypeError('a VM has three ports')
     const stop = () => this.#stop()
@@ -47,6 +120,7 @@ export class VmLife {
       rpc,
       http,
       root: this.root,
+      fresh,
       qmp: this.qmp,
       console: this.#qemu.console,
       accelerator: this.#plan.qemu.accelerator,

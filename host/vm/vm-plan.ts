@@ -7,7 +7,7 @@ import { FolderError, type Folders, prepareFolders } from '../state/folders.ts'
 import { findCandidates, type Machine, probeMachine } from './accelerator.ts'
 import { READY_MARKER } from './boot-watch.ts'
 import { type ConfineMode, chooseLauncher } from './confinement.ts'
-import { openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
+import { type DriveOptions, openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
 import { ROOT_PORT } from './fresh.ts'
 import { type Confinement, confinementOf } from './launcher.ts'
 import { QEMU } from './programs.ts'
@@ -21,32 +21,13 @@ import { checkResources, resolveSize, type VmSize } from './vm-options.ts'
 export const RPC_PORT = 'caisson.rpc'
 export const HTTP_PORT = 'caisson.http'
 
-/** The files of an image: absolute paths. */
-export interface VmImage {
-  readonly kernel: string
-  readonly initramfs: string
-  /** erofs; the drive `root`. */
-  readonly root: string
-  /** erofs; the drive `agent`. */
-  readonly agentDisk: string
-}
-
-/** One bootable disk that holds kernel, root and agent, as Packer makes it. */
-export interface VmDiskImage {
-  readonly disk: string
-  readonly format: 'qcow2' | 'raw'
-}
-
-export interface StartVmOptions extends Partial<VmSize> {
-  readonly image: VmImage | VmDiskImage
+export interface StartVmOptions extends Partial<VmSize>, DriveOptions {
   /** Where state and cache lie; they are made when they do not exist. */
   readonly folders: Folders
   /** `auto` (the default) probes; anything else is taken as it is. */
   readonly accelerator?: Accelerator | 'auto'
   /** How far QEMU must be confined; default `auto`. */
   readonly confine?: ConfineMode
-  /** An erofs file for the drive `workspace`; absent means that there is no such drive. */
-  readonly workspaceDisk?: string
   /** Words `caisson.NAME=VALUE` for the guest, on the kernel's command line. */
   readonly guestOptions?: Readonly<Record<string, string>>
   /** The start of the console line that says the guest is ready; default is init's own. */

@@ -1,12 +1,8 @@
 // One running VM: starts it, says how it went, ends it, and leaves nothing behind whichever way it ends.
 // It knows pipes and processes; what is spoken on the ports, and whether the agent answers, is for the layer above.
 
-import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type BootWatch, watchBoot } from './boot-watch.ts'
-import type { RootPort } from './fresh.ts'
-import type { Confinement } from './launcher.ts'
-import type { Accelerator } from './qemu-args.ts'
 import { type QemuProcess, spawnQemu } from './qemu-process.ts'
 import { Qmp, QmpError } from './qmp.ts'
 import { continueVm, loadState } from './saved-state.ts'
@@ -18,80 +14,17 @@ import {
   isLaunchFailure,
   StartLimits,
 } from './start-failure.ts'
-import type { VmConsole } from './vm-console.ts'
 import type { VmPhase } from './vm-error.ts'
-import { LAST_WORDS_MS, VmLife } from './vm-life.ts'
+import { LAST_WORDS_MS, type Vm, VmLife, type VmTimings } from './vm-life.ts'
 import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmPlan } from './vm-plan.ts'
 
-export type { StartState, StartVmOptions, VmDiskImage, VmImage } from './vm-plan.ts'
+export type { VmDiskImage, VmImage } from './drives.ts'
+export type { Vm, VmExit, VmTimings } from './vm-life.ts'
+export type { StartState, StartVmOptions } from './vm-plan.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
 /** For a guest that runs: a thread of its init answers. */
 const FRESH_DEADLINE_MS = 20_000
-
-/** How long each phase of a start took, in milliseconds; those that it did not have are absent. */
-export interface VmTimings {
-  /** Options, image, machine and folder checked, files open. */
-  readonly prepareMs: number
-  /** Until the process was spawned. */
-  readonly spawnMs: number
-  /** Until QEMU's monitor answered. */
-  readonly qmpMs: number
-  /** A boot: until the guest's first output. */
-  readonly kernelMs?: number
-  /** A boot: until init said that it is ready. */
-  readonly initMs?: number
-  /** A resume: until the saved state was loaded and the guest's CPUs ran. */
-  readonly loadMs?: number
-  /** Until the guest had random bytes and the time of the host. */
-  readonly freshMs?: number
-  /** Sum of all. */
-  readonly totalMs: number
-  /** The guest's own clock since its kernel started, as it claims; null when it did not say. */
-  readonly guestUptimeMs: number | null
-}
-
-export interface VmExit {
-  /**
-   * `stopped` by {@link Vm.stop} or over the monitor; `guest-ended` when the guest powered off, rebooted or panicked; `killed` by a
-   * signal of somebody else; `failed` for everything else.
-   */
-  readonly reason: 'stopped' | 'guest-ended' | 'killed' | 'failed'
-  readonly code: number | null
-  readonly signal: string | null
-  /** QEMU's word for an orderly end, such as `guest-reset`; absent when it gave none. */
-  readonly detail?: string
-  readonly stderrTail: string
-  /** Guest text. */
-  readonly consoleTail: string
-}
-
-export interface Vm extends AsyncDisposable {
-  readonly id: string
-  /** QEMU's process id. */
-  readonly pid: number
-  /** The host's ends of the two ports; they end when QEMU does. */
-  readonly rpc: Duplex
-  readonly http: Duplex
-  /** The port of the guest's root side, for entropy and time. */
-  readonly root: RootPort
-  readonly qmp: Qmp
-  /** What it was started from, and its process: for what saves it. */
-  readonly plan: VmPlan
-  readonly process: QemuProcess
-  readonly console: VmConsole
-  readonly accelerator: Accelerator
-  readonly confinement: Confinement
-  readonly memoryBytes: number
-  readonly cpus: number
-  readonly timings: VmTimings
-  /** Resolves once QEMU is gone and its folder is cleared; never rejects. */
-  readonly exited: Promise<VmExit>
-  /** The last of QEMU's stderr. */
-  stderrTail(): string
-  /** Ends the VM at once (its disk has no name and nothing to save) and destroys both ports. Harmless twice. */
-  stop(): Promise<VmExit>
-}
 
 /**
  * Boots a VM and returns when its init is ready; the agent may still be starting.
@@ -111,7 +44,7 @@ export interface SavedMachine {
   readonly entropy: boolean
 }
 
-/** Resumes a VM; returns when it has fresh random bytes and the time. @throws VmError as {@link startVm} does */
+/** Resumes a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError as {@link startVm} does */
 export async function resumeVm(options: StartVmOptions, saved: SavedMachine): Promise<Vm> {
   return await begin(options, saved.state, (start) => resume(start, saved))
 }
@@ -131,6 +64,7 @@ interface Started {
   readonly life: VmLife
   readonly timings: Partial<VmTimings>
   readonly qmpAt: number
+  readonly fresh: Promise<unknown>
 }
 
 type Way = (start: Start) => Promise<Started>
@@ -161,15 +95,24 @@ async function run(plan: VmPlan, options: StartVmOptions, startedAt: number, way
     phase = next
   }
   try {
-    const { life, timings, qmpAt } = await way({ plan, qemu, limits, deadlineMs, watch, enter })
-    return life.toVm({
+    const { life, timings, qmpAt, fresh } = await way({ plan, qemu, limits, deadlineMs, watch, enter })
+    const timed = {
       prepareMs: preparedAt - startedAt,
       spawnMs: spawnedAt - preparedAt,
       qmpMs: qmpAt - spawnedAt,
       guestUptimeMs: null,
       ...timings,
       totalMs: performance.now() - startedAt,
-    })
+    }
+    const whenFresh = fresh.then(
+      () => undefined,
+      async (error: unknown) => {
+        qemu.kill()
+        throw describeFailure(error, { phase: 'fresh', watch, qemu, exit: await qemu.exited, deadlineMs })
+      },
+    )
+    whenFresh.catch(() => undefined)
+    return life.toVm(timed, whenFresh)
   } catch (error) {
     qemu.kill()
     const exit = await qemu.exited
@@ -201,7 +144,7 @@ const boot: Way = async (start) => {
     freshMs: performance.now() - readyAt,
     guestUptimeMs: outcome.uptimeMs,
   }
-  return { life, timings, qmpAt }
+  return { life, timings, qmpAt, fresh: Promise.resolve() }
 }
 
 async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): Promise<Started> {
@@ -214,13 +157,12 @@ async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): P
   const refreshed = life.root.refresh({ entropy, deadlineMs: FRESH_DEADLINE_MS })
   refreshed.catch(() => undefined)
   await limits.race(continueVm(life.qmp))
-  const loadedAt = performance.now()
-  enter('fresh')
-  await limits.race(Promise.race([refreshed, failAtExit(qemu)]))
-  // Its first look at the clock was by code that an emulator had to translate; now it is exact.
-  life.root.refresh({ entropy: false, deadlineMs: FRESH_DEADLINE_MS }).catch(() => undefined)
-  const timings = { loadMs: loadedAt - qmpAt, freshMs: performance.now() - loadedAt }
-  return { life, timings, qmpAt }
+  // Its first look at the clock was by code that an emulator had to translate; the second is exact.
+  const fresh = refreshed.then(() => {
+    life.root.refresh({ entropy: false, deadlineMs: FRESH_DEADLINE_MS }).catch(() => undefined)
+  })
+  const timings = { loadMs: performance.now() - qmpAt }
+  return { life, timings, qmpAt, fresh: Promise.race([fresh, failAtExit(qemu)]) }
 }
 
 async function connect({ plan, qemu, limits, deadlineMs }: Start): Promise<VmLife> {
