@@ -3,10 +3,7 @@ import { Command, Option } from 'commander'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import { collect, parseAge, parseCount, parseDuration, parseSize } from './options.ts'
-import { addVmCommands } from './vm-program.ts'
-
-/** What a command returns: the process's exit code. */
-export type Action = (...args: never[]) => Promise<number>
+import { type Action, addVmCommands } from './vm-program.ts'
 
 export interface ProgramOptions {
   readonly io: Io

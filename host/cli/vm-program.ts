@@ -1,7 +1,9 @@
 /** The commands below `vm` that use running VMs, of this process's user and any process. */
 import type { Command } from 'commander'
 import type { Io } from './io.ts'
-import type { Action } from './program.ts'
+
+/** What a command returns: the process's exit code. */
+export type Action = (...args: never[]) => Promise<number>
 
 type Run = (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>
 

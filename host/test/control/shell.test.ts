@@ -2,8 +2,9 @@
 import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { frameKinds } from '#specs/node/typed-frames.ts'
+import { encodeTypedFrame, frameKinds } from '#specs/node/typed-frames.ts'
 import { accessLimits } from '../../control/guest-access.ts'
 import { until } from '../rpc/support.ts'
 import { controlBench, type HelperCall, textOf } from './support.ts'
@@ -131,6 +132,47 @@ describe('a shell over the control socket', () => {
     await sleep(500)
     expect(sent).toBeLessThan(200)
     shell.kill()
+  })
+})
+
+describe('a hostile guest', () => {
+  it('can send any bytes as a shell: it ends, and the host serves on [V.08]', async () => {
+    const pieces: Buffer[] = []
+    const bench = await controlBench(({ socket }) => socket.end(pieces.shift() ?? ''))
+    const frame = fc
+      .tuple(fc.constantFrom(...Object.values(frameKinds)), fc.uint8Array({ maxLength: 40 }))
+      .map(([kind, payload]) => encodeTypedFrame(kind, payload))
+    const bytes = fc.oneof(
+      frame,
+      fc.uint8Array({ maxLength: 60 }).map((raw) => Buffer.from(raw)),
+      fc
+        .jsonValue({ maxDepth: 2 })
+        .map((value) => encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify(value)))),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.array(bytes, { maxLength: 4 }), async (sent) => {
+        pieces.push(Buffer.concat(sent))
+        const shell = await bench.client.openShell({ argv: ['x'], terminal: null })
+        shell.stdout.resume()
+        shell.stderr.resume()
+        expect(['lost', 'exited', 'killed']).toContain((await shell.ended).kind)
+      }),
+      { seed: 8, numRuns: 60 },
+    )
+    expect(await textOf(bench.client.console())).toBe('so far\n')
+  })
+
+  it('is refused a stream that nobody asked for [V.08]', async () => {
+    const bench = await controlBench()
+    const statusOf = async (path: string): Promise<unknown> => {
+      const stream = await bench.guest.http.openStream({ ':method': 'POST', ':path': path })
+      const [headers] = (await once(stream, 'response')) as [Record<string, unknown>]
+      stream.destroy()
+      return headers[':status']
+    }
+    expect(await statusOf(`/shell/${'0'.repeat(32)}`)).toBe(404)
+    expect(await statusOf('/forward/x')).toBe(404)
+    expect(bench.accesses).toEqual([])
   })
 })
 

@@ -51,6 +51,7 @@ export interface Bench {
   readonly accesses: Access[]
   readonly stops: boolean[]
   readonly server: ControlServer
+  readonly guest: HostLink
   /** What the console's listeners get. */
   say(chunk: Buffer): void
 }
@@ -108,7 +109,7 @@ export async function controlBench(onCall: (call: HelperCall) => void = () => un
   const say = (chunk: Buffer): void => {
     for (const listener of listeners) listener(chunk)
   }
-  return { socket, client, helperCalls, accesses, stops, server, say }
+  return { socket, client, helperCalls, accesses, stops, server, guest, say }
 }
 
 function serveHelper(socketPath: string, onCall: (call: HelperCall) => void): Server {
