@@ -21,6 +21,15 @@ export function parseDuration(text: string): number {
   return Number(match[1]) * factor
 }
 
+/** `12h`, `30d`, `4w`: milliseconds. */
+export function parseAge(text: string): number {
+  const match = /^(\d{1,5})\s*(h|d|w)$/.exec(text.trim())
+  const factor = { h: 1, d: 24, w: 168 }[match?.[2] ?? '']
+  if (match?.[1] === undefined || factor === undefined)
+    throw new InvalidArgumentError('expected an age such as 12h, 30d or 4w')
+  return Number(match[1]) * factor * 3_600_000
+}
+
 /** A whole number of at least 1. */
 export function parseCount(text: string): number {
   if (!/^[1-9]\d{0,9}$/.test(text)) throw new InvalidArgumentError('expected a whole number of at least 1')

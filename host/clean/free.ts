@@ -1,0 +1,83 @@
+// Removes what an inventory listed. Each kind is removed as its own room would: images, agents and templates under their
+// lock and out of sight first, VMs by the sweep, runs by their store. What is held by then is left and said so.
+
+import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
+import path from 'node:path'
+import { takeBuildLock } from '../image/build-lock.ts'
+import { RunStore } from '../runs/store.ts'
+import type { Folders } from '../state/folders.ts'
+import { sweepDeadVms } from '../vm/vm-folder.ts'
+import { listStaleNotes } from './inventory.ts'
+import type { Kept } from './kept.ts'
+
+export interface Freed {
+  readonly freed: readonly Kept[]
+  /** What could not be removed, and why. */
+  readonly failed: readonly { readonly kept: Kept; readonly reason: string }[]
+}
+
+/** Removes the entries; never throws for one of them. */
+export async function freeKept(folders: Folders, entries: readonly Kept[]): Promise<Freed> {
+  const freed: Kept[] = []
+  const failed: { kept: Kept; reason: string }[] = []
+  for (const kept of entries) {
+    try {
+      await freeOne(folders, kept)
+      freed.push(kept)
+    } catch (error) {
+      failed.push({ kept, reason: error instanceof Error ? error.message : String(error) })
+    }
+  }
+  if (entries.some(({ kind }) => kind === 'agent'))
+    for (const note of await listStaleNotes(folders.cache)) await rm(note, { force: true })
+  return { freed, failed }
+}
+
+async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Promise<void> {
+  switch (kind) {
+    case 'image':
+    case 'agent':
+    case 'template':
+      return await freeFolder(folders.cache, place)
+    case 'run':
+      return await new RunStore(folders).remove(name)
+    case 'leftover':
+      if (path.dirname(place) === folders.vms) await freeVm(folders.vms, place)
+      else await rm(place, { recursive: true, force: true })
+      return
+    case 'download':
+    case 'probe':
+      return await rm(place, { force: true })
+  }
+}
+
+/** Under the lock that its builder takes; gone at once for whoever looks it up, whatever happens to this process. */
+async function freeFolder(cache: string, place: string): Promise<void> {
+  const stop = new AbortController()
+  let holder = 0
+  const onWait = (pid: number) => {
+    holder = pid
+    stop.abort()
+  }
+  await using _lock = await takeBuildLock(`${place}.lock`, { signal: stop.signal, onWait }).catch(
+    (error: unknown) => {
+      throw holder === 0 ? error : new Error(`process ${holder} is at work on it`)
+    },
+  )
+  const aside = await mkdtemp(path.join(cache, 'build-'))
+  await rename(place, path.join(aside, path.basename(place)))
+  await rm(aside, { recursive: true, force: true })
+}
+
+async function freeVm(vms: string, place: string): Promise<void> {
+  // The sweep judges anew, and ends what the dead host left running.
+  await sweepDeadVms(vms)
+  if (await isThere(place)) throw new Error('a process works on it by now')
+}
+
+async function isThere(place: string): Promise<boolean> {
+  return await lstat(place).then(
+    () => true,
+    () => false,
+  )
+}

@@ -1,0 +1,205 @@
+// Finds what Caisson keeps in its cache and state folders. Lists only what it knows by its name: a file that somebody
+// else put there is never shown, and so never freed.
+
+import { lstat, readdir, readFile, stat } from 'node:fs/promises'
+import path from 'node:path'
+import { z } from 'zod'
+import { findAgentDisk } from '../image/agent-disk.ts'
+import { readRecipeKey } from '../image/recipe-key.ts'
+import { findSources, type ImageSources } from '../image/sources.ts'
+import { RunStore, type RunSummary } from '../runs/store.ts'
+import type { Folders } from '../state/folders.ts'
+import { judgeProcess } from '../vm/process-identity.ts'
+import { listVmRecords } from '../vm/vm-folder.ts'
+import { findUsage, type Usage } from './in-use.ts'
+import { type Kept, type KeptKind, keptKinds, measure } from './kept.ts'
+
+const DIGEST = /^[0-9a-f]{64}$/
+/** What is older than this and still has the name of unfinished work was left by a killed process. */
+const ABANDONED_MS = 60 * 60 * 1000
+/** A folder of a VM without a record is being made, or was left by a killed process: after this it is the latter. */
+const VM_DRAFT_MS = 60 * 1000
+/** A template that nobody started from for this long is not worth its disk: making it again takes some seconds. */
+const TEMPLATE_CURRENT_MS = 7 * 24 * 60 * 60 * 1000
+
+export interface InventoryOptions {
+  readonly folders: Folders
+  /** Recipe and agent that tell what is current; default: this checkout's or package's. */
+  readonly sources?: Pick<ImageSources, 'recipe' | 'agent'>
+  /** ms since 1970. */
+  readonly now: number
+}
+
+/** Everything kept, by kind, the largest first. */
+export async function listKept({ folders, now, sources = findSources() }: InventoryOptions): Promise<Kept[]> {
+  const usage = await findUsage(folders)
+  const { cache } = folders
+  const parts = await Promise.all([
+    listImages(cache, sources.recipe, usage),
+    listAgents(cache, sources.agent, usage),
+    listTemplates(cache, usage, now),
+    listDownloads(cache, sources.recipe),
+    listProbes(cache),
+    listWork(cache, now),
+    listDeadVms(folders.vms, now),
+    listRuns(folders),
+  ])
+  const rank = (kind: KeptKind) => keptKinds.indexOf(kind)
+  return parts.flat().sort((a, b) => rank(a.kind) - rank(b.kind) || b.bytes - a.bytes)
+}
+
+async function listImages(cache: string, recipe: string, usage: Usage): Promise<Kept[]> {
+  const keys = await Promise.all((['amd64', 'arm64'] as const).map((arch) => readRecipeKey(recipe, arch)))
+  const current = new Set(keys.map(({ key }) => key))
+  return await listFolders('image', path.join(cache, 'images'), usage, (name) => current.has(name))
+}
+
+async function listAgents(cache: string, agent: ImageSources['agent'], usage: Usage): Promise<Kept[]> {
+  // A damaged one is not what the next run would take.
+  const current = await findAgentDisk({ cacheDir: cache, agent }).catch(() => undefined)
+  return await listFolders('agent', path.join(cache, 'agents'), usage, (name) => name === current?.digest)
+}
+
+async function listTemplates(cache: string, usage: Usage, now: number): Promise<Kept[]> {
+  const isCurrent = (_: string, usedAt: number) => now - usedAt <= TEMPLATE_CURRENT_MS
+  return await listFolders('template', path.join(cache, 'templates'), usage, isCurrent)
+}
+
+/** The folders named by a digest in `folder`. */
+async function listFolders(
+  kind: 'image' | 'agent' | 'template',
+  folder: string,
+  usage: Usage,
+  isCurrent: (name: string, usedAt: number) => boolean,
+): Promise<Kept[]> {
+  const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]{16,64}$/.test(name))
+  return await Promise.all(
+    names.map(async (name) => {
+      const place = path.join(folder, name)
+      const { bytes, inodes } = await measure(place)
+      const usedAt = await lastUse(place)
+      const current = isCurrent(name, usedAt)
+      const isBusy = usage.uses(name, inodes) || (current && usage.isBusy)
+      const state = isBusy ? 'busy' : current ? 'current' : 'old'
+      return { kind, name, path: place, bytes, usedAt, state } as const
+    }),
+  )
+}
+
+/** The record of a folder is touched when it is used (templates) or written when it is made. */
+async function lastUse(place: string): Promise<number> {
+  const names = ['template.json', 'used', 'manifest.json']
+  const times = await Promise.all(names.map((name) => timeOf(path.join(place, name))))
+  return Math.max(...times) || (await timeOf(place))
+}
+
+async function listDownloads(cache: string, recipe: string): Promise<Kept[]> {
+  const folder = path.join(cache, 'downloads')
+  const locked = new Set(
+    (await readFile(path.join(recipe, 'packages.lock.json'), 'utf8')).match(/(?<=")[0-9a-f]{64}(?=")/g),
+  )
+  const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]{64}\.(?:deb|node)(?:\.\d+)?$/.test(name))
+  return await Promise.all(
+    names.map(async (name) => {
+      const file = path.join(folder, name)
+      const state = locked.has(name.slice(0, 64)) ? 'current' : 'old'
+      return await describe('download', file, state)
+    }),
+  )
+}
+
+/** What the accelerators of this machine were found to do. */
+async function listProbes(cache: string): Promise<Kept[]> {
+  const folder = path.join(cache, 'machines')
+  const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]+\.json$/.test(name))
+  return await Promise.all(names.map((name) => describe('probe', path.join(folder, name), 'current')))
+}
+
+/** Work folders of builds in the cache. */
+async function listWork(cache: string, now: number): Promise<Kept[]> {
+  const names = (await namesIn(cache)).filter((name) => /^build-\w+$/.test(name))
+  const kept = await Promise.all(names.map((name) => describe('leftover', path.join(cache, name), 'busy')))
+  return kept.map((entry) => ({
+    ...entry,
+    note: 'unfinished build',
+    state: now - entry.usedAt > ABANDONED_MS ? 'old' : 'busy',
+  }))
+}
+
+/** Folders of VMs whose host process is dead. Those of living ones belong to them. */
+async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
+  const records = new Map((await listVmRecords(vms)).map((record) => [record.id, record]))
+  const kept = await Promise.all(
+    (await namesIn(vms)).map(async (name) => {
+      const record = records.get(name)
+      const entry = await describe('leftover', path.join(vms, name), 'old')
+      const isDead = record
+        ? (await judgeProcess(record.host)) === 'dead'
+        : /^\.?vm-[0-9a-f]{12}$/.test(name) && now - entry.usedAt > VM_DRAFT_MS
+      return isDead ? { ...entry, note: 'its process is dead' } : undefined
+    }),
+  )
+  return kept.filter((entry) => entry !== undefined)
+}
+
+async function listRuns(folders: Folders): Promise<Kept[]> {
+  const store = new RunStore(folders)
+  return await Promise.all(
+    (await store.list()).map(async (run) => {
+      const { directory } = store.paths(run.runId)
+      const { bytes } = await measure(directory)
+      const state = run.isLive ? 'busy' : 'ended'
+      const note = noteOf(run)
+      return {
+        kind: 'run',
+        name: run.runId,
+        path: directory,
+        bytes,
+        usedAt: run.startedAt,
+        state,
+        note,
+      } as const
+    }),
+  )
+}
+
+function noteOf({ prompt, state, problem }: RunSummary): string {
+  if (problem !== undefined) return 'damaged journal'
+  const { changes, applied, end } = state
+  const open = changes !== null && changes.entries > 0 && applied === null ? ', changes not applied' : ''
+  return `${end?.outcome ?? 'not ended'}${open}: ${prompt}`
+}
+
+async function describe(kind: KeptKind, place: string, state: Kept['state']): Promise<Kept> {
+  const { bytes } = await measure(place)
+  return { kind, name: path.basename(place), path: place, bytes, usedAt: await timeOf(place), state }
+}
+
+async function namesIn(folder: string): Promise<string[]> {
+  return await readdir(folder).catch(() => [])
+}
+
+async function timeOf(place: string): Promise<number> {
+  return (await lstat(place).catch(() => undefined))?.mtimeMs ?? 0
+}
+
+const Remembered = z.object({ digest: z.string().regex(DIGEST) })
+
+/** The notes `agents/STAMP.json` that point to an agent that is not there. */
+export async function listStaleNotes(cache: string): Promise<string[]> {
+  const folder = path.join(cache, 'agents')
+  const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]{64}\.json$/.test(name))
+  const stale = await Promise.all(
+    names.map(async (name) => {
+      const file = path.join(folder, name)
+      try {
+        const { digest } = Remembered.parse(JSON.parse(await readFile(file, 'utf8')))
+        await stat(path.join(folder, digest))
+        return undefined
+      } catch {
+        return file
+      }
+    }),
+  )
+  return stale.filter((file) => file !== undefined)
+}
