@@ -58,10 +58,25 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.04': later('Hibernate and wake', 'comes with warm VMs'),
   'V.05': later('Fork of a running agent', 'comes later'),
   'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
-  'V.07': now('The image is built by one recipe, locked, verified and small'),
+  'V.07': now(
+    'The image is built by one recipe, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is shown and can be freed',
+  ),
   'V.08': now(
     'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
   ),
+
+  // Channels
+  'C.01': now('Control messages are bounded frames, and any framing error ends the session with its reason'),
+  'C.02': now(
+    'Every message is checked on both sides: what is malformed, unknown, too long, too deep, too frequent or in the wrong direction is refused or ends the session, and never hangs or crashes the host',
+  ),
+  'C.03': now(
+    'A new session takes over in the middle of a run: no event is lost or doubled, nothing stays pending, and bytes of an earlier session are dropped',
+  ),
+  'C.04': now(
+    'Streams go over a port of their own, with back-pressure, and fail fast on both ends with their session',
+  ),
+  'C.05': now('The protocol is declared once; host and agent of different protocols refuse each other'),
 
   // Gateway
   'G.01': now('No key enters the guest, and credentials that the guest sends are dropped'),

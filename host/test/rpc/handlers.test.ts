@@ -21,7 +21,7 @@ describe('a handler', () => {
     expect(world.seen.ends).toEqual([])
   })
 
-  it('whose result breaks the schema becomes an internal error too [S1.06]', async () => {
+  it('whose result breaks the schema becomes an internal error too [S1.06, C.02]', async () => {
     await using world = createWorld()
     world.startGuest({
       handlers: { 'workspace/collect': async () => ({ ok: true, value: { entries: -1, contentBytes: 0 } }) },
@@ -53,7 +53,7 @@ describe('a handler', () => {
 })
 
 describe('a request', () => {
-  it('with params that break the schema is not sent, and says which field', async () => {
+  it('with params that break the schema is not sent, and says which field [C.02]', async () => {
     await using world = createWorld()
     world.startGuest()
     const answer = await world.link.request(clockSet, { epochMs: -1 })

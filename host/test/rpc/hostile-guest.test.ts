@@ -125,7 +125,7 @@ describe('the host ends the session, with the reason, when the guest sends', () 
     ),
   ]
 
-  it.each(all)('%s [S0.07]', async (_name, reason, bytes) => {
+  it.each(all)('%s [S0.07, C.02]', async (_name, reason, bytes) => {
     const { world, guest } = await withRun()
     await using _world = world
     guest.port.write(bytes)
@@ -136,7 +136,7 @@ describe('the host ends the session, with the reason, when the guest sends', () 
     expect(world.seen.bugs).toEqual([])
   })
 
-  it('more messages than the rate allows', async () => {
+  it('more messages than the rate allows [C.02]', async () => {
     const { world, guest } = await withRun()
     await using _world = world
     const one = encodeFrame({
@@ -153,7 +153,7 @@ describe('the host ends the session, with the reason, when the guest sends', () 
     expect(world.seen.ends[0]?.reason).toBe('flood')
   })
 
-  it('requests without end while it reads no answers', async () => {
+  it('requests without end while it reads no answers [C.02]', async () => {
     const { world, guest } = await withRun()
     await using _world = world
     guest.port.pause()
@@ -177,7 +177,7 @@ describe('the host answers with a JSON-RPC error, and the session goes on, when 
       { method: 'task/complete', params: completed(`run-${'e'.repeat(20)}`) },
       -32003,
     ],
-  ])('%s [S0.07]', async (_name, message, code) => {
+  ])('%s [S0.07, C.02]', async (_name, message, code) => {
     const { world, guest } = await withRun()
     await using _world = world
     guest.send({ id: 'q', ...message })
@@ -188,7 +188,7 @@ describe('the host answers with a JSON-RPC error, and the session goes on, when 
     expect(world.seen.ends).toEqual([])
   })
 
-  it('answers what was not asked, doubles its events, or asks and withdraws', async () => {
+  it('answers what was not asked, doubles its events, or asks and withdraws [C.02]', async () => {
     const { world, guest } = await withRun()
     await using _world = world
     guest.send({ id: 99_999, result: { any: 'thing' } })
@@ -205,7 +205,7 @@ describe('the host answers with a JSON-RPC error, and the session goes on, when 
 })
 
 describe('the host ends the link when the guest', () => {
-  it('has another protocol, and says to rebuild the image', async () => {
+  it('has another protocol, and says to rebuild the image [C.05]', async () => {
     await using world = createWorld()
     new RawGuest(world, { protocolSha256: '0'.repeat(64) })
     expect(await world.link.closed).toMatchObject({
@@ -214,7 +214,7 @@ describe('the host ends the link when the guest', () => {
     })
   })
 
-  it('asks for sessions without end', async () => {
+  it('asks for sessions without end [C.02]', async () => {
     await using world = createWorld({ timings: { flapMaxCount: 5 } })
     const port = world.rpc.openGuest()
     port.resume()
@@ -223,7 +223,7 @@ describe('the host ends the link when the guest', () => {
     clearInterval(knocking)
   })
 
-  it('breaks every session that it is given', async () => {
+  it('breaks every session that it is given [C.02]', async () => {
     await using world = createWorld({ timings: { flapMaxCount: 5 } })
     new RawGuest(world, { processId: 'not hex' })
     expect(await world.link.closed).toMatchObject({ reason: 'flapping' })
@@ -232,7 +232,7 @@ describe('the host ends the link when the guest', () => {
 })
 
 describe('any bytes at any moment', () => {
-  it('neither crash the host nor leave a request pending', { timeout: 60_000 }, async () => {
+  it('neither crash the host nor leave a request pending [C.02]', { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 12 }), async (chunks) => {
         const { world, guest } = await withRun()

@@ -27,7 +27,7 @@ const begun: OnStream = (stream) => {
 }
 
 describe('a request of the guest', () => {
-  it('reaches the host with method, path, headers and body, and brings its answer back [S1.07]', async () => {
+  it('reaches the host with method, path, headers and body, and brings its answer back [S1.07, C.04]', async () => {
     const seen: unknown[] = []
     const { world, dispatcher } = await connected(async (stream, headers) => {
       seen.push(
@@ -49,7 +49,7 @@ describe('a request of the guest', () => {
     expect(seen).toEqual(['POST', '/v1/things?x=1', 'gateway', 'b', undefined])
   })
 
-  it('carries large bodies both ways unharmed, several at once', async () => {
+  it('carries large bodies both ways unharmed, several at once [C.04]', async () => {
     const { world, dispatcher } = await connected((stream) => {
       stream.respond({ ':status': 200 })
       stream.pipe(stream)
@@ -70,7 +70,7 @@ describe('a request of the guest', () => {
     await Promise.all([one(), one(), one()])
   })
 
-  it('is held back when the reader is slow, in either direction', async () => {
+  it('is held back when the reader is slow, in either direction [C.04]', async () => {
     let sent = 0
     let received = 0
     const gate = Promise.withResolvers<void>()
@@ -108,7 +108,7 @@ describe('a request of the guest', () => {
     expect((await answer.body.arrayBuffer()).byteLength).toBe(20 * MiB)
   })
 
-  it('fails on both ends, fast and retryable, when its session is replaced in the middle', async () => {
+  it('fails on both ends, fast and retryable, when its session is replaced in the middle [C.04]', async () => {
     let hostSide = 'open'
     const { world, dispatcher } = await connected((stream) => {
       void begun(stream, {})
@@ -129,7 +129,7 @@ describe('a request of the guest', () => {
     next.body.on('error', () => {}).destroy()
   })
 
-  it('fails when the host resets its stream, and does not take the part for the whole', async () => {
+  it('fails when the host resets its stream, and does not take the part for the whole [C.04]', async () => {
     const { world, dispatcher } = await connected((stream) => {
       void begun(stream, {})
       setTimeout(() => stream.destroy(new Error('broken off')), 20)
@@ -139,7 +139,7 @@ describe('a request of the guest', () => {
     await expect(answer.body.text()).rejects.toBeInstanceOf(HttpStreamResetError)
   })
 
-  it('resets its stream on the host when it is aborted', async () => {
+  it('resets its stream on the host when it is aborted [C.04]', async () => {
     const closed = Promise.withResolvers<void>()
     const { world, dispatcher } = await connected((stream) => {
       void begun(stream, {})
@@ -153,12 +153,12 @@ describe('a request of the guest', () => {
     await closed.promise
   })
 
-  it('waits for a session, but no longer than its deadline', async () => {
+  it('waits for a session, but no longer than its deadline [C.04]', async () => {
     const dispatcher = new Http2Dispatcher(new GuestHttp(), { sessionTimeoutMs: 50 })
     await expect(request(url, { dispatcher })).rejects.toMatchObject({ code: 'CAISSON_SESSION_LOST' })
   })
 
-  it('reports a body that fails, and the host sees a reset instead of an end', async () => {
+  it('reports a body that fails, and the host sees a reset instead of an end [C.04]', async () => {
     const host = Promise.withResolvers<string>()
     const { world, dispatcher } = await connected((stream) => {
       stream.on('aborted', () => host.resolve('aborted'))
@@ -173,7 +173,7 @@ describe('a request of the guest', () => {
     expect(await host.promise).toBe('aborted')
   })
 
-  it('is one of a bounded number: more than the limit wait or fail, and the host goes on', async () => {
+  it('is one of a bounded number: more than the limit wait or fail, and the host goes on [C.04]', async () => {
     let open = 0
     let most = 0
     const { world, dispatcher } = await connected((stream) => {

@@ -17,7 +17,7 @@ const approval = {
 const never = new AbortController().signal
 
 describe('a session', () => {
-  it('comes up whoever is there first, host or agent [S1.01]', async () => {
+  it('comes up whoever is there first, host or agent [S1.01, C.03]', async () => {
     await using world = createWorld()
     await wait(20)
     world.startGuest()
@@ -26,7 +26,7 @@ describe('a session', () => {
     expect(await world.link.request(agentPing, { count: 7 })).toEqual({ ok: true, value: { count: 7 } })
   })
 
-  it('comes up behind bytes of an earlier one', async () => {
+  it('comes up behind bytes of an earlier one [C.03]', async () => {
     await using world = createWorld()
     world.rpc.injectToHost(Buffer.from('\0\0\0\x10{"jsonrpc":"2.0"'))
     world.http.injectToHost(Buffer.alloc(500, 0xff))
@@ -34,7 +34,7 @@ describe('a session', () => {
     expect((await world.link.ready({ timeoutMs: 5_000 })).ok).toBe(true)
   })
 
-  it('gives way to a new one when the host asks, and the agent is the same', async () => {
+  it('gives way to a new one when the host asks, and the agent is the same [C.03]', async () => {
     await using world = createWorld()
     world.startGuest()
     await world.link.ready()
@@ -46,7 +46,7 @@ describe('a session', () => {
     expect(world.seen.ends.every((end) => end.reason === 'restarted')).toBe(true)
   })
 
-  it('fails what it has pending at its end, and sends idempotent requests again [S1.01]', async () => {
+  it('fails what it has pending at its end, and sends idempotent requests again [S1.01, C.03]', async () => {
     await using world = createWorld()
     let opened = 0
     world.startGuest({
@@ -68,7 +68,7 @@ describe('a session', () => {
     expect(await workspace).toEqual({ ok: true, value: {} })
   })
 
-  it('ends when the agent does not answer its heartbeat', async () => {
+  it('ends when the agent does not answer its heartbeat [C.03]', async () => {
     await using world = createWorld({
       timings: { heartbeatIntervalMs: 100, heartbeatTimeoutMs: 100, reconnectTimeoutMs: 400 },
     })
@@ -81,7 +81,7 @@ describe('a session', () => {
     expect(world.seen.ends[0]?.reason).toBe('heartbeat_missed')
   })
 
-  it('is not missed while the VM is paused', async () => {
+  it('is not missed while the VM is paused [C.03]', async () => {
     await using world = createWorld({ timings: { heartbeatIntervalMs: 100, heartbeatTimeoutMs: 100 } })
     const guest = world.startGuest()
     await world.link.ready()
@@ -93,7 +93,7 @@ describe('a session', () => {
     expect(world.seen.ends).toEqual([])
   })
 
-  it('ends the link when ports close, with everything that waits', async () => {
+  it('ends the link when ports close, with everything that waits [C.03]', async () => {
     await using world = createWorld()
     world.startGuest({ handlers: { 'workspace/open': () => new Promise(() => {}) } })
     await world.link.ready()
@@ -103,13 +103,13 @@ describe('a session', () => {
     expect(await world.link.closed).toMatchObject({ reason: 'port_closed' })
   })
 
-  it('never comes when no agent is there, and the link says so', async () => {
+  it('never comes when no agent is there, and the link says so [C.03]', async () => {
     await using world = createWorld({ timings: { firstSessionTimeoutMs: 150 } })
     expect(await world.link.ready()).toMatchObject({ ok: false, error: { code: 'closed' } })
     expect(await world.link.closed).toMatchObject({ reason: 'silent' })
   })
 
-  it('is waited for no longer than the deadline or the signal says', async () => {
+  it('is waited for no longer than the deadline or the signal says [C.03]', async () => {
     await using world = createWorld()
     expect(await world.link.ready({ timeoutMs: 20 })).toMatchObject({
       ok: false,
@@ -123,7 +123,7 @@ describe('a session', () => {
 })
 
 describe('the events of a run', () => {
-  it('arrive once and in order when the guest is cut off at any byte [S1.10]', {
+  it('arrive once and in order when the guest is cut off at any byte [S1.10, C.03]', {
     timeout: 60_000,
   }, async () => {
     await fc.assert(
@@ -153,7 +153,7 @@ describe('the events of a run', () => {
     )
   })
 
-  it('make the agent wait while the host is slow, instead of piling up', async () => {
+  it('make the agent wait while the host is slow, instead of piling up [C.03]', async () => {
     const gate = Promise.withResolvers<void>()
     await using world = createWorld({ handlers: { onEvent: () => gate.promise } })
     const guest = world.startGuest()
@@ -191,7 +191,7 @@ describe('the events of a run', () => {
     expect(sizes[0]).toBeGreaterThan(10_000)
   })
 
-  it('end the link when the host cannot record them', async () => {
+  it('end the link when the host cannot record them [C.03]', async () => {
     await using world = createWorld({
       handlers: {
         onEvent: () => {
@@ -207,7 +207,7 @@ describe('the events of a run', () => {
 })
 
 describe('deltas', () => {
-  it('are put together and keep their order before later events [S1.10]', async () => {
+  it('are put together and keep their order before later events [S1.10, C.03]', async () => {
     await using world = createWorld()
     const guest = world.startGuest()
     await world.link.submitTask(task)
@@ -282,7 +282,7 @@ describe('an approval', () => {
 })
 
 describe('the end of a task', () => {
-  it('is handled once though its answer is lost [S1.03]', async () => {
+  it('is handled once though its answer is lost [S1.03, C.03]', async () => {
     const gate = Promise.withResolvers<void>()
     let handled = 0
     await using world = createWorld({
@@ -309,7 +309,7 @@ describe('the end of a task', () => {
 })
 
 describe('an agent that was replaced', () => {
-  it('cannot go on with the run of the one before: the run is lost, the link is not [S1.01]', async () => {
+  it('cannot go on with the run of the one before: the run is lost, the link is not [S1.01, C.03]', async () => {
     await using world = createWorld()
     world.startGuest()
     await world.link.submitTask(task)
@@ -322,7 +322,7 @@ describe('an agent that was replaced', () => {
     expect((await world.link.submitTask(next)).ok).toBe(true)
   })
 
-  it('takes a task that the one before was never handed', async () => {
+  it('takes a task that the one before was never handed [C.03]', async () => {
     await using world = createWorld()
     world.startGuest()
     await world.link.ready()

@@ -43,7 +43,7 @@ const json = fc.jsonValue({ maxDepth: 5 }).filter((value) => JSON.stringify(valu
 const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 6 })
 
 describe('frames', () => {
-  it('come out as they went in, however the bytes are cut [S1.01]', () => {
+  it('come out as they went in, however the bytes are cut [S1.01, C.01]', () => {
     const noPrototype = json.filter((value) => !JSON.stringify(value).includes('__proto__'))
     fc.assert(
       fc.property(fc.array(noPrototype, { maxLength: 8 }), sizes, (values, pieces) => {
@@ -71,7 +71,7 @@ describe('frames', () => {
     ['forbidden_key', frameOf('{"__proto__":{"a":1}}')],
     ['forbidden_key', frameOf('{"b":[{"\\u005f_pro\\u0074o__":1}]}')],
     ['session_replaced', encodePreamble('ab'.repeat(16))],
-  ])('end as %s and deliver nothing more', (fault, bytes) => {
+  ])('end as %s and deliver nothing more [C.01]', (fault, bytes) => {
     const good = encodeFrame({ good: true })
     for (const pieces of [[bytes.length + 99], [1]]) {
       const { values, end } = decode(cut(Buffer.concat([good, bytes, good]), pieces))
@@ -80,12 +80,12 @@ describe('frames', () => {
     }
   })
 
-  it('do not count brackets inside strings as depth', () => {
+  it('do not count brackets inside strings as depth [C.01]', () => {
     const value = { text: '[[[[[[[[[[[["\\{{{{{{{{{{{{' }
     expect(decode([encodeFrame(value)])).toEqual({ values: [value], end: null })
   })
 
-  it('see a preamble at once, also in the middle of a frame that will never be complete', () => {
+  it('see a preamble at once, also in the middle of a frame that will never be complete [C.01]', () => {
     const preamble = encodePreamble('cd'.repeat(16))
     const frame = frameOf(`"${'x'.repeat(300)}"`)
     for (let length = 0; length < 40; length++) {
@@ -95,7 +95,7 @@ describe('frames', () => {
     }
   })
 
-  it('never throw, whatever the bytes are', () => {
+  it('never throw, whatever the bytes are [C.01]', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 }), { maxLength: 20 }), sizes, (chunks, pieces) => {
         const bytes = Buffer.concat(chunks)
@@ -108,7 +108,7 @@ describe('frames', () => {
     )
   })
 
-  it('cost time in proportion to their size when they come byte by byte', () => {
+  it('cost time in proportion to their size when they come byte by byte [C.01]', () => {
     const run = (bytes: number): number => {
       const frame = frameOf(`"${'x'.repeat(bytes)}"`)
       const big = { maxBytes: 2 ** 20, maxDepth: 8 }
@@ -129,7 +129,7 @@ describe('frames', () => {
     expect(run(320_000) / small).toBeLessThan(80)
   })
 
-  it('are refused when they would be too long, with nothing written', () => {
+  it('are refused when they would be too long, with nothing written [C.01]', () => {
     expect(() => encodeFrame('x'.repeat(100), 50)).toThrow(FrameTooLongError)
   })
 })

@@ -16,7 +16,7 @@ const noise = fc.oneof(
 )
 
 describe('the preamble', () => {
-  it('is found after any bytes of an earlier session, however they are cut [S1.01]', () => {
+  it('is found after any bytes of an earlier session, however they are cut [S1.01, C.03]', () => {
     fc.assert(
       fc.property(
         noise,
@@ -43,7 +43,7 @@ describe('the preamble', () => {
     )
   })
 
-  it('has a fixed length and refuses what is no session', () => {
+  it('has a fixed length and refuses what is no session [C.03]', () => {
     expect(encodePreamble('0f'.repeat(16))).toHaveLength(preambleBytes)
     expect(() => encodePreamble('xyz')).toThrow(RangeError)
   })

@@ -12,7 +12,7 @@ describe('the envelope of a message', () => {
     { ...base, id: 'a', result: null },
     { ...base, id: 1, error: { code: -32601, message: 'no' } },
     { ...base, method: '$/cancelRequest', params: { id: 3 } },
-  ])('is accepted: %j', (message) => {
+  ])('is accepted: %j [C.02]', (message) => {
     expect(findEnvelopeFault(message)).toBeNull()
   })
 
@@ -38,11 +38,11 @@ describe('the envelope of a message', () => {
     [{ ...base, method: '$/cancelRequest', params: { id: null } }],
     [{ ...base, id: 1, method: '$/cancelRequest', params: { id: 1 } }],
     [{ ...base, method: '$/progress', params: { token: 1 } }],
-  ])('is refused: %j', (message) => {
+  ])('is refused: %j [C.02]', (message) => {
     expect(findEnvelopeFault(message)).toMatch(/^an? |^params/)
   })
 
-  it('is judged without throwing, whatever the value is', () => {
+  it('is judged without throwing, whatever the value is [C.02]', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         findEnvelopeFault(value)
@@ -55,7 +55,7 @@ describe('the envelope of a message', () => {
 })
 
 describe('the rate of messages', () => {
-  it('is averaged over ten seconds', () => {
+  it('is averaged over ten seconds [C.02]', () => {
     let time = 0
     const rate = createRateLimit(() => time, 10)
     const takeAll = (): number => {

@@ -18,7 +18,7 @@ interface Golden {
 }
 
 describe('the golden message', () => {
-  it.each(methods)('of $name is accepted and comes out unchanged [S1.01]', (method: Method) => {
+  it.each(methods)('of $name is accepted and comes out unchanged [S1.01, C.05]', (method: Method) => {
     const golden = JSON.parse(readFileSync(path.join(folder, fileOf(method)), 'utf8')) as Golden
     expect(golden.method).toBe(method.name)
     expect(JSON.stringify(method.params.parse(golden.params))).toBe(JSON.stringify(golden.params))
@@ -28,18 +28,18 @@ describe('the golden message', () => {
     }
   })
 
-  it.each(methods)('of $name is refused with a field more [S0.07]', (method: Method) => {
+  it.each(methods)('of $name is refused with a field more [S0.07, C.02]', (method: Method) => {
     const golden = JSON.parse(readFileSync(path.join(folder, fileOf(method)), 'utf8')) as Golden
     expect(method.params.safeParse({ ...(golden.params as object), more: 1 }).success).toBe(false)
   })
 
-  it('exists for each method and nothing else', () => {
+  it('exists for each method and nothing else [C.05]', () => {
     expect(readdirSync(folder).sort()).toEqual(methods.map(fileOf).sort())
   })
 })
 
 describe('what is generated from the schemas', () => {
-  it('is current: otherwise run npm run protocol [S1.15]', () => {
+  it('is current: otherwise run npm run protocol [S1.15, C.05]', () => {
     expect(readFileSync(path.join(specs, 'protocol.md'), 'utf8')).toBe(renderProtocolDocument())
     expect(readFileSync(path.join(specs, 'protocol/digest.ts'), 'utf8')).toBe(renderDigestFile())
     expect(protocolSha256).toBe(computeProtocolDigest())
