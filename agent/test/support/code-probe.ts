@@ -6,6 +6,7 @@ import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { type CodeToolsOptions, createCodeTools } from '../../tools/code.ts'
 import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../utils/helper.ts'
@@ -33,6 +34,14 @@ export type ProbeRequest =
   | { readonly op: 'exit'; readonly code: number }
 
 const helper = createHelper()
+
+/** The agent starts before the helper socket is there; the real one is asked for nothing before the host saw init ready. */
+async function mountWhenServed(): ReturnType<typeof helper.mountWorkspace> {
+  for (const end = performance.now() + 30_000; ; await sleep(20)) {
+    const mounted = await helper.mountWorkspace()
+    if (mounted.ok || mounted.error.code !== 'unavailable' || performance.now() > end) return mounted
+  }
+}
 
 async function serve(request: ProbeRequest): Promise<unknown> {
   switch (request.op) {
@@ -120,7 +129,7 @@ async function look(): Promise<unknown> {
 /** What the bundle of this file does in the guest. */
 export async function startAgent(): Promise<void> {
   const port = await createPortOpener('caisson.rpc')()
-  const mounted = await helper.mountWorkspace()
+  const mounted = await mountWhenServed()
   port.write(`${JSON.stringify({ id: 0, value: mounted })}\n`)
   for await (const line of createInterface({ input: port })) {
     const { id, ...request } = JSON.parse(line) as ProbeRequest & { id: number }

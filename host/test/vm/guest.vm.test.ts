@@ -121,7 +121,9 @@ describe('the helper socket', () => {
     const dug = await probe.ask({ op: 'tool', name: 'run_python', input: { code: dig } })
     expect(dug).toMatchObject({ result: { value: { exitCode: 0 } } })
     const running = bash('sleep 1000')
-    await expect.poll(() => probe.ask({ op: 'status' })).toMatchObject({ value: { calls: 1 } })
+    await expect
+      .poll(() => probe.ask({ op: 'status' }), { timeout: 20_000 })
+      .toMatchObject({ value: { calls: 1 } })
     expect(await probe.ask({ op: 'reset' })).toEqual({ ok: true })
     expect((await running).result).toMatchObject({ ok: false, error: { code: 'unavailable' } })
     expect((await bash('true')).result).toMatchObject({ ok: false, error: { code: 'unavailable' } })
