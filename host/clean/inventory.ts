@@ -115,15 +115,21 @@ async function listProbes(cache: string): Promise<Kept[]> {
   return await Promise.all(names.map((name) => describe('probe', path.join(folder, name), 'current')))
 }
 
-/** Work folders of builds in the cache. */
+/** Work folders of builds in the cache, and of templates that were being made or removed. */
 async function listWork(cache: string, now: number): Promise<Kept[]> {
-  const names = (await namesIn(cache)).filter((name) => /^build-\w+$/.test(name))
-  const kept = await Promise.all(names.map((name) => describe('leftover', path.join(cache, name), 'busy')))
-  return kept.map((entry) => ({
-    ...entry,
-    note: 'unfinished build',
-    state: now - entry.usedAt > ABANDONED_MS ? 'old' : 'busy',
-  }))
+  const templates = path.join(cache, 'templates')
+  const builds = (await namesIn(cache)).filter((name) => /^build-\w+$/.test(name))
+  const drafts = (await namesIn(templates)).filter((name) => /^\.(?:[0-9a-f]{16,64}|removed)-\w+$/.test(name))
+  const places = [
+    ...builds.map((name) => ({ place: path.join(cache, name), note: 'unfinished build' })),
+    ...drafts.map((name) => ({ place: path.join(templates, name), note: 'unfinished template' })),
+  ]
+  return await Promise.all(
+    places.map(async ({ place, note }) => {
+      const entry = await describe('leftover', place, 'old')
+      return { ...entry, note, state: now - entry.usedAt > ABANDONED_MS ? 'old' : 'busy' } as const
+    }),
+  )
 }
 
 /** Folders of VMs whose host process is dead. Those of living ones belong to them. */

@@ -146,11 +146,14 @@ describe('what a cleaning frees', () => {
     await write(path.join(cache, 'build-old', 'x'), 'x')
     const long = new Date(Date.now() - 2 * HOUR_MS)
     await utimes(path.join(cache, 'build-old'), long, long)
+    const draft = `.${'d'.repeat(64)}-AbC123`
+    await write(path.join(cache, 'templates', draft, 'memory'), 'x')
+    await utimes(path.join(cache, 'templates', draft), long, long)
     const entries = await place.list()
-    const states = [`${'0'.repeat(64)}.deb`, 'build-new', 'build-old'].map(
+    const states = [`${'0'.repeat(64)}.deb`, 'build-new', 'build-old', draft].map(
       (name) => find(entries, name)?.state,
     )
-    expect(states).toEqual(['old', 'busy', 'old'])
+    expect(states).toEqual(['old', 'busy', 'old', 'old'])
   })
 
   it('is the folder of a VM whose process is dead, and not that of a living one [V.06]', async () => {
