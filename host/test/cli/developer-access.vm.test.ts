@@ -1,7 +1,10 @@
 // A person's own ways into a VM that another process runs, by the command line as people use it.
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
+import { readFile, readlink } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { VmInfo } from '../../control/messages.ts'
 import { textOf } from '../control/support.ts'
@@ -18,6 +21,14 @@ async function bootVm(place: Place): Promise<CliProcess> {
   const boot = place.start('vm', 'boot', ...size, '-w', place.workspace)
   await boot.sees('agent ready')
   return boot
+}
+
+/** What a terminal does when its window changes. */
+async function resize({ child }: CliProcess, columns: number, rows: number): Promise<void> {
+  const children = await readFile(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8')
+  const terminal = await readlink(`/proc/${children.trim()}/fd/0`)
+  await promisify(execFile)('stty', ['-F', terminal, 'cols', String(columns), 'rows', String(rows)])
+  await sleep(500)
 }
 
 /** One command each: its input, outputs and exit code. */
@@ -87,7 +98,7 @@ async function usePorts(place: Place, id: string): Promise<void> {
   expect((await forward.ended).code).toBe(0)
 }
 
-describe('a VM that another process runs', () => {
+describe('a VM that another process runs', { timeout: 240_000 }, () => {
   it('is listed, runs commands, leads to its ports, gives its logs, and stops when told to [V.08 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'from the workspace\n', 'page.html': 'hello from the guest\n' })
     expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM runs\n' })
@@ -134,7 +145,10 @@ describe('a VM that another process runs', () => {
     await shell.sees('/mnt/workspace $')
     shell.type('stty size\r')
     await shell.sees('40 100')
-    shell.type('trap "stty size" WINCH; sleep 1000\r')
+    await resize(shell, 120, 50)
+    shell.type('stty size\r')
+    await shell.sees('50 120')
+    shell.type('sleep 1000\r')
     await sleep(1_000)
     shell.type(ctrl('C'))
     await shell.sees('^C')
@@ -170,7 +184,7 @@ describe('a VM that another process runs', () => {
   })
 })
 
-describe('caisson vm shell without a VM', () => {
+describe('caisson vm shell without a VM', { timeout: 240_000 }, () => {
   it('boots one on a copy of the directory, which ends with the shell and brings nothing home [V.08 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const result = await place.run(
