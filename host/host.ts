@@ -7,14 +7,17 @@ import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { RunChanges } from './runs/changes.ts'
+import { vmOptions } from './runs/guest.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
 import { newRunId, RunStore } from './runs/store.ts'
+import { warmUp } from './runs/warm-up.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
+import { prepareTemplate } from './vm/warm-start.ts'
 import { checkDirectory } from './workspace/index.ts'
 
 export interface HostOptions {
@@ -42,6 +45,8 @@ export interface RunOptions {
     readonly disk?: VmDiskImage
     readonly accelerator?: Accelerator | 'auto'
     readonly confine?: 'auto' | 'require'
+    /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
+    readonly start?: 'auto' | 'cold'
   }
   /** Who answers approvals: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
   readonly approve?: ApprovalMode
@@ -103,6 +108,7 @@ export class Host {
    */
   async start(options: RunOptions): Promise<Run> {
     const plan = await this.#plan(options)
+    await this.#prepareTemplate(plan, options)
     await this.runs.clearScratch()
     const paths = await this.runs.create(plan.runId)
     return new Run(plan, await RunRecord.open(paths))
@@ -141,6 +147,17 @@ export class Host {
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(options.tools === undefined ? {} : { tools: options.tools }),
     }
+  }
+
+  /** Before the run, so that somebody is told why the first one takes longer; what fails here the run itself reports. */
+  async #prepareTemplate(plan: RunPlan, { onProgress, signal }: RunOptions): Promise<void> {
+    const deps = {
+      warmUp,
+      ...(plan.vm.start === undefined ? {} : { start: plan.vm.start }),
+      ...(onProgress === undefined ? {} : { onProgress }),
+    }
+    await prepareTemplate(vmOptions(plan, { ...(signal ? { signal } : {}) }), deps).catch(() => undefined)
+    signal?.throwIfAborted()
   }
 
   /** Refused here already: a mistake needs no image and leaves no run. */

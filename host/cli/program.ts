@@ -44,6 +44,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .command('attach')
     .argument('<run>', 'its id, the beginning of it, or "last"')
     .description('Watches a run of another process from its start on, answers its questions, or cancels it')
+    .option('--cold', 'boots the VM instead of copying a template')
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
     .action(run(async () => (await import('./attach.ts')).attach))
 

@@ -11,8 +11,9 @@ import { follow, followAsJson } from './follow.ts'
 import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
+import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
-export interface RunFlags {
+export interface RunFlags extends VmFlags {
   readonly workspace?: string
   readonly include?: string[]
   readonly model?: string
@@ -23,11 +24,8 @@ export interface RunFlags {
   readonly maxTime?: number
   readonly maxTokens?: number
   readonly json?: boolean
-  readonly memory?: number
-  readonly cpus?: number
-  readonly disk?: number
-  readonly accel: 'auto' | 'kvm' | 'hvf' | 'tcg'
-  readonly confine: 'auto' | 'require'
+  /** Boots the VM instead of copying a template. */
+  readonly cold?: boolean
 }
 
 export async function runTask(
@@ -57,13 +55,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('model', flags.model),
     ...given('tools', flags.tool),
     limits: { ...given('maxWallMs', flags.maxTime), ...given('maxTokens', flags.maxTokens) },
-    vm: {
-      ...given('memoryBytes', flags.memory),
-      ...given('cpus', flags.cpus),
-      ...given('diskBytes', flags.disk),
-      accelerator: flags.accel,
-      confine: flags.confine,
-    },
+    vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
     rules,
     attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),

@@ -8,13 +8,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import {
-  clockSet,
-  type RequestMethod,
-  taskCancel,
-  workspaceCollect,
-  workspaceOpen,
-} from '#specs/protocol/methods.ts'
+import { type RequestMethod, taskCancel, workspaceCollect, workspaceOpen } from '#specs/protocol/methods.ts'
 import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
@@ -23,7 +17,8 @@ import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
-import { startVm, type Vm, type VmExit } from '../vm/vm.ts'
+import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
+import { GuestUnfitError, startWarm, type WarmVm } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import { receiveChanges } from '../workspace/receive.ts'
 import { CappedLog } from './capped-log.ts'
@@ -31,9 +26,12 @@ import { RunFailure } from './ending.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
+import { warmUp } from './warm-up.ts'
 
 /** Time for the agent to answer in its first session, after init was ready. */
 const sessionTimeoutMs = 60_000
+/** The same for a copy of a template, whose agent waits already. */
+const cloneSessionTimeoutMs = 20_000
 /** Time for what should take a second: clock, mount, acceptance of the task. */
 const requestTimeoutMs = 60_000
 /** Time for the whole change set to come home. */
@@ -60,7 +58,13 @@ export class Guest implements AsyncDisposable {
   #control: ControlServer | null = null
   #closing = false
 
-  private constructor(plan: RunPlan, record: RunRecord, approvals: ApprovalQueue, vm: Vm, log: CappedLog) {
+  private constructor(
+    plan: RunPlan,
+    record: RunRecord,
+    approvals: ApprovalQueue,
+    { vm, cloned }: WarmVm,
+    log: CappedLog,
+  ) {
     this.#plan = plan
     this.#record = record
     this.#vm = vm
@@ -73,16 +77,16 @@ export class Guest implements AsyncDisposable {
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
-    this.#link = this.#openLink(approvals)
+    this.#link = this.#openLink(approvals, cloned)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
     void vm.exited.then((exit) => this.#onVmExit(exit))
   }
 
   /**
-   * Boots the VM, waits for its agent, sets its clock and opens the workspace.
+   * Starts the VM, waits for its agent and opens the workspace.
    * @param onStop called when another process asks for the end of the VM, and with it of the run
    */
-  static async boot(
+  static async start(
     plan: RunPlan,
     record: RunRecord,
     workspace: PreparedWorkspace,
@@ -90,16 +94,27 @@ export class Guest implements AsyncDisposable {
     signal: AbortSignal,
     onStop: (now: boolean) => void,
   ): Promise<Guest> {
-    const { folders, vm: options } = plan
-    const image = options.disk ?? plan.image
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
-    const vm = await startVm({ ...options, image, folders, workspaceDisk: workspace.disk, signal })
+    const start = plan.vm.start ?? 'auto'
+    const guest = await startWarm(
+      vmOptions(plan, { workspaceDisk: workspace.disk, signal }),
+      { start, warmUp },
+      async (warm) => {
+        const opened = new Guest(plan, record, approvals, warm, log)
+        try {
+          await opened.#greet(warm, signal)
+          return opened
+        } catch (error) {
+          await opened.#leave()
+          throw error
+        }
+      },
+    )
     undo.move()
-    const guest = new Guest(plan, record, approvals, vm, log)
     try {
       await guest.#serveControl(onStop)
-      await guest.#open(signal)
+      await guest.#ask('opening the workspace', workspaceOpen, {}, signal)
       return guest
     } catch (error) {
       await guest[Symbol.asyncDispose]()
@@ -148,10 +163,7 @@ export class Guest implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#closing = true
-    await this.#link[Symbol.asyncDispose]()
-    await this.#gateway.close()
-    await this.#vm.stop()
+    await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
     await writeFile(this.#record.paths.console, this.#vm.console.text(), { mode: 0o600 }).catch(
       () => undefined,
@@ -159,23 +171,35 @@ export class Guest implements AsyncDisposable {
     await this.#log[Symbol.asyncDispose]()
   }
 
-  async #open(signal: AbortSignal): Promise<void> {
+  /** Ends link, gateway and VM. */
+  async #leave(): Promise<void> {
+    this.#closing = true
+    await this.#link[Symbol.asyncDispose]()
+    await this.#gateway.close()
+    await this.#vm.stop()
+  }
+
+  /** The first session, while the guest gets its random bytes and the time. @throws GuestUnfitError for a clone that does not answer */
+  async #greet({ vm, cloned, coldReason }: WarmVm, signal: AbortSignal): Promise<void> {
     const startedAt = performance.now()
-    const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs: sessionTimeoutMs }))
+    const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
+    const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs }))
+    if (!ready.ok && cloned && !signal.aborted) throw new GuestUnfitError(ready.error.message)
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
+    await vm.fresh
     this.#session = ready.value
-    const { totalMs: _, guestUptimeMs: __, ...timed } = this.#vm.timings
+    const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
     const phases = { ...timed, agentMs: performance.now() - startedAt }
     await this.#note({
       type: 'vm-ready',
-      accelerator: this.#vm.accelerator,
-      confinement: this.#vm.confinement,
+      start: cloned ? 'template' : 'boot',
+      ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
+      accelerator: vm.accelerator,
+      confinement: vm.confinement,
       phasesMs: Object.fromEntries(
         Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
       ),
     })
-    await this.#ask('setting the clock', clockSet, { epochMs: Date.now() }, signal)
-    await this.#ask('opening the workspace', workspaceOpen, {}, signal)
   }
 
   async #ask<M extends RequestMethod>(
@@ -234,8 +258,9 @@ export class Guest implements AsyncDisposable {
     })
   }
 
-  #openLink(approvals: ApprovalQueue): AgentLink {
+  #openLink(approvals: ApprovalQueue, cloned: boolean): AgentLink {
     return openAgentLink({
+      cloned,
       rpc: this.#vm.rpc,
       http: this.#vm.http,
       onStream: (stream, headers) => this.#onStream(stream, headers),
@@ -331,6 +356,14 @@ export class Guest implements AsyncDisposable {
   #noteSoon(event: HostEvent): void {
     this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
   }
+}
+
+/** What the VM of a run is started with. */
+export function vmOptions(
+  { folders, vm: { start: _, disk, ...options }, image }: RunPlan,
+  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
+): StartVmOptions {
+  return { ...options, image: disk ?? image, folders, ...start }
 }
 
 function rejectOn(signal: AbortSignal, message: string): Promise<never> {

@@ -28,6 +28,8 @@ export interface RunPlan {
     readonly disk?: VmDiskImage
     readonly accelerator?: Accelerator | 'auto'
     readonly confine?: 'auto' | 'require'
+    /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
+    readonly start?: 'auto' | 'cold'
   }
   readonly approvals: {
     readonly mode: ApprovalMode

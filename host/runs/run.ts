@@ -118,7 +118,7 @@ export class Run {
   async #carryOut(): Promise<Ending> {
     await this.#begin()
     await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
-    await using guest = await Guest.boot(
+    await using guest = await Guest.start(
       this.#plan,
       this.#record,
       workspace,

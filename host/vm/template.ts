@@ -20,6 +20,8 @@ const SAVE_DEADLINE_MS = 60_000
 const REFRESH_DEADLINE_MS = 20_000
 const JOB_DEADLINE_MS = 20_000
 const RECORD = 'template.json'
+/** Its time says when the template was last used. */
+const USED = 'used'
 
 /** Whether the memory is a file of its own that VMs map, or part of the state that each VM loads whole. */
 export type TemplateKind = 'mapped' | 'plain'
@@ -100,6 +102,7 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
     stamps: await stampFiles(directory, kind),
   }
   await writeFile(join(directory, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600 })
+  await writeFile(join(directory, USED), '', { mode: 0o600 })
   return { directory, record }
 }
 
@@ -147,9 +150,15 @@ export function blankWorkspace({ directory }: Template): string {
 }
 
 /** Notes that the template was used now, for whoever removes old ones. */
-export async function markUsed({ directory }: Template): Promise<void> {
+export async function markUsed({ directory }: Pick<Template, 'directory'>): Promise<void> {
   const now = new Date()
-  await utimes(join(directory, RECORD), now, now).catch(() => undefined)
+  await utimes(join(directory, USED), now, now).catch(() => undefined)
+}
+
+/** When it was last used, in milliseconds since 1970; 0 when nothing tells. */
+export async function lastUse(directory: string): Promise<number> {
+  const { mtimeMs } = await stat(join(directory, USED)).catch(() => ({ mtimeMs: 0 }))
+  return mtimeMs
 }
 
 function filesOf(directory: string) {

@@ -64,6 +64,7 @@ interface Started {
   readonly life: VmLife
   readonly timings: Partial<VmTimings>
   readonly qmpAt: number
+  readonly doneAt: number
   readonly fresh: Promise<unknown>
 }
 
@@ -95,14 +96,21 @@ async function run(plan: VmPlan, options: StartVmOptions, startedAt: number, way
     phase = next
   }
   try {
-    const { life, timings, qmpAt, fresh } = await way({ plan, qemu, limits, deadlineMs, watch, enter })
+    const { life, timings, qmpAt, fresh, doneAt } = await way({
+      plan,
+      qemu,
+      limits,
+      deadlineMs,
+      watch,
+      enter,
+    })
     const timed = {
       prepareMs: preparedAt - startedAt,
       spawnMs: spawnedAt - preparedAt,
       qmpMs: qmpAt - spawnedAt,
       guestUptimeMs: null,
       ...timings,
-      totalMs: performance.now() - startedAt,
+      totalMs: doneAt - startedAt,
     }
     const whenFresh = fresh.then(
       () => undefined,
@@ -137,14 +145,15 @@ const boot: Way = async (start) => {
   const readyAt = performance.now()
   enter('fresh')
   if (plan.refreshes) await limits.race(life.root.refresh({ deadlineMs: FRESH_DEADLINE_MS }))
+  const doneAt = performance.now()
   const firstOutputAt = Math.max(qmpAt, watch.firstOutputAt() ?? readyAt)
   const timings = {
     kernelMs: firstOutputAt - qmpAt,
     initMs: readyAt - firstOutputAt,
-    freshMs: performance.now() - readyAt,
+    freshMs: doneAt - readyAt,
     guestUptimeMs: outcome.uptimeMs,
   }
-  return { life, timings, qmpAt, fresh: Promise.resolve() }
+  return { life, timings, qmpAt, doneAt, fresh: Promise.resolve() }
 }
 
 async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): Promise<Started> {
@@ -161,8 +170,9 @@ async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): P
   const fresh = refreshed.then(() => {
     life.root.refresh({ entropy: false, deadlineMs: FRESH_DEADLINE_MS }).catch(() => undefined)
   })
-  const timings = { loadMs: performance.now() - qmpAt }
-  return { life, timings, qmpAt, fresh: Promise.race([fresh, failAtExit(qemu)]) }
+  const doneAt = performance.now()
+  const timings = { loadMs: doneAt - qmpAt }
+  return { life, timings, qmpAt, doneAt, fresh: Promise.race([fresh, failAtExit(qemu)]) }
 }
 
 async function connect({ plan, qemu, limits, deadlineMs }: Start): Promise<VmLife> {

@@ -136,6 +136,10 @@ const WorkspaceReady = z.strictObject({
 })
 const VmReady = z.strictObject({
   type: z.literal('vm-ready'),
+  /** How it began: by a boot, as a copy of a template, or as it was saved. */
+  start: z.enum(['boot', 'template', 'saved']).optional(),
+  /** Why it was booted although a template was wanted. */
+  coldReason: Text.optional(),
   accelerator: Line,
   confinement: Line,
   /** Phase name to duration. */

@@ -1,0 +1,132 @@
+// Starts a VM the fastest way that works here: from a template with mapped memory, from one that is loaded whole, or by
+// a boot. A rung that fails is left for the next, and what failed is remembered.
+
+import { blankWorkspace, markUsed, startFrom, type Template } from './template.ts'
+import { type Obtained, type TemplateDeps, TemplateStore } from './template-store.ts'
+import { resumeVm, startVm, type Vm } from './vm.ts'
+import { VmError } from './vm-error.ts'
+import { prepareMachine, type StartVmOptions } from './vm-plan.ts'
+
+export interface WarmStartDeps extends TemplateDeps {
+  /** `cold` boots; `auto` (the default) copies a template. */
+  readonly start?: 'auto' | 'cold'
+}
+
+export interface WarmVm {
+  readonly vm: Vm
+  /** Whether other VMs begin with the same state: the agent then needs an identity of its own. */
+  readonly cloned: boolean
+  /** Why it was booted although a template was wanted. */
+  readonly coldReason?: string
+}
+
+/** A guest does not serve although its VM runs: what `open` throws so that the next rung is tried. */
+export class GuestUnfitError extends Error {
+  override readonly name = 'GuestUnfitError'
+}
+
+/** Rebuilding once mends a damaged template; failing again means that the kind does not work here. */
+const ATTEMPTS = 2
+
+/**
+ * `open` gets the VM while it becomes fresh, to wake its agent up; it must not ask more of it. When it throws a
+ * {@link GuestUnfitError}, or the guest does not become fresh, the VM is ended and the next rung is tried.
+ * @throws what `open` throws otherwise, and VmError when not even a boot succeeds
+ */
+export async function startWarm<T>(
+  options: StartVmOptions,
+  deps: WarmStartDeps,
+  open: (warm: WarmVm) => Promise<T>,
+): Promise<T> {
+  if (!wantsTemplate(options, deps)) return await boot(options, open)
+  const store = new TemplateStore(options.folders.cache)
+  const attempts = new Attempts()
+  for (;;) {
+    const obtained = await obtainAny(store, options, deps)
+    if (!obtained.ok) return await boot(options, open, obtained.reason)
+    const { template } = obtained
+    try {
+      return await resume(options, template, open)
+    } catch (error) {
+      if (!isTemplateFault(error)) throw error
+      await store.reject(template, error.message, attempts.count(template) >= ATTEMPTS)
+    }
+  }
+}
+
+/**
+ * Makes the template that {@link startWarm} would make first, so that a person can be told what goes on.
+ * @returns why there is none, or undefined. @throws VmError when not even a boot would succeed
+ */
+export async function prepareTemplate(
+  options: StartVmOptions,
+  deps: WarmStartDeps,
+): Promise<string | undefined> {
+  if (!wantsTemplate(options, deps)) return undefined
+  const obtained = await obtainAny(new TemplateStore(options.folders.cache), options, deps)
+  return obtained.ok ? undefined : obtained.reason
+}
+
+function wantsTemplate({ image }: StartVmOptions, { start }: WarmStartDeps): boolean {
+  return start !== 'cold' && !('disk' in image)
+}
+
+async function obtainAny(
+  store: TemplateStore,
+  options: StartVmOptions,
+  deps: WarmStartDeps,
+): Promise<Obtained> {
+  const machine = await prepareMachine(options, false)
+  const obtained = await store.obtain(options, machine, deps)
+  // A kind that cannot be made here leaves the other.
+  return obtained.ok ? obtained : await store.obtain(options, machine, deps)
+}
+
+async function boot<T>(
+  options: StartVmOptions,
+  open: (warm: WarmVm) => Promise<T>,
+  coldReason?: string,
+): Promise<T> {
+  const vm = await startVm(options)
+  return await hand(vm, open, { cloned: false, ...(coldReason === undefined ? {} : { coldReason }) })
+}
+
+async function resume<T>(
+  options: StartVmOptions,
+  template: Template,
+  open: (warm: WarmVm) => Promise<T>,
+): Promise<T> {
+  const workspaceDisk = options.workspaceDisk ?? blankWorkspace(template)
+  const vm = await resumeVm({ ...options, workspaceDisk }, startFrom(template))
+  void markUsed(template)
+  return await hand(vm, open, { cloned: true })
+}
+
+async function hand<T>(vm: Vm, open: (warm: WarmVm) => Promise<T>, how: Omit<WarmVm, 'vm'>): Promise<T> {
+  try {
+    const [value] = await Promise.all([open({ vm, ...how }), vm.fresh])
+    return value
+  } catch (error) {
+    await vm.stop()
+    throw error
+  }
+}
+
+/** How often each kind of template failed in this start. */
+class Attempts {
+  readonly #counts = new Map<string, number>()
+
+  count({ record }: Template): number {
+    const count = (this.#counts.get(record.kind) ?? 0) + 1
+    this.#counts.set(record.kind, count)
+    return count
+  }
+}
+
+function isTemplateFault(error: unknown): error is VmError | GuestUnfitError {
+  if (error instanceof GuestUnfitError) return true
+  if (!(error instanceof VmError)) return false
+  return ['state_unusable', 'qemu_failed', 'qmp_failed', 'guest_failed', 'deadline_exceeded'].includes(
+    error.code,
+  )
+}
