@@ -8,6 +8,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { z } from 'zod'
 import { type AgentBundle, bundleAgent, digestOf } from './agent-bundle.ts'
+import { agentCacheName } from './agent-cache.ts'
 import { ImageError } from './image-error.ts'
 import { AgentManifest, isMissing, readManifest } from './manifest.ts'
 import { requireAgentTools } from './platform.ts'
@@ -167,7 +168,7 @@ async function remember(cacheDir: string, stamp: string, digest: string): Promis
   await rename(`${file}.${process.pid}`, file)
 }
 
-/** A digest over path, size and times of every source; undefined when they are not there. */
+/** A digest over path, size and times of every source, and the Node that compiles; undefined when they are not there. */
 async function stampSources(agent: ImageSources['agent']): Promise<string | undefined> {
   const roots = 'bundle' in agent ? [agent.bundle] : [agent.entry, ...agent.watched]
   try {
@@ -177,7 +178,7 @@ async function stampSources(agent: ImageSources['agent']): Promise<string | unde
       return `${file} ${ino} ${size} ${mtimeNs} ${ctimeNs}`
     })
     return createHash('sha256')
-      .update((await Promise.all(stamps)).join('\n'))
+      .update([agentCacheName, ...(await Promise.all(stamps))].join('\n'))
       .digest('hex')
   } catch (error) {
     if (isMissing(error)) return undefined

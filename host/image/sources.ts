@@ -27,6 +27,7 @@ export function findSources(): ImageSources {
           'specs',
           'package-lock.json',
           'host/image/agent-bundle.ts',
+          'host/image/agent-cache.ts',
           'host/image/agent-packages.ts',
         ].map((name) => path.join(packageRoot, name)),
       }
