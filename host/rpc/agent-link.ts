@@ -179,6 +179,16 @@ export class AgentLink implements AsyncDisposable {
     this.#sessions.setFrozen(frozen)
   }
 
+  /** Lets go of the ports before the VM is saved and its process ends; nothing is expected until {@link attachPorts}. */
+  detachPorts(): void {
+    this.#sessions.detachPorts()
+  }
+
+  /** The same VM goes on behind other ports, with the next session. */
+  attachPorts(rpc: Duplex, http: Duplex): void {
+    this.#sessions.attachPorts(rpc, http)
+  }
+
   /** Begins a new session at once, as after a resume of the VM. */
   restartSession(message: string): void {
     this.#sessions.restart('restarted', message)

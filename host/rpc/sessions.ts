@@ -80,8 +80,10 @@ export interface SessionsOptions {
 export class Sessions {
   readonly #options: SessionsOptions
   readonly #timings: LinkTimings
-  readonly #rpc: Channel
-  readonly #http: Channel
+  #rpc: Channel
+  #http: Channel
+  /** Between the end of a VM's process and the ports of the next. */
+  #detached = false
   /** The number last written; only its echo opens a session. */
   #drawn: SessionId = knock
   #rpcSession: RpcSession | null = null
@@ -102,16 +104,32 @@ export class Sessions {
   constructor(options: SessionsOptions) {
     this.#options = options
     this.#timings = { ...defaultTimings, ...options.timings }
-    const portClosed = (name: string) => (closed: { message: string }) =>
-      this.end({ reason: 'port_closed', message: `the channel ${name} is gone: ${closed.message}` })
-    this.#rpc = new Channel(options.rpc, (session) => this.#onRpcPreamble(session), portClosed('caisson.rpc'))
-    this.#http = new Channel(
-      options.http,
-      (session) => this.#onHttpPreamble(session),
-      portClosed('caisson.http'),
-    )
+    this.#rpc = this.#openRpcChannel(options.rpc)
+    this.#http = this.#openHttpChannel(options.http)
     this.#watchSilence(this.#timings.firstSessionTimeoutMs)
     this.#begin()
+  }
+
+  #openRpcChannel(port: Duplex): Channel {
+    const onClosed = (message: string) => this.#onPortClosed('caisson.rpc', message)
+    return new Channel(
+      port,
+      (session) => this.#onRpcPreamble(session),
+      ({ message }) => onClosed(message),
+    )
+  }
+
+  #openHttpChannel(port: Duplex): Channel {
+    const onClosed = (message: string) => this.#onPortClosed('caisson.http', message)
+    return new Channel(
+      port,
+      (session) => this.#onHttpPreamble(session),
+      ({ message }) => onClosed(message),
+    )
+  }
+
+  #onPortClosed(name: string, message: string): void {
+    this.end({ reason: 'port_closed', message: `the channel ${name} is gone: ${message}` })
   }
 
   get live(): LiveSession | null {
@@ -129,6 +147,24 @@ export class Sessions {
     if (this.#frozen === frozen || this.#ended !== null) return
     this.#frozen = frozen
     if (!frozen && this.#live === null) this.#watchSilence(this.#timings.reconnectTimeoutMs)
+  }
+
+  /** Lets go of the ports, which will end with the VM's process; nothing is expected until {@link attachPorts}. */
+  detachPorts(): void {
+    this.setFrozen(true)
+    this.#detached = true
+    this.#rpc.release()
+    this.#http.release()
+  }
+
+  /** The VM goes on behind other ports: ends the session that it had, and begins the next. */
+  attachPorts(rpc: Duplex, http: Duplex): void {
+    if (this.#ended !== null) return
+    this.#detached = false
+    this.#rpc = this.#openRpcChannel(rpc)
+    this.#http = this.#openHttpChannel(http)
+    this.setFrozen(false)
+    this.restart('woken', 'the VM goes on behind other ports')
   }
 
   /** Ends the link; the first call counts. */
@@ -152,7 +188,7 @@ export class Sessions {
 
   /** Draws a session and offers it on the control port. */
   #begin(): void {
-    if (this.#ended !== null) return
+    if (this.#ended !== null || this.#detached) return
     if (this.#beginTimer !== null) clearTimeout(this.#beginTimer)
     this.#beginTimer = null
     this.#dropHttp()

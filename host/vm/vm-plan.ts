@@ -50,6 +50,8 @@ export interface StartState {
 }
 
 export interface VmPlan {
+  /** What it was made from. */
+  readonly options: StartVmOptions
   readonly folder: VmFolder
   readonly qemu: QemuPlan
   readonly confinement: Confinement
@@ -104,6 +106,7 @@ export async function planVm(
       ...(start.overlayFile === undefined ? {} : { overlayFd: await openFile(start.overlayFile, 'r+') }),
     }
     return {
+      options,
       folder,
       qemu,
       confinement: confinementOf(launcher, machine.seccomp),

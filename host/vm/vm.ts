@@ -42,6 +42,8 @@ export interface SavedMachine {
   readonly withoutMemory: boolean
   /** Random bytes as well as the time: for whatever may be resumed more than once. */
   readonly entropy: boolean
+  /** Loads the state and lets the guest not run: it is to be saved again in another form. */
+  readonly paused?: boolean
 }
 
 /** Resumes a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError as {@link startVm} does */
@@ -156,12 +158,17 @@ const boot: Way = async (start) => {
   return { life, timings, qmpAt, doneAt, fresh: Promise.resolve() }
 }
 
-async function resume(start: Start, { withoutMemory, entropy }: SavedMachine): Promise<Started> {
+async function resume(start: Start, { withoutMemory, entropy, paused }: SavedMachine): Promise<Started> {
   const { qemu, limits, deadlineMs, enter } = start
   const life = await connect(start)
   const qmpAt = performance.now()
   enter('load')
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
+  const loadedAt = performance.now()
+  if (paused === true) {
+    const timings = { loadMs: loadedAt - qmpAt }
+    return { life, timings, qmpAt, doneAt: loadedAt, fresh: Promise.resolve() }
+  }
   // The guest finds the message when it begins to run: nothing of it comes before that.
   const refreshed = life.root.refresh({ entropy, deadlineMs: FRESH_DEADLINE_MS })
   refreshed.catch(() => undefined)

@@ -34,6 +34,8 @@ export class Channel {
     port.on('end', this.#onEnd)
     port.on('close', this.#onEnd)
     port.on('error', this.#onError)
+    // Somebody may have listened to it and released it before.
+    port.resume()
   }
 
   get open(): boolean {

@@ -1,0 +1,263 @@
+// Saves a VM with its memory and disk as of one moment, ends its process, and lets it go on later in another. What was
+// saved is good for one wake: the disk moves on with the VM. A save that fails leaves the VM running as it was.
+// In the background the state can be laid out so that a wake maps it instead of reading it (`prepareWake`).
+
+import { link, mkdir, open, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { z } from 'zod'
+import { canMapReadOnly } from './qemu-process.ts'
+import { continueVm, SavedStateError, saveState } from './saved-state.ts'
+import { resumeVm, type Vm } from './vm.ts'
+import { resolveSize } from './vm-options.ts'
+import type { StartVmOptions } from './vm-plan.ts'
+
+const SAVE_DEADLINE_MS = 120_000
+const RECORD = 'saved.json'
+const COPY_BYTES = 1024 * 1024
+
+const recordSchema = z.strictObject({
+  version: z.literal(1),
+  savedAtMs: z.int(),
+  qemuVersion: z.string().max(100),
+  accelerator: z.enum(['kvm', 'hvf', 'tcg']),
+  memoryBytes: z.int(),
+  cpus: z.int(),
+  diskBytes: z.int(),
+  scratchFormat: z.enum(['raw', 'qcow2']),
+  /** Whether the disk lies over a base. */
+  hasBase: z.boolean(),
+  /** Files of the image; a wake with others is refused. */
+  image: z.array(z.string()).max(8),
+  /** Whether the memory lies in a file that can be mapped. */
+  prepared: z.boolean(),
+})
+export type SavedVmRecord = z.infer<typeof recordSchema>
+
+/** A VM on the disk. */
+export interface SavedVm {
+  readonly directory: string
+  readonly record: SavedVmRecord
+}
+
+/** A VM cannot be saved, or what was saved cannot wake here. */
+export class HibernationError extends Error {
+  override readonly name = 'HibernationError'
+}
+
+/**
+ * Saves the VM into `directory`, which must not exist and lies on the file system of the VM's folder, and ends it.
+ * Its ports end with it. @throws {HibernationError} when it could not be saved; the VM then runs on as if nothing had been
+ */
+export async function hibernateVm(vm: Vm, directory: string): Promise<SavedVm> {
+  const draft = `${directory}.draft`
+  const files = filesOf(draft)
+  const { scratch, folder } = vm.plan
+  const record = recordOf(vm)
+  let movedScratch = false
+  try {
+    await rm(draft, { recursive: true, force: true })
+    await mkdir(draft, { mode: 0o700 })
+    await saveState(vm.qmp, {
+      socketFolder: folder.sockets,
+      insidePath: vm.process.socketPath,
+      file: files.state,
+      withoutMemory: false,
+      deadlineMs: SAVE_DEADLINE_MS,
+    })
+    if (scratch.base !== undefined) await keepBase(scratch.base, files.base)
+    await syncFile(scratch.file)
+    await writeFile(join(draft, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600, flush: true })
+    await rename(scratch.file, files.scratch)
+    movedScratch = true
+    await rename(draft, directory)
+  } catch (cause) {
+    if (movedScratch) await rename(files.scratch, scratch.file)
+    await rm(draft, { recursive: true, force: true })
+    await runOn(vm)
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new HibernationError(`the VM could not be saved and goes on: ${why}`, { cause })
+  }
+  await vm.stop()
+  return { directory, record }
+}
+
+/** What was saved there; undefined when nothing was, or not to the end. */
+export async function findSavedVm(directory: string): Promise<SavedVm | undefined> {
+  const text = await readFile(join(directory, RECORD), 'utf8').catch(() => undefined)
+  if (text === undefined) return undefined
+  const parsed = recordSchema.safeParse(parseJson(text))
+  return parsed.success ? { directory, record: parsed.data } : undefined
+}
+
+/**
+ * Lets the VM go on, with fresh random bytes and the time (see {@link Vm.fresh}). `options` name the same image and the
+ * workspace's drive; sizes and accelerator are those of the saved VM.
+ * @throws {HibernationError} when it cannot wake here; VmError when it fails to. The saved VM is used up then or later
+ */
+export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
+  const { directory, record } = saved
+  const files = filesOf(directory)
+  if (JSON.stringify(imageFiles(options)) !== JSON.stringify(record.image)) {
+    throw new HibernationError('the VM was saved with another image: it can wake with that one only')
+  }
+  const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase, prepared } = record
+  const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
+  const scratch = { kind: 'moved', file: files.scratch, format: scratchFormat } as const
+  return await resumeVm(
+    { ...options, memoryBytes, cpus, diskBytes, accelerator },
+    {
+      state: {
+        stateFile: prepared ? files.devices : files.state,
+        scratch: hasBase ? { ...scratch, base: files.base } : scratch,
+        ...(prepared ? { memory } : {}),
+      },
+      withoutMemory: prepared,
+      entropy: true,
+    },
+  )
+}
+
+/**
+ * Lays the memory of a saved VM out in a file, so that it wakes several times sooner: a second process loads the state,
+ * never runs, and saves the devices alone. Needs about as much memory and disk again as the VM has touched.
+ * @throws what a start throws; the saved VM is as good as before then
+ */
+export async function prepareWake(options: StartVmOptions, saved: SavedVm): Promise<SavedVm> {
+  const { directory, record } = saved
+  if (record.prepared) return saved
+  const files = filesOf(directory)
+  const { memoryBytes, cpus, diskBytes, accelerator } = record
+  const spare = join(directory, 'spare.raw')
+  await rm(files.memory, { force: true })
+  await makeSparse(files.memory, memoryBytes, 0o666)
+  try {
+    const sink = await resumeVm(
+      { ...options, memoryBytes, cpus, diskBytes, accelerator },
+      {
+        state: {
+          stateFile: files.state,
+          // Only the devices' state counts here; the disk itself stays untouched.
+          scratch: { kind: 'blank', bytes: diskBytes, file: spare },
+          memory: { path: files.memory, share: true, readOnly: false },
+        },
+        withoutMemory: false,
+        entropy: false,
+        paused: true,
+      },
+    )
+    try {
+      await saveState(sink.qmp, {
+        socketFolder: sink.plan.folder.sockets,
+        insidePath: sink.process.socketPath,
+        file: files.devices,
+        withoutMemory: true,
+        deadlineMs: SAVE_DEADLINE_MS,
+      })
+    } finally {
+      await sink.stop()
+    }
+    const prepared: SavedVmRecord = { ...record, prepared: true }
+    const draft = join(directory, `${RECORD}.new`)
+    await writeFile(draft, `${JSON.stringify(prepared, null, 2)}\n`, { mode: 0o600, flush: true })
+    await rename(draft, join(directory, RECORD))
+    await rm(files.state, { force: true })
+    return { directory, record: prepared }
+  } catch (error) {
+    await Promise.all([files.memory, files.devices].map((file) => rm(file, { force: true })))
+    throw error
+  } finally {
+    await rm(spare, { force: true })
+  }
+}
+
+function filesOf(directory: string) {
+  return {
+    state: join(directory, 'state'),
+    devices: join(directory, 'devices'),
+    memory: join(directory, 'memory'),
+    scratch: join(directory, 'scratch'),
+    base: join(directory, 'base.raw'),
+  }
+}
+
+function recordOf(vm: Vm): SavedVmRecord {
+  const { plan, accelerator, memoryBytes, cpus, qmp } = vm
+  return {
+    version: 1,
+    savedAtMs: Date.now(),
+    qemuVersion: qmp.version,
+    accelerator,
+    memoryBytes,
+    cpus,
+    diskBytes: resolveSize(plan.options).diskBytes,
+    scratchFormat: plan.scratch.format,
+    hasBase: plan.scratch.base !== undefined,
+    image: imageFiles(plan.options),
+    prepared: false,
+  }
+}
+
+function imageFiles({ image }: StartVmOptions): string[] {
+  return 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
+}
+
+/** Another name for the same bytes, so that the template may go; a copy where that cannot be. */
+async function keepBase(base: string, target: string): Promise<void> {
+  await link(base, target).catch(() => copySparse(base, target))
+}
+
+/** What is zero in the source takes no space in the copy. */
+async function copySparse(source: string, target: string): Promise<void> {
+  await using from = await open(source, 'r')
+  await using to = await open(target, 'wx', 0o600)
+  const { size } = await from.stat()
+  await to.truncate(size)
+  const piece = Buffer.alloc(COPY_BYTES)
+  const zeros = Buffer.alloc(COPY_BYTES)
+  for (let at = 0; at < size; at += COPY_BYTES) {
+    const { bytesRead } = await from.read(piece, 0, COPY_BYTES, at)
+    const read = piece.subarray(0, bytesRead)
+    if (!read.equals(zeros.subarray(0, bytesRead))) await to.write(read, 0, bytesRead, at)
+  }
+}
+
+/** After a save that failed; QEMU may still be finishing with it. */
+async function runOn(vm: Vm): Promise<void> {
+  const deadline = performance.now() + 5_000
+  for (;;) {
+    try {
+      return await continueVm(vm.qmp)
+    } catch (cause) {
+      if (performance.now() > deadline) throw new SavedStateError('the VM does not go on', { cause })
+      await sleep(10)
+    }
+  }
+}
+
+async function syncFile(file: string): Promise<void> {
+  const handle = await open(file, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+async function makeSparse(file: string, bytes: number, mode: number): Promise<void> {
+  const handle = await open(file, 'wx', 0o600)
+  try {
+    await handle.chmod(mode)
+  } finally {
+    await handle.close()
+  }
+  await truncate(file, bytes)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
