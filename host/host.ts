@@ -47,6 +47,8 @@ export interface RunOptions {
     readonly confine?: 'auto' | 'require'
     /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
     readonly start?: 'auto' | 'cold'
+    /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
+    readonly hibernateAfterMs?: number
   }
   /** Who answers approvals: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
   readonly approve?: ApprovalMode

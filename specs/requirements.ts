@@ -55,7 +55,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.01': now('The VM starts cold with the time of every phase, and a failure to start shows why'),
   'V.02': now('The accelerator is probed by a trial boot, and doctor explains what was found'),
   'V.03': later('Freshness after resume', 'comes with warm VMs'),
-  'V.04': later('Hibernate and wake', 'comes with warm VMs'),
+  'V.04': now('A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person'),
   'V.05': later('Fork of a running agent', 'comes later'),
   'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
   'V.07': now(

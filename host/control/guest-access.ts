@@ -41,6 +41,11 @@ export class GuestAccess {
     this.#options = options
   }
 
+  /** Whether somebody works in the VM. */
+  isBusy(): boolean {
+    return this.#counts.shell + this.#counts.forward > 0
+  }
+
   /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const path = headers[':path'] ?? ''

@@ -56,6 +56,8 @@ export interface GatewayOptions {
 export interface Gateway extends AsyncDisposable {
   /** Serves one HTTP/2 stream of the guest; never throws, and always ends the stream. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void
+  /** Whether a request is being answered. */
+  isBusy(): boolean
   /** Sum over the exchanges that ended. */
   usage(): Usage
   /** Ends what is open, and refuses what comes. */
@@ -171,6 +173,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       const work = serve(stream, headers).finally(() => open.delete(work))
       open.add(work)
     },
+    isBusy: () => open.size > 0,
     usage: () => used,
     close,
     [Symbol.asyncDispose]: close,

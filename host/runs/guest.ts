@@ -3,8 +3,9 @@
  * change set. Turns whatever the guest does into records, answers and failures with a reason.
  */
 
-import { writeFile } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import path from 'node:path'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -17,6 +18,7 @@ import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
+import { hibernateVm, type Preparation, prepareInBackground, type SavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
 import { GuestUnfitError, startWarm, type WarmVm } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
@@ -42,7 +44,7 @@ type Received = Result<ChangeSet, { code: string; message: string }>
 export class Guest implements AsyncDisposable {
   readonly #plan: RunPlan
   readonly #record: RunRecord
-  readonly #vm: Vm
+  #vm: Vm
   readonly #link: AgentLink
   readonly #gateway: Gateway
   readonly #log: CappedLog
@@ -57,6 +59,10 @@ export class Guest implements AsyncDisposable {
   readonly #access: GuestAccess
   #control: ControlServer | null = null
   #closing = false
+  /** Between the start of a save and the end of a wake: the VM's process is not expected to live. */
+  #asleep = false
+  #preparation: Preparation | null = null
+  #onStop: (now: boolean) => void = () => undefined
 
   private constructor(
     plan: RunPlan,
@@ -79,7 +85,7 @@ export class Guest implements AsyncDisposable {
     })
     this.#link = this.#openLink(approvals, cloned)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
-    void vm.exited.then((exit) => this.#onVmExit(exit))
+    this.#follow(vm)
   }
 
   /**
@@ -113,7 +119,8 @@ export class Guest implements AsyncDisposable {
     )
     undo.move()
     try {
-      await guest.#serveControl(onStop)
+      guest.#onStop = onStop
+      await guest.#serveControl()
       await guest.#ask('opening the workspace', workspaceOpen, {}, signal)
       return guest
     } catch (error) {
@@ -162,6 +169,56 @@ export class Guest implements AsyncDisposable {
     }
   }
 
+  /** Whether more than an answer of a person is being waited for. */
+  isBusy(): boolean {
+    return this.#gateway.isBusy() || this.#access.isBusy()
+  }
+
+  /** Saves the VM to disk and ends its process. @throws {HibernationError} when it goes on instead */
+  async sleep(): Promise<void> {
+    const startedAt = performance.now()
+    this.#asleep = true
+    this.#link.detachPorts()
+    let saved: SavedVm
+    try {
+      saved = await hibernateVm(this.#vm, this.#sleepFolder())
+    } catch (error) {
+      this.#asleep = false
+      this.#link.attachPorts(this.#vm.rpc, this.#vm.http)
+      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
+      throw error
+    }
+    await this.#control?.[Symbol.asyncDispose]()
+    this.#control = null
+    await this.#note({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
+    this.#preparation = prepareInBackground(this.#vm.plan.options, saved)
+  }
+
+  /** Lets the saved VM go on in a new session. @throws {VmError} */
+  async wake(): Promise<void> {
+    const startedAt = performance.now()
+    if (this.#closing) return
+    const saved = await this.#preparation?.stop()
+    this.#preparation = null
+    if (saved === undefined) return
+    const vm = await wakeVm(this.#vm.plan.options, saved)
+    await vm.fresh
+    this.#vm = vm
+    this.#asleep = false
+    this.#follow(vm)
+    this.#link.attachPorts(vm.rpc, vm.http)
+    await rm(saved.directory, { recursive: true, force: true })
+    const durationMs = Math.round(performance.now() - startedAt)
+    await this.#note({ type: 'vm-wake', durationMs, prepared: saved.record.prepared })
+    await this.#serveControl()
+  }
+
+  /** The VM cannot go on: the run ends with this reason. */
+  lose(cause: unknown): void {
+    const message = cause instanceof Error ? cause.message : String(cause)
+    this.#lost.reject(new RunFailure('vm_lost', `the saved VM did not wake: ${message}`.slice(0, 8_000)))
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
@@ -177,6 +234,18 @@ export class Guest implements AsyncDisposable {
     await this.#link[Symbol.asyncDispose]()
     await this.#gateway.close()
     await this.#vm.stop()
+    await this.#preparation?.stop()
+    await rm(this.#sleepFolder(), { recursive: true, force: true })
+  }
+
+  #sleepFolder(): string {
+    return path.join(this.#record.paths.directory, 'vm')
+  }
+
+  #follow(vm: Vm): void {
+    void vm.exited.then((exit) => {
+      if (this.#vm === vm && !this.#asleep) this.#onVmExit(exit)
+    })
   }
 
   /** The first session, while the guest gets its random bytes and the time. @throws GuestUnfitError for a clone that does not answer */
@@ -216,7 +285,7 @@ export class Guest implements AsyncDisposable {
   }
 
   /** A run goes on without: what cannot be looked into can still be worked in. */
-  async #serveControl(onStop: (now: boolean) => void): Promise<void> {
+  async #serveControl(): Promise<void> {
     const { runId, directory, folders } = this.#plan
     try {
       this.#control = await serveVm({
@@ -225,7 +294,7 @@ export class Guest implements AsyncDisposable {
         access: this.#access,
         state: () => (this.#closing ? 'stopping' : this.#session === null ? 'starting' : 'running'),
         run: { runId, directory },
-        onStop,
+        onStop: (now) => this.#onStop(now),
       })
     } catch (cause) {
       const message = `no control socket: ${String(cause)}`
@@ -360,7 +429,7 @@ export class Guest implements AsyncDisposable {
 
 /** What the VM of a run is started with. */
 export function vmOptions(
-  { folders, vm: { start: _, disk, ...options }, image }: RunPlan,
+  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
 ): StartVmOptions {
   return { ...options, image: disk ?? image, folders, ...start }

@@ -30,6 +30,8 @@ export interface RunPlan {
     readonly confine?: 'auto' | 'require'
     /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
     readonly start?: 'auto' | 'cold'
+    /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
+    readonly hibernateAfterMs?: number
   }
   readonly approvals: {
     readonly mode: ApprovalMode

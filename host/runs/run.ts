@@ -10,12 +10,15 @@ import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
 import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
+import { Nap } from './nap.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
+/** A person who has not answered by then is not about to: the VM's memory is given back until the answer. */
+const defaultHibernateAfterMs = 5 * 60_000
 /** Time over the run's own wall time before the host ends the run itself; the agent is expected to keep the limit. */
 const wallGraceMs = 15_000
 
@@ -30,6 +33,7 @@ export class Run {
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
+  #nap: Nap | undefined
   #cancelling = false
   /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
   #working = false
@@ -41,7 +45,10 @@ export class Run {
     this.#approvals = new ApprovalQueue({
       ...plan.approvals,
       record: (event) => this.#note(event),
-      onWaiting: (change) => this.#deadline?.hold(change),
+      onWaiting: (change) => {
+        this.#deadline?.hold(change)
+        this.#nap?.hold(change)
+      },
     })
     this.ended = this.#live()
     this.#serveControl(record.paths.control)
@@ -151,6 +158,7 @@ export class Run {
     const expired = Promise.withResolvers<string>()
     using deadline = new Deadline(limits.maxWallMs + wallGraceMs, () => expired.resolve('the time limit'))
     this.#deadline = deadline
+    const nap = this.#startNap(guest)
     try {
       const completed = this.#guarded(guest.perform(this.#task(guest)))
       completed.catch(() => undefined)
@@ -163,7 +171,16 @@ export class Run {
       return await this.#cancelWork(guest, completed, first.stop, first.by)
     } finally {
       this.#deadline = undefined
+      if (!this.#stop.signal.aborted) await nap?.rouse()
+      await nap?.end()
+      this.#nap = undefined
     }
+  }
+
+  #startNap(guest: Guest): Nap | undefined {
+    const { hibernateAfterMs = defaultHibernateAfterMs } = this.#plan.vm
+    if (hibernateAfterMs > 0) this.#nap = new Nap(guest, hibernateAfterMs, (cause) => guest.lose(cause))
+    return this.#nap
   }
 
   async #cancelWork(

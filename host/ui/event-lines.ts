@@ -21,7 +21,13 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
     case 'workspace-ready':
       return workspaceLines(event, colours)
     case 'vm-ready':
-      return [vmLine(event, colours)]
+      return [vmLine(event, colours), ...coldLines(event, colours)]
+    case 'vm-sleep':
+      return [
+        colours.dim(`The VM was saved in ${formatDuration(event.durationMs)} and wakes with the answer`),
+      ]
+    case 'vm-wake':
+      return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'vm-end':
       return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
     case 'session-start':
@@ -83,6 +89,16 @@ function vmLine({ phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours:
   const shown = phases.filter(([, ms]) => ms >= 100)
   const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
   return `VM ready in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
+}
+
+function coldLines({ coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
+  if (coldReason === undefined) return []
+  return [
+    colours.yellow(
+      `  booted, which takes longer: no template could be used: ${foreignLine(coldReason, 500)}`,
+    ),
+    colours.dim('  caisson doctor says what to do about it'),
+  ]
 }
 
 type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>

@@ -121,7 +121,7 @@ export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<V
 /**
  * Lays the memory of a saved VM out in a file, so that it wakes several times sooner: a second process loads the state,
  * never runs, and saves the devices alone. Needs about as much memory and disk again as the VM has touched.
- * @throws what a start throws; the saved VM is as good as before then
+ * The signal in `options` gives it up. @throws what a start throws; the saved VM is as good as before then
  */
 export async function prepareWake(options: StartVmOptions, saved: SavedVm): Promise<SavedVm> {
   const { directory, record } = saved
@@ -146,7 +146,10 @@ export async function prepareWake(options: StartVmOptions, saved: SavedVm): Prom
         paused: true,
       },
     )
+    const stop = () => void sink.stop()
+    options.signal?.addEventListener('abort', stop, { once: true })
     try {
+      options.signal?.throwIfAborted()
       await saveState(sink.qmp, {
         socketFolder: sink.plan.folder.sockets,
         insidePath: sink.process.socketPath,
@@ -155,6 +158,7 @@ export async function prepareWake(options: StartVmOptions, saved: SavedVm): Prom
         deadlineMs: SAVE_DEADLINE_MS,
       })
     } finally {
+      options.signal?.removeEventListener('abort', stop)
       await sink.stop()
     }
     const prepared: SavedVmRecord = { ...record, prepared: true }
@@ -168,6 +172,24 @@ export async function prepareWake(options: StartVmOptions, saved: SavedVm): Prom
     throw error
   } finally {
     await rm(spare, { force: true })
+  }
+}
+
+/** A preparation under way. */
+export interface Preparation {
+  /** Gives it up if it still runs; the saved VM as it then is, ready to wake. */
+  stop(): Promise<SavedVm>
+}
+
+/** {@link prepareWake} while nobody waits; what it cannot do only costs time at the wake. */
+export function prepareInBackground(options: StartVmOptions, saved: SavedVm): Preparation {
+  const stopper = new AbortController()
+  const prepared = prepareWake({ ...options, signal: stopper.signal }, saved).catch(() => saved)
+  return {
+    stop: async () => {
+      stopper.abort()
+      return await prepared
+    },
   }
 }
 

@@ -145,6 +145,14 @@ const VmReady = z.strictObject({
   /** Phase name to duration. */
   phasesMs: z.record(Line, Milliseconds),
 })
+/** The VM was saved to the host's disk, as the run only waits for a person. */
+const VmSleep = z.strictObject({ type: z.literal('vm-sleep'), durationMs: Milliseconds })
+const VmWake = z.strictObject({
+  type: z.literal('vm-wake'),
+  durationMs: Milliseconds,
+  /** Whether its memory had been laid out to be mapped. */
+  prepared: z.boolean(),
+})
 const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(), message: Text })
 const SessionStart = z.strictObject({
   type: z.literal('session-start'),
@@ -220,6 +228,8 @@ export const HostEvent = z.discriminatedUnion('type', [
   RunStart,
   WorkspaceReady,
   VmReady,
+  VmSleep,
+  VmWake,
   VmEnd,
   SessionStart,
   SessionEnd,

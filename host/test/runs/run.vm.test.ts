@@ -82,6 +82,31 @@ describe('a run in a real VM', () => {
     expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['begun.txt'])
   })
 
+  it('saves its VM while a person thinks, and goes on in a new session with the answer [V.04 S1.11]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
+    const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
+    const run = await bench.start('Delete b.txt', { attended: true, vm })
+    const finished = finish(run)
+    let asked = ''
+    for await (const item of run.watch()) {
+      if (item.source !== 'host') continue
+      if (item.event.type === 'approval-request') asked = item.event.request.approvalId
+      if (item.event.type !== 'vm-sleep') continue
+      // No process and no memory, for as long as it takes.
+      expect(await findVms(bench.home)).toEqual([])
+      await sleep(1_000)
+      expect(run.answer(asked, { decision: 'allow', scope: 'once' })).toBe(true)
+    }
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    const types = events.map(({ type }) => type)
+    expect(types.filter((type) => type === 'vm-sleep' || type === 'vm-wake')).toEqual(['vm-sleep', 'vm-wake'])
+    expect(events).toContainEqual(expect.objectContaining({ type: 'session-start', resumed: true }))
+    expect(types.filter((type) => type === 'approval-request')).toHaveLength(1)
+    expect((await bench.host.changes(run.id)).review()).toMatchObject([{ path: 'b.txt' }])
+    expect(await findVms(bench.home)).toEqual([])
+  })
+
   it('refuses a second run on a folder that is in use, and names the first [V.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const first = await bench.start('Run the command `sleep 20`')

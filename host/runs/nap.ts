@@ -1,0 +1,85 @@
+/**
+ * Saves the VM of a run that only waits for a person, and wakes it when there is something to do. Decides when; how a
+ * VM is saved is not known here. Whatever is asked of it happens one after the other.
+ */
+
+export interface Sleeper {
+  /** Whether something else than the person is being waited for. */
+  isBusy(): boolean
+  /** Rejects when the VM goes on instead. */
+  sleep(): Promise<void>
+  /** Rejects when the VM is lost. */
+  wake(): Promise<void>
+}
+
+export class Nap {
+  readonly #sleeper: Sleeper
+  readonly #afterMs: number
+  readonly #onLost: (cause: unknown) => void
+  #waiting = 0
+  #timer: NodeJS.Timeout | undefined
+  #isAsleep = false
+  #isOver = false
+  #last: Promise<void> = Promise.resolve()
+
+  /** @param afterMs how long a person is waited for before the VM is saved */
+  constructor(sleeper: Sleeper, afterMs: number, onLost: (cause: unknown) => void) {
+    this.#sleeper = sleeper
+    this.#afterMs = afterMs
+    this.#onLost = onLost
+  }
+
+  /** One question more (+1) or less (-1) waits for a person. */
+  hold(change: number): void {
+    this.#waiting += change
+    if (this.#waiting > 0) this.#arm()
+    else void this.rouse()
+  }
+
+  /** Resolves when the VM is awake, or is lost. */
+  rouse(): Promise<void> {
+    clearTimeout(this.#timer)
+    return this.#enqueue(async () => {
+      if (!this.#isAsleep) return
+      this.#isAsleep = false
+      await this.#sleeper.wake().catch(this.#onLost)
+    })
+  }
+
+  /** Nothing begins any more; resolves when what had begun is done. A VM that is asleep stays so. */
+  async end(): Promise<void> {
+    this.#isOver = true
+    clearTimeout(this.#timer)
+    await this.#last
+  }
+
+  #arm(): void {
+    clearTimeout(this.#timer)
+    if (this.#isOver) return
+    // Longer timers overflow in Node and fire at once.
+    this.#timer = setTimeout(() => void this.#doze(), Math.min(this.#afterMs, 2 ** 31 - 1))
+    this.#timer.unref()
+  }
+
+  async #doze(): Promise<void> {
+    await this.#enqueue(async () => {
+      if (this.#waiting === 0 || this.#isAsleep) return
+      if (this.#sleeper.isBusy()) return this.#arm()
+      await this.#sleeper.sleep().then(
+        () => {
+          this.#isAsleep = true
+        },
+        // It goes on as it was, and is tried again later.
+        () => this.#arm(),
+      )
+      // Answered meanwhile.
+      if (this.#waiting === 0) void this.rouse()
+    })
+  }
+
+  #enqueue(work: () => Promise<void>): Promise<void> {
+    const turn = this.#last.then(() => (this.#isOver ? undefined : work()))
+    this.#last = turn.catch(() => undefined)
+    return turn
+  }
+}

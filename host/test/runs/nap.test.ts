@@ -1,0 +1,93 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it } from 'vitest'
+import { Nap, type Sleeper } from '../../runs/nap.ts'
+
+const AFTER_MS = 20
+/** Long enough for a nap to begin. */
+const LATER_MS = 120
+
+class World implements Sleeper {
+  readonly log: string[] = []
+  busy = false
+  refuses = false
+  slow: Promise<void> = Promise.resolve()
+  readonly nap = new Nap(this, AFTER_MS, (cause) => this.log.push(`lost ${String(cause)}`))
+  isBusy(): boolean {
+    return this.busy
+  }
+  async sleep(): Promise<void> {
+    this.log.push('sleep')
+    await this.slow
+    if (this.refuses) throw new Error('no space')
+  }
+  async wake(): Promise<void> {
+    this.log.push('wake')
+  }
+}
+
+describe('a run that waits for a person', () => {
+  it('sleeps after its time and wakes with the answer [V.04]', async () => {
+    const world = new World()
+    world.nap.hold(1)
+    expect(world.log).toEqual([])
+    await sleep(LATER_MS)
+    expect(world.log).toEqual(['sleep'])
+    world.nap.hold(-1)
+    await world.nap.rouse()
+    expect(world.log).toEqual(['sleep', 'wake'])
+    await world.nap.end()
+  })
+
+  it('stays awake when the answer is quick, and while others work [V.04]', async () => {
+    const world = new World()
+    world.nap.hold(1)
+    world.nap.hold(-1)
+    world.busy = true
+    world.nap.hold(1)
+    await sleep(LATER_MS)
+    expect(world.log).toEqual([])
+    world.busy = false
+    await sleep(LATER_MS)
+    expect(world.log).toEqual(['sleep'])
+    await world.nap.end()
+  })
+
+  it('wakes when all questions are answered, not before [V.04]', async () => {
+    const world = new World()
+    world.nap.hold(1)
+    world.nap.hold(1)
+    await sleep(LATER_MS)
+    world.nap.hold(-1)
+    await sleep(LATER_MS)
+    expect(world.log).toEqual(['sleep'])
+    world.nap.hold(-1)
+    await world.nap.rouse()
+    expect(world.log).toEqual(['sleep', 'wake'])
+    await world.nap.end()
+  })
+
+  it('wakes after an answer that came while it was being saved [V.04]', async () => {
+    const world = new World()
+    const saved = Promise.withResolvers<void>()
+    world.slow = saved.promise
+    world.nap.hold(1)
+    await sleep(LATER_MS)
+    world.nap.hold(-1)
+    const awake = world.nap.rouse()
+    saved.resolve()
+    await awake
+    expect(world.log).toEqual(['sleep', 'wake'])
+    await world.nap.end()
+  })
+
+  it('tries again when the VM could not be saved, and never wakes what did not sleep [V.04]', async () => {
+    const world = new World()
+    world.refuses = true
+    world.nap.hold(1)
+    await sleep(LATER_MS)
+    expect(world.log.length).toBeGreaterThan(1)
+    world.nap.hold(-1)
+    await world.nap.end()
+    expect(world.log).not.toContain('wake')
+  })
+})
