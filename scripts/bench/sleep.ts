@@ -1,0 +1,79 @@
+/** Hibernation of a warm VM that has touched 100 MB: until it is saved and gone, and until its agent answers again. */
+
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
+import { workspaceOpen } from '#specs/protocol/methods.ts'
+import { GuestAccess } from '../../host/control/guest-access.ts'
+import { Shell } from '../../host/control/shell.ts'
+import { hibernateVm, prepareWake, wakeVm } from '../../host/vm/hibernate.ts'
+import { AGENT_DEADLINE_MS, type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
+import { figureOf, tell } from './figures.ts'
+import { obtainTemplate, resumeFrom } from './warm.ts'
+
+const ROUNDS = 5
+const TOUCH = 'import os\nassert len(os.urandom(100_000_000)) == 100_000_000'
+
+export async function measureSleep(bench: Bench): Promise<Figures> {
+  const samples: Sample[] = []
+  for (let index = 0; index < ROUNDS * 2; index += 1) {
+    tell(`hibernation ${index + 1} of ${ROUNDS * 2}`)
+    samples.push(await sleepAndWake(bench, index % 2 === 1))
+  }
+  const wakes = (prepared: boolean) =>
+    figureOf(samples.filter((sample) => sample.prepared === prepared).map(({ wakeMs }) => wakeMs))
+  return {
+    hibernateMs: figureOf(samples.map(({ hibernateMs }) => hibernateMs)),
+    wakeMs: wakes(false),
+    preparedWakeMs: wakes(true),
+  }
+}
+
+interface Sample {
+  readonly prepared: boolean
+  readonly hibernateMs: number
+  readonly wakeMs: number
+}
+
+async function sleepAndWake(bench: Bench, prepared: boolean): Promise<Sample> {
+  const template = await obtainTemplate(bench)
+  const directory = join(bench.work, 'saved')
+  await using vm = await resumeFrom(bench, template)
+  const access: GuestAccess = new GuestAccess({ link: () => link })
+  await using link = openLink(vm, {
+    cloned: true,
+    onStream: (stream, headers) => {
+      access.handleStream(stream, headers)
+    },
+  })
+  await Promise.all([waitForAgent(link), vm.fresh])
+  await touchMemory(access, link)
+  link.detachPorts()
+
+  const hibernatedAt = performance.now()
+  let saved = await hibernateVm(vm, directory)
+  const hibernateMs = performance.now() - hibernatedAt
+
+  const { workspaceDisk } = vm.plan.options
+  const options = { ...vmOptions(bench), ...(workspaceDisk === undefined ? {} : { workspaceDisk }) }
+  if (prepared) saved = await prepareWake(options, saved)
+  const wokenAt = performance.now()
+  await using woken = await wakeVm(options, saved)
+  link.attachPorts(woken.rpc, woken.http)
+  await Promise.all([waitForAgent(link), woken.fresh])
+  const wakeMs = performance.now() - wokenAt
+  link.close()
+  await woken.stop()
+  await rm(directory, { recursive: true })
+  return { prepared, hibernateMs, wakeMs }
+}
+
+async function touchMemory(access: GuestAccess, link: ReturnType<typeof openLink>): Promise<void> {
+  await link.request(workspaceOpen, {}, { timeoutMs: AGENT_DEADLINE_MS })
+  const opened = await access.openShell({ argv: ['python3', '-c', TOUCH], terminal: null })
+  if (!opened.ok) throw new Error(JSON.stringify(opened.error))
+  const shell = new Shell(opened.value)
+  shell.stdin.end()
+  const [errors, end] = await Promise.all([buffer(shell.stderr), shell.ended, buffer(shell.stdout)])
+  if (end.kind !== 'exited' || end.exitCode !== 0) throw new Error(`touching memory: ${errors.toString()}`)
+}

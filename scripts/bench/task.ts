@@ -1,0 +1,39 @@
+/** A whole run in a warm process: from `host.start` to the first plan, on a workspace of 100 files, with the offline model. */
+
+import { rm } from 'node:fs/promises'
+import path from 'node:path'
+import { offlineModel } from '../../host/gateway/providers.ts'
+import { Host } from '../../host/host.ts'
+import type { Bench, Figures } from './bench.ts'
+import { figureOf, tell } from './figures.ts'
+import { makeFolder } from './workspace.ts'
+
+const RUNS = 10
+
+export async function measureTask(bench: Bench): Promise<Figures> {
+  const host = new Host({ env: { ...process.env, CAISSON_HOME: bench.folders.home } })
+  const workspace = path.join(bench.work, 'task')
+  await makeFolder(workspace)
+  // The process is warm, and the template there, once a run has gone through it.
+  await timeTask(host, workspace)
+  const times: number[] = []
+  for (let index = 0; index < RUNS; index += 1) {
+    tell(`run ${index + 1} of ${RUNS}`)
+    times.push(await timeTask(host, workspace))
+  }
+  await rm(workspace, { recursive: true })
+  return { taskStartMs: figureOf(times) }
+}
+
+async function timeTask(host: Host, workspace: string): Promise<number> {
+  const startedAt = performance.now()
+  const run = await host.start({ prompt: 'Run the command `true`', workspace, model: offlineModel })
+  let plannedMs = Number.NaN
+  for await (const item of run.watch()) {
+    if (item.source !== 'delta' && item.event.type === 'plan-update' && Number.isNaN(plannedMs))
+      plannedMs = performance.now() - startedAt
+  }
+  const { end } = await run.ended
+  if (end?.outcome !== 'completed') throw new Error(`the run ${end?.outcome}: ${end?.message}`)
+  return plannedMs
+}

@@ -1,0 +1,122 @@
+/**
+ * Warm starts: copies of the template that runs begin from, against copies of a bare echo guest that was saved the same
+ * way. A start counts from the spawn to the moment at which the agent has answered and the guest is fresh, whichever is
+ * later; an echo guest has no freshness.
+ */
+
+import { mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { warmUp } from '../../host/runs/warm-up.ts'
+import { blankWorkspace, startFrom, type Template, takeTemplate } from '../../host/vm/template.ts'
+import { TemplateStore } from '../../host/vm/template-store.ts'
+import { resumeVm, type Vm } from '../../host/vm/vm.ts'
+import { prepareMachine } from '../../host/vm/vm-plan.ts'
+import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
+import { figureOf, round, tell } from './figures.ts'
+import { readCpuMs } from './processes.ts'
+import { echoGuest, echoOnce } from './round-trips.ts'
+
+const LEAST_STARTS = 20
+/** First starts find neither files nor code in memory. */
+const UNMEASURED = 2
+
+/** A VM resumed from the template; the caller ends it. */
+export async function resumeFrom(bench: Bench, template: Template): Promise<Vm> {
+  return await resumeVm({ ...vmOptions(bench), workspaceDisk: blankWorkspace(template) }, startFrom(template))
+}
+
+/** The template of this benchmark's VMs, made when there is none. */
+export async function obtainTemplate(bench: Bench): Promise<Template> {
+  const options = vmOptions(bench)
+  const machine = await prepareMachine(options, false)
+  const store = new TemplateStore(bench.folders.cache)
+  const obtained = await store.obtain(options, machine, { warmUp, onProgress: tell })
+  if (!obtained.ok) throw new Error(obtained.reason)
+  return obtained.template
+}
+
+/** Alternately, so that a noisy minute strikes both. */
+export async function measureWarm(bench: Bench): Promise<Figures> {
+  const template = await obtainTemplate(bench)
+  const directory = await mkdtemp(join(bench.work, 'echo-'))
+  tell('template of an echo guest')
+  const echo = await takeTemplate({
+    start: { ...vmOptions(bench), ...echoGuest },
+    kind: template.record.kind,
+    directory,
+    warmUp: ({ rpc }) => echoOnce(rpc),
+  })
+  const warm: Sample[] = []
+  const floor: Sample[] = []
+  const count = Math.max(LEAST_STARTS, bench.starts)
+  for (let index = -UNMEASURED; index < count; index += 1) {
+    if (index >= 0) tell(`warm start ${index + 1} of ${count}`)
+    const samples = [await timeFloor(bench, echo), await timeWarm(bench, template)] as const
+    if (index < 0) continue
+    floor.push(samples[0])
+    warm.push(samples[1])
+  }
+  await rm(directory, { recursive: true })
+  return compare(warm, floor)
+}
+
+interface Sample {
+  readonly ms: number
+  readonly cpuMs: number
+  readonly prepareMs: number
+  readonly clockErrorMs: number
+  /** What the start was made of. */
+  readonly parts: Readonly<Record<string, number>>
+}
+
+function compare(warm: readonly Sample[], floor: readonly Sample[]): Figures {
+  const figure = (samples: readonly Sample[], of: (sample: Sample) => number) => figureOf(samples.map(of))
+  const warmStartMs = figure(warm, ({ ms }) => ms)
+  const warmFloorMs = figure(floor, ({ ms }) => ms)
+  const warmCpuMs = figure(warm, ({ cpuMs }) => cpuMs)
+  const warmFloorCpuMs = figure(floor, ({ cpuMs }) => cpuMs)
+  const parts = Object.keys(warm[0]?.parts ?? {}).map((name) => [
+    name,
+    figure(warm, (sample) => sample.parts[name] ?? Number.NaN),
+  ])
+  return {
+    warmStartMs,
+    warmFloorMs,
+    warmToFloor: round(warmStartMs.p50 / warmFloorMs.p50),
+    warmCpuMs,
+    warmFloorCpuMs,
+    warmToFloorCpu: round(warmCpuMs.p50 / warmFloorCpuMs.p50),
+    warmPrepareMs: figure(warm, ({ prepareMs }) => prepareMs),
+    warmPartsMs: Object.fromEntries(parts) as Figures,
+    clockErrorMs: figure(warm, ({ clockErrorMs }) => clockErrorMs),
+  }
+}
+
+async function timeWarm(bench: Bench, template: Template): Promise<Sample> {
+  const startedAt = performance.now()
+  await using vm = await resumeFrom(bench, template)
+  await using link = openLink(vm, { cloned: true })
+  const runsAt = performance.now()
+  const since = () => performance.now() - runsAt
+  const [answerMs, freshMs] = await Promise.all([waitForAgent(link).then(since), vm.fresh.then(since)])
+  const { spawnMs, qmpMs, loadMs = Number.NaN, prepareMs } = vm.timings
+  const sample = await finish(vm, startedAt)
+  const parts = { spawn: spawnMs, qmp: qmpMs, load: loadMs, answer: answerMs, fresh: freshMs }
+  // A second look, when the code for it has run once: what a person's program would see.
+  await vm.root.refresh({ entropy: false, deadlineMs: 10_000 })
+  const clockErrorMs = Math.abs(await vm.root.refresh({ entropy: false, deadlineMs: 10_000 }))
+  return { ...sample, prepareMs, parts, clockErrorMs }
+}
+
+async function timeFloor(bench: Bench, template: Template): Promise<Sample> {
+  const startedAt = performance.now()
+  await using vm = await resumeFrom(bench, template)
+  await echoOnce(vm.rpc)
+  return await finish(vm, startedAt)
+}
+
+async function finish(vm: Vm, startedAt: number): Promise<Sample> {
+  const { prepareMs } = vm.timings
+  const ms = performance.now() - startedAt - prepareMs
+  return { ms, prepareMs, cpuMs: await readCpuMs(vm.pid), parts: {}, clockErrorMs: Number.NaN }
+}
