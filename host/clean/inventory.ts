@@ -10,6 +10,8 @@ import { findSources, type ImageSources } from '../image/sources.ts'
 import { RunStore, type RunSummary } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
 import { judgeProcess } from '../vm/process-identity.ts'
+import { isTemplateName } from '../vm/template-name.ts'
+import { findOldTemplates } from '../vm/template-store.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
 import { findUsage, type Usage } from './in-use.ts'
 import { type Kept, type KeptKind, keptKinds, measure } from './kept.ts'
@@ -19,8 +21,6 @@ const DIGEST = /^[0-9a-f]{64}$/
 const ABANDONED_MS = 60 * 60 * 1000
 /** A folder of a VM without a record is being made, or was left by a killed process: after this it is the latter. */
 const VM_DRAFT_MS = 60 * 1000
-/** A template that nobody started from for this long is not worth its disk: making it again takes some seconds. */
-const TEMPLATE_CURRENT_MS = 7 * 24 * 60 * 60 * 1000
 
 export interface InventoryOptions {
   readonly folders: Folders
@@ -61,8 +61,13 @@ async function listAgents(cache: string, agent: ImageSources['agent'], usage: Us
 }
 
 async function listTemplates(cache: string, usage: Usage, now: number): Promise<Kept[]> {
-  const isCurrent = (_: string, usedAt: number) => now - usedAt <= TEMPLATE_CURRENT_MS
-  return await listFolders('template', path.join(cache, 'templates'), usage, isCurrent)
+  const folder = path.join(cache, 'templates')
+  const names = (await namesIn(folder)).filter(isTemplateName)
+  const templates = await Promise.all(
+    names.map(async (name) => ({ name, usedAtMs: await lastUse(path.join(folder, name)) })),
+  )
+  const old = findOldTemplates(templates, now)
+  return await listFolders('template', folder, usage, (name) => !old.has(name))
 }
 
 /** The folders named by a digest in `folder`. */
@@ -70,7 +75,7 @@ async function listFolders(
   kind: 'image' | 'agent' | 'template',
   folder: string,
   usage: Usage,
-  isCurrent: (name: string, usedAt: number) => boolean,
+  isCurrent: (name: string) => boolean,
 ): Promise<Kept[]> {
   const names = (await namesIn(folder)).filter((name) => /^[0-9a-f]{16,64}$/.test(name))
   return await Promise.all(
@@ -78,7 +83,7 @@ async function listFolders(
       const place = path.join(folder, name)
       const { bytes, inodes } = await measure(place)
       const usedAt = await lastUse(place)
-      const current = isCurrent(name, usedAt)
+      const current = isCurrent(name)
       const isBusy = usage.uses(name, inodes) || (current && usage.isBusy)
       const state = isBusy ? 'busy' : current ? 'current' : 'old'
       return { kind, name, path: place, bytes, usedAt, state } as const

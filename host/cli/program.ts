@@ -44,7 +44,6 @@ export function buildProgram(options: ProgramOptions): Command {
     .command('attach')
     .argument('<run>', 'its id, the beginning of it, or "last"')
     .description('Watches a run of another process from its start on, answers its questions, or cancels it')
-    .option('--cold', 'boots the VM instead of copying a template')
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
     .action(run(async () => (await import('./attach.ts')).attach))
 
@@ -165,6 +164,7 @@ function addRunOptions(command: Command): Command {
       'takes ignored or secret paths in all the same; may be given again',
       collect,
     )
+    .option('--cold', 'boots the VM instead of copying a template')
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')

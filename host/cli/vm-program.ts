@@ -51,4 +51,10 @@ export function addVmCommands(
     .description('Ends a VM; its run is cancelled and brings its changes home first')
     .option('--now', 'ends it at once')
     .action(run(async () => (await import('./vm-list.ts')).vmStop))
+  vm.command('templates')
+    .description('The saved VMs that new ones begin from: how, size, age, last use; what could not be made')
+    .option('--prune', 'removes those that nobody used for a week, or beyond the last six')
+    .option('--all', 'with --prune: removes all, and tries again what failed')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./vm-templates.ts')).vmTemplates))
 }

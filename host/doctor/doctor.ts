@@ -9,6 +9,7 @@ import { type Machine, probeMachine } from '../vm/accelerator.ts'
 import { QEMU } from '../vm/programs.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
+import { checkTemplates } from './template-finding.ts'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -61,6 +62,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     ...(await checkMachine(folders, kernel)),
     await checkPrograms(),
     { id: 'image', title: 'VM image', ...imageFinding },
+    await checkTemplates(folders.cache),
     checkMemory(),
     await checkDisk(state.status === 'fail' ? '/' : folders.home, 'disk-state', 'Disk for state and runs'),
     await checkDisk(state.status === 'fail' ? '/' : folders.cache, 'disk-cache', 'Disk for images'),

@@ -4,17 +4,19 @@
 import { execFile } from 'node:child_process'
 import { readdir, readFile, readlink } from 'node:fs/promises'
 import { promisify } from 'node:util'
+import { z } from 'zod'
 
 const run = promisify(execFile)
 
 /** A process as a file can record it. */
-export interface ProcessIdentity {
-  readonly pid: number
+export const ProcessIdentity = z.strictObject({
+  pid: z.int().positive(),
   /** Differs for every process that ever had this pid on this machine. */
-  readonly born: string
+  born: z.string(),
   /** Which numbering the pid belongs to; processes of another one cannot be judged from here. */
-  readonly world: string
-}
+  world: z.string(),
+})
+export type ProcessIdentity = Readonly<z.infer<typeof ProcessIdentity>>
 
 /** The identity of this process. */
 export async function ownIdentity(): Promise<ProcessIdentity> {

@@ -2,42 +2,40 @@
 // wait, checked at each use, replaced when damaged, and removed when old or too many. What could not be made is
 // remembered, so that not every start tries again.
 
-import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { cpus } from 'node:os'
 import { join } from 'node:path'
-import { z } from 'zod'
 import { takeBuildLock } from '../image/build-lock.ts'
 import type { Machine } from './accelerator.ts'
-import { WORKSPACE_DRIVE_BYTES } from './drives.ts'
-import { TEMPLATE_EPOCH_MS } from './fresh.ts'
-import { stampFile } from './programs.ts'
+import { judgeProcess, ownIdentity, ProcessIdentity } from './process-identity.ts'
 import {
+  isSameTemplate,
   lastUse,
   openTemplate,
   type Template,
   TemplateError,
   type TemplateKind,
+  type TemplateRecord,
   takeTemplate,
 } from './template.ts'
+import { type TemplateFailure, TemplateFailures } from './template-failures.ts'
+import { isTemplateName, templateName } from './template-name.ts'
 import type { Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
-import { resolveSize } from './vm-options.ts'
+import { readFreeBytes } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
 
-/** Raise it when a template of an earlier version of this code must not be used any more. */
-const FORMAT = 1
 /** Best first. */
 const KINDS: readonly TemplateKind[] = ['mapped', 'plain']
-const DAY_MS = 24 * 60 * 60 * 1000
-/** How long a failure is believed; the user may have mended the machine. */
-const FAILURE_LIFETIME_MS = DAY_MS
+const HOUR_MS = 60 * 60 * 1000
+/** The rule for what is old: see {@link findOldTemplates}. */
 const KEPT_COUNT = 6
-const KEPT_MS = 14 * DAY_MS
-
-const failureSchema = z.strictObject({
-  reasons: z.partialRecord(z.enum(['mapped', 'plain']), z.string().max(2_000)),
-})
+const KEPT_MS = 7 * 24 * HOUR_MS
+/** What a template takes at most of a usual VM, and some room for whoever else writes there. */
+export const TEMPLATE_DISK_BYTES = 700 * 1024 * 1024
+/** With less than this left, a failure was the disk's. */
+const FULL_DISK_BYTES = 32 * 1024 * 1024
+/** Names the process that works on a draft. */
+const MAKER = 'maker.json'
 
 export interface TemplateDeps {
   /** Brings the agent of a new VM to where every VM shall begin. */
@@ -51,6 +49,11 @@ export type Obtained =
   /** Why there is none, in words of the host. */
   | { readonly ok: false; readonly reason: string }
 
+type Made =
+  | Extract<Obtained, { ok: true }>
+  /** `remembered`: the other kind may do; otherwise nothing does now. */
+  | { readonly ok: false; readonly reason: string; readonly remembered: boolean }
+
 export interface TemplateInfo {
   readonly name: string
   readonly directory: string
@@ -58,104 +61,147 @@ export interface TemplateInfo {
   readonly bytes: number
   readonly usedAtMs: number
   /** Undefined when it is damaged or of another version. */
-  readonly record?: Template['record']
+  readonly record?: TemplateRecord
+  /** Why it would not be used; undefined when it would. */
+  readonly problem?: string
+}
+
+/** Names of those that nobody used for a week, or that are not among the last six used. */
+export function findOldTemplates(
+  templates: readonly { readonly name: string; readonly usedAtMs: number }[],
+  nowMs: number,
+): ReadonlySet<string> {
+  const ordered = templates.toSorted((one, other) => other.usedAtMs - one.usedAtMs)
+  const old = ordered.filter(({ usedAtMs }, index) => index >= KEPT_COUNT || nowMs - usedAtMs > KEPT_MS)
+  return new Set(old.map(({ name }) => name))
 }
 
 export class TemplateStore {
+  readonly #cache: string
   readonly #directory: string
+  readonly #failures: TemplateFailures
 
   /** @param cache the cache folder, which exists */
   constructor(cache: string) {
+    this.#cache = cache
     this.#directory = join(cache, 'templates')
+    this.#failures = new TemplateFailures(this.#directory)
   }
 
-  /** The template for such a VM, made when there is none. @throws the signal's reason */
+  /**
+   * The template for such a VM, made when there is none: of the best kind that is not known to fail here.
+   * @throws the signal's reason, and VmError when a boot would not succeed either
+   */
   async obtain(options: StartVmOptions, machine: Machine, deps: TemplateDeps): Promise<Obtained> {
     const name = await templateName(options, machine)
     const found = await this.#open(name)
     if (found !== undefined) return { ok: true, template: found }
-    const failed = await this.#readFailures(name)
-    const kind = KINDS.find((each) => failed[each] === undefined)
-    if (kind === undefined) return { ok: false, reason: Object.values(failed).join('; ') }
-    return await this.#make(name, kind, options, deps)
+    const failed = { ...(await this.#failures.read(name)) }
+    for (const kind of KINDS) {
+      if (failed[kind] !== undefined) continue
+      const made = await this.#make(name, kind, options, deps)
+      if (made.ok) return made
+      if (!made.remembered) return { ok: false, reason: made.reason }
+      failed[kind] = made.reason
+    }
+    return { ok: false, reason: describeFailures(failed) }
   }
 
   /** The template did not serve: it is removed, and with `forGood` its kind is not tried again for a day. */
-  async reject({ directory, record }: Template, reason: string, forGood: boolean): Promise<void> {
+  async reject(template: Template, reason: string, forGood: boolean): Promise<void> {
+    const { directory, record } = template
     const name = directory.slice(this.#directory.length + 1)
-    if (forGood) await this.#noteFailure(name, record.kind, reason)
-    await this.remove(name)
+    if (forGood) await this.#failures.note(name, record.kind, reason)
+    // Another process may have put a good one in its place.
+    const present = await openTemplate(directory).catch(() => template)
+    if (present !== undefined && isSameTemplate(present, template)) await this.remove(name)
   }
 
   /** What there is, last used first. */
   async list(): Promise<TemplateInfo[]> {
     const entries = await readdir(this.#directory, { withFileTypes: true }).catch(() => [])
-    const names = entries.filter((entry) => entry.isDirectory() && isName(entry.name))
+    const names = entries.filter((entry) => entry.isDirectory() && isTemplateName(entry.name))
     const infos = await Promise.all(names.map(({ name }) => this.#describe(name)))
     return infos.sort((one, other) => other.usedAtMs - one.usedAtMs)
   }
 
-  /** What could not be made here, by the name of its kind of VM: for `doctor`. */
-  async failures(): Promise<Record<string, string>> {
-    const names = (await readdir(this.#directory).catch(() => [])).filter((name) => name.endsWith('.failed'))
-    const found = await Promise.all(
-      names.map(async (name) => {
-        const reasons = await this.#readFailures(name.slice(0, -'.failed'.length))
-        return [name.slice(0, 12), Object.values(reasons).join('; ')] as const
-      }),
-    )
-    return Object.fromEntries(found.filter(([, reason]) => reason !== ''))
+  /** What could not be made or used here, the latest first. */
+  async failures(): Promise<TemplateFailure[]> {
+    return await this.#failures.list()
   }
 
-  /** Removes templates unused for two weeks and all but the last six used; VMs that run from one go on. */
-  async prune(keepCount = KEPT_COUNT, keepMs = KEPT_MS): Promise<TemplateInfo[]> {
+  /** Removes the old ones, or all, with the notes of failures; VMs that run from one go on. @returns what was removed */
+  async prune(all = false): Promise<TemplateInfo[]> {
     const infos = await this.list()
-    const old = infos.filter(({ usedAtMs }, index) => index >= keepCount || Date.now() - usedAtMs > keepMs)
-    for (const { name } of old) await this.remove(name)
-    return old
+    const old = findOldTemplates(infos, Date.now())
+    const going = infos.filter(({ name }) => all || old.has(name))
+    for (const { name } of going) await this.remove(name)
+    await this.#failures.forget(all)
+    return going
   }
 
   /** Gone at once for whoever looks it up. */
   async remove(name: string): Promise<void> {
-    const aside = await mkdtemp(join(this.#directory, '.removed-'))
-    await rename(join(this.#directory, name), join(aside, name)).catch(() => undefined)
-    await rm(aside, { recursive: true, force: true })
+    const place = join(this.#directory, name)
+    // A full disk has no room for another folder.
+    const aside = await mkdtemp(join(this.#directory, '.removed-')).catch(() => undefined)
+    if (aside !== undefined) await rename(place, join(aside, name)).catch(() => undefined)
+    await rm(aside ?? place, { recursive: true, force: true })
   }
 
-  async #make(
-    name: string,
-    kind: TemplateKind,
-    options: StartVmOptions,
-    { warmUp, onProgress }: TemplateDeps,
-  ): Promise<Obtained> {
-    const { signal } = options
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-    await using _lock = await takeBuildLock(join(this.#directory, `${name}.lock`), {
-      ...(signal ? { signal } : {}),
-      onWait: (pid) => onProgress?.(`template: process ${pid} is making it`),
-    })
-    const other = await this.#open(name)
-    if (other !== undefined) return { ok: true, template: other }
-    await this.#sweep()
-    onProgress?.('template: boot a VM and warm it up, once')
-    const draft = await mkdtemp(join(this.#directory, `.${name}-`))
+  /** A failure of the machine or of the kind is a value; what would keep a boot from succeeding as well is thrown. */
+  async #make(name: string, kind: TemplateKind, options: StartVmOptions, deps: TemplateDeps): Promise<Made> {
     try {
-      await takeTemplate({ start: options, kind, directory: draft, warmUp })
-      await rename(draft, join(this.#directory, name))
+      await mkdir(this.#directory, { recursive: true, mode: 0o700 })
+      await using _lock = await takeBuildLock(join(this.#directory, `${name}.lock`), {
+        ...(options.signal ? { signal: options.signal } : {}),
+        onWait: (pid) => deps.onProgress?.(`template: process ${pid} is making it`),
+      })
+      const other = await this.#open(name)
+      if (other !== undefined) return { ok: true, template: other }
+      await this.#sweep()
+      const free = await readFreeBytes(this.#cache)
+      if (free < TEMPLATE_DISK_BYTES) return notRemembered(describeShortDisk(this.#cache, free))
+      deps.onProgress?.('template: boot a VM and warm it up, once')
+      return await this.#makeLocked(name, kind, options, deps)
     } catch (error) {
-      signal?.throwIfAborted()
+      options.signal?.throwIfAborted()
       // A machine that is short of something may have it later.
       if (error instanceof VmError && isPassing(error)) throw error
-      const reason = error instanceof Error ? error.message : String(error)
-      await this.#noteFailure(name, kind, reason)
-      return { ok: false, reason }
+      return notRemembered(messageOf(error))
+    }
+  }
+
+  async #makeLocked(
+    name: string,
+    kind: TemplateKind,
+    start: StartVmOptions,
+    { warmUp }: TemplateDeps,
+  ): Promise<Made> {
+    const draft = await mkdtemp(join(this.#directory, `.${name}-`))
+    try {
+      await writeFile(join(draft, MAKER), JSON.stringify(await ownIdentity()), { mode: 0o600 })
+      await takeTemplate({ start, kind, directory: draft, warmUp })
+      await rm(join(draft, MAKER))
+      await rename(draft, join(this.#directory, name))
+    } catch (error) {
+      start.signal?.throwIfAborted()
+      if (error instanceof VmError && isPassing(error)) throw error
+      // The lock of a killed process can be taken over by two.
+      const other = await this.#open(name)
+      if (other !== undefined) return { ok: true, template: other }
+      const free = await readFreeBytes(this.#cache)
+      if (free < FULL_DISK_BYTES) return notRemembered(describeShortDisk(this.#cache, free))
+      const reason = messageOf(error)
+      await this.#failures.note(name, kind, reason)
+      return { ok: false, reason, remembered: true }
     } finally {
       await rm(draft, { recursive: true, force: true })
     }
     await this.prune()
     const made = await this.#open(name)
     return made === undefined
-      ? { ok: false, reason: 'the template was damaged while it was made' }
+      ? notRemembered('the template was damaged while it was made')
       : { ok: true, template: made }
   }
 
@@ -172,7 +218,7 @@ export class TemplateStore {
 
   async #describe(name: string): Promise<TemplateInfo> {
     const directory = join(this.#directory, name)
-    const template = await openTemplate(directory).catch(() => undefined)
+    const opened = await openTemplate(directory).catch((error: unknown) => messageOf(error))
     const files = await readdir(directory).catch(() => [])
     const sizes = files.map((file) =>
       stat(join(directory, file)).then(
@@ -181,59 +227,53 @@ export class TemplateStore {
       ),
     )
     const bytes = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
-    const record = template === undefined ? {} : { record: template.record }
-    return { name, directory, bytes, usedAtMs: await lastUse(directory), ...record }
+    const found = { name, directory, bytes, usedAtMs: await lastUse(directory) }
+    if (typeof opened === 'object') return { ...found, record: opened.record }
+    return { ...found, problem: opened?.replace(`${directory}: `, '') ?? 'it has no record' }
   }
 
-  /** Drafts and removals of processes that were killed; the lock is ours, so nobody else is at work on a draft of ours. */
+  /** Drafts and removals of processes that were killed. */
   async #sweep(): Promise<void> {
     for (const name of await readdir(this.#directory)) {
-      if (!name.startsWith('.')) continue
       const path = join(this.#directory, name)
-      const age = Date.now() - (await stat(path).catch(() => ({ mtimeMs: Date.now() }))).mtimeMs
-      if (age > DAY_MS / 24) await rm(path, { recursive: true, force: true })
+      if (name.startsWith('.') && (await isAbandoned(path))) await rm(path, { recursive: true, force: true })
     }
   }
-
-  async #readFailures(name: string): Promise<Partial<Record<TemplateKind, string>>> {
-    const file = join(this.#directory, `${name}.failed`)
-    const { mtimeMs } = await stat(file).catch(() => ({ mtimeMs: 0 }))
-    if (Date.now() - mtimeMs > FAILURE_LIFETIME_MS) return {}
-    const text = await readFile(file, 'utf8').catch(() => '{}')
-    const parsed = failureSchema.safeParse(safeJson(text))
-    return parsed.success ? parsed.data.reasons : {}
-  }
-
-  async #noteFailure(name: string, kind: TemplateKind, reason: string): Promise<void> {
-    const reasons = { ...(await this.#readFailures(name)), [kind]: reason.slice(0, 2_000) }
-    const file = join(this.#directory, `${name}.failed`)
-    await writeFile(file, `${JSON.stringify({ reasons })}\n`, { mode: 0o600 })
-  }
 }
 
-/** Names everything whose change makes another template: 32 hex digits. */
-export async function templateName(options: StartVmOptions, machine: Machine): Promise<string> {
-  const { image } = options
-  const files = 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
-  const facts = [
-    [FORMAT, WORKSPACE_DRIVE_BYTES, TEMPLATE_EPOCH_MS],
-    await Promise.all(files.map(stampFile)),
-    [machine.qemuVersion, await stampFile(machine.qemu), cpus()[0]?.model],
-    [options.accelerator === 'auto' ? undefined : options.accelerator, machine.accelerator, machine.seccomp],
-    [resolveSize(options), options.guestOptions ?? {}],
-  ]
-  return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 32)
+/** Its maker is dead; where none is named, it is an hour old. */
+async function isAbandoned(draft: string): Promise<boolean> {
+  const text = await readFile(join(draft, MAKER), 'utf8').catch(() => '')
+  const maker = ProcessIdentity.safeParse(parseJson(text))
+  if (maker.success) return (await judgeProcess(maker.data)) === 'dead'
+  const { mtimeMs } = await stat(draft).catch(() => ({ mtimeMs: Date.now() }))
+  return Date.now() - mtimeMs > HOUR_MS
 }
 
-function isName(name: string): boolean {
-  return /^[0-9a-f]{32}$/.test(name)
+function notRemembered(reason: string): Made {
+  return { ok: false, reason, remembered: false }
+}
+
+function describeFailures(reasons: TemplateFailure['reasons']): string {
+  return KINDS.filter((kind) => reasons[kind] !== undefined)
+    .map((kind) => `${kind} memory: ${reasons[kind]}`)
+    .join('; ')
+}
+
+function describeShortDisk(cache: string, free: number): string {
+  const [needed, seen] = [TEMPLATE_DISK_BYTES, free].map((bytes) => Math.floor(bytes / 1024 / 1024))
+  return `a template needs ${needed} MiB free in ${cache}, and there are ${seen} MiB`
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 function isPassing({ code }: VmError): boolean {
   return ['cancelled', 'memory_short', 'disk_short', 'bad_option', 'image_unreadable'].includes(code)
 }
 
-function safeJson(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { chmod, open, readFile, stat, truncate, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { WORKSPACE_DRIVE_BYTES } from './drives.ts'
 import { TEMPLATE_EPOCH_MS } from './fresh.ts'
@@ -19,6 +20,8 @@ import type { StartVmOptions } from './vm-plan.ts'
 const SAVE_DEADLINE_MS = 60_000
 const REFRESH_DEADLINE_MS = 20_000
 const JOB_DEADLINE_MS = 20_000
+/** Read at once where a file is hashed. */
+const HASHED_BYTES = 1024 * 1024
 const RECORD = 'template.json'
 /** Its time says when the template was last used. */
 const USED = 'used'
@@ -77,12 +80,11 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
       ...(kind === 'mapped' ? { memory: { path: files.memory, share: true, readOnly: false } } : {}),
     },
   )
+  const stop = () => void vm.stop()
+  start.signal?.addEventListener('abort', stop, { once: true })
   try {
-    await makeOverlay(vm.qmp, size.diskBytes)
-    // A guest of a benchmark has nobody at that port.
-    if (vm.plan.refreshes)
-      await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: REFRESH_DEADLINE_MS })
-    await warmUp(vm)
+    start.signal?.throwIfAborted()
+    await Promise.race([prepare(vm, size.diskBytes, warmUp), failAtEnd(vm)])
     await saveState(vm.qmp, {
       socketFolder: vm.plan.folder.sockets,
       insidePath: vm.process.socketPath,
@@ -91,21 +93,53 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
       deadlineMs: SAVE_DEADLINE_MS,
     })
   } finally {
+    start.signal?.removeEventListener('abort', stop)
     await vm.stop()
   }
-  const record: TemplateRecord = {
-    version: 1,
+  return await sealTemplate(directory, {
     kind,
     qemuVersion: vm.qmp.version,
-    createdAtMs: Date.now(),
     tookMs: Math.round(performance.now() - startedAt),
     memoryBytes: size.memoryBytes,
-    stateSha256: await hashFile(files.state),
-    stamps: await stampFiles(directory, kind),
+  })
+}
+
+async function prepare(vm: Vm, diskBytes: number, warmUp: TakeOptions['warmUp']): Promise<void> {
+  await makeOverlay(vm.qmp, diskBytes)
+  // A guest of a benchmark has nobody at that port.
+  if (vm.plan.refreshes)
+    await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: REFRESH_DEADLINE_MS })
+  await warmUp(vm)
+}
+
+/** So that nobody waits for an answer of a VM that is gone. */
+async function failAtEnd(vm: Vm): Promise<never> {
+  const { reason, signal, code } = await vm.exited
+  throw new TemplateError(
+    `the VM of the template ended before it was saved (${reason}, ${signal ?? `code ${code}`})`,
+  )
+}
+
+/** Writes the record of the files that lie in the folder: from here on none of them may change. */
+export async function sealTemplate(
+  directory: string,
+  facts: Pick<TemplateRecord, 'kind' | 'qemuVersion' | 'tookMs' | 'memoryBytes'>,
+): Promise<Template> {
+  const record: TemplateRecord = {
+    version: 1,
+    ...facts,
+    createdAtMs: Date.now(),
+    stateSha256: await hashFile(filesOf(directory).state),
+    stamps: await stampFiles(directory, facts.kind),
   }
   await writeFile(join(directory, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600 })
   await writeFile(join(directory, USED), '', { mode: 0o600 })
   return { directory, record }
+}
+
+/** Whether both are the very same files. */
+export function isSameTemplate(one: Template, other: Template): boolean {
+  return isDeepStrictEqual(one.record, other.record)
 }
 
 /** The template in the folder; undefined when there is none. @throws {TemplateError} when it is not what was taken */
@@ -125,7 +159,8 @@ export async function openTemplate(directory: string): Promise<Template | undefi
   if (record.kind === 'mapped' && (await stat(files.memory)).size !== record.memoryBytes) {
     throw new TemplateError(`${directory}: the memory is not ${record.memoryBytes} bytes long`)
   }
-  if ((await hashFile(files.state)) !== record.stateSha256) {
+  // Half a megabyte that QEMU believes. A state with the memory in it is too long to be read twice at each start.
+  if (record.kind === 'mapped' && (await hashFile(files.state)) !== record.stateSha256) {
     throw new TemplateError(`${directory}: the saved state is not the one that was written`)
   }
   return { directory, record }
@@ -198,21 +233,35 @@ async function makeSparse(file: string, bytes: number): Promise<void> {
   await truncate(file, bytes)
 }
 
-/** Device, inode, size and times: ctime cannot be set back by who may only write to the file. */
+/**
+ * Device, inode, size and times: ctime cannot be set back by who may only write to the file. The disk gets names more in
+ * the folders of VMs, which changes its ctime; no VM can write to it.
+ */
 async function stampFiles(directory: string, kind: TemplateKind): Promise<Record<string, string>> {
   const { memory, ...others } = filesOf(directory)
   const files = kind === 'mapped' ? { memory, ...others } : others
   const stamps = Object.entries(files).map(async ([name, file]) => {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(file, { bigint: true })
-    return [name, [dev, ino, size, mtimeNs, ctimeNs].join(':')] as const
+    const times = name === 'scratch' ? [mtimeNs] : [mtimeNs, ctimeNs]
+    return [name, [dev, ino, size, ...times].join(':')] as const
   })
   return Object.fromEntries(await Promise.all(stamps))
 }
 
+/** By pieces: a state that holds the memory is as long as that. */
 async function hashFile(file: string): Promise<string> {
-  return createHash('sha256')
-    .update(await readFile(file))
-    .digest('hex')
+  const hash = createHash('sha256')
+  const piece = Buffer.allocUnsafe(HASHED_BYTES)
+  const handle = await open(file)
+  try {
+    for (;;) {
+      const { bytesRead } = await handle.read(piece)
+      if (bytesRead === 0) return hash.digest('hex')
+      hash.update(piece.subarray(0, bytesRead))
+    }
+  } finally {
+    await handle.close()
+  }
 }
 
 function parseJson(text: string): unknown {

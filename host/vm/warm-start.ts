@@ -1,7 +1,14 @@
 // Starts a VM the fastest way that works here: from a template with mapped memory, from one that is loaded whole, or by
 // a boot. A rung that fails is left for the next, and what failed is remembered.
 
-import { blankWorkspace, markUsed, startFrom, type Template } from './template.ts'
+import {
+  blankWorkspace,
+  isSameTemplate,
+  markUsed,
+  openTemplate,
+  startFrom,
+  type Template,
+} from './template.ts'
 import { type Obtained, type TemplateDeps, TemplateStore } from './template-store.ts'
 import { resumeVm, startVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
@@ -25,8 +32,11 @@ export class GuestUnfitError extends Error {
   override readonly name = 'GuestUnfitError'
 }
 
-/** Rebuilding once mends a damaged template; failing again means that the kind does not work here. */
-const ATTEMPTS = 2
+/**
+ * A VM that somebody killed says nothing of the template, so it is used once more; then it is made anew, which mends a
+ * damaged one; failing again means that the kind does not work here.
+ */
+const ATTEMPTS = 3
 
 /**
  * `open` gets the VM while it becomes fresh, to wake its agent up; it must not ask more of it. When it throws a
@@ -42,14 +52,16 @@ export async function startWarm<T>(
   const store = new TemplateStore(options.folders.cache)
   const attempts = new Attempts()
   for (;;) {
-    const obtained = await obtainAny(store, options, deps)
+    const obtained = await obtain(store, options, deps)
     if (!obtained.ok) return await boot(options, open, obtained.reason)
     const { template } = obtained
     try {
       return await resume(options, template, open)
     } catch (error) {
-      if (!isTemplateFault(error)) throw error
-      await store.reject(template, error.message, attempts.count(template) >= ATTEMPTS)
+      options.signal?.throwIfAborted()
+      if (!isTemplateFault(error) && !(await isGone(template))) throw error
+      const count = attempts.count(template, error)
+      if (count > 1) await store.reject(template, messageOf(error), count >= ATTEMPTS)
     }
   }
 }
@@ -63,7 +75,7 @@ export async function prepareTemplate(
   deps: WarmStartDeps,
 ): Promise<string | undefined> {
   if (!wantsTemplate(options, deps)) return undefined
-  const obtained = await obtainAny(new TemplateStore(options.folders.cache), options, deps)
+  const obtained = await obtain(new TemplateStore(options.folders.cache), options, deps)
   return obtained.ok ? undefined : obtained.reason
 }
 
@@ -71,15 +83,14 @@ function wantsTemplate({ image }: StartVmOptions, { start }: WarmStartDeps): boo
   return start !== 'cold' && !('disk' in image)
 }
 
-async function obtainAny(
-  store: TemplateStore,
-  options: StartVmOptions,
-  deps: WarmStartDeps,
-): Promise<Obtained> {
-  const machine = await prepareMachine(options, false)
-  const obtained = await store.obtain(options, machine, deps)
-  // A kind that cannot be made here leaves the other.
-  return obtained.ok ? obtained : await store.obtain(options, machine, deps)
+async function obtain(store: TemplateStore, options: StartVmOptions, deps: WarmStartDeps): Promise<Obtained> {
+  return await store.obtain(options, await prepareMachine(options, false), deps)
+}
+
+/** Removed or replaced by another process since it was opened. */
+async function isGone(template: Template): Promise<boolean> {
+  const present = await openTemplate(template.directory).catch(() => undefined)
+  return present === undefined || !isSameTemplate(present, template)
 }
 
 async function boot<T>(
@@ -116,17 +127,24 @@ async function hand<T>(vm: Vm, open: (warm: WarmVm) => Promise<T>, how: Omit<War
 class Attempts {
   readonly #counts = new Map<string, number>()
 
-  count({ record }: Template): number {
-    const count = (this.#counts.get(record.kind) ?? 0) + 1
+  /** A guest that was waited for in vain is not waited for once more from the same state. */
+  count({ record }: Template, error: unknown): number {
+    const isLate = error instanceof GuestUnfitError || codeOf(error) === 'deadline_exceeded'
+    const count = Math.max((this.#counts.get(record.kind) ?? 0) + 1, isLate ? 2 : 1)
     this.#counts.set(record.kind, count)
     return count
   }
 }
 
-function isTemplateFault(error: unknown): error is VmError | GuestUnfitError {
-  if (error instanceof GuestUnfitError) return true
-  if (!(error instanceof VmError)) return false
-  return ['state_unusable', 'qemu_failed', 'qmp_failed', 'guest_failed', 'deadline_exceeded'].includes(
-    error.code,
-  )
+function isTemplateFault(error: unknown): boolean {
+  const codes = ['state_unusable', 'qemu_failed', 'qmp_failed', 'guest_failed', 'deadline_exceeded']
+  return error instanceof GuestUnfitError || codes.includes(codeOf(error) ?? '')
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof VmError ? error.code : undefined
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }

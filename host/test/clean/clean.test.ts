@@ -129,7 +129,7 @@ describe('what a cleaning frees', () => {
 
   it('is a template that nobody started from for a week [V.07]', async () => {
     const place = await makePlace()
-    const [fresh, stale] = ['d'.repeat(64), 'e'.repeat(64)]
+    const [fresh, stale] = ['d'.repeat(32), 'e'.repeat(32)]
     for (const key of [fresh, stale])
       await write(path.join(place.folders.cache, 'templates', key, 'template.json'), '{}')
     const long = new Date(Date.now() - 8 * 24 * HOUR_MS)

@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Finding, type ImageCheck, runDoctor } from '../../doctor/doctor.ts'
 import { type Folders, resolveFolders } from '../../state/folders.ts'
+import { TemplateFailures } from '../../vm/template-failures.ts'
+import { writeTemplate } from '../support/templates.ts'
 
 const noImage: ImageCheck = { status: 'fail', seen: 'no image', remedy: 'caisson image build' }
 let root: string
@@ -33,6 +35,7 @@ describe('runDoctor', () => {
       'qemu',
       'programs',
       'image',
+      'template',
       'memory',
       'disk-state',
       'disk-cache',
@@ -89,6 +92,27 @@ describe('runDoctor', () => {
     } finally {
       process.env.PATH = before
     }
+  })
+
+  it('says how VMs start here, and why they are booted where no template can be used [V.02, V.01]', async () => {
+    expect((await examine()).byId('template')).toMatchObject({
+      status: 'ok',
+      seen: expect.stringContaining('no template yet'),
+    })
+    const notes = new TemplateFailures(join(folders.cache, 'templates'))
+    const [name, failed] = ['a'.repeat(32), 'b'.repeat(32)]
+    await writeTemplate(folders.cache, name)
+    expect((await examine()).byId('template').seen).toContain('its memory mapped (1 template')
+    await notes.note(failed, 'mapped', 'no mapping here')
+    expect((await examine()).byId('template')).toMatchObject({
+      status: 'warn',
+      seen: expect.stringContaining('cannot be mapped: no mapping here'),
+    })
+    await notes.note(failed, 'plain', 'no state here')
+    expect((await examine()).byId('template')).toMatchObject({
+      seen: expect.stringMatching(/are booted: no mapping here; no state here/),
+      remedy: expect.stringContaining('caisson vm templates --prune --all'),
+    })
   })
 
   it('reports an image check that throws as a failed check', async () => {

@@ -68,6 +68,20 @@ describe('the lines of a run', () => {
     expect(runEnd(estimated, 'completed', 'x')).toContain('· about 0 tokens')
   })
 
+  it('say in plain words why a VM was booted, and that of a copy nothing need be said [V.01]', () => {
+    const ready = {
+      type: 'vm-ready',
+      start: 'boot',
+      accelerator: 'tcg',
+      confinement: 'bubblewrap',
+      phasesMs: { kernel: 1_500 },
+    } as const
+    const told = linesOf({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
+    expect(told).toHaveLength(3)
+    expect(told[1]).toBe('  booted, which takes longer: no template could be used: no \\e[2Jroom')
+    expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
+  })
+
   it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
     expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
       '    run_bash command: ls -la · timeoutMs: 1000',

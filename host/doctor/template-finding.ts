@@ -1,0 +1,46 @@
+// What doctor says of templates: how VMs begin here, or why they are booted.
+
+import { formatBytes, formatCount } from '../ui/format.ts'
+import type { TemplateFailure } from '../vm/template-failures.ts'
+import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
+import { readFreeBytes } from '../vm/vm-options.ts'
+import type { Finding } from './doctor.ts'
+
+const heading = { id: 'template', title: 'Start of VMs' }
+const AGAIN = 'caisson vm templates --prune --all forgets this, and the next run tries again.'
+
+/** @param cache the cache folder; it need not exist */
+export async function checkTemplates(cache: string): Promise<Finding> {
+  const store = new TemplateStore(cache)
+  const [templates, [failure]] = [await store.list(), await store.failures()]
+  if (failure !== undefined) return describeFailure(failure)
+  const intact = templates.filter(({ record }) => record !== undefined)
+  if (intact.length > 0) return describeTemplates(intact, templates.length - intact.length)
+  const free = await readFreeBytes(cache).catch(() => 0)
+  if (free >= TEMPLATE_DISK_BYTES)
+    return { ...heading, status: 'ok', seen: 'no template yet; the next run makes one, once' }
+  return {
+    ...heading,
+    status: 'warn',
+    seen: `booted: a template needs ${formatBytes(TEMPLATE_DISK_BYTES)}, and there are ${formatBytes(free)} at ${cache}`,
+    remedy: 'Free disk space (caisson clean), or set CAISSON_CACHE to a larger disk.',
+  }
+}
+
+function describeFailure({ name, reasons }: TemplateFailure): Finding {
+  const { mapped, plain } = reasons
+  const which = `VMs of the kind ${name.slice(0, 12)}`
+  const seen =
+    plain === undefined
+      ? `${which} load all of a template's memory, since it cannot be mapped: ${mapped}`
+      : `${which} are booted: ${[mapped, plain].filter((reason) => reason !== undefined).join('; ')}`
+  return { ...heading, status: 'warn', seen, remedy: `Mend what it says. ${AGAIN}` }
+}
+
+function describeTemplates(intact: readonly TemplateInfo[], damaged: number): Finding {
+  const bytes = intact.reduce((sum, info) => sum + info.bytes, 0)
+  const how = intact[0]?.record?.kind === 'mapped' ? 'its memory mapped' : 'its memory loaded whole'
+  const more = damaged === 0 ? '' : `; ${damaged} more will be made anew, being damaged`
+  const seen = `as copies of a template, ${how} (${formatCount(intact.length, 'template')}, ${formatBytes(bytes)}${more})`
+  return { ...heading, status: 'ok', seen }
+}

@@ -1,0 +1,158 @@
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { lastUse, openTemplate, TemplateError } from '../../vm/template.ts'
+import { TemplateFailures } from '../../vm/template-failures.ts'
+import { findOldTemplates, TemplateStore } from '../../vm/template-store.ts'
+import { writeTemplate } from '../support/templates.ts'
+
+const DAY_MS = 24 * 60 * 60 * 1000
+const nameOf = (digit: string) => digit.repeat(32)
+const [first, second] = [nameOf('a'), nameOf('b')]
+
+let cache: string
+beforeEach(async () => {
+  cache = await mkdtemp(join(tmpdir(), 'caisson-cache-'))
+})
+afterEach(() => rm(cache, { recursive: true, force: true }))
+
+const place = (name: string, ...file: string[]) => join(cache, 'templates', name, ...file)
+
+async function setUse(name: string, agoMs: number): Promise<void> {
+  const then = new Date(Date.now() - agoMs)
+  await utimes(place(name, 'used'), then, then)
+}
+
+describe('a template on the disk', () => {
+  it('is used when every file is as it was taken [V.01]', async () => {
+    const template = await writeTemplate(cache, first)
+    expect(await openTemplate(template.directory)).toEqual(template)
+    expect(await openTemplate(place(second))).toBeUndefined()
+  })
+
+  it.each([
+    ['a state that was cut short', () => truncate(place(first, 'state'), 3), 'state was changed'],
+    ['a memory file that was cut short', () => truncate(place(first, 'memory'), 4096), 'memory was changed'],
+    ['a memory file that is too long', () => truncate(place(first, 'memory'), 2 ** 21), 'memory was changed'],
+    ['one byte of memory changed', () => changeByte(place(first, 'memory')), 'memory was changed'],
+    ['one byte of the state changed', () => changeByte(place(first, 'state')), 'state was changed'],
+    ['a disk that was written to', () => changeByte(place(first, 'scratch.raw')), 'scratch was changed'],
+    [
+      'an overlay that was written to',
+      () => changeByte(place(first, 'overlay.qcow2')),
+      'overlay was changed',
+    ],
+    ['another mode of a file', () => chmod(place(first, 'state'), 0o644), 'state was changed'],
+    ['a file that is gone', () => rm(place(first, 'memory')), 'a file is missing'],
+    ['a record that is no JSON', () => writeFile(place(first, 'template.json'), '{"version":1,'), 'damaged'],
+    ['a record of bytes', () => writeFile(place(first, 'template.json'), Buffer.alloc(99, 255)), 'damaged'],
+    [
+      'a record of another version',
+      () => writeFile(place(first, 'template.json'), '{"version":2}'),
+      'version',
+    ],
+  ])('is refused with %s, and what it was is said [V.01]', async (_, damage, said) => {
+    await writeTemplate(cache, first)
+    await damage()
+    const opened = openTemplate(place(first))
+    await expect(opened).rejects.toBeInstanceOf(TemplateError)
+    await expect(opened).rejects.toThrow(said)
+  })
+
+  it('is refused when the state is another of the same size and times [V.01]', async () => {
+    const { record } = await writeTemplate(cache, first)
+    const forged = { ...record, stateSha256: '0'.repeat(64) }
+    await writeFile(place(first, 'template.json'), JSON.stringify(forged))
+    await expect(openTemplate(place(first))).rejects.toThrow('not the one that was written')
+  })
+})
+
+async function changeByte(file: string): Promise<void> {
+  const bytes = await readFile(file)
+  bytes[7] = (bytes[7] ?? 0) ^ 1
+  await writeFile(file, bytes)
+}
+
+describe('the templates of a user', () => {
+  it('are listed, the last used first, and a damaged one with what is wrong [V.01]', async () => {
+    await writeTemplate(cache, first)
+    await writeTemplate(cache, second, 'plain')
+    await writeTemplate(cache, nameOf('c'))
+    await setUse(second, 2 * DAY_MS)
+    await setUse(nameOf('c'), DAY_MS)
+    await changeByte(place(second, 'state'))
+    await mkdir(join(cache, 'templates', '.half-made'))
+    const infos = await new TemplateStore(cache).list()
+    expect(infos.map(({ name }) => name)).toEqual([first, nameOf('c'), second])
+    expect(infos[0]).toMatchObject({ record: { kind: 'mapped', qemuVersion: '7.2.22' } })
+    expect(infos[0]?.bytes).toBeGreaterThan(0)
+    expect(infos[0]?.problem).toBeUndefined()
+    expect(infos[2]).toMatchObject({ problem: expect.stringContaining('state was changed') })
+    expect(infos[2]?.record).toBeUndefined()
+  })
+
+  it('are old after a week without use, or beyond the last six [V.01]', () => {
+    const now = 100 * DAY_MS
+    const used = (name: string, days: number) => ({ name, usedAtMs: now - days * DAY_MS })
+    expect([...findOldTemplates([used('a', 8), used('b', 6)], now)]).toEqual(['a'])
+    const seven = Array.from({ length: 7 }, (_, index) => used(String(index), 1 + index / 10))
+    expect([...findOldTemplates(seven.toReversed(), now)]).toEqual(['6'])
+  })
+
+  it('are removed when old and stay when not, and all go when asked to, with the notes of failures [V.01]', async () => {
+    await writeTemplate(cache, first)
+    await writeTemplate(cache, second)
+    await setUse(second, 8 * DAY_MS)
+    const notes = new TemplateFailures(join(cache, 'templates'))
+    await notes.note(first, 'mapped', 'a reason')
+    const store = new TemplateStore(cache)
+    expect((await store.prune()).map(({ name }) => name)).toEqual([second])
+    expect((await readdir(join(cache, 'templates'))).toSorted()).toEqual([first, `${first}.failed`])
+    expect((await store.prune(true)).map(({ name }) => name)).toEqual([first])
+    expect(await readdir(join(cache, 'templates'))).toEqual([])
+  })
+
+  it('leave out the one that a VM rejects, but not another that was put in its place meanwhile [V.01]', async () => {
+    const store = new TemplateStore(cache)
+    const rejected = await writeTemplate(cache, first)
+    await rm(place(first), { recursive: true })
+    const fresh = await writeTemplate(cache, first)
+    await store.reject(rejected, 'it did not serve', false)
+    expect(await openTemplate(place(first))).toEqual(fresh)
+    await store.reject(fresh, 'it did not serve', true)
+    expect(await openTemplate(place(first))).toBeUndefined()
+    expect(await store.failures()).toMatchObject([{ name: first, reasons: { mapped: 'it did not serve' } }])
+  })
+
+  it('have no last use when nothing tells [V.01]', async () => {
+    await writeTemplate(cache, first)
+    await rm(place(first, 'used'))
+    expect(await lastUse(place(first))).toBe(0)
+  })
+})
+
+describe('what could not be made', () => {
+  it('is remembered by kind for a day, and a damaged note is none [V.01]', async () => {
+    const folder = join(cache, 'templates')
+    await mkdir(folder)
+    const notes = new TemplateFailures(folder)
+    await notes.note(first, 'mapped', 'no mapping')
+    await notes.note(first, 'plain', 'x'.repeat(9_000))
+    const { mapped, plain } = await notes.read(first)
+    expect([mapped, plain?.length]).toEqual(['no mapping', 2_000])
+    const long = new Date(Date.now() - DAY_MS - 1_000)
+    await utimes(join(folder, `${first}.failed`), long, long)
+    expect(await notes.read(first)).toEqual({})
+    await writeFile(join(folder, `${second}.failed`), '{"reasons":{"other":1}}')
+    expect(await notes.list()).toEqual([])
+    await notes.forget(false)
+    expect(await readdir(folder)).toEqual([])
+  })
+
+  it('costs nothing when the note cannot be written [V.01]', async () => {
+    const notes = new TemplateFailures(join(cache, 'no such folder'))
+    await notes.note(first, 'mapped', 'a reason')
+    expect(await notes.read(first)).toEqual({})
+  })
+})

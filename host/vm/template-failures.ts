@@ -1,0 +1,86 @@
+// What kinds of template could not be made or used here, remembered beside the templates, so that not every start tries
+// again. Forgotten after a day, or when asked to: the user may have mended the machine.
+
+import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { z } from 'zod'
+import type { TemplateKind } from './template.ts'
+
+const LIFETIME_MS = 24 * 60 * 60 * 1000
+const SUFFIX = '.failed'
+const MAX_REASON = 2_000
+
+const noteSchema = z.strictObject({
+  reasons: z.partialRecord(z.enum(['mapped', 'plain']), z.string().max(MAX_REASON)),
+})
+
+/** By kind, in words of the host. */
+export type FailureReasons = Partial<Record<TemplateKind, string>>
+
+export interface TemplateFailure {
+  /** Of the template that there is not. */
+  readonly name: string
+  /** Milliseconds since 1970. */
+  readonly atMs: number
+  readonly reasons: FailureReasons
+}
+
+export class TemplateFailures {
+  readonly #directory: string
+
+  /** @param directory the folder of the templates; it need not exist */
+  constructor(directory: string) {
+    this.#directory = directory
+  }
+
+  /** Empty when nothing is known, or not any more. */
+  async read(name: string): Promise<FailureReasons> {
+    return (await this.#find(name))?.reasons ?? {}
+  }
+
+  /** A disk that cannot take the note costs the next start a vain attempt, and this one nothing. */
+  async note(name: string, kind: TemplateKind, reason: string): Promise<void> {
+    const reasons = { ...(await this.read(name)), [kind]: reason.slice(0, MAX_REASON) }
+    await writeFile(this.#file(name), `${JSON.stringify({ reasons })}\n`, { mode: 0o600 }).catch(
+      () => undefined,
+    )
+  }
+
+  /** The latest first. */
+  async list(): Promise<TemplateFailure[]> {
+    const found = await Promise.all((await this.#names()).map((name) => this.#find(name)))
+    return found.filter((failure) => failure !== undefined).sort((one, other) => other.atMs - one.atMs)
+  }
+
+  /** Removes the notes that are not believed any more, or all. */
+  async forget(all: boolean): Promise<void> {
+    for (const name of await this.#names()) {
+      if (all || (await this.#find(name)) === undefined) await rm(this.#file(name), { force: true })
+    }
+  }
+
+  #file(name: string): string {
+    return join(this.#directory, `${name}${SUFFIX}`)
+  }
+
+  async #names(): Promise<string[]> {
+    const files = await readdir(this.#directory).catch(() => [])
+    return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length))
+  }
+
+  async #find(name: string): Promise<TemplateFailure | undefined> {
+    const { mtimeMs } = await stat(this.#file(name)).catch(() => ({ mtimeMs: 0 }))
+    if (Date.now() - mtimeMs > LIFETIME_MS) return undefined
+    const text = await readFile(this.#file(name), 'utf8').catch(() => '')
+    const parsed = noteSchema.safeParse(parseJson(text))
+    return parsed.success ? { name, atMs: mtimeMs, reasons: parsed.data.reasons } : undefined
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
