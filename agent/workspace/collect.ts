@@ -55,7 +55,8 @@ export interface CollectSummary {
 }
 
 /**
- * Compares and writes the whole stream, its end included; `sink` itself is left open.
+ * Compares and writes the whole stream, its end included; `sink` itself is left open. It must need a chunk no more when
+ * it calls back for it: the next lies in the same memory.
  * @returns counts, or `cancelled`, `limit_reached`, `unavailable` (the sink ended, or a file changed while it was
  *   sent), or what the system said of the directories. After a failure the stream has no end frame, so that its
  *   receiver knows it for cut.
@@ -94,6 +95,7 @@ class Collection {
   readonly #signal: AbortSignal | undefined
   readonly #maxEntries: number
   readonly #maxContentBytes: number
+  #piece: Buffer | undefined
   #turnEnd = performance.now() + TURN_MS
   #names = 0
 
@@ -164,9 +166,10 @@ class Collection {
   }
 
   async #sendLarge({ fd, stat }: NonNullable<Finding['large']>, path: string): Promise<void> {
+    this.#piece ??= Buffer.allocUnsafeSlow(PIECE_BYTES)
     let sent = 0
     while (sent < stat.size) {
-      const piece = readPiece(fd, Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, stat.size - sent)), sent)
+      const piece = readPiece(fd, this.#piece.subarray(0, stat.size - sent), sent)
       if (piece.length === 0) break
       await this.#encoder.content(piece)
       sent += piece.length
@@ -187,17 +190,18 @@ class Collection {
   }
 }
 
-/** Writes one chunk and waits while the sink is full. Rejects when it ends or fails instead. */
+/** Writes one chunk and waits until the sink needs it no more. Rejects when it ends or fails instead. */
 function writeChunk(sink: Writable, chunk: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     if (sink.destroyed || sink.writableEnded) return reject(sinkEnded(sink.errored))
-    if (sink.write(chunk)) return resolve()
-    const settle = (): void => {
-      sink.off('drain', settle).off('close', settle).off('error', settle)
-      if (sink.destroyed || sink.errored !== null) reject(sinkEnded(sink.errored))
+    const settle = (error?: Error | null): void => {
+      sink.off('close', settle).off('error', settle)
+      if (error || sink.destroyed) reject(sinkEnded(error ?? sink.errored))
       else resolve()
     }
-    sink.on('drain', settle).on('close', settle).on('error', settle)
+    // What is being written when a stream is destroyed may never be called back for.
+    sink.on('close', settle).on('error', settle)
+    sink.write(chunk, settle)
   })
 }
 

@@ -12,13 +12,13 @@ const CHUNK_BYTES = 256 * 1024
 export type PathChange = Exclude<ChangeEntry, { kind: 'end' }>
 
 /**
- * Gathers entries into large chunks. `write` takes a chunk, never touched again afterwards, and resolves when more
- * may come. A `file` entry must be followed by exactly its size of {@link content}; less, more or paths out of order
+ * Gathers entries into large chunks. `write` takes a chunk and resolves when it needs it no more: the next one lies in
+ * the same memory, since fresh memory is dear in an emulated guest. A `file` entry must be followed by exactly its size of {@link content}; less, more or paths out of order
  * are misuse and throw.
  */
 export class ChangeEncoder {
   readonly #write: (chunk: Buffer) => Promise<void>
-  #chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES)
+  readonly #chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES)
   #used = 0
   #owed = 0
   #lastPath = ''
@@ -56,7 +56,7 @@ export class ChangeEncoder {
     return wait === undefined ? this.content(content) : wait.then(() => this.content(content))
   }
 
-  /** Adds content of the last `file`; the bytes are copied if they are few, else handed on as they are. */
+  /** Adds content of the last `file`. The bytes may be used again when the promise has resolved. */
   content(bytes: Buffer): Promise<void> | undefined {
     if (bytes.length > this.#owed) throw new Error(`the content of "${this.#lastPath}" is too long`)
     this.#owed -= bytes.length
@@ -102,10 +102,8 @@ export class ChangeEncoder {
 
   async #flush(): Promise<void> {
     if (this.#used === 0) return
-    const full = this.#chunk.subarray(0, this.#used)
-    this.#chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES)
+    await this.#write(this.#chunk.subarray(0, this.#used))
     this.#used = 0
-    await this.#write(full)
   }
 }
 
@@ -117,7 +115,7 @@ export async function* encodeChanges(
 ): AsyncGenerator<Buffer, void, undefined> {
   const chunks: Buffer[] = []
   const encoder = new ChangeEncoder(async (chunk) => {
-    chunks.push(chunk)
+    chunks.push(Buffer.from(chunk))
   })
   for await (const { entry, content } of changes) {
     await encoder.entry(entry)

@@ -92,7 +92,7 @@ describe('the change stream', () => {
   it('carries content far larger than its chunks without change [W.02]', async () => {
     const large = Buffer.alloc(3_000_001, 'caisson')
     const chunks: Buffer[] = []
-    const encoder = new ChangeEncoder(async (chunk) => void chunks.push(chunk))
+    const encoder = new ChangeEncoder(async (chunk) => void chunks.push(Buffer.from(chunk)))
     await encoder.entry({ kind: 'file', path: 'large', mode: 0o600, size: large.length })
     for (let at = 0; at < large.length; at += 700_000) await encoder.content(large.subarray(at, at + 700_000))
     await encoder.entry({ kind: 'deleted', path: 'other' })
