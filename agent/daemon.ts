@@ -26,7 +26,7 @@ import type { CollectOptions } from './workspace/collect.ts'
 /** What only the guest's root side can do. */
 export interface RootSide {
   mountWorkspace(): Promise<Result<unknown, RootFailure>>
-  resetWorkspace(): Promise<Result<unknown, RootFailure>>
+  resetWorkspace(keepHome: boolean): Promise<Result<unknown, RootFailure>>
   setClock(epochMs: number): Promise<Result<unknown, RootFailure>>
   /** A connection that carries a person's shell; rejects when there can be none. */
   openShell(request: ShellRequest): Promise<Duplex>
@@ -122,7 +122,7 @@ function createHandlers(
   return {
     'clock/set': async ({ epochMs }) => toAnswer(await options.root.setClock(epochMs)),
     'workspace/open': async () => toAnswer(await options.root.mountWorkspace()),
-    'workspace/reset': async () => toAnswer(await options.root.resetWorkspace()),
+    'workspace/reset': async ({ keepHome }) => toAnswer(await options.root.resetWorkspace(keepHome)),
     'workspace/collect': async ({ runId }, { signal }) => {
       const sent = await sendChanges(runId, link().http, { ...options.collect, signal })
       return sent.ok ? sent : failed(sent.error.message)

@@ -97,7 +97,7 @@ export interface Helper {
   /** Puts the workspace at /mnt/workspace; nothing to do when it is there. */
   mountWorkspace(): Promise<HelperResult<void>>
   /** Ends all programs and throws the workspace's changes away. */
-  resetWorkspace(): Promise<HelperResult<void>>
+  resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
   setClock(epochMs: number): Promise<HelperResult<void>>
   /** @param seed 32 to 512 bytes from the host */
   addEntropy(seed: Uint8Array): Promise<HelperResult<void>>
@@ -118,7 +118,7 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
   }
   return {
     mountWorkspace: () => askDone({ op: 'workspace_mount' }),
-    resetWorkspace: () => askDone({ op: 'workspace_reset' }),
+    resetWorkspace: (keepHome) => askDone({ op: 'workspace_reset', keepHome }),
     setClock: (epochMs) => askDone({ op: 'set_clock', epochMs: Math.round(epochMs) }),
     addEntropy: (seed) => askDone({ op: 'add_entropy', seedBase64: Buffer.from(seed).toString('base64') }),
     readStatus: async () => {

@@ -164,6 +164,8 @@ function addRunOptions(command: Command): Command {
       'takes ignored or secret paths in all the same; may be given again',
       collect,
     )
+    .option('--continue [run]', 'goes on where a run ended: the one named, or the last on this directory')
+    .option('--keep', 'keeps the VM at the end, to be continued; --continue does that too')
     .option('--cold', 'boots the VM instead of copying a template')
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)

@@ -24,6 +24,9 @@ export interface RunFlags extends VmFlags {
   readonly maxTime?: number
   readonly maxTokens?: number
   readonly json?: boolean
+  /** True for the last run on the directory, or the name of a run. */
+  readonly continue?: true | string
+  readonly keep?: boolean
   /** Boots the VM instead of copying a template. */
   readonly cold?: boolean
 }
@@ -54,6 +57,8 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('include', flags.include),
     ...given('model', flags.model),
     ...given('tools', flags.tool),
+    ...given('continue', flags.continue === true ? 'last' : flags.continue),
+    ...given('keep', flags.keep),
     limits: { ...given('maxWallMs', flags.maxTime), ...given('maxTokens', flags.maxTokens) },
     vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),

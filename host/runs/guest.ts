@@ -5,11 +5,16 @@
 
 import { rm, writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
-import path from 'node:path'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { type RequestMethod, taskCancel, workspaceCollect, workspaceOpen } from '#specs/protocol/methods.ts'
+import {
+  type RequestMethod,
+  taskCancel,
+  workspaceCollect,
+  workspaceOpen,
+  workspaceReset,
+} from '#specs/protocol/methods.ts'
 import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
@@ -18,13 +23,15 @@ import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
-import { hibernateVm, type Preparation, prepareInBackground, type SavedVm, wakeVm } from '../vm/hibernate.ts'
-import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
-import { GuestUnfitError, startWarm, type WarmVm } from '../vm/warm-start.ts'
+import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
+import type { StartVmOptions, VmExit } from '../vm/vm.ts'
+import { openWarm } from '../vm/vm-pool.ts'
+import { GuestUnfitError, type WarmVm } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import { receiveChanges } from '../workspace/receive.ts'
 import { CappedLog } from './capped-log.ts'
 import { RunFailure } from './ending.ts'
+import { GuestVm } from './guest-vm.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
@@ -44,7 +51,7 @@ type Received = Result<ChangeSet, { code: string; message: string }>
 export class Guest implements AsyncDisposable {
   readonly #plan: RunPlan
   readonly #record: RunRecord
-  #vm: Vm
+  readonly #vm: GuestVm
   readonly #link: AgentLink
   readonly #gateway: Gateway
   readonly #log: CappedLog
@@ -59,9 +66,6 @@ export class Guest implements AsyncDisposable {
   readonly #access: GuestAccess
   #control: ControlServer | null = null
   #closing = false
-  /** Between the start of a save and the end of a wake: the VM's process is not expected to live. */
-  #asleep = false
-  #preparation: Preparation | null = null
   #onStop: (now: boolean) => void = () => undefined
 
   private constructor(
@@ -73,7 +77,7 @@ export class Guest implements AsyncDisposable {
   ) {
     this.#plan = plan
     this.#record = record
-    this.#vm = vm
+    this.#vm = new GuestVm(vm, record.paths.disk, (exit) => this.#onVmExit(exit))
     this.#log = log
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
@@ -85,7 +89,6 @@ export class Guest implements AsyncDisposable {
     })
     this.#link = this.#openLink(approvals, cloned)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
-    this.#follow(vm)
   }
 
   /**
@@ -102,21 +105,24 @@ export class Guest implements AsyncDisposable {
   ): Promise<Guest> {
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
+    const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
+    const open = async (warm: Origin) => {
+      const opened = new Guest(plan, record, approvals, warm, log)
+      try {
+        await opened.#greet(warm, signal)
+        return opened
+      } catch (error) {
+        await opened.#leave()
+        throw error
+      }
+    }
+    const kept = await openKept(plan, options, open)
     const start = plan.vm.start ?? 'auto'
-    const guest = await startWarm(
-      vmOptions(plan, { workspaceDisk: workspace.disk, signal }),
-      { start, warmUp },
-      async (warm) => {
-        const opened = new Guest(plan, record, approvals, warm, log)
-        try {
-          await opened.#greet(warm, signal)
-          return opened
-        } catch (error) {
-          await opened.#leave()
-          throw error
-        }
-      },
-    )
+    const guest =
+      kept.guest ??
+      (await openWarm(workspace.vm, options, { start, warmUp }, (warm) =>
+        open({ ...warm, ...(kept.problem === undefined ? {} : { coldReason: kept.problem }) }),
+      ))
     undo.move()
     try {
       guest.#onStop = onStop
@@ -177,40 +183,43 @@ export class Guest implements AsyncDisposable {
   /** Saves the VM to disk and ends its process. @throws {HibernationError} when it goes on instead */
   async sleep(): Promise<void> {
     const startedAt = performance.now()
-    this.#asleep = true
-    this.#link.detachPorts()
-    let saved: SavedVm
-    try {
-      saved = await hibernateVm(this.#vm, this.#sleepFolder())
-    } catch (error) {
-      this.#asleep = false
-      this.#link.attachPorts(this.#vm.rpc, this.#vm.http)
-      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
-      throw error
-    }
-    await this.#control?.[Symbol.asyncDispose]()
-    this.#control = null
+    await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
     await this.#note({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
-    this.#preparation = prepareInBackground(this.#vm.plan.options, saved)
   }
 
   /** Lets the saved VM go on in a new session. @throws {VmError} */
   async wake(): Promise<void> {
     const startedAt = performance.now()
-    if (this.#closing) return
-    const saved = await this.#preparation?.stop()
-    this.#preparation = null
-    if (saved === undefined) return
-    const vm = await wakeVm(this.#vm.plan.options, saved)
-    await vm.fresh
-    this.#vm = vm
-    this.#asleep = false
-    this.#follow(vm)
-    this.#link.attachPorts(vm.rpc, vm.http)
-    await rm(saved.directory, { recursive: true, force: true })
+    const woken = await this.#vm.wake()
+    if (woken === undefined) return
+    this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
     const durationMs = Math.round(performance.now() - startedAt)
-    await this.#note({ type: 'vm-wake', durationMs, prepared: saved.record.prepared })
+    await this.#note({ type: 'vm-wake', durationMs, ...woken })
     await this.#serveControl()
+  }
+
+  /**
+   * Saves the VM for a later run, without the workspace and what was changed in it; what programs left in their home
+   * folder and in /tmp stays. @throws {HibernationError} {RunFailure} when it could not be; this run has nothing of it
+   */
+  async keep(): Promise<void> {
+    const signal = AbortSignal.timeout(requestTimeoutMs)
+    await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
+    await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
+    await this.#note({ type: 'vm-kept' })
+  }
+
+  async #save(save: (directory: string) => Promise<void>, directory: string): Promise<void> {
+    this.#link.detachPorts()
+    try {
+      await save(directory)
+    } catch (error) {
+      this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
+      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
+      throw error
+    }
+    await this.#control?.[Symbol.asyncDispose]()
+    this.#control = null
   }
 
   /** The VM cannot go on: the run ends with this reason. */
@@ -222,7 +231,7 @@ export class Guest implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
-    await writeFile(this.#record.paths.console, this.#vm.console.text(), { mode: 0o600 }).catch(
+    await writeFile(this.#record.paths.console, this.#vm.current.console.text(), { mode: 0o600 }).catch(
       () => undefined,
     )
     await this.#log[Symbol.asyncDispose]()
@@ -234,22 +243,10 @@ export class Guest implements AsyncDisposable {
     await this.#link[Symbol.asyncDispose]()
     await this.#gateway.close()
     await this.#vm.stop()
-    await this.#preparation?.stop()
-    await rm(this.#sleepFolder(), { recursive: true, force: true })
-  }
-
-  #sleepFolder(): string {
-    return path.join(this.#record.paths.directory, 'vm')
-  }
-
-  #follow(vm: Vm): void {
-    void vm.exited.then((exit) => {
-      if (this.#vm === vm && !this.#asleep) this.#onVmExit(exit)
-    })
   }
 
   /** The first session, while the guest gets its random bytes and the time. @throws GuestUnfitError for a clone that does not answer */
-  async #greet({ vm, cloned, coldReason }: WarmVm, signal: AbortSignal): Promise<void> {
+  async #greet({ vm, cloned, coldReason, isSaved }: Origin, signal: AbortSignal): Promise<void> {
     const startedAt = performance.now()
     const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
     const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs }))
@@ -261,7 +258,7 @@ export class Guest implements AsyncDisposable {
     const phases = { ...timed, agentMs: performance.now() - startedAt }
     await this.#note({
       type: 'vm-ready',
-      start: cloned ? 'template' : 'boot',
+      start: isSaved === true ? 'saved' : cloned ? 'template' : 'boot',
       ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
       accelerator: vm.accelerator,
       confinement: vm.confinement,
@@ -289,7 +286,7 @@ export class Guest implements AsyncDisposable {
     const { runId, directory, folders } = this.#plan
     try {
       this.#control = await serveVm({
-        vm: this.#vm,
+        vm: this.#vm.current,
         vms: folders.vms,
         access: this.#access,
         state: () => (this.#closing ? 'stopping' : this.#session === null ? 'starting' : 'running'),
@@ -330,8 +327,8 @@ export class Guest implements AsyncDisposable {
   #openLink(approvals: ApprovalQueue, cloned: boolean): AgentLink {
     return openAgentLink({
       cloned,
-      rpc: this.#vm.rpc,
-      http: this.#vm.http,
+      rpc: this.#vm.current.rpc,
+      http: this.#vm.current.http,
       onStream: (stream, headers) => this.#onStream(stream, headers),
       onSessionStart: ({ number, resumed }) =>
         this.#noteSoon({ type: 'session-start', session: number, resumed }),
@@ -387,7 +384,6 @@ export class Guest implements AsyncDisposable {
   }
 
   #onVmExit(exit: VmExit): void {
-    if (this.#closing) return
     const tail = [exit.detail, exit.stderrTail, exit.consoleTail].filter((part) => part).join('\n')
     const message = `the VM ended in the middle of the run (${exit.reason}, ${exit.signal ?? `code ${exit.code}`})\n${tail}`
     this.#noteSoon({ type: 'vm-end', expected: false, message: message.slice(0, 8_000) })
@@ -406,7 +402,7 @@ export class Guest implements AsyncDisposable {
 
   #failureOf(doing: string, { code, message }: RpcFailure): RunFailure {
     if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
-    const tail = this.#vm.console.text().split('\n').slice(-15).join('\n')
+    const tail = this.#vm.current.console.text().split('\n').slice(-15).join('\n')
     return new RunFailure(
       'agent_lost',
       `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
@@ -424,6 +420,33 @@ export class Guest implements AsyncDisposable {
   /** A journal that fails here fails again at the next event that somebody waits for. */
   #noteSoon(event: HostEvent): void {
     this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
+  }
+}
+
+/** How the VM of a run began. */
+interface Origin extends WarmVm {
+  readonly isSaved?: boolean
+}
+
+/** The guest in the VM that the continued run kept; or why that cannot be. */
+async function openKept(
+  { continues }: RunPlan,
+  options: StartVmOptions,
+  open: (origin: Origin) => Promise<Guest>,
+): Promise<{ readonly guest?: Guest; readonly problem?: string }> {
+  const saved = continues === undefined ? undefined : await findSavedVm(continues.kept)
+  if (continues === undefined) return {}
+  if (saved === undefined) return { problem: `${continues.runId} kept no VM` }
+  try {
+    const vm = await wakeVm(options, saved)
+    return { guest: await open({ vm, cloned: false, isSaved: true }) }
+  } catch (error) {
+    options.signal?.throwIfAborted()
+    const why = error instanceof Error ? error.message : String(error)
+    return { problem: `the VM that ${continues.runId} kept did not wake: ${why}`.slice(0, 2_000) }
+  } finally {
+    // Its disk has moved on, or it is of no use.
+    await rm(continues.kept, { recursive: true, force: true })
   }
 }
 

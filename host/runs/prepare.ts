@@ -1,6 +1,7 @@
 /** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
+import type { PooledVm } from '../vm/vm-pool.ts'
 import {
   buildDisk,
   checkDirectory,
@@ -22,6 +23,8 @@ export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
   /** The erofs file for the drive `workspace`; removed with this object. */
   readonly disk: string
+  /** A VM that waited for this run and has the disk already; ended with this object. Absent: one is to be started. */
+  readonly vm?: PooledVm
 }
 
 /** @throws {RunFailure} `environment` when the directory cannot be used, in use, or does not fit */
@@ -38,7 +41,10 @@ export async function prepareWorkspace(
   const scan = requireValue(await scanWorkspace({ directory: root, include, signal, ...places }))
   const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
-  const { manifest } = requireValue(await buildDisk({ scan, file: disk, signal }))
+  const vm = await plan.pool?.take({ workspaceDisk: disk, signal })
+  if (vm !== undefined) undo.defer(async () => void (await vm.stop()))
+  const isInPlace = vm !== undefined
+  const { manifest } = requireValue(await buildDisk({ scan, file: disk, isInPlace, signal }))
   const manifestSha256 = await writeManifest(manifestFile(record.paths.directory), manifest)
   const { leftOut } = manifest
   const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
@@ -56,6 +62,7 @@ export async function prepareWorkspace(
   return {
     manifest,
     disk,
+    ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
 }

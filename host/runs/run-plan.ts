@@ -8,6 +8,8 @@ import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmDiskImage } from '../vm/vm.ts'
 import type { VmSize } from '../vm/vm-options.ts'
+import type { VmPool } from '../vm/vm-pool.ts'
+import type { ContinuedRun } from './continued.ts'
 
 /** Everything a run needs to know; all of it decided before it starts. */
 export interface RunPlan {
@@ -17,6 +19,10 @@ export interface RunPlan {
   readonly provider: Provider
   readonly prompt: string
   readonly context?: Readonly<Record<string, string>>
+  /** The run that this one continues: its VM is taken if it was kept. */
+  readonly continues?: ContinuedRun
+  /** Whether the VM is saved at the end for a run that continues this one. */
+  readonly keep: boolean
   /** The workspace on the host. */
   readonly directory: string
   /** Ignored or secret paths that go in all the same. */
@@ -33,6 +39,8 @@ export interface RunPlan {
     /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
     readonly hibernateAfterMs?: number
   }
+  /** VMs that wait for a run like this; absent: one is started. */
+  readonly pool?: VmPool
   readonly approvals: {
     readonly mode: ApprovalMode
     readonly rules: readonly ApprovalRule[]

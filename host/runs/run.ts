@@ -134,17 +134,21 @@ export class Run {
       (now) => this.cancel('caisson vm stop', now),
     )
     const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
-    return await this.#collect(guest, workspace, ending)
+    const collected = await this.#collect(guest, workspace, ending)
+    // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
+    if (this.#plan.keep && ending.outcome !== 'cancelled') await guest.keep().catch(() => undefined)
+    return collected
   }
 
   async #begin(): Promise<void> {
-    const { prompt, provider, directory, limits, image } = this.#plan
+    const { prompt, provider, directory, limits, image, continues } = this.#plan
     await this.#note({
       type: 'run-start',
       prompt,
       model: provider.model,
       provider: provider.name,
       directory,
+      ...(continues === undefined ? {} : { continues: continues.runId }),
       limits,
       imageKey: image.key,
       agentDigest: image.agentDigest,
@@ -204,14 +208,15 @@ export class Run {
   }
 
   #task(guest: Guest): Task {
-    const { runId, prompt, context, provider, limits, tools, approvals } = this.#plan
+    const { runId, prompt, provider, limits, tools, approvals, continues } = this.#plan
+    const context = { ...continues?.context, ...this.#plan.context }
     return {
       runId,
       prompt,
       model: provider.model,
       askTools: toolsNamedByRules(approvals.rules, guest.tools),
       limits,
-      ...(context === undefined ? {} : { context: { ...context } }),
+      ...(Object.keys(context).length === 0 ? {} : { context }),
       ...(tools === undefined ? {} : { tools: [...tools] }),
     }
   }

@@ -20,6 +20,10 @@ export interface RunPaths {
   readonly console: string
   /** The workspace as a disk; there only while the run lasts. */
   readonly disk: string
+  /** Its VM while it waits for a person; there only while the run lasts. */
+  readonly asleep: string
+  /** Its VM as it was kept for a later run. */
+  readonly kept: string
   /** Where its host process listens; there only while the run lasts. */
   readonly control: string
 }
@@ -73,6 +77,8 @@ export class RunStore {
       agentLog: file('agent.jsonl'),
       console: file('console.txt'),
       disk: file('workspace.erofs'),
+      asleep: file('asleep'),
+      kept: file('kept'),
       control: file('control.sock'),
     }
   }
@@ -121,9 +127,12 @@ export class RunStore {
     await rm(this.paths(runId).directory, { recursive: true, force: true })
   }
 
-  /** Removes what runs whose host process was killed left: disks and sockets. */
+  /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
   async clearScratch(): Promise<void> {
-    const scratch = (id: string) => [this.paths(id).disk, this.paths(id).control]
+    const scratch = (id: string) => {
+      const { disk, control, asleep, kept } = this.paths(id)
+      return [disk, control, asleep, `${asleep}.draft`, `${kept}.draft`]
+    }
     const isLeft = (file: string) => {
       const found = statSync(file, { throwIfNoEntry: false })
       // A run listens before it holds its lock.
@@ -133,7 +142,7 @@ export class RunStore {
     // In this order: a run holds its lock before it makes its disk.
     const live = lockedRuns(this.#locks)
     for (const id of withScratch) {
-      if (!live.has(id)) for (const file of scratch(id)) await rm(file, { force: true })
+      if (!live.has(id)) for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
     }
   }
 

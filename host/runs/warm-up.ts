@@ -59,7 +59,7 @@ export async function warmUp(vm: Vm): Promise<void> {
     await within(completed.promise)
     await ask(link.request(workspaceCollect, { runId: RUN_ID }, options))
     await within(changes.promise)
-    await ask(link.request(workspaceReset, {}, options))
+    await ask(link.request(workspaceReset, { keepHome: false }, options))
     await ask(link.request(agentPing, { count: 0 }, options))
   } finally {
     link.close()

@@ -28,6 +28,8 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
       ]
     case 'vm-wake':
       return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
+    case 'vm-kept':
+      return [colours.dim('The VM is kept: caisson run --continue "TASK" goes on in it')]
     case 'vm-end':
       return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
     case 'session-start':

@@ -121,6 +121,8 @@ const RunStart = z.strictObject({
   /** Whose model: `nvidia`, `custom` or `offline`. */
   provider: Line,
   directory: z.string(),
+  /** The run that it continues. */
+  continues: RunId.optional(),
   limits: RunLimits,
   imageKey: Line,
   agentDigest: Line,
@@ -153,6 +155,8 @@ const VmWake = z.strictObject({
   /** Whether its memory had been laid out to be mapped. */
   prepared: z.boolean(),
 })
+/** The VM was saved, without its workspace, for a run that continues this one. */
+const VmKept = z.strictObject({ type: z.literal('vm-kept') })
 const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(), message: Text })
 const SessionStart = z.strictObject({
   type: z.literal('session-start'),
@@ -230,6 +234,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmReady,
   VmSleep,
   VmWake,
+  VmKept,
   VmEnd,
   SessionStart,
   SessionEnd,

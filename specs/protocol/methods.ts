@@ -101,7 +101,10 @@ export const workspaceReset = {
   direction: 'host-to-guest',
   summary:
     'Ends all programs in the workspace and unmounts it with all that was changed; the drive may then have another content.',
-  params: Empty,
+  params: z.strictObject({
+    /** Whether what programs left in their home folder and in /tmp stays. */
+    keepHome: z.boolean(),
+  }),
   result: Empty,
 } as const satisfies RequestMethod
 

@@ -122,12 +122,12 @@ class Helper:
     def _mount(self, _request):
         self._space.mount()
 
-    def _reset_workspace(self, _request):
+    def _reset_workspace(self, request):
         with self._reset:
             try:
                 if not self._calls.suspend():
                     raise workspace.WorkspaceError('busy', 'a call did not end although it was killed')
-                self._space.reset()
+                self._space.reset(request['keepHome'])
             finally:
                 self._calls.resume()
 

@@ -153,7 +153,7 @@ _TERMINAL = {
 
 _OPERATIONS = {
     'workspace_mount': {},
-    'workspace_reset': {},
+    'workspace_reset': {'keepHome': _check_boolean},
     'exec': {
         'argv': _check_argv,
         'cwd': _check_directory,

@@ -80,18 +80,44 @@ class Workspace:
             system.mount('workspace', WORKSPACE, 'overlay', MS_NOSUID | MS_NODEV | MS_NOATIME, options)
             self._mounted = True
 
-    def reset(self):
-        """Takes the workspace away with all that was changed; the calls must have ended. Raises WorkspaceError, OSError."""
+    def reset(self, keep_home):
+        """Takes the workspace away with all that was changed; the calls must have ended. Raises WorkspaceError, OSError.
+
+        Their home folder and /tmp stay with `keep_home`.
+        """
         with self._lock:
             self._wait_for_scratch()
-            for place in (WORKSPACE, BASE, SCRATCH):
+            for place in (WORKSPACE, BASE):
                 if os.path.ismount(place):
                     _unmount_when_free(place)
             self._mounted = False
+            if keep_home:
+                self._discard_changes()
+                return
+            if os.path.ismount(SCRATCH):
+                _unmount_when_free(SCRATCH)
             # Formatting anew is quicker than deleting, and no depth, name or attribute of a file can stop it.
             device = mounts.find_drive('scratch')
             self._format(device)
             _mount_scratch(device)
+
+    def _discard_changes(self):
+        """Out of the way at once; to remove them takes as long as it takes."""
+        gone = f'{SCRATCH}/gone-{time.monotonic_ns()}'
+        os.mkdir(gone, 0o700)
+        for layer in (_UPPER, _WORK):
+            if os.path.isdir(layer):
+                os.rename(layer, f'{gone}/{os.path.basename(layer)}')
+        threading.Thread(target=self._run_quietly, args=(('/usr/bin/rm', '-rf', gone),), daemon=True).start()
+
+    def _run_quietly(self, argv):
+        null = os.open('/dev/null', os.O_RDWR | os.O_CLOEXEC)
+        try:
+            child = self._processes.spawn(argv, {'PATH': '/usr/bin'}, null, null, null)
+            child.wait()
+            child.forget()
+        finally:
+            os.close(null)
 
     def is_mounted(self):
         """Whether calls have a workspace to run in."""

@@ -54,7 +54,7 @@ async function serve(request: ProbeRequest): Promise<unknown> {
     case 'mount':
       return helper.mountWorkspace()
     case 'reset':
-      return helper.resetWorkspace()
+      return helper.resetWorkspace(false)
     case 'clock':
       return { set: await helper.setClock(request.epochMs), nowMs: Date.now() }
     case 'entropy':

@@ -62,14 +62,14 @@ describe('createHelper', () => {
     }
     const helper = createHelper(path)
     await helper.mountWorkspace()
-    await helper.resetWorkspace()
+    await helper.resetWorkspace(true)
     await helper.setClock(1.6)
     await helper.addEntropy(Buffer.alloc(32, 1))
     await helper.readStatus()
     await helper.execInSandbox(request)
     expect(asked).toEqual([
       { op: 'workspace_mount' },
-      { op: 'workspace_reset' },
+      { op: 'workspace_reset', keepHome: true },
       { op: 'set_clock', epochMs: 2 },
       { op: 'add_entropy', seedBase64: Buffer.alloc(32, 1).toString('base64') },
       { op: 'status' },

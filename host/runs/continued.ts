@@ -1,0 +1,63 @@
+/** The run that another one continues: what it was about, and its VM if it was kept. */
+import path from 'node:path'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
+
+/** Tasks that the agent is told of, the last ones. */
+const maxTasks = 5
+/** Of a task and of its result each. */
+const maxChars = 4_000
+
+export interface ContinuedRun {
+  readonly runId: string
+  /** Where its VM would be; it may not have been kept. */
+  readonly kept: string
+  /** Earlier tasks and their results, oldest first, as facts for the model. */
+  readonly context: Readonly<Record<string, string>>
+}
+
+/**
+ * @param name id of the run, a beginning of it, or `last`: the last one of this directory
+ * @param directory real path of the workspace
+ * @throws {UnknownRunError} when there is none, or it worked elsewhere {RunBusyError} while it is at work
+ */
+export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
+  const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
+  const events = await store.read(runId)
+  const workspace = readStart(events)?.directory ?? ''
+  if (path.resolve(workspace) !== directory) {
+    throw new UnknownRunError(
+      `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
+    )
+  }
+  const live = (await store.list()).find((run) => run.runId === runId)?.isLive
+  if (live === true) throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
+  return { runId, kept: store.paths(runId).kept, context: await describeTasks(store, runId) }
+}
+
+async function findLast(store: RunStore, directory: string): Promise<string> {
+  const last = (await store.list()).find(({ workspace }) => path.resolve(workspace) === directory)
+  if (last === undefined) throw new UnknownRunError(`no run has worked on ${directory} yet`)
+  return last.runId
+}
+
+async function describeTasks(store: RunStore, last: string): Promise<Record<string, string>> {
+  const tasks: string[] = []
+  for (let runId: string | undefined = last; runId !== undefined && tasks.length < maxTasks; ) {
+    const events: JournalEvent[] = await store.read(runId).catch(() => [])
+    const start = readStart(events)
+    if (start === undefined) break
+    const end = events.map(({ event }) => event).find((event) => event.type === 'run-end')
+    const result = end?.type === 'run-end' ? `${end.outcome}: ${end.summary || end.message}` : 'unknown'
+    tasks.unshift(`${start.prompt.slice(0, maxChars)}\n\nResult: ${result.slice(0, maxChars)}`)
+    runId = start.continues
+  }
+  return Object.fromEntries(
+    tasks.map((text, index) => [`earlier task ${index + 1} of ${tasks.length}`, text]),
+  )
+}
+
+function readStart(events: readonly JournalEvent[]) {
+  const [first] = events
+  return first?.event.type === 'run-start' ? first.event : undefined
+}

@@ -1,0 +1,89 @@
+/**
+ * The VM of one run over the processes that it lives in: it may be saved to disk and go on in another. Knows nothing of
+ * its agent; an end that nobody asked for is told once.
+ */
+import { rm } from 'node:fs/promises'
+import { hibernateVm, type Preparation, prepareInBackground, wakeVm } from '../vm/hibernate.ts'
+import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
+
+export class GuestVm {
+  readonly #onExit: (exit: VmExit) => void
+  readonly #workspaceDisk: string
+  #current: Vm
+  /** Between the start of a save and the end of a wake: no process is expected to live. */
+  #isAsleep = false
+  #isStopped = false
+  #preparation: Preparation | null = null
+
+  /** @param workspaceDisk the file behind the drive `workspace`, which outlives the processes */
+  constructor(vm: Vm, workspaceDisk: string, onExit: (exit: VmExit) => void) {
+    this.#current = vm
+    this.#workspaceDisk = workspaceDisk
+    this.#onExit = onExit
+    this.#follow(vm)
+  }
+
+  /** The process of now; while it is saved, the last one. */
+  get current(): Vm {
+    return this.#current
+  }
+
+  /**
+   * Saves it into `directory` and ends its process; its memory is then laid out in the background.
+   * @throws {HibernationError} when it goes on instead
+   */
+  async sleep(directory: string): Promise<void> {
+    this.#isAsleep = true
+    try {
+      const saved = await hibernateVm(this.#current, directory)
+      this.#preparation = prepareInBackground(this.#options(), saved)
+    } catch (error) {
+      this.#isAsleep = false
+      throw error
+    }
+  }
+
+  /** Saves it for another run. @throws {HibernationError} when it goes on instead */
+  async keep(directory: string): Promise<void> {
+    this.#isAsleep = true
+    try {
+      await hibernateVm(this.#current, directory)
+    } catch (error) {
+      this.#isAsleep = false
+      throw error
+    }
+  }
+
+  /** Lets it go on, fresh; the ports are others. Undefined when it is not asleep. @throws {VmError} */
+  async wake(): Promise<{ readonly prepared: boolean } | undefined> {
+    const saved = await this.#preparation?.stop()
+    this.#preparation = null
+    if (saved === undefined || this.#isStopped) return undefined
+    const vm = await wakeVm(this.#options(), saved)
+    await vm.fresh
+    this.#current = vm
+    this.#isAsleep = false
+    this.#follow(vm)
+    await rm(saved.directory, { recursive: true, force: true })
+    return { prepared: saved.record.prepared }
+  }
+
+  /** Ends it; what was saved to be woken by this object is removed. */
+  async stop(): Promise<void> {
+    this.#isStopped = true
+    await this.#current.stop()
+    const saved = await this.#preparation?.stop()
+    if (saved !== undefined) await rm(saved.directory, { recursive: true, force: true })
+  }
+
+  #options(): StartVmOptions {
+    const { hasOwnWorkspace: _, signal: __, ...options } = this.#current.plan.options
+    return { ...options, workspaceDisk: this.#workspaceDisk }
+  }
+
+  #follow(vm: Vm): void {
+    void vm.exited.then((exit) => {
+      if (this.#current === vm && !this.#isAsleep && !this.#isStopped) this.#onExit(exit)
+    })
+  }
+}
