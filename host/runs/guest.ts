@@ -3,7 +3,7 @@
  * change set. Turns whatever the guest does into records, answers and failures with a reason.
  */
 
-import { rm, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -21,21 +21,22 @@ import type { ApprovalQueue } from '../approvals/queue.ts'
 import { GuestAccess } from '../control/guest-access.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
-import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import type { Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
-import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
-import type { StartVmOptions, VmExit } from '../vm/vm.ts'
-import { openWarm } from '../vm/vm-pool.ts'
-import { GuestUnfitError, type WarmVm } from '../vm/warm-start.ts'
+
+import type { VmExit } from '../vm/vm.ts'
+
+import { GuestUnfitError } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import { receiveChanges } from '../workspace/receive.ts'
+import { beginVm, type Origin, vmOptions } from './begin-vm.ts'
 import { CappedLog } from './capped-log.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
+import { openRunGateway } from './run-gateway.ts'
 import type { RunPlan } from './run-plan.ts'
-import { warmUp } from './warm-up.ts'
 
 /** Time for the agent to answer in its first session, after init was ready. */
 const sessionTimeoutMs = 60_000
@@ -72,7 +73,7 @@ export class Guest implements AsyncDisposable {
     plan: RunPlan,
     record: RunRecord,
     approvals: ApprovalQueue,
-    { vm, cloned }: WarmVm,
+    { vm, cloned }: Origin,
     log: CappedLog,
   ) {
     this.#plan = plan
@@ -82,7 +83,7 @@ export class Guest implements AsyncDisposable {
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
-    this.#gateway = this.#openGateway()
+    this.#gateway = openRunGateway(plan, log, (event) => this.#noteSoon(event))
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
@@ -106,7 +107,7 @@ export class Guest implements AsyncDisposable {
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
-    const open = async (warm: Origin) => {
+    const open = async (warm: Origin): Promise<Guest> => {
       const opened = new Guest(plan, record, approvals, warm, log)
       try {
         await opened.#greet(warm, signal)
@@ -116,13 +117,7 @@ export class Guest implements AsyncDisposable {
         throw error
       }
     }
-    const kept = await openKept(plan, options, open)
-    const start = plan.vm.start ?? 'auto'
-    const guest =
-      kept.guest ??
-      (await openWarm(workspace.vm, options, { start, warmUp }, (warm) =>
-        open({ ...warm, ...(kept.problem === undefined ? {} : { coldReason: kept.problem }) }),
-      ))
+    const guest = await beginVm(plan, workspace.vm, options, open)
     undo.move()
     try {
       guest.#onStop = onStop
@@ -299,31 +294,6 @@ export class Guest implements AsyncDisposable {
     }
   }
 
-  #openGateway(): Gateway {
-    const { provider, runId, limits: bounds } = this.#plan
-    return createGateway({
-      provider,
-      runId,
-      limits: bounds,
-      onExchange: ({ status, durationMs, usage, estimated, error }) =>
-        this.#noteSoon({
-          type: 'model-end',
-          status,
-          durationMs,
-          usage,
-          estimated,
-          ...(error === undefined ? {} : { error }),
-        }),
-      onDenied: ({ target, reason }) => this.#noteSoon({ type: 'egress-denied', target, reason }),
-      logger: {
-        info: (fields, text) =>
-          this.#log.write({ at: Date.now(), from: 'gateway', level: 'info', message: text, ...fields }),
-        warn: (fields, text) =>
-          this.#log.write({ at: Date.now(), from: 'gateway', level: 'warn', message: text, ...fields }),
-      },
-    })
-  }
-
   #openLink(approvals: ApprovalQueue, cloned: boolean): AgentLink {
     return openAgentLink({
       cloned,
@@ -421,41 +391,6 @@ export class Guest implements AsyncDisposable {
   #noteSoon(event: HostEvent): void {
     this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
   }
-}
-
-/** How the VM of a run began. */
-interface Origin extends WarmVm {
-  readonly isSaved?: boolean
-}
-
-/** The guest in the VM that the continued run kept; or why that cannot be. */
-async function openKept(
-  { continues }: RunPlan,
-  options: StartVmOptions,
-  open: (origin: Origin) => Promise<Guest>,
-): Promise<{ readonly guest?: Guest; readonly problem?: string }> {
-  const saved = continues === undefined ? undefined : await findSavedVm(continues.kept)
-  if (continues === undefined) return {}
-  if (saved === undefined) return { problem: `${continues.runId} kept no VM` }
-  try {
-    const vm = await wakeVm(options, saved)
-    return { guest: await open({ vm, cloned: false, isSaved: true }) }
-  } catch (error) {
-    options.signal?.throwIfAborted()
-    const why = error instanceof Error ? error.message : String(error)
-    return { problem: `the VM that ${continues.runId} kept did not wake: ${why}`.slice(0, 2_000) }
-  } finally {
-    // Its disk has moved on, or it is of no use.
-    await rm(continues.kept, { recursive: true, force: true })
-  }
-}
-
-/** What the VM of a run is started with. */
-export function vmOptions(
-  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
-  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
-): StartVmOptions {
-  return { ...options, image: disk ?? image, folders, ...start }
 }
 
 function rejectOn(signal: AbortSignal, message: string): Promise<never> {

@@ -97,6 +97,7 @@ describe('a fault in the middle of a run', () => {
       include: [],
       limits: RunLimits.parse({}),
       vm: {},
+      keep: false,
       approvals: { mode: 'none' as const, rules: [], attended: false },
     }
     const run = new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))

@@ -1,0 +1,60 @@
+/** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
+import { rm } from 'node:fs/promises'
+import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
+import type { StartVmOptions } from '../vm/vm.ts'
+import { openWarm, type PooledVm } from '../vm/vm-pool.ts'
+import type { WarmVm } from '../vm/warm-start.ts'
+import type { RunPlan } from './run-plan.ts'
+import { warmUp } from './warm-up.ts'
+
+export interface Origin extends WarmVm {
+  /** Whether it goes on as it was kept. */
+  readonly isSaved?: boolean
+}
+
+/**
+ * `open` gets the VM while it becomes fresh, and is called again with the next when that one does not serve.
+ * @throws what the last `open` throws, and VmError when not even a boot succeeds
+ */
+export async function beginVm<T>(
+  plan: RunPlan,
+  pooled: PooledVm | undefined,
+  options: StartVmOptions,
+  open: (origin: Origin) => Promise<T>,
+): Promise<T> {
+  const kept = await openKept(plan, options, open)
+  if (kept.value !== undefined) return kept.value
+  const start = plan.vm.start ?? 'auto'
+  const why = kept.problem === undefined ? {} : { coldReason: kept.problem }
+  return await openWarm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
+}
+
+/** What a VM for such a run is started with. */
+export function vmOptions(
+  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
+  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
+): StartVmOptions {
+  return { ...options, image: disk ?? image, folders, ...start }
+}
+
+/** In the VM that the continued run kept; or why that cannot be. */
+async function openKept<T>(
+  { continues }: RunPlan,
+  options: StartVmOptions,
+  open: (origin: Origin) => Promise<T>,
+): Promise<{ readonly value?: T; readonly problem?: string }> {
+  if (continues === undefined) return {}
+  const saved = await findSavedVm(continues.kept)
+  if (saved === undefined) return { problem: `${continues.runId} kept no VM` }
+  try {
+    const vm = await wakeVm(options, saved)
+    return { value: await open({ vm, cloned: false, isSaved: true }) }
+  } catch (error) {
+    options.signal?.throwIfAborted()
+    const why = error instanceof Error ? error.message : String(error)
+    return { problem: `the VM that ${continues.runId} kept did not wake: ${why}`.slice(0, 2_000) }
+  } finally {
+    // Its disk has moved on, or it is of no use.
+    await rm(continues.kept, { recursive: true, force: true })
+  }
+}
