@@ -17,10 +17,19 @@ import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
+import { VmPool, type VmPoolOptions } from './vm/vm-pool.ts'
 import { prepareTemplate } from './vm/warm-start.ts'
 import { checkDirectory } from './workspace/index.ts'
 
+/** VMs that are kept ready for runs of one kind; other runs start their own as without a pool. */
+export interface HostPoolOptions extends VmPoolOptions {
+  /** What the VMs are; a run that says the same of its VM gets one of these. */
+  readonly vm?: RunOptions['vm']
+}
+
 export interface HostOptions {
+  /** Warm VMs for runs, which begin to work the sooner; absent: none. A host with a pool is to be closed. */
+  readonly pool?: HostPoolOptions
   /** Where keys, model, and folders are read from; absent: the process's own environment. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }
@@ -71,14 +80,18 @@ export class WorkspaceRefusedError extends Error {
   override readonly name = 'WorkspaceRefusedError'
 }
 
-export class Host {
+export class Host implements AsyncDisposable {
   readonly folders: Folders
   readonly runs: RunStore
   /** Running VMs of this user, of whatever process. */
   readonly vms: VmDirectory
   readonly #env: Readonly<Record<string, string | undefined>>
+  readonly #poolOptions: HostPoolOptions | undefined
+  #pool: Promise<VmPool> | undefined
+  #isClosed = false
 
   constructor(options: HostOptions = {}) {
+    this.#poolOptions = options.pool
     this.#env = options.env ?? process.env
     this.folders = resolveFolders(this.#env)
     this.runs = new RunStore(this.folders)
@@ -104,11 +117,33 @@ export class Host {
   }
 
   /**
+   * Resolves once the pool's VMs are ready; does nothing without a pool. The first run begins to fill it otherwise.
+   * @throws when there is no image or a VM cannot be started
+   */
+  async warm(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<void> {
+    if (this.#poolOptions === undefined) return
+    const pool = await this.#openPool(this.#poolOptions, options)
+    await pool.whenFull(options.signal)
+  }
+
+  /** Ends the pool with all its VMs, also of runs that are still at work; there are no more runs afterwards. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    const pool = await this.#pool?.catch(() => undefined)
+    await pool?.close()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  /**
    * Starts a run and returns at once when its journal is open; what happens then is in {@link Run.watch} and {@link Run.ended}.
    * Call it from the main thread: a VM ends with the thread that started it.
    * @throws when options, folders, provider or image cannot be used; then there is no run
    */
   async start(options: RunOptions): Promise<Run> {
+    if (this.#isClosed) throw new TypeError('the host is closed')
     const plan = await this.#plan(options)
     await this.#prepareTemplate(plan, options)
     await this.runs.clearScratch()
@@ -135,7 +170,7 @@ export class Host {
     const provider = this.provider(options.model)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
-    return {
+    const plan: RunPlan = {
       runId: newRunId(),
       folders: this.folders,
       image: await this.image(options),
@@ -149,10 +184,39 @@ export class Host {
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(options.tools === undefined ? {} : { tools: options.tools }),
     }
+    const pool = await this.#poolFor(plan, options)
+    return pool === undefined ? plan : { ...plan, pool }
+  }
+
+  async #poolFor(plan: RunPlan, options: RunOptions): Promise<VmPool | undefined> {
+    // A run that goes on has a VM that was kept for it.
+    const hasOther = plan.vm.start === 'cold' || plan.continues !== undefined
+    if (this.#poolOptions === undefined || hasOther) return undefined
+    const pool = await this.#openPool(this.#poolOptions, options)
+    return pool.fits(vmOptions(plan, {})) ? pool : undefined
+  }
+
+  #openPool(
+    { vm: { disk, start: _, ...vm } = {}, ...bounds }: HostPoolOptions,
+    options: Pick<RunOptions, 'onProgress' | 'signal'>,
+  ): Promise<VmPool> {
+    if (this.#isClosed) throw new TypeError('the host is closed')
+    this.#pool ??= this.image(options).then((image) => {
+      if (this.#isClosed) throw new TypeError('the host is closed')
+      const { onProgress } = options
+      const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
+      return new VmPool({ ...vm, image: disk ?? image, folders: this.folders }, deps, bounds)
+    })
+    // What failed is tried anew by whoever asks next.
+    this.#pool.catch(() => {
+      this.#pool = undefined
+    })
+    return this.#pool
   }
 
   /** Before the run, so that somebody is told why the first one takes longer; what fails here the run itself reports. */
   async #prepareTemplate(plan: RunPlan, { onProgress, signal }: RunOptions): Promise<void> {
+    if (plan.pool !== undefined) return
     const deps = {
       warmUp,
       ...(plan.vm.start === undefined ? {} : { start: plan.vm.start }),

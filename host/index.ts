@@ -11,8 +11,17 @@ export type { RunClient, WatchEnd } from './control/run-client.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
-export { Host, type HostOptions, ProviderError, type RunOptions, WorkspaceRefusedError } from './host.ts'
+export {
+  Host,
+  type HostOptions,
+  type HostPoolOptions,
+  ProviderError,
+  type RunOptions,
+  WorkspaceRefusedError,
+} from './host.ts'
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'
 export { RunStore, type RunSummary } from './runs/store.ts'
+export { VmError, type VmErrorCode } from './vm/vm-error.ts'
+export type { VmPoolOptions } from './vm/vm-pool.ts'

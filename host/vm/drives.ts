@@ -58,11 +58,13 @@ export interface DriveOptions {
   readonly image: VmImage | VmDiskImage
   /** An erofs file for the drive `workspace`; absent means that there is no such drive. */
   readonly workspaceDisk?: string
+  /** In the place of `workspaceDisk` an empty file, {@link ownWorkspace}, to be written before the guest mounts it. */
+  readonly hasOwnWorkspace?: boolean
 }
 
 /** Opens all drives; `openFile` keeps what it opened until the spawn. */
 export async function openDrives(
-  { image, workspaceDisk }: DriveOptions,
+  { image, workspaceDisk, hasOwnWorkspace }: DriveOptions,
   start: ScratchStart,
   folder: VmFolder,
   openFile: (path: string, flags: 'r' | 'r+') => Promise<number>,
@@ -78,15 +80,27 @@ export async function openDrives(
     await addReadOnly('root', image.root)
     await addReadOnly('agent', image.agentDisk)
   }
-  if (workspaceDisk !== undefined) {
-    await extendWorkspace(workspaceDisk)
-    await addReadOnly('workspace', workspaceDisk)
+  const workspace = hasOwnWorkspace === true ? await makeOwnWorkspace(folder) : workspaceDisk
+  if (workspace !== undefined) {
+    await extendWorkspace(workspace)
+    await addReadOnly('workspace', workspace)
   }
   const scratch = await makeScratch(start, folder)
   const fd = await openFile(scratch.file, 'r+')
   const below = scratch.base === undefined ? {} : { backingFd: await openFile(scratch.base, 'r') }
   drives.push({ serial: 'scratch', format: scratch.format, readOnly: false, fd, ...below })
   return { drives, scratch }
+}
+
+/** The file behind the drive `workspace` of a VM that was started with `hasOwnWorkspace`; goes with the VM's folder. */
+export function ownWorkspace(folder: Pick<VmFolder, 'path'>): string {
+  return join(folder.path, 'workspace.erofs')
+}
+
+async function makeOwnWorkspace(folder: VmFolder): Promise<string> {
+  const file = ownWorkspace(folder)
+  await (await open(file, 'wx', 0o600)).close()
+  return file
 }
 
 /** Makes the file as long as every workspace drive is; what is beyond its content takes no space. */

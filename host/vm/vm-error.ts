@@ -28,6 +28,8 @@ export type VmErrorCode =
   | 'guest_failed'
   /** A saved state could not be loaded. */
   | 'state_unusable'
+  /** The pool had no VM in time. */
+  | 'pool_full'
   | 'deadline_exceeded'
   | 'cancelled'
 

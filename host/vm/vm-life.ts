@@ -30,6 +30,8 @@ export interface VmTimings {
   readonly loadMs?: number
   /** A boot: until the guest had random bytes and the time of the host. */
   readonly freshMs?: number
+  /** Out of a pool, where the other phases were over before: until it was handed out. */
+  readonly poolMs?: number
   /** Sum of all. */
   readonly totalMs: number
   /** The guest's own clock since its kernel started, as it claims; null when it did not say. */

@@ -35,6 +35,7 @@ export const workspaceDiskBytes = 16 * 1024 ** 3
 const GUEST_OWNER = { uid: 1000, gid: 1000 }
 /** What is no plain file any more is neither followed nor waited for. */
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
+const OPEN_IN_PLACE = constants.O_RDWR | constants.O_NOFOLLOW
 const CHUNK_BYTES = 1024 * 1024
 const TURN_MS = 20
 /** Times that a file which changes while it is read is read again; then what was read last stands. */
@@ -44,6 +45,8 @@ export interface DiskOptions {
   readonly scan: Scan
   /** Where the disk goes; must not exist, is removed again on failure. Mode 0600. */
   readonly file: string
+  /** The file exists, holds nothing but zeros, and is neither replaced nor cut: a VM has it open already. */
+  readonly isInPlace?: boolean
   /** Absent: {@link workspaceDiskBytes}. */
   readonly diskBytes?: number
   readonly signal?: AbortSignal
@@ -60,7 +63,8 @@ export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<D
   let fd: number | undefined
   try {
     checkSpace(options)
-    fd = openSync(options.file, 'wx', 0o600)
+    const flags = options.isInPlace === true ? OPEN_IN_PLACE : 'wx'
+    fd = openSync(options.file, flags, 0o600)
     return workspaceSuccess(await new Builder(options, fd).run())
   } catch (thrown) {
     if (fd !== undefined) rmSync(options.file, { force: true })
@@ -112,6 +116,7 @@ class Builder {
   readonly #options: DiskOptions
   readonly #writer: ErofsWriter
   readonly #diskBytes: number
+  readonly #fd: number
   readonly #folders = new Map<string, Folder>()
   readonly #entries = new Map<string, ManifestEntry>()
   readonly #leftOut: LeftOut[]
@@ -123,6 +128,7 @@ class Builder {
 
   constructor(options: DiskOptions, fd: number) {
     this.#options = options
+    this.#fd = fd
     this.#leftOut = [...options.scan.leftOut]
     this.#diskBytes = options.diskBytes ?? workspaceDiskBytes
     const directories = options.scan.entries.filter(({ kind }) => kind === 'directory').length
@@ -147,7 +153,7 @@ class Builder {
     for (const { index, parentIndex, attributes, children } of this.#folders.values()) {
       this.#writer.setDirectory(index, parentIndex, attributes, children)
     }
-    this.#writer.finish(this.#diskBytes)
+    this.#writer.finish(Math.max(this.#diskBytes, fstatSync(this.#fd).size))
     if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
     return { manifest: this.#manifest(), usedBytes: this.#writer.size }
   }

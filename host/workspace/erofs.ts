@@ -54,7 +54,7 @@ export class ErofsWriter {
   #inodes = 0
 
   /**
-   * @param fd an empty file, open for writing; stays the caller's
+   * @param fd an empty file or one of zeros, open for writing; stays the caller's
    * @param directories how many directories there will be, the root included
    */
   constructor(fd: number, directories: number, owner: Owner) {

@@ -2,11 +2,16 @@ import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
+  closeSync,
+  fstatSync,
   mkdirSync,
+  openSync,
   readFileSync,
+  readSync,
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs'
 import path from 'node:path'
@@ -52,6 +57,36 @@ describe('the workspace disk', () => {
     expect(manifest.entries.get('caf\udce9')).toMatchObject({ kind: 'file', sha256: digest('latin-1 name') })
     expect(statSync(disk).size).toBe(64 * 1024 * 1024)
     expect(statSync(disk).mode & 0o777).toBe(0o600)
+  })
+
+  it('is written into a longer file of zeros that somebody has open, and leaves its length [W.02 V.01]', async () => {
+    using bench = new Bench(
+      treeOf({ 'a.txt': 'a\n', 'deep/b.bin': Buffer.alloc(70_000, 5), link: '-> a.txt' }),
+    )
+    const file = path.join(bench.home, 'drive')
+    const length = 4 * 1024 ** 3
+    writeFileSync(file, '', { mode: 0o600 })
+    truncateSync(file, length)
+    const opened = openSync(file, 'r')
+    try {
+      const scan = unwrap(await bench.scan())
+      const { usedBytes } = unwrap(
+        await buildDisk({ scan, file, isInPlace: true, diskBytes: 64 * 1024 ** 2 }),
+      )
+      expect(statSync(file)).toMatchObject({ size: length, ino: fstatSync(opened).ino })
+      expect(statSync(file).blocks * 512).toBeLessThan(1024 ** 2)
+      const seen = Buffer.alloc(usedBytes)
+      readSync(opened, seen, 0, usedBytes, 0)
+      const copy = path.join(bench.home, 'copy')
+      writeFileSync(copy, seen)
+      expect(extract(bench, copy)).toEqual(snapshot(bench.root))
+    } finally {
+      closeSync(opened)
+    }
+    const scan = unwrap(await bench.scan())
+    expect(await buildDisk({ scan, file: path.join(bench.home, 'none'), isInPlace: true })).toMatchObject({
+      ok: false,
+    })
   })
 
   it('is an empty file system for an empty directory [W.02]', async () => {

@@ -1,0 +1,71 @@
+// Callers that wait in order for things that come one by one, each until its deadline or its signal.
+
+import { VmError } from './vm-error.ts'
+
+export interface WaitOptions {
+  /** As performance.now() tells time. */
+  readonly deadline: number
+  /** What a caller sees whose deadline is over: what it waited for and why that did not come. */
+  readonly describe: () => { readonly expected: string; readonly seen: string; readonly remedy: string }
+  readonly signal?: AbortSignal
+}
+
+interface Caller<T> {
+  readonly resolve: (value: T) => void
+  readonly reject: (error: unknown) => void
+}
+
+export class Backlog<T> {
+  readonly #callers: Caller<T>[] = []
+
+  get length(): number {
+    return this.#callers.length
+  }
+
+  /** Resolves with what {@link serve} gives. @throws VmError `pool_full` at the deadline, `cancelled` by the signal */
+  wait({ deadline, describe, signal }: WaitOptions): Promise<T> {
+    const { promise, resolve, reject } = Promise.withResolvers<T>()
+    const caller: Caller<T> = { resolve, reject }
+    const leave = (error: VmError) => {
+      const place = this.#callers.indexOf(caller)
+      if (place >= 0) this.#callers.splice(place, 1)
+      reject(error)
+    }
+    const onAbort = () => leave(cancelled('gave up'))
+    const onDeadline = () => leave(new VmError({ code: 'pool_full', phase: 'prepare', ...describe() }))
+    const timer = setTimeout(onDeadline, Math.max(0, deadline - performance.now()))
+    signal?.addEventListener('abort', onAbort, { once: true })
+    this.#callers.push(caller)
+    return promise.finally(() => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', onAbort)
+    })
+  }
+
+  /** Gives it to the first; false when nobody waits. */
+  serve(value: T): boolean {
+    const caller = this.#callers.shift()
+    caller?.resolve(value)
+    return caller !== undefined
+  }
+
+  /** Sends the first away. */
+  refuse(error: unknown): void {
+    this.#callers.shift()?.reject(error)
+  }
+
+  /** Sends all away. */
+  clear(error: unknown): void {
+    while (this.#callers.length > 0) this.refuse(error)
+  }
+}
+
+export function cancelled(why: string): VmError {
+  return new VmError({
+    code: 'cancelled',
+    phase: 'prepare',
+    expected: 'a VM of the pool',
+    seen: why,
+    remedy: 'Nothing to do.',
+  })
+}
