@@ -6,8 +6,9 @@ import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
-import { vmOptions } from './runs/guest.ts'
+import { findContinued } from './runs/continued.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
@@ -64,6 +65,13 @@ export interface RunOptions {
   readonly rules?: readonly ApprovalRule[]
   /** Whether somebody will answer approvals; default true. */
   readonly attended?: boolean
+  /**
+   * The run to continue: its id, a beginning of it, or `last` for the last one on this directory. The agent is told what
+   * was done, and works on in its VM if that was kept, with the directory as it is now.
+   */
+  readonly continue?: string
+  /** Whether the VM is saved at the end for a run that continues this one; default: whether this one continues another. */
+  readonly keep?: boolean
   /** Told what goes on before the run has a journal, such as the building of the image. */
   readonly onProgress?: (text: string) => void
   /** Gives up before the run has started; afterwards use {@link Run.cancel}. */
@@ -170,7 +178,11 @@ export class Host implements AsyncDisposable {
     const provider = this.provider(options.model)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
+    const continues =
+      options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
     const plan: RunPlan = {
+      ...(continues === undefined ? {} : { continues }),
+      keep: options.keep ?? continues !== undefined,
       runId: newRunId(),
       folders: this.folders,
       image: await this.image(options),

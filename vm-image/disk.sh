@@ -37,7 +37,7 @@ work=$(mktemp -d "$out.work-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
-cmdline='console=ttyS0 quiet loglevel=4 panic=-1'
+cmdline='console=ttyS0 quiet loglevel=4 panic=-1 no_timer_check'
 sector=512 boot_sectors=131072 first=2048
 # sectors FILE: its length rounded up to whole MiB
 # shellcheck disable=SC2017

@@ -18,7 +18,8 @@ export async function vmBoot(
   await using bench = await Workbench.open({
     image,
     folders: host.folders,
-    vm: vmOptionsOf(flags),
+    // To see a boot is what this is for.
+    vm: { ...vmOptionsOf(flags), start: 'cold' },
     ...directory,
   })
   const { vm } = bench

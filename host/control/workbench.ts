@@ -1,19 +1,21 @@
 /**
- * A VM without a task, for a person to work in: booted with an empty workspace or a copy of a directory, reachable by its
+ * A VM without a task, for a person to work in: started with an empty workspace or a copy of a directory, reachable by its
  * control socket, gone with all that was done in it. There is no model route; nothing comes home.
  */
 import path from 'node:path'
 import { limits } from '#specs/protocol/limits.ts'
-import { clockSet, workspaceOpen } from '#specs/protocol/methods.ts'
+import { workspaceOpen } from '#specs/protocol/methods.ts'
 import type { Image } from '../image/image.ts'
 import { type AgentLink, openAgentLink } from '../rpc/agent-link.ts'
 import { CappedLog } from '../runs/capped-log.ts'
 import { RunFailure } from '../runs/ending.ts'
 import { requireValue } from '../runs/prepare.ts'
 import type { RunPlan } from '../runs/run-plan.ts'
+import { warmUp } from '../runs/warm-up.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
-import { startVm, type Vm } from '../vm/vm.ts'
+import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
+import { GuestUnfitError, startWarm } from '../vm/warm-start.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
 import { GuestAccess } from './guest-access.ts'
 import type { VmInfo } from './messages.ts'
@@ -40,15 +42,15 @@ export class Workbench implements AsyncDisposable {
   readonly ready: Promise<void>
   readonly #link: AgentLink
   readonly #access = new GuestAccess({ link: () => this.#link })
-  readonly #stack: AsyncDisposableStack
+  readonly #log: CappedLog
   readonly #stopped = Promise.withResolvers<void>()
   #server: ControlServer | undefined
   #state: VmInfo['state'] = 'starting'
 
-  private constructor(vm: Vm, stack: AsyncDisposableStack, log: CappedLog) {
+  private constructor(vm: Vm, log: CappedLog, cloned: boolean) {
     this.vm = vm
-    this.#stack = stack
-    this.#link = this.#openLink(log)
+    this.#log = log
+    this.#link = this.#openLink(cloned)
     this.ready = this.#open()
     this.ready.catch(() => undefined)
   }
@@ -58,18 +60,29 @@ export class Workbench implements AsyncDisposable {
     return this.#stopped.promise
   }
 
-  /** Boots the VM; returns when its init is ready. @throws {VmError} @throws {RunFailure} for the directory */
-  static async open(options: WorkbenchOptions): Promise<Workbench> {
-    const { image, folders, directory, signal, vm: { disk, ...size } = {} } = options
+  /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {RunFailure} for the directory */
+  static async open(given: WorkbenchOptions): Promise<Workbench> {
+    const { image, folders, directory, signal, vm = {} } = given
+    const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
     await prepareFolders(folders)
     await using disks = new AsyncDisposableStack()
-    const workspace = directory === undefined ? {} : await makeDisk(options, directory, disks)
+    const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)
     const stopper = signal === undefined ? {} : { signal }
-    await using stack = new AsyncDisposableStack()
-    const vm = stack.use(await startVm({ ...size, ...workspace, ...stopper, image: disk ?? image, folders }))
-    const logFile = path.join(folders.vms, vm.id, workbenchLogName)
-    const log = stack.use(await CappedLog.open(logFile, limits.runMaxLogBytes))
-    const bench = new Workbench(vm, stack.move(), log)
+    const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
+    const bench = await startWarm(options, { start, warmUp }, async ({ vm, cloned }) => {
+      const logFile = path.join(folders.vms, vm.id, workbenchLogName)
+      const log = await CappedLog.open(logFile, limits.runMaxLogBytes)
+      const opened = new Workbench(vm, log, cloned)
+      try {
+        // A copy that does not answer is left for a boot; a boot that does not is what a developer looks into.
+        if (cloned) await opened.ready
+        return opened
+      } catch (error) {
+        await opened[Symbol.asyncDispose]()
+        signal?.throwIfAborted()
+        throw new GuestUnfitError(error instanceof Error ? error.message : String(error), { cause: error })
+      }
+    })
     try {
       await bench.#serve(folders, directory ?? null)
       return bench
@@ -82,7 +95,8 @@ export class Workbench implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#state = 'stopping'
     await this.#link[Symbol.asyncDispose]()
-    await this.#stack.disposeAsync()
+    await this.vm.stop()
+    await this.#log[Symbol.asyncDispose]()
     // Last: who waits for the end of the VM is told when it has gone.
     await this.#server?.[Symbol.asyncDispose]()
   }
@@ -98,9 +112,10 @@ export class Workbench implements AsyncDisposable {
     })
   }
 
-  #openLink(log: CappedLog): AgentLink {
+  #openLink(cloned: boolean): AgentLink {
     const refused = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
     return openAgentLink({
+      cloned,
       rpc: this.vm.rpc,
       http: this.vm.http,
       onStream: (stream, headers) => {
@@ -112,7 +127,7 @@ export class Workbench implements AsyncDisposable {
         onDelta: () => undefined,
         requestApproval: async () => refused,
         completeTask: async () => refused,
-        onLog: (entry) => log.write({ at: Date.now(), from: 'agent', ...entry }),
+        onLog: (entry) => this.#log.write({ at: Date.now(), from: 'agent', ...entry }),
       },
     })
   }
@@ -129,8 +144,7 @@ export class Workbench implements AsyncDisposable {
     const ask = async (): Promise<void> => {
       for (const answer of [
         await this.#link.ready(timeout),
-        await this.#link.request(clockSet, { epochMs: Date.now() }, timeout),
-        await this.#link.request(workspaceOpen, {}, timeout),
+        await this.vm.fresh.then(() => this.#link.request(workspaceOpen, {}, timeout)),
       ]) {
         if (!answer.ok)
           throw new RunFailure('agent_lost', `the VM's agent is not ready: ${answer.error.message}`)

@@ -1,7 +1,7 @@
 // The drives of a VM: opens every file that QEMU inherits, and makes the scratch disk. The workspace's file is made as
 // long as the guest of a template believes its drive to be.
 
-import { constants, copyFile, open, rename, truncate } from 'node:fs/promises'
+import { constants, copyFile, link, open, rename, truncate } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DrivePlan } from './qemu-process.ts'
 import type { VmFolder } from './vm-folder.ts'
@@ -34,7 +34,7 @@ export type ScratchStart =
   | { readonly kind: 'blank'; readonly bytes: number; readonly file?: string }
   /** An empty qcow2 file is copied and laid over a frozen raw one. */
   | { readonly kind: 'overlay'; readonly base: string; readonly empty: string }
-  /** The disk of a saved VM: its file is moved to this one. `base` is what lies below it, if anything. */
+  /** The disk of a saved VM, and what lies below it, if anything: both are moved to this one. */
   | {
       readonly kind: 'moved'
       readonly file: string
@@ -117,12 +117,21 @@ async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<Scrat
   if (start.kind === 'moved') {
     const file = join(folder.path, `scratch.${start.format}`)
     await rename(start.file, file)
-    return { file, format: start.format, ...(start.base === undefined ? {} : { base: start.base }) }
+    if (start.base === undefined) return { file, format: start.format }
+    const base = join(folder.path, 'base.raw')
+    await rename(start.base, base)
+    return { file, format: start.format, base }
   }
   if (start.kind === 'overlay') {
     const file = join(folder.path, 'scratch.qcow2')
     await copyFile(start.empty, file, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
-    return { file, format: 'qcow2', base: start.base }
+    // A second name for it: the template may be removed while this VM lives, and the VM saved later.
+    const base = join(folder.path, 'base.raw')
+    const isLinked = await link(start.base, base).then(
+      () => true,
+      () => false,
+    )
+    return { file, format: 'qcow2', base: isLinked ? base : start.base }
   }
   const file = start.file ?? join(folder.path, 'scratch.raw')
   await (await open(file, 'wx', 0o600)).close()

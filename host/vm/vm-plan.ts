@@ -2,6 +2,7 @@
 // Everything that can be refused without starting QEMU is refused here.
 
 import { access, constants, open } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 import { FolderError, type Folders, prepareFolders } from '../state/folders.ts'
 import { findCandidates, type Machine, probeMachine } from './accelerator.ts'
@@ -9,7 +10,8 @@ import { READY_MARKER } from './boot-watch.ts'
 import { type ConfineMode, chooseLauncher } from './confinement.ts'
 import { type DriveOptions, openDrives, type ScratchFile, type ScratchStart } from './drives.ts'
 import { ROOT_PORT } from './fresh.ts'
-import { type Confinement, confinementOf } from './launcher.ts'
+import { writeKernelHead } from './kernel-head.ts'
+import { type Confinement, confinementOf, type Launcher } from './launcher.ts'
 import { QEMU } from './programs.ts'
 import type { Accelerator, BootSpec } from './qemu-args.ts'
 import type { MemoryFile, QemuPlan } from './qemu-process.ts'
@@ -97,7 +99,7 @@ export async function planVm(
       accelerator,
       cpus: size.cpus,
       memoryBytes: size.memoryBytes,
-      boot,
+      boot: start.stateFile === undefined ? boot : await shortenBoot(boot, launcher, folder),
       drives: opened.drives,
       ports: [ROOT_PORT, RPC_PORT, HTTP_PORT],
       socketFolder: folder.sockets,
@@ -184,8 +186,16 @@ function bootSpec(options: StartVmOptions): BootSpec {
     }
     return `caisson.${name}=${value}`
   })
-  const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', ...words].join(' ')
+  // no_timer_check: on a busy machine an emulated timer comes late, and the kernel would panic for want of it.
+  const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'no_timer_check', ...words].join(' ')
   return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }
+}
+
+/** A VM that is resumed does not read its kernel; a QEMU of another user could not get at one in the VM's folder. */
+async function shortenBoot(boot: BootSpec, launcher: Launcher, folder: VmFolder): Promise<BootSpec> {
+  if (boot.kind === 'disk' || (launcher.kind === 'setpriv' && launcher.drop !== undefined)) return boot
+  const kernel = join(folder.path, 'kernel-head')
+  return (await writeKernelHead(boot.kernel, kernel)) ? { ...boot, kernel } : boot
 }
 
 async function checkFiles({ image, workspaceDisk }: StartVmOptions): Promise<void> {

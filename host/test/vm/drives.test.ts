@@ -59,7 +59,9 @@ describe('openDrives', () => {
     await writeFile(join(place, 'empty'), 'empty')
     const start = { kind: 'overlay', base: join(place, 'base'), empty: join(place, 'empty') } as const
     const { drives, scratch } = await openTestDrives(start)
-    expect(scratch).toMatchObject({ format: 'qcow2', base: start.base })
+    expect(scratch).toMatchObject({ format: 'qcow2', base: join(folder.path, 'base.raw') })
+    await rm(start.base)
+    expect(await readFile(scratch.base ?? '', 'utf8')).toBe('base')
     expect(await readFile(scratch.file, 'utf8')).toBe('empty')
     expect(drives.at(-1)?.backingFd).toBeTypeOf('number')
     await writeFile(scratch.file, 'changed')
