@@ -52,10 +52,16 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
   // The VM
-  'V.01': now('The VM starts cold with the time of every phase, and a failure to start shows why'),
+  'V.01': now(
+    'The VM starts as a copy of a template, or cold where that cannot be, with the time of every phase; a failure to start shows why',
+  ),
   'V.02': now('The accelerator is probed by a trial boot, and doctor explains what was found'),
-  'V.03': later('Freshness after resume', 'comes with warm VMs'),
-  'V.04': now('A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person'),
+  'V.03': now(
+    'Two VMs from one state never agree on a random value or an identity, nor on a stale time, from the first thing that is asked of them',
+  ),
+  'V.04': now(
+    'A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person',
+  ),
   'V.05': later('Fork of a running agent', 'comes later'),
   'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
   'V.07': now(

@@ -1,11 +1,14 @@
 // Templates for tests: small ones made of files alone, and a cache folder of the test's own that knows this machine.
 
+import { once } from 'node:events'
 import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { mkdir, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
 import { sealTemplate, type Template, type TemplateKind } from '../../vm/template.ts'
+import type { Vm } from '../../vm/vm.ts'
 
 const MIB = 1024 * 1024
 
@@ -42,4 +45,11 @@ export async function makeOwnFolders(): Promise<{ readonly folders: Folders } & 
 export function copyMachines(cache: string): void {
   const known = join(resolveFolders(process.env).cache, 'machines')
   if (existsSync(known)) cpSync(known, join(cache, 'machines'), { recursive: true })
+}
+
+/** The least that brings an agent to where copies may begin: it has started, and waits for a host. */
+export async function awaitHello(vm: Vm): Promise<void> {
+  vm.rpc.resume()
+  await once(vm.rpc, 'data')
+  await sleep(300)
 }
