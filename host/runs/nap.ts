@@ -32,8 +32,9 @@ export class Nap {
   /** One question more (+1) or less (-1) waits for a person. */
   hold(change: number): void {
     this.#waiting += change
+    // Who was answered goes on, though others still wait.
+    if (change < 0) void this.rouse()
     if (this.#waiting > 0) this.#arm()
-    else void this.rouse()
   }
 
   /** Resolves when the VM is awake, or is lost. */
@@ -43,6 +44,7 @@ export class Nap {
       if (!this.#isAsleep) return
       this.#isAsleep = false
       await this.#sleeper.wake().catch(this.#onLost)
+      if (this.#waiting > 0) this.#arm()
     })
   }
 
@@ -65,6 +67,7 @@ export class Nap {
     await this.#enqueue(async () => {
       if (this.#waiting === 0 || this.#isAsleep) return
       if (this.#sleeper.isBusy()) return this.#arm()
+      // An answer that comes meanwhile stands in line to wake it.
       await this.#sleeper.sleep().then(
         () => {
           this.#isAsleep = true
@@ -72,8 +75,6 @@ export class Nap {
         // It goes on as it was, and is tried again later.
         () => this.#arm(),
       )
-      // Answered meanwhile.
-      if (this.#waiting === 0) void this.rouse()
     })
   }
 

@@ -52,16 +52,32 @@ describe('a run that waits for a person', () => {
     await world.nap.end()
   })
 
-  it('wakes when all questions are answered, not before [V.04]', async () => {
+  it('wakes with the first answer of several, and sleeps again while the others wait [V.04]', async () => {
     const world = new World()
     world.nap.hold(1)
     world.nap.hold(1)
     await sleep(LATER_MS)
-    world.nap.hold(-1)
-    await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep'])
     world.nap.hold(-1)
+    await sleep(LATER_MS)
+    expect(world.log).toEqual(['sleep', 'wake', 'sleep'])
+    world.nap.hold(-1)
     await world.nap.rouse()
+    expect(world.log).toEqual(['sleep', 'wake', 'sleep', 'wake'])
+    await world.nap.end()
+  })
+
+  it('wakes when one of two questions is answered while it is being saved [V.04]', async () => {
+    const world = new World()
+    const saved = Promise.withResolvers<void>()
+    world.slow = saved.promise
+    world.nap.hold(1)
+    world.nap.hold(1)
+    await sleep(LATER_MS)
+    world.nap.hold(-1)
+    const awake = world.nap.rouse()
+    saved.resolve()
+    await awake
     expect(world.log).toEqual(['sleep', 'wake'])
     await world.nap.end()
   })
