@@ -10,6 +10,8 @@ import { lockedRuns } from '../workspace/index.ts'
 
 /** A record is small; a larger file is something else. */
 const RECORD_MAX_BYTES = 256 * 1024
+/** Below `vms` and `runs`: in the folder of a VM or run, or in that of the VM which the run saved. */
+const RECORD_MAX_DEPTH = 2
 
 export interface Usage {
   /** A VM or a run of this state folder is alive: what is current may be opened at any moment. */
@@ -63,19 +65,20 @@ async function findOpened(): Promise<{ inodes: ReadonlySet<string>; isUnknown: b
   return { inodes, isUnknown }
 }
 
-/** A VM that was saved to disk is no process; the records beside it name what it needs to wake. */
+/** A VM that was saved to disk is no process; the records beside it, or in its own folder, name what it needs to wake. */
 async function readRecords(folders: readonly string[]): Promise<string[]> {
   const texts: string[] = []
-  for (const folder of folders) {
-    const owners = await readdir(folder, { withFileTypes: true }).catch(() => [])
-    for (const owner of owners.filter((entry) => entry.isDirectory())) {
-      const names = await readdir(path.join(folder, owner.name)).catch(() => [])
-      for (const name of names.filter((file) => file.endsWith('.json'))) {
-        const file = path.join(folder, owner.name, name)
-        const size = (await stat(file).catch(() => undefined))?.size ?? Number.POSITIVE_INFINITY
-        if (size <= RECORD_MAX_BYTES) texts.push(await readFile(file, 'utf8').catch(() => ''))
+  const readBelow = async (folder: string, depth: number): Promise<void> => {
+    for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
+      const place = path.join(folder, entry.name)
+      if (entry.isDirectory()) {
+        if (depth < RECORD_MAX_DEPTH) await readBelow(place, depth + 1)
+      } else if (depth > 0 && entry.isFile() && entry.name.endsWith('.json')) {
+        const size = (await stat(place).catch(() => undefined))?.size ?? Number.POSITIVE_INFINITY
+        if (size <= RECORD_MAX_BYTES) texts.push(await readFile(place, 'utf8').catch(() => ''))
       }
     }
   }
+  for (const folder of folders) await readBelow(folder, 0)
   return texts
 }

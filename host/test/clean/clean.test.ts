@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -11,6 +11,7 @@ import { isFreed, type Kept, measure } from '../../clean/kept.ts'
 import { runCli } from '../../cli.ts'
 import { takeBuildLock } from '../../image/build-lock.ts'
 import { ensureImage } from '../../image/image.ts'
+import { RunStore } from '../../runs/store.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
 import { ownIdentity } from '../../vm/process-identity.ts'
 import { lockDirectory } from '../../workspace/index.ts'
@@ -110,10 +111,16 @@ describe('what a cleaning frees', () => {
     expect(find(await place.list(), oldKey)?.state).toBe('old')
   })
 
-  it('leaves what the record of a saved VM names [V.06]', async () => {
+  it('leaves what the record of a saved VM names, of a run that waits for a person or of one that kept it [V.06]', async () => {
     const place = await makePlace()
-    await write(path.join(place.folders.runs, 'run-1', 'saved.json'), JSON.stringify({ image: oldKey }))
-    expect(find(await place.list(), oldKey)?.state).toBe('busy')
+    const image = [path.join(place.folders.cache, 'images', oldKey, 'root.erofs')]
+    for (const name of ['asleep', 'kept'] as const) {
+      const { [name]: folder } = new RunStore(place.folders).paths('run-00000000000000000001')
+      expect(find(await place.list(), oldKey)?.state).toBe('old')
+      await write(path.join(folder, 'saved.json'), JSON.stringify({ image }))
+      expect(find(await place.list(), oldKey)?.state).toBe('busy')
+      await rm(folder, { recursive: true })
+    }
   })
 
   it('leaves what another process builds right now, and says so [V.07]', async () => {
