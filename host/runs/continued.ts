@@ -24,7 +24,10 @@ export interface ContinuedRun {
 export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
   const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
   const events = await store.read(runId)
-  const workspace = readStart(events)?.directory ?? ''
+  const workspace = readStart(events)?.directory
+  if (workspace === undefined) {
+    throw new UnknownRunError(`${runId} has not begun; start without --continue, or name another run`)
+  }
   if (path.resolve(workspace) !== directory) {
     throw new UnknownRunError(
       `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
@@ -36,7 +39,10 @@ export async function findContinued(store: RunStore, name: string, directory: st
 }
 
 async function findLast(store: RunStore, directory: string): Promise<string> {
-  const last = (await store.list()).find(({ workspace }) => path.resolve(workspace) === directory)
+  // One whose journal tells nothing worked nowhere.
+  const last = (await store.list()).find(
+    ({ workspace }) => workspace !== '' && path.resolve(workspace) === directory,
+  )
   if (last === undefined) throw new UnknownRunError(`no run has worked on ${directory} yet`)
   return last.runId
 }

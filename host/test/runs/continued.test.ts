@@ -1,0 +1,56 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { findContinued } from '../../runs/continued.ts'
+import { Journal } from '../../runs/journal.ts'
+import { RunStore, UnknownRunError } from '../../runs/store.ts'
+
+const good = 'run-00000000000000000001'
+const bad = 'run-00000000000000000002'
+
+/** A store with one run that worked on the directory of this process, which is where a path that is empty leads to. */
+async function makeStore() {
+  const home = await temporaryFolder('continued')
+  const folders = { runs: path.join(home, 'runs'), locks: path.join(home, 'locks') }
+  for (const folder of [folders.runs, folders.locks]) await mkdir(folder)
+  const store = new RunStore(folders)
+  const { journal } = await store.create(good)
+  const written = await Journal.open({ runId: good, path: journal, now: () => 1_000 })
+  const directory = process.cwd()
+  await written.append({
+    source: 'host',
+    event: {
+      type: 'run-start',
+      prompt: 'List the files',
+      model: 'm',
+      provider: 'offline',
+      directory,
+      limits: RunLimits.parse({}),
+      imageKey: 'a'.repeat(64),
+      agentDigest: 'b'.repeat(64),
+    },
+  })
+  await written.close()
+  return { store, directory }
+}
+
+describe('the run that another continues', () => {
+  it.each([
+    ['is damaged', 'x\n'],
+    ['holds nothing yet', ''],
+  ])('is never one whose journal %s, wherever this process stands [V.04]', async (_, content) => {
+    const { store, directory } = await makeStore()
+    const { journal } = await store.create(bad)
+    await writeFile(journal, content)
+    expect(await findContinued(store, 'last', directory)).toMatchObject({ runId: good })
+    await expect(findContinued(store, bad, directory)).rejects.toThrow()
+  })
+
+  it('is refused by name when it has not begun [V.04]', async () => {
+    const { store, directory } = await makeStore()
+    await writeFile((await store.create(bad)).journal, '')
+    await expect(findContinued(store, bad, directory)).rejects.toThrow(UnknownRunError)
+  })
+})
