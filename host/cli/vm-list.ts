@@ -52,6 +52,14 @@ export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Pr
   return exitCodes.completed
 }
 
+/** @param paused whether it is to stand still */
+export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
+  const vm = await hostOf(io).vms.find(name)
+  await vm.setPaused(paused)
+  io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)
+  return exitCodes.completed
+}
+
 export async function vmLogs(
   io: Io,
   name: string,

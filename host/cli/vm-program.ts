@@ -46,6 +46,20 @@ export function addVmCommands(
     .option('-f, --follow', 'goes on until the VM ends')
     .option('--agent', 'the agent’s log, as JSON lines')
     .action(run(async () => (await import('./vm-list.ts')).vmLogs))
+  for (const [command, paused, description] of [
+    ['pause', true, 'Lets the processors of a VM stand still; its time limits do so too'],
+    ['resume', false, 'Lets a paused VM go on'],
+  ] as const) {
+    vm.command(command)
+      .argument('<vm>', 'its id, its run, or the beginning of either')
+      .description(description)
+      .action(
+        run(async () => {
+          const { vmPause } = await import('./vm-list.ts')
+          return (io: Io, name: string) => vmPause(io, name, paused)
+        }),
+      )
+  }
   vm.command('stop')
     .argument('<vm>', 'its id, its run, or the beginning of either')
     .description('Ends a VM; its run is cancelled and brings its changes home first')

@@ -39,6 +39,8 @@ export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('vm/wait') }),
   /** The same, and ends the VM. */
   z.strictObject({ op: z.literal('vm/stop'), now: z.boolean() }),
+  /** Answered when it stands still, or runs again. */
+  z.strictObject({ op: z.literal('vm/pause'), paused: z.boolean() }),
   z.strictObject({ op: z.literal('vm/shell'), ...ShellOptions.shape }),
   z.strictObject({ op: z.literal('vm/forward'), port: Port }),
   z.strictObject({ op: z.literal('run/watch') }),

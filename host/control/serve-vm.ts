@@ -14,11 +14,12 @@ export interface ServeVmOptions {
   /** The run in the VM, and the workspace on the host; null for what is not there. */
   readonly run: { readonly runId: string | null; readonly directory: string | null }
   readonly onStop: (now: boolean) => void
+  readonly setPaused: VmService['setPaused']
 }
 
 /** @throws when the socket cannot be made */
 export async function serveVm(options: ServeVmOptions): Promise<ControlServer> {
-  const { vm, vms, access, state, run, onStop } = options
+  const { vm, vms, access, state, run, onStop, setPaused } = options
   const createdAtMs = Date.now() - Math.round(vm.timings.totalMs)
   const describe = (): VmInfo => ({
     id: vm.id,
@@ -32,6 +33,6 @@ export async function serveVm(options: ServeVmOptions): Promise<ControlServer> {
     accelerator: vm.accelerator,
     confinement: vm.confinement,
   })
-  const service: VmService = { describe, console: vm.console, stop: onStop, access }
+  const service: VmService = { describe, console: vm.console, stop: onStop, setPaused, access }
   return await ControlServer.open(path.join(vms, vm.id, controlSocketName), { vm: service })
 }

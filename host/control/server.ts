@@ -125,6 +125,12 @@ export class ControlServer implements AsyncDisposable {
         return await serveEnd(client, signal, () => undefined)
       case 'vm/stop':
         return await serveEnd(client, signal, () => vm.stop(request.now))
+      case 'vm/pause': {
+        const problem = await vm.setPaused(request.paused)
+        if (problem !== undefined) return { code: 'busy', message: problem }
+        await client.sendJson({ ok: true } satisfies Reply)
+        return null
+      }
       case 'vm/shell': {
         const { op: _, ...options } = request
         const shell = await vm.access.openShell(options, signal)

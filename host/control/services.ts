@@ -16,6 +16,8 @@ export interface VmService {
   }
   /** Begins to end the VM: in good order with what it works on, or at once. */
   stop(now: boolean): void
+  /** Lets its processors stand still, or go on; the reason when that cannot be. */
+  setPaused(paused: boolean): Promise<string | undefined>
   readonly access: {
     openShell(options: ShellOptions, signal: AbortSignal): Promise<AccessResult<FramedStream>>
     openForward(port: number, signal: AbortSignal): Promise<AccessResult<Duplex>>

@@ -105,6 +105,16 @@ export class VmClient {
       )
   }
 
+  /** Lets its processors stand still, or go on. @throws {ControlError} `busy` when that cannot be */
+  async setPaused(paused: boolean): Promise<void> {
+    const stream = await askControl(this.#path, { op: 'vm/pause', paused })
+    try {
+      requireOk(parseMessage(stream, await nextFrame(stream), Reply))
+    } finally {
+      stream.destroy()
+    }
+  }
+
   /** Starts a shell or a command as the user `work` in the workspace. @throws {ControlError} `gone` */
   async openShell(options: ShellOptions): Promise<Shell> {
     return new Shell(await askControl(this.#path, { op: 'vm/shell', ...options }))

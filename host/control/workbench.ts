@@ -13,6 +13,7 @@ import { requireValue } from '../runs/prepare.ts'
 import type { RunPlan } from '../runs/run-plan.ts'
 import { warmUp } from '../runs/warm-up.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
+import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import { GuestUnfitError, startWarm } from '../vm/warm-start.ts'
@@ -109,7 +110,17 @@ export class Workbench implements AsyncDisposable {
       state: () => this.#state,
       run: { runId: null, directory: directory === null ? null : path.resolve(directory) },
       onStop: () => this.#stopped.resolve(),
+      setPaused: (paused) => this.#setPaused(paused),
     })
+  }
+
+  async #setPaused(paused: boolean): Promise<string | undefined> {
+    if (this.#state === 'starting' || this.#state === 'stopping') return `the VM is ${this.#state}`
+    if (paused) this.#link.setFrozen(true)
+    await (paused ? pauseVm(this.vm) : unpauseVm(this.vm))
+    if (!paused) this.#link.setFrozen(false)
+    this.#state = paused ? 'paused' : 'running'
+    return undefined
   }
 
   #openLink(cloned: boolean): AgentLink {

@@ -19,11 +19,13 @@ import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import { GuestAccess } from '../control/guest-access.ts'
+import type { VmInfo } from '../control/messages.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 
+import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
 
 import { GuestUnfitError } from '../vm/warm-start.ts'
@@ -49,6 +51,13 @@ const collectTimeoutMs = 600_000
 
 type Received = Result<ChangeSet, { code: string; message: string }>
 
+/** What other processes of the user may ask, by the control socket. */
+export interface VmRequests {
+  stop(now: boolean): void
+  /** The reason when that cannot be. */
+  setPaused(paused: boolean): Promise<string | undefined>
+}
+
 export class Guest implements AsyncDisposable {
   readonly #plan: RunPlan
   readonly #record: RunRecord
@@ -67,7 +76,8 @@ export class Guest implements AsyncDisposable {
   readonly #access: GuestAccess
   #control: ControlServer | null = null
   #closing = false
-  #onStop: (now: boolean) => void = () => undefined
+  #isPaused = false
+  #requests: VmRequests | null = null
 
   private constructor(
     plan: RunPlan,
@@ -94,7 +104,7 @@ export class Guest implements AsyncDisposable {
 
   /**
    * Starts the VM, waits for its agent and opens the workspace.
-   * @param onStop called when another process asks for the end of the VM, and with it of the run
+   * @param requests what other processes ask of the VM, and with it of the run
    */
   static async start(
     plan: RunPlan,
@@ -102,7 +112,7 @@ export class Guest implements AsyncDisposable {
     workspace: PreparedWorkspace,
     approvals: ApprovalQueue,
     signal: AbortSignal,
-    onStop: (now: boolean) => void,
+    requests: VmRequests,
   ): Promise<Guest> {
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
@@ -120,7 +130,7 @@ export class Guest implements AsyncDisposable {
     const guest = await beginVm(plan, workspace.vm, options, open)
     undo.move()
     try {
-      guest.#onStop = onStop
+      guest.#requests = requests
       await guest.#serveControl()
       await guest.#ask('opening the workspace', workspaceOpen, {}, signal)
       return guest
@@ -172,7 +182,22 @@ export class Guest implements AsyncDisposable {
 
   /** Whether more than an answer of a person is being waited for. */
   isBusy(): boolean {
-    return this.#gateway.isBusy() || this.#access.isBusy()
+    return this.#isPaused || this.#gateway.isBusy() || this.#access.isBusy()
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused
+  }
+
+  /** Lets the VM's processors stand still, or go on. The reason when that cannot be now. */
+  async setPaused(paused: boolean): Promise<string | undefined> {
+    if (this.#control === null || this.#closing) return 'the VM is not running now'
+    if (paused === this.#isPaused) return undefined
+    this.#isPaused = paused
+    if (paused) this.#link.setFrozen(true)
+    await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
+    if (!paused) this.#link.setFrozen(false)
+    return undefined
   }
 
   /** Saves the VM to disk and ends its process. @throws {HibernationError} when it goes on instead */
@@ -284,9 +309,10 @@ export class Guest implements AsyncDisposable {
         vm: this.#vm.current,
         vms: folders.vms,
         access: this.#access,
-        state: () => (this.#closing ? 'stopping' : this.#session === null ? 'starting' : 'running'),
+        state: () => this.#stateNow(),
         run: { runId, directory },
-        onStop: (now) => this.#onStop(now),
+        onStop: (now) => this.#requests?.stop(now),
+        setPaused: async (paused) => await this.#requests?.setPaused(paused),
       })
     } catch (cause) {
       const message = `no control socket: ${String(cause)}`
@@ -358,6 +384,12 @@ export class Guest implements AsyncDisposable {
     const message = `the VM ended in the middle of the run (${exit.reason}, ${exit.signal ?? `code ${exit.code}`})\n${tail}`
     this.#noteSoon({ type: 'vm-end', expected: false, message: message.slice(0, 8_000) })
     this.#lost.reject(new RunFailure('vm_lost', message.slice(0, 8_000)))
+  }
+
+  #stateNow(): VmInfo['state'] {
+    if (this.#closing) return 'stopping'
+    if (this.#session === null) return 'starting'
+    return this.#isPaused ? 'paused' : 'running'
   }
 
   #onLinkEnd(end: LinkEnd): void {

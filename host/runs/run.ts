@@ -34,6 +34,7 @@ export class Run {
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
   #nap: Nap | undefined
+  #guest: Guest | undefined
   #cancelling = false
   /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
   #working = false
@@ -107,6 +108,20 @@ export class Run {
     void this.ended.then(async () => (await opening)?.[Symbol.asyncDispose]())
   }
 
+  /**
+   * Lets the VM's processors stand still, or go on; the run's time limit stands still with them.
+   * @returns the reason when that cannot be now: no VM at work, or one that is saved
+   */
+  async setPaused(paused: boolean): Promise<string | undefined> {
+    const guest = this.#guest
+    const deadline = this.#deadline
+    if (guest === undefined || deadline === undefined) return 'the run has no VM at work now'
+    const was = guest.isPaused
+    const problem = await guest.setPaused(paused)
+    if (guest.isPaused !== was) deadline.hold(paused ? 1 : -1)
+    return problem
+  }
+
   async #live(): Promise<RunState> {
     await using record = this.#record
     let ending: Ending
@@ -131,8 +146,12 @@ export class Run {
       workspace,
       this.#approvals,
       this.#stop.signal,
-      (now) => this.cancel('caisson vm stop', now),
+      {
+        stop: (now) => this.cancel('caisson vm stop', now),
+        setPaused: (paused) => this.setPaused(paused),
+      },
     )
+    this.#guest = guest
     const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
     const collected = await this.#collect(guest, workspace, ending)
     // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
@@ -194,6 +213,7 @@ export class Run {
     by: string,
   ): Promise<Ending> {
     await this.#note({ type: 'cancel-request', by })
+    await this.setPaused(false)
     this.#approvals.close()
     const message = reason === 'cancelled' ? `cancelled by ${by}` : `the run reached ${by}`
     const grace = AbortSignal.timeout(cancelGraceMs)

@@ -98,8 +98,31 @@ async function usePorts(place: Place, id: string): Promise<void> {
   expect((await forward.ended).code).toBe(0)
 }
 
+/** Its processors stand still, its memory stays, and it goes on where it was. */
+async function usePause(place: Place, id: string, pid: number): Promise<void> {
+  expect(await place.run('vm', 'pause', id)).toMatchObject({ code: 0, stdout: `paused ${id}\n` })
+  expect((await place.run('vm', 'list')).stdout).toMatch(new RegExp(`${id} +paused`))
+  const before = await cpuTicks(pid)
+  await sleep(1_500)
+  // QEMU itself may still stir; a guest that ran would have ticked.
+  expect((await cpuTicks(pid)) - before).toBeLessThanOrEqual(2)
+  expect(await place.run('vm', 'resume', id)).toMatchObject({ code: 0, stdout: `running ${id}\n` })
+  const sent = Date.now()
+  const { stdout } = await place.run('vm', 'shell', id, '--', 'date', '+%s%3N')
+  const told = Number(stdout)
+  expect(told).toBeGreaterThanOrEqual(sent - 50)
+  expect(told).toBeLessThanOrEqual(Date.now() + 50)
+}
+
+/** User and system time of a process, in hundredths of a second as a rule (proc(5), fields 14 and 15). */
+async function cpuTicks(pid: number): Promise<number> {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8')
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return Number(fields[11]) + Number(fields[12])
+}
+
 describe('a VM that another process runs', { timeout: 240_000 }, () => {
-  it('is listed, runs commands, leads to its ports, gives its logs, and stops when told to [V.08 V.06]', async () => {
+  it('is listed, runs commands, leads to its ports, stands still, gives its logs, and stops when told to [V.08 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'from the workspace\n', 'page.html': 'hello from the guest\n' })
     expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM runs\n' })
     const boot = await bootVm(place)
@@ -117,6 +140,7 @@ describe('a VM that another process runs', { timeout: 240_000 }, () => {
 
     await useCommands(place)
     await usePorts(place, listed.id)
+    await usePause(place, listed.id, listed.pid)
 
     const logs = await place.run('vm', 'logs', listed.id)
     expect(logs).toMatchObject({ code: 0, stdout: expect.stringContaining('caisson: init ready') })

@@ -63,6 +63,12 @@ describe('the control socket', () => {
     await expect(VmClient.connect(bench.socket)).rejects.toMatchObject({ name: 'ControlError', code: 'gone' })
   })
 
+  it('pauses the VM when asked, and says why it cannot go on [V.08]', async () => {
+    const { client } = await controlBench()
+    await client.setPaused(true)
+    await expect(client.setPaused(false)).rejects.toThrow('it cannot go on')
+  })
+
   it('refuses what is no request with a reason, and serves on [V.08]', async () => {
     const bench = await controlBench()
     for (const value of [

@@ -96,6 +96,7 @@ export async function controlBench(onCall: (call: HelperCall) => void = () => un
       stops.push(now)
       setTimeout(() => void server[Symbol.asyncDispose](), 20)
     },
+    setPaused: async (paused) => (paused ? undefined : 'it cannot go on'),
     access,
   }
   const socket = path.join(folder, 'control.sock')
