@@ -6,7 +6,6 @@ import type { Duplex } from 'node:stream'
 import { Channel } from '#specs/node/channel.ts'
 import { knock, type SessionId } from '#specs/node/preamble.ts'
 import { openRpcSession, type RpcSession } from '#specs/node/rpc-session.ts'
-import { SessionStream } from '#specs/node/session-stream.ts'
 import type { Handlers } from '#specs/protocol/peer.ts'
 import type { OpenPort } from './port.ts'
 
@@ -32,8 +31,11 @@ export interface HostSessionsOptions {
   openHttp: OpenPort
   /** Handlers for one session, made when it begins. */
   handlers: (session: GuestSession) => Handlers<'guest'>
-  /** The session's stream on `caisson.http`; it is destroyed with the session. */
-  onHttp: (stream: SessionStream) => void
+  /**
+   * The port `caisson.http`, when the host has begun the session on it: the receiver's alone until it is destroyed,
+   * which it is with the session.
+   */
+  onHttp: (port: Duplex) => void
   onDown: (session: GuestSession, end: { reason: string; message: string }) => void
   /** Something that only this side's log is interested in. */
   onTrouble: (message: string) => void
@@ -50,7 +52,8 @@ interface Ports {
   rpc: Duplex
   http: Duplex
   rpcChannel: Channel
-  httpChannel: Channel
+  /** Absent from the moment that a session has the port until it is opened anew. */
+  httpChannel: Channel | null
 }
 
 export class HostSessions {
@@ -59,7 +62,6 @@ export class HostSessions {
   #ports: Ports | null = null
   #session: GuestSession | null = null
   #httpSeen: SessionId | null = null
-  #httpStream: SessionStream | null = null
   #knockTimer: NodeJS.Timeout | null = null
   #reopenTimer: NodeJS.Timeout | null = null
   #silenceTimer: NodeJS.Timeout | null = null
@@ -109,14 +111,37 @@ export class HostSessions {
       rpc.destroy()
       return
     }
-    const onClosed = (closed: { message: string }): void => {
-      this.#closePorts(closed.message)
-      this.#reopenLater()
-    }
-    const rpcChannel = new Channel(rpc, (session) => this.#onRpcPreamble(session), onClosed)
-    const httpChannel = new Channel(http, (session) => this.#onHttpPreamble(session), onClosed)
+    const rpcChannel = this.#watch(rpc, (session) => this.#onRpcPreamble(session))
+    const httpChannel = this.#watch(http, (session) => this.#onHttpPreamble(session))
     this.#ports = { rpc, http, rpcChannel, httpChannel }
     this.#knock()
+  }
+
+  #watch(port: Duplex, onPreamble: (session: SessionId) => void): Channel {
+    return new Channel(port, onPreamble, ({ message }) => this.#onPortClosed(message))
+  }
+
+  #onPortClosed(message: string): void {
+    this.#closePorts(message)
+    this.#reopenLater()
+  }
+
+  /** After a session that had it. Whatever of that session is still unread is lost with the closing, as it should be. */
+  async #reopenHttp(ports: Ports): Promise<void> {
+    try {
+      const http = await this.#options.openHttp()
+      if (this.#ports !== ports) {
+        http.destroy()
+        return
+      }
+      ports.http = http
+      ports.httpChannel = this.#watch(http, (session) => this.#onHttpPreamble(session))
+      if (this.#session !== null) ports.httpChannel.writePreamble(this.#session.id)
+    } catch (error) {
+      const message = `a port could not be opened: ${(error as Error).message}`
+      this.#options.onTrouble(message)
+      if (this.#ports === ports) this.#onPortClosed(message)
+    }
   }
 
   #closePorts(message: string): void {
@@ -125,7 +150,7 @@ export class HostSessions {
     if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
     this.#session?.rpc?.end({ reason: 'port_closed', message })
     if (ports === null) return
-    for (const channel of [ports.rpcChannel, ports.httpChannel]) channel.release()
+    for (const channel of [ports.rpcChannel, ports.httpChannel]) channel?.release()
     for (const port of [ports.rpc, ports.http]) port.destroy()
   }
 
@@ -153,7 +178,7 @@ export class HostSessions {
     if (ports === null || id === knock) return
     if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
     ports.rpcChannel.writePreamble(id)
-    ports.httpChannel.writePreamble(id)
+    ports.httpChannel?.writePreamble(id)
     const session: GuestSession = { id, rpc: null }
     this.#session = session
     session.rpc = openRpcSession({
@@ -173,31 +198,45 @@ export class HostSessions {
   /** The host writes nothing on this port before it has seen our preamble, so nothing is lost by remembering its. */
   #onHttpPreamble(id: SessionId): void {
     this.#httpSeen = id
-    if (this.#ports !== null && this.#session?.id === id && this.#httpStream === null)
-      this.#openHttp(this.#ports)
+    if (this.#ports !== null && this.#session?.id === id) this.#openHttp(this.#ports)
   }
 
+  /**
+   * Hands the port itself over, for HTTP/2 to read and write without JavaScript in between: under emulation a stream
+   * of ours around the port makes it six times slower. Such a port cannot be taken back; it is opened anew.
+   */
   #openHttp(ports: Ports): void {
+    const { http, httpChannel } = ports
+    if (httpChannel === null) return
+    ports.httpChannel = null
     const session = this.#session
-    const stream = new SessionStream(ports.httpChannel)
-    this.#httpStream = stream
-    stream.on('close', () => {
-      if (this.#httpStream !== stream) return
-      session?.rpc?.end({ reason: 'http_failed', message: 'the stream on caisson.http ended' })
+    http.on('close', () => {
+      if (this.#ports === ports && ports.http === http && this.#session === session)
+        session?.rpc?.end({ reason: 'http_failed', message: 'the stream on caisson.http ended' })
     })
-    this.#options.onHttp(stream)
+    // What came behind the preamble is given to the receiver before this turn ends.
+    const early: Buffer[] = []
+    httpChannel.attach((chunk) => early.push(chunk))
+    queueMicrotask(() => {
+      httpChannel.release()
+      if (http.destroyed) return
+      if (early.length > 0) http.unshift(Buffer.concat(early))
+      this.#options.onHttp(http)
+    })
   }
 
   #onSessionEnd(session: GuestSession, end: { reason: string; message: string }): void {
     this.#session = null
     if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
     this.#silenceTimer = null
-    const stream = this.#httpStream
-    this.#httpStream = null
     this.#httpSeen = null
-    stream?.destroy(new Error('the session has ended'))
+    const ports = this.#ports
+    const hadHttp = ports !== null && ports.httpChannel === null
+    if (hadHttp) ports.http.destroy()
     this.#options.onDown(session, end)
-    if (this.#closed || this.#ports === null) return
+    if (this.#closed || ports === null) return
+    // After the answer to the host's next preamble, which waits for nothing here.
+    if (hadHttp) setImmediate(() => void this.#reopenHttp(ports))
     // After a replacement the host's preamble is already here or on its way.
     const delayMs = end.reason === 'session_replaced' ? this.#timings.knockIntervalMs : 1
     if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)

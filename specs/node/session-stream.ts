@@ -1,11 +1,17 @@
 /**
  * The bytes of one session on a port, as a Duplex of their own: it ends with the session while the port lives on.
- * HTTP/2 runs over it on both sides.
+ * HTTP/2 runs over it on the host.
  */
 import { Duplex } from 'node:stream'
 import type { Channel } from './channel.ts'
 
-const bufferBytes = 256 * 1024
+const writeBufferBytes = 256 * 1024
+/**
+ * Read ahead while nobody takes it. Node's HTTP/2 does not read while a write of its own waits; with two such ends each
+ * would wait for the other for ever once what is on its way fills all buffers. So this end has room for all that flow
+ * control lets the other send (4 MiB and headers), and the other's writes always end.
+ */
+const readAheadBytes = 8 * 1024 * 1024
 
 export class SessionStream extends Duplex {
   readonly #channel: Channel
@@ -15,8 +21,8 @@ export class SessionStream extends Duplex {
   constructor(channel: Channel) {
     super({
       allowHalfOpen: false,
-      readableHighWaterMark: bufferBytes,
-      writableHighWaterMark: bufferBytes,
+      readableHighWaterMark: readAheadBytes,
+      writableHighWaterMark: writeBufferBytes,
     })
     this.#channel = channel
     this.#detach = channel.attach((chunk) => {

@@ -1,9 +1,12 @@
 // HTTP/2 from the guest's dispatcher to the host's streams, over the port of the link.
 import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import type { ServerHttp2Stream } from 'node:http2'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { request } from 'undici'
 import { describe, expect, it } from 'vitest'
+import type { LinkedPort } from '#specs/testing/linked-port.ts'
 import { GuestHttp, HttpSessionLostError } from '../../../agent/utils/http.ts'
 import { Http2Dispatcher, HttpStreamResetError } from '../../../agent/utils/http2-dispatcher.ts'
 import { http2Limits } from '../../rpc/http-server.ts'
@@ -18,6 +21,20 @@ async function connected(onStream: OnStream) {
   const guest = world.startGuest()
   await world.link.ready()
   return { world, dispatcher: new Http2Dispatcher(guest.http) }
+}
+
+/** The guest's side of a port behind a real socket: HTTP/2 drives its handle without our code, as it does a device's. */
+async function openBehindSocket(port: LinkedPort): Promise<Socket> {
+  const guest = port.openGuest()
+  const server = createServer((relay) => {
+    server.close()
+    relay.pipe(guest).pipe(relay)
+    relay.on('error', () => {}).on('close', () => guest.destroy())
+  })
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  await once(socket, 'connect')
+  return socket
 }
 
 /** A body that starts and never ends. */
@@ -68,6 +85,32 @@ describe('a request of the guest', () => {
       expect(hash.digest('hex')).toBe(createHash('sha256').update(bytes).digest('hex'))
     }
     await Promise.all([one(), one(), one()])
+  })
+
+  it('goes by the handle of the port, which is opened anew for each session [C.03 C.04]', async () => {
+    await using world = createWorld({
+      onStream: (stream) => {
+        stream.respond({ ':status': 200 })
+        stream.pipe(stream)
+      },
+    })
+    let opened = 0
+    const openHttp = (): Promise<Socket> => {
+      opened++
+      return openBehindSocket(world.http)
+    }
+    const dispatcher = new Http2Dispatcher(world.startGuest({ openHttp }).http)
+    const body = randomBytes(6 * MiB)
+    for (let session = 1; session <= 3; session++) {
+      await until(() => world.seen.sessions.length === session, 'the session')
+      const answers = [1, 2].map(() => request(url, { method: 'POST', body, dispatcher }))
+      for (const answer of await Promise.all(answers)) {
+        expect(body.equals(Buffer.from(await answer.body.arrayBuffer()))).toBe(true)
+      }
+      expect(opened).toBe(session)
+      world.link.restartSession('again')
+    }
+    expect(world.seen.ends.map(({ reason }) => reason)).not.toContain('http_failed')
   })
 
   it('is held back when the reader is slow, in either direction [C.04]', async () => {
@@ -160,15 +203,14 @@ describe('a request of the guest', () => {
 
   it('reports a body that fails, and the host sees a reset instead of an end [C.04]', async () => {
     const host = Promise.withResolvers<string>()
+    const body = new Readable({ read() {} })
     const { world, dispatcher } = await connected((stream) => {
       stream.on('aborted', () => host.resolve('aborted'))
       stream.on('end', () => setImmediate(() => host.resolve('ended')))
-      stream.resume()
+      stream.once('data', () => body.destroy(new Error('disk gone')))
     })
     await using _world = world
-    const body = new Readable({ read() {} })
     body.push('part')
-    setTimeout(() => body.destroy(new Error('disk gone')), 20)
     await expect(request(url, { method: 'POST', body, dispatcher })).rejects.toThrow('disk gone')
     expect(await host.promise).toBe('aborted')
   })

@@ -84,6 +84,8 @@ export interface World extends AsyncDisposable {
     handlers?: Partial<AgentHandlers>
     cutAfterBytes?: number
     processId?: string
+    /** Default: the port in memory. */
+    openHttp?: () => Promise<Duplex>
   }): HostLink
 }
 
@@ -142,7 +144,12 @@ export function createWorld(
     http,
     link,
     seen,
-    startGuest({ handlers: own, cutAfterBytes, processId = randomBytes(16).toString('hex') } = {}) {
+    startGuest({
+      handlers: own,
+      cutAfterBytes,
+      processId = randomBytes(16).toString('hex'),
+      openHttp = async () => http.openGuest(),
+    } = {}) {
       guest?.close()
       let opened = 0
       // Only the first opening is cut, so that the agent can come back.
@@ -150,7 +157,7 @@ export function createWorld(
         rpc.openGuest(opened++ === 0 && cutAfterBytes !== undefined ? { cutAfterBytes } : {})
       guest = serveHost({
         openRpc,
-        openHttp: async () => http.openGuest(),
+        openHttp,
         processId,
         describe: () => ({ tools: ['read_file'], restarts: 0 }),
         timings: quickGuest,
