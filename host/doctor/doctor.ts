@@ -9,7 +9,10 @@ import { type Machine, probeMachine } from '../vm/accelerator.ts'
 import { QEMU } from '../vm/programs.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
+import type { Finding } from './finding.ts'
 import { checkTemplates } from './template-finding.ts'
+
+export type { Finding } from './finding.ts'
 
 const MIB = 1024 * 1024
 const GIB = 1024 * MIB
@@ -26,18 +29,6 @@ const PROGRAMS: ReadonlyMap<string, string> = new Map([
     : []),
   ['mkfs.erofs', 'erofs-utils'],
 ])
-
-export interface Finding {
-  /** Stable name, such as `accelerator`. */
-  readonly id: string
-  readonly title: string
-  /** `warn`: works with a restriction; `fail`: no VM can start. */
-  readonly status: 'ok' | 'warn' | 'fail'
-  /** What was found. */
-  readonly seen: string
-  /** What to do; absent when nothing need be done. */
-  readonly remedy?: string
-}
 
 /** What the image's own check found, without the heading. */
 export interface ImageCheck extends Omit<Finding, 'id' | 'title'> {

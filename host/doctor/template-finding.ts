@@ -4,7 +4,7 @@ import { formatBytes, formatCount } from '../ui/format.ts'
 import type { TemplateFailure } from '../vm/template-failures.ts'
 import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
 import { readFreeBytes } from '../vm/vm-options.ts'
-import type { Finding } from './doctor.ts'
+import type { Finding } from './finding.ts'
 
 const heading = { id: 'template', title: 'Start of VMs' }
 const AGAIN = 'caisson vm templates --prune --all forgets this, and the next run tries again.'
