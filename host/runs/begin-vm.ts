@@ -2,6 +2,7 @@
 import { rm } from 'node:fs/promises'
 import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions } from '../vm/vm.ts'
+import { VmError } from '../vm/vm-error.ts'
 import { openWarm, type PooledVm } from '../vm/vm-pool.ts'
 import type { WarmVm } from '../vm/warm-start.ts'
 import type { RunPlan } from './run-plan.ts'
@@ -37,24 +38,39 @@ export function vmOptions(
   return { ...options, image: disk ?? image, folders, ...start }
 }
 
-/** In the VM that the continued run kept; or why that cannot be. */
+/** In the VM that the continued run kept; or why that cannot be. @throws VmError when no VM can be started now, and the signal's reason */
 async function openKept<T>(
   { continues }: RunPlan,
   options: StartVmOptions,
   open: (origin: Origin) => Promise<T>,
 ): Promise<{ readonly value?: T; readonly problem?: string }> {
   if (continues === undefined) return {}
-  const saved = await findSavedVm(continues.kept)
-  if (saved === undefined) return { problem: `${continues.runId} kept no VM` }
+  const { runId, kept } = continues
+  const saved = await findSavedVm(kept)
+  if (saved === undefined) {
+    await remove(kept)
+    return { problem: `${runId} kept no VM` }
+  }
   try {
     const vm = await wakeVm(options, saved)
-    return { value: await open({ vm, cloned: false, isSaved: true }) }
+    const value = await open({ vm, cloned: false, isSaved: true })
+    await remove(kept)
+    return { value }
   } catch (error) {
+    // Not even a new VM can be had now: this one is for later.
+    if ((options.signal?.aborted || isPassing(error)) && (await findSavedVm(kept)) !== undefined) throw error
+    // Its disk has moved on, or it is of no use.
+    await remove(kept)
     options.signal?.throwIfAborted()
     const why = error instanceof Error ? error.message : String(error)
-    return { problem: `the VM that ${continues.runId} kept did not wake: ${why}`.slice(0, 2_000) }
-  } finally {
-    // Its disk has moved on, or it is of no use.
-    await rm(continues.kept, { recursive: true, force: true })
+    return { problem: `the VM that ${runId} kept did not wake: ${why}`.slice(0, 2_000) }
   }
+}
+
+function isPassing(error: unknown): boolean {
+  return error instanceof VmError && ['memory_short', 'disk_short'].includes(error.code)
+}
+
+async function remove(directory: string): Promise<void> {
+  await rm(directory, { recursive: true, force: true }).catch(() => undefined)
 }

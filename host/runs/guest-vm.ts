@@ -3,7 +3,7 @@
  * its agent; an end that nobody asked for is told once.
  */
 import { rm } from 'node:fs/promises'
-import { hibernateVm, type Preparation, prepareInBackground, wakeVm } from '../vm/hibernate.ts'
+import { hibernateVm, type Preparation, prepareInBackground, type SavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
 
 export class GuestVm {
@@ -13,6 +13,8 @@ export class GuestVm {
   /** Between the start of a save and the end of a wake: no process is expected to live. */
   #isAsleep = false
   #isStopped = false
+  /** Came while it was being saved. */
+  #lastExit: VmExit | undefined
   #preparation: Preparation | null = null
 
   /** @param workspaceDisk the file behind the drive `workspace`, which outlives the processes */
@@ -30,26 +32,26 @@ export class GuestVm {
 
   /**
    * Saves it into `directory` and ends its process; its memory is then laid out in the background.
-   * @throws {HibernationError} when it goes on instead
+   * @throws {HibernationError} when it goes on instead, or has ended
    */
   async sleep(directory: string): Promise<void> {
-    this.#isAsleep = true
-    try {
-      const saved = await hibernateVm(this.#current, directory)
-      this.#preparation = prepareInBackground(this.#options(), saved)
-    } catch (error) {
-      this.#isAsleep = false
-      throw error
-    }
+    const saved = await this.#save(directory)
+    this.#preparation = prepareInBackground(this.#options(), saved)
   }
 
-  /** Saves it for another run. @throws {HibernationError} when it goes on instead */
+  /** Saves it for another run. @throws {HibernationError} when it goes on instead, or has ended */
   async keep(directory: string): Promise<void> {
+    await this.#save(directory)
+  }
+
+  async #save(directory: string): Promise<SavedVm> {
     this.#isAsleep = true
     try {
-      await hibernateVm(this.#current, directory)
+      await rm(directory, { recursive: true, force: true })
+      return await hibernateVm(this.#current, directory, this.#current.plan.options.signal)
     } catch (error) {
       this.#isAsleep = false
+      if (this.#lastExit !== undefined && !this.#isStopped) this.#onExit(this.#lastExit)
       throw error
     }
   }
@@ -57,14 +59,19 @@ export class GuestVm {
   /** Lets it go on, fresh; the ports are others. Undefined when it is not asleep. @throws {VmError} */
   async wake(): Promise<{ readonly prepared: boolean } | undefined> {
     const saved = await this.#preparation?.stop()
-    this.#preparation = null
     if (saved === undefined || this.#isStopped) return undefined
     const vm = await wakeVm(this.#options(), saved)
     await vm.fresh
+    if (this.#isStopped) {
+      await vm.stop()
+      return undefined
+    }
+    this.#preparation = null
     this.#current = vm
     this.#isAsleep = false
     this.#follow(vm)
-    await rm(saved.directory, { recursive: true, force: true })
+    // What stays is removed before the next sleep, or by a later run.
+    await rm(saved.directory, { recursive: true, force: true }).catch(() => undefined)
     return { prepared: saved.record.prepared }
   }
 
@@ -77,13 +84,15 @@ export class GuestVm {
   }
 
   #options(): StartVmOptions {
-    const { hasOwnWorkspace: _, signal: __, ...options } = this.#current.plan.options
+    const { hasOwnWorkspace: _, ...options } = this.#current.plan.options
     return { ...options, workspaceDisk: this.#workspaceDisk }
   }
 
   #follow(vm: Vm): void {
     void vm.exited.then((exit) => {
-      if (this.#current === vm && !this.#isAsleep && !this.#isStopped) this.#onExit(exit)
+      if (this.#current !== vm || this.#isStopped) return
+      if (this.#isAsleep) this.#lastExit = exit
+      else this.#onExit(exit)
     })
   }
 }

@@ -1,19 +1,28 @@
 // Saves a VM with its memory and disk as of one moment, ends its process, and lets it go on later in another. What was
-// saved is good for one wake: the disk moves on with the VM. A save that fails leaves the VM running as it was.
+// saved is good for one wake: the disk moves on with the VM. A save that fails leaves the VM running as it was, and a
+// wake that fails before the guest ran leaves what was saved as it was.
 // In the background the state can be laid out so that a wake maps it instead of reading it (`prepareWake`).
 
-import { link, mkdir, open, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { access, link, mkdir, open, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { canMapReadOnly } from './qemu-process.ts'
-import { continueVm, SavedStateError, saveState } from './saved-state.ts'
+import { continueVm, saveState } from './saved-state.ts'
 import { resumeVm, type Vm } from './vm.ts'
+import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
 
 const SAVE_DEADLINE_MS = 120_000
+/** For a guest that runs on after a save that failed. */
+const CLOCK_DEADLINE_MS = 20_000
+/** A machine that is short of memory for a moment, or a QEMU that somebody killed, costs no work. */
+const WAKE_TRIES = 3
+const WAKE_PAUSE_MS = 500
 const RECORD = 'saved.json'
+/** The record while a wake is under way, or since the guest has run again: nobody finds it then. */
+const TAKEN = 'taken.json'
 const COPY_BYTES = 1024 * 1024
 
 const recordSchema = z.strictObject({
@@ -47,14 +56,18 @@ export class HibernationError extends Error {
 
 /**
  * Saves the VM into `directory`, which must not exist and lies on the file system of the VM's folder, and ends it.
- * Its ports end with it. @throws {HibernationError} when it could not be saved; the VM then runs on as if nothing had been
+ * Its ports end with it. With `signal` the VM is ended at once and nothing is saved.
+ * @throws {HibernationError} when it could not be saved; the VM then runs on as if nothing had been, or has ended
  */
-export async function hibernateVm(vm: Vm, directory: string): Promise<SavedVm> {
+export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
   const draft = `${directory}.draft`
   const files = filesOf(draft)
   const { scratch, folder } = vm.plan
   const record = recordOf(vm)
   let movedScratch = false
+  const stop = () => void vm.stop()
+  signal?.addEventListener('abort', stop, { once: true })
+  if (signal?.aborted) stop()
   try {
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o700 })
@@ -72,11 +85,16 @@ export async function hibernateVm(vm: Vm, directory: string): Promise<SavedVm> {
     movedScratch = true
     await rename(draft, directory)
   } catch (cause) {
-    if (movedScratch) await rename(files.scratch, scratch.file)
-    await rm(draft, { recursive: true, force: true })
-    await runOn(vm)
+    // Whatever else fails: the guest is to run. QEMU has its disk open, by whatever name.
+    if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
+    await rm(draft, { recursive: true, force: true }).catch(() => undefined)
+    const goesOn = await runOn(vm)
     const why = cause instanceof Error ? cause.message : String(cause)
-    throw new HibernationError(`the VM could not be saved and goes on: ${why}`, { cause })
+    throw new HibernationError(`the VM could not be saved and ${goesOn ? 'goes on' : 'has ended'}: ${why}`, {
+      cause,
+    })
+  } finally {
+    signal?.removeEventListener('abort', stop)
   }
   await vm.stop()
   return { directory, record }
@@ -92,30 +110,66 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
 
 /**
  * Lets the VM go on, with fresh random bytes and the time (see {@link Vm.fresh}). `options` name the same image and the
- * workspace's drive; sizes and accelerator are those of the saved VM.
- * @throws {HibernationError} when it cannot wake here; VmError when it fails to. The saved VM is used up then or later
+ * workspace's drive; sizes and accelerator are those of the saved VM. Once it runs the directory is to be removed.
+ * @throws {HibernationError} when it cannot wake here; VmError when it fails to. As long as {@link findSavedVm} still
+ * finds it there, its guest has not run and it can wake later
  */
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
-  const { directory, record } = saved
-  const files = filesOf(directory)
-  if (JSON.stringify(imageFiles(options)) !== JSON.stringify(record.image)) {
+  if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
     throw new HibernationError('the VM was saved with another image: it can wake with that one only')
   }
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await wakeOnce(options, saved)
+    } catch (error) {
+      const isFinal = tries === WAKE_TRIES || options.signal?.aborted === true || isLate(error)
+      if (isFinal || (await findSavedVm(saved.directory)) === undefined) throw error
+      await sleep(WAKE_PAUSE_MS)
+    }
+  }
+}
+
+async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm): Promise<Vm> {
+  const files = filesOf(directory)
   const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase, prepared } = record
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
-  const scratch = { kind: 'moved', file: files.scratch, format: scratchFormat } as const
-  return await resumeVm(
-    { ...options, memoryBytes, cpus, diskBytes, accelerator },
-    {
-      state: {
-        stateFile: prepared ? files.devices : files.state,
-        scratch: hasBase ? { ...scratch, base: files.base } : scratch,
-        ...(prepared ? { memory } : {}),
+  // From here nobody else finds it: its disk is about to move on.
+  await rename(join(directory, RECORD), join(directory, TAKEN))
+  try {
+    const scratch = { kind: 'moved', file: await lend(files.scratch), format: scratchFormat } as const
+    return await resumeVm(
+      { ...options, memoryBytes, cpus, diskBytes, accelerator },
+      {
+        state: {
+          stateFile: prepared ? files.devices : files.state,
+          scratch: hasBase ? { ...scratch, base: await lend(files.base) } : scratch,
+          ...(prepared ? { memory } : {}),
+        },
+        withoutMemory: prepared,
+        entropy: true,
       },
-      withoutMemory: prepared,
-      entropy: true,
-    },
+    )
+  } catch (error) {
+    const hasRun = error instanceof VmError && error.phase === 'fresh'
+    const isWhole = (await isThere(files.scratch)) && (!hasBase || (await isThere(files.base)))
+    if (!hasRun && isWhole) await rename(join(directory, TAKEN), join(directory, RECORD))
+    throw error
+  }
+}
+
+/** Another name to be moved away, where the file system has such; the file itself stays. */
+async function lend(file: string): Promise<string> {
+  const name = `${file}.lent`
+  await rm(name, { force: true })
+  return await link(file, name).then(
+    () => name,
+    () => file,
   )
+}
+
+/** What was waited for in vain is not waited for again. */
+function isLate(error: unknown): boolean {
+  return error instanceof VmError && ['deadline_exceeded', 'cancelled'].includes(error.code)
 }
 
 /**
@@ -165,7 +219,8 @@ export async function prepareWake(options: StartVmOptions, saved: SavedVm): Prom
     const draft = join(directory, `${RECORD}.new`)
     await writeFile(draft, `${JSON.stringify(prepared, null, 2)}\n`, { mode: 0o600, flush: true })
     await rename(draft, join(directory, RECORD))
-    await rm(files.state, { force: true })
+    // From here the others count, whether or not it goes.
+    await rm(files.state, { force: true }).catch(() => undefined)
     return { directory, record: prepared }
   } catch (error) {
     await Promise.all([files.memory, files.devices].map((file) => rm(file, { force: true })))
@@ -244,17 +299,27 @@ async function copySparse(source: string, target: string): Promise<void> {
   }
 }
 
-/** After a save that failed; QEMU may still be finishing with it. */
-async function runOn(vm: Vm): Promise<void> {
-  const deadline = performance.now() + 5_000
-  for (;;) {
+/** After a save that failed; QEMU may still be finishing with it. False when the VM has ended, or had to be. */
+async function runOn(vm: Vm): Promise<boolean> {
+  let hasEnded = false
+  void vm.exited.then(() => {
+    hasEnded = true
+  })
+  for (const deadline = performance.now() + 5_000; performance.now() < deadline; await sleep(10)) {
+    if (hasEnded) return false
     try {
-      return await continueVm(vm.qmp)
-    } catch (cause) {
-      if (performance.now() > deadline) throw new SavedStateError('the VM does not go on', { cause })
-      await sleep(10)
+      await continueVm(vm.qmp)
+    } catch {
+      continue
     }
+    // Its clock stood still meanwhile; a guest that does not take the time has a late one.
+    if (vm.plan.refreshes)
+      vm.root.refresh({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
+    return true
   }
+  // One that stands still for ever would be waited for in vain.
+  await vm.stop()
+  return false
 }
 
 async function syncFile(file: string): Promise<void> {
@@ -264,6 +329,13 @@ async function syncFile(file: string): Promise<void> {
   } finally {
     await handle.close()
   }
+}
+
+async function isThere(file: string): Promise<boolean> {
+  return await access(file).then(
+    () => true,
+    () => false,
+  )
 }
 
 async function makeSparse(file: string, bytes: number, mode: number): Promise<void> {

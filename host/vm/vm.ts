@@ -172,6 +172,8 @@ async function resume(start: Start, { withoutMemory, entropy, paused }: SavedMac
   // The guest finds the message when it begins to run: nothing of it comes before that.
   const refreshed = life.root.refresh({ entropy, deadlineMs: FRESH_DEADLINE_MS })
   refreshed.catch(() => undefined)
+  // Whatever fails from here on, the guest may have run.
+  enter('fresh')
   await limits.race(continueVm(life.qmp))
   // Its first look at the clock was by code that an emulator had to translate; the second is exact.
   const fresh = refreshed.then(() => {

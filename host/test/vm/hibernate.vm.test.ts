@@ -1,4 +1,4 @@
-import { readdir } from 'node:fs/promises'
+import { readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
@@ -71,6 +71,35 @@ describe('a VM that is hibernated', () => {
     },
     120_000,
   )
+
+  it('wakes later when a wake failed before it ran [V.04]', async () => {
+    const directory = join(home.folders.home, 'saved-twice')
+    await runInGuest(guest, 'echo still here >note')
+    guest.link.detachPorts()
+    const saved = await hibernateVm(vm, directory)
+    const state = join(directory, 'state')
+    await rename(state, `${state}.whole`)
+    await writeFile(state, (await readFile(`${state}.whole`)).subarray(0, 100_000))
+    const woken = wakeVm({ ...options, workspaceDisk: workspaceOf() }, saved)
+    await expect(woken).rejects.toThrow('phase load')
+    expect(await readdir(home.folders.vms)).toEqual([])
+    await rename(`${state}.whole`, state)
+    await wake(directory)
+    expect(await runInGuest(guest, 'cat note')).toBe('still here\n')
+    // Its disk has moved on: it is not to be found a second time.
+    expect(await findSavedVm(directory)).toBeUndefined()
+  }, 120_000)
+
+  it('runs on with the time of now when saving breaks off while it stands still [V.04]', async () => {
+    const { plan } = vm
+    guest.link.detachPorts()
+    const folder = { ...plan.folder, sockets: join(home.folders.home, 'gone') }
+    const unsaved = hibernateVm({ ...vm, plan: { ...plan, folder } }, join(home.folders.home, 'unsaved'))
+    await expect(unsaved).rejects.toThrow('goes on')
+    guest.link.attachPorts(vm.rpc, vm.http)
+    expect(await runInGuest(guest, 'cat note')).toBe('still here\n')
+    expect(await readdir(home.folders.home)).not.toContain('unsaved.draft')
+  }, 60_000)
 
   it('runs on when it cannot be saved, and loses nothing [V.04]', async () => {
     await runInGuest(guest, 'echo before >kept')
