@@ -4,6 +4,7 @@
  * the console says so.
  */
 import { readFileSync } from 'node:fs'
+import { setFlagsFromString } from 'node:v8'
 import { Script } from 'node:vm'
 
 /** Of the agent's entry. */
@@ -20,10 +21,21 @@ if (script.cachedDataRejected !== false) {
   const seen = script.cachedDataRejected === undefined ? 'no such file' : 'that V8 refuses it'
   process.stderr.write(`agent: the start takes longer: expected compiled code in ${cache}, saw ${seen}\n`)
 }
+setUpTiers()
 const bundle = { exports: {} as Exports }
 const run = script.runInThisContext() as Bundle
 run(bundle, bundle.exports, require)
 void bundle.exports.startAgent()
+
+/**
+ * Lets functions run in V8's interpreter until they are really hot, and then in optimised code. A copy of this process
+ * begins on an emulated processor that has nothing translated: machine code made for each function apart would all have
+ * to be, where the interpreter's pieces serve every function; and a compiler that starts just then costs more than the
+ * session. After the bundle's code was taken, which V8 refuses under other flags than it was made with.
+ */
+function setUpTiers(): void {
+  for (const flag of ['--no-sparkplug', '--no-maglev']) setFlagsFromString(flag)
+}
 
 function readCache(): { cachedData?: Buffer } {
   try {

@@ -1,55 +1,58 @@
 // Brings the agent of a new VM to where every run shall begin: a small task of the offline model goes through plan,
-// tools and change set, so that modules are loaded, code has run once and programs are in the guest's memory. Then all
-// of it is forgotten. Nothing here comes from a user: no key, no workspace, no prompt.
+// tools and change set, so that modules are loaded, code has run once and programs are in the guest's memory. Then
+// sessions begin and end, as the first of every copy will. All of it is forgotten. Nothing here comes from a user: no
+// key, no workspace, no prompt.
 
 import { once } from 'node:events'
-import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import type { ServerHttp2Stream } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { agentPing, workspaceCollect, workspaceOpen, workspaceReset } from '#specs/protocol/methods.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { offlineProvider } from '../gateway/providers.ts'
-import { openAgentLink } from '../rpc/agent-link.ts'
+import { type AgentLink, type LinkHandlers, openAgentLink } from '../rpc/agent-link.ts'
+import type { StreamHandler } from '../rpc/http-server.ts'
 import type { Vm } from '../vm/vm.ts'
 import { RunFailure } from './ending.ts'
 
 const RUN_ID = 'run-00000000000000000000'
 const PROMPT = 'Run the command `python3 -c "import csv, json, statistics" && git --version && rg --version`'
+/**
+ * Beginnings of a session after which V8 has learnt all shapes that it meets there: a copy then runs through some
+ * thousand pieces of code less, each of which an emulator must translate anew. With many more it begins to optimise,
+ * and a copy may wake up in the middle of that.
+ */
+const SESSIONS = 20
 const STEP_DEADLINE_MS = 60_000
 /** For what the guest still does when the task is over: dropped connections, timers, a collection of garbage. */
 const IDLE_MS = 500
 
+const options = { timeoutMs: STEP_DEADLINE_MS }
+
 /** @throws {RunFailure} when the agent does not do it */
 export async function warmUp(vm: Vm): Promise<void> {
+  await carryOutTask(vm)
+  for (let count = 0; count < SESSIONS; count += 1) await beginSession(vm)
+  // The agent waits for a host and says so again and again: nothing of a session is left to be taken down.
+  vm.rpc.resume()
+  await within(once(vm.rpc, 'data'))
+  await sleep(IDLE_MS)
+}
+
+async function carryOutTask(vm: Vm): Promise<void> {
   const completed = Promise.withResolvers<void>()
   await using gateway = openGateway()
   const changes = Promise.withResolvers<void>()
-  const onStream = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
+  const onStream: StreamHandler = (stream, headers) => {
     if (headers[':path'] === `/changes/${RUN_ID}`) changes.resolve(drain(stream))
     else gateway.handleStream(stream, headers)
   }
-  const link = openAgentLink({
-    rpc: vm.rpc,
-    http: vm.http,
-    onStream,
-    handlers: {
-      onEvent: () => undefined,
-      onDelta: () => undefined,
-      requestApproval: async () => ({ ok: true, value: { decision: 'deny' } }),
-      completeTask: async ({ outcome, message }) => {
-        if (outcome === 'completed') completed.resolve()
-        else completed.reject(new RunFailure('environment', `warming up: the task ${outcome}: ${message}`))
-        return { ok: true, value: {} }
-      },
-      onLog: () => undefined,
-    },
+  const link = openLink(vm, onStream, async ({ outcome, message }) => {
+    if (outcome === 'completed') completed.resolve()
+    else completed.reject(new RunFailure('environment', `warming up: the task ${outcome}: ${message}`))
+    return { ok: true, value: {} }
   })
   completed.promise.catch(() => undefined)
-  const ask = async (answer: Promise<{ ok: boolean; error?: { message: string } }>) => {
-    const { ok, error } = await answer
-    if (!ok) throw new RunFailure('environment', `warming up: ${error?.message ?? 'no answer'}`)
-  }
-  const options = { timeoutMs: STEP_DEADLINE_MS }
   try {
     await ask(link.ready(options))
     await ask(link.request(workspaceOpen, {}, options))
@@ -64,10 +67,42 @@ export async function warmUp(vm: Vm): Promise<void> {
   } finally {
     link.close()
   }
-  // The agent waits for a host and says so again and again: nothing of this session is left to be taken down.
-  vm.rpc.resume()
-  await within(once(vm.rpc, 'data'))
-  await sleep(IDLE_MS)
+}
+
+async function beginSession(vm: Vm): Promise<void> {
+  const noTask = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
+  const link = openLink(
+    vm,
+    (stream) => stream.close(),
+    async () => noTask,
+  )
+  try {
+    await ask(link.ready(options))
+    await ask(link.request(agentPing, { count: 0 }, options))
+  } finally {
+    link.close()
+  }
+}
+
+function openLink(vm: Vm, onStream: StreamHandler, completeTask: LinkHandlers['completeTask']): AgentLink {
+  return openAgentLink({
+    rpc: vm.rpc,
+    http: vm.http,
+    cloned: true,
+    onStream,
+    handlers: {
+      onEvent: () => undefined,
+      onDelta: () => undefined,
+      requestApproval: async () => ({ ok: true, value: { decision: 'deny' } }),
+      completeTask,
+      onLog: () => undefined,
+    },
+  })
+}
+
+async function ask(answer: Promise<{ ok: boolean; error?: { message: string } }>): Promise<void> {
+  const { ok, error } = await answer
+  if (!ok) throw new RunFailure('environment', `warming up: ${error?.message ?? 'no answer'}`)
 }
 
 function openGateway() {

@@ -10,6 +10,8 @@ const stuckBytes = 16 * 1024 * 1024
 
 export type ChannelClosed = { message: string }
 
+function ignoreError(): void {}
+
 export class Channel {
   readonly #port: Duplex
   readonly #onPreamble: (session: SessionId) => void
@@ -96,7 +98,10 @@ export class Channel {
     this.#port.off('data', this.#onData)
     this.#port.off('end', this.#onEnd)
     this.#port.off('close', this.#onEnd)
-    // The error listener stays: a late error of the port must not end the process.
+    this.#port.off('error', this.#onError)
+    // A late error of the port must not end the process; one listener is enough however many channels there were.
+    this.#port.off('error', ignoreError)
+    this.#port.on('error', ignoreError)
     this.#port.pause()
   }
 
