@@ -53,7 +53,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // The VM
   'V.01': now(
-    'The VM starts as a copy of a template, or cold where that cannot be, with the time of every phase; a failure to start shows why',
+    'The VM starts out of a pool, as a copy of a template, or cold where that cannot be, with the time of every phase; a failure to start shows why',
   ),
   'V.02': now('The accelerator is probed by a trial boot, and doctor explains what was found'),
   'V.03': now(

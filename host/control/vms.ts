@@ -2,15 +2,15 @@
 import path from 'node:path'
 import type { Folders } from '../state/folders.ts'
 import { judgeProcess } from '../vm/process-identity.ts'
-import { listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
+import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
 import type { VmInfo } from './messages.ts'
 import { controlSocketName } from './server.ts'
 import { VmClient } from './vm-client.ts'
 
-/** A VM in a list. One that is about to start, or that does not answer, has little to tell. */
+/** A VM in a list. One that is about to start, waits in a pool, or does not answer, has little to tell. */
 export interface VmEntry
   extends Omit<VmInfo, 'state' | 'memoryBytes' | 'cpus' | 'pid' | 'accelerator' | 'confinement'> {
-  readonly state: VmInfo['state'] | 'unreachable'
+  readonly state: VmInfo['state'] | 'waiting' | 'unreachable'
   readonly memoryBytes: number | null
   readonly cpus: number | null
   readonly pid: number | null
@@ -75,7 +75,8 @@ export class VmDirectory {
       const { accelerator: _, confinement: __, ...info } = (await VmClient.connect(this.socketOf(id))).info
       return info
     } catch {
-      const state = Date.now() - createdAtMs < startMaxMs ? 'starting' : 'unreachable'
+      const isYoung = Date.now() - createdAtMs < startMaxMs
+      const state = (await isWaiting(this.#vms, id)) ? 'waiting' : isYoung ? 'starting' : 'unreachable'
       const unknown = { runId: null, directory: null, memoryBytes: null, cpus: null, pid: null }
       return { id, state, createdAtMs: Math.trunc(createdAtMs), hostPid: host.pid, ...unknown }
     }

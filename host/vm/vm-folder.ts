@@ -2,12 +2,14 @@
 // It goes with the VM; what a killed host left is cleared by the sweep at the next start.
 
 import { randomBytes } from 'node:crypto'
-import { chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { findProcessesByArgument, judgeProcess, ownIdentity } from './process-identity.ts'
 
 const RECORD = 'vm.json'
+/** There while the VM waits in a pool. */
+const WAITING = 'waiting'
 /** A folder without a record is being made right now, or its maker was killed: after this it is the latter. */
 const DRAFT_LIFETIME_MS = 60_000
 
@@ -45,6 +47,20 @@ export async function createVmFolder(vms: string): Promise<VmFolder> {
   await rename(draft, path)
   const sockets = join(path, 'sockets')
   return { id, path, sockets, remove: () => rm(path, { recursive: true, force: true }) }
+}
+
+/** Notes whether the VM waits for work, for whoever lists VMs: nobody answers for it then. */
+export async function noteWaiting({ path }: Pick<VmFolder, 'path'>, waits: boolean): Promise<void> {
+  const file = join(path, WAITING)
+  await (waits ? writeFile(file, '', { mode: 0o600 }) : rm(file, { force: true }))
+}
+
+/** Whether the VM waits in a pool of its host process. */
+export async function isWaiting(vms: string, id: string): Promise<boolean> {
+  return await access(join(vms, id, WAITING)).then(
+    () => true,
+    () => false,
+  )
 }
 
 /** Records of the VMs in this state folder, of living and dead hosts. */

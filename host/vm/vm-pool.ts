@@ -7,6 +7,7 @@ import { totalmem } from 'node:os'
 import { ownWorkspace } from './drives.ts'
 import { Pool, type PoolCounts, type PoolMember } from './pool.ts'
 import { continueVm, stopVm } from './saved-state.ts'
+import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
 import { GuestUnfitError, startWarm, type WarmStartDeps, type WarmVm } from './warm-start.ts'
@@ -82,6 +83,7 @@ export class VmPool implements AsyncDisposable {
     try {
       // Another name for the same file, which outlasts the VM's folder: a VM that is saved wakes with it.
       await link(ownWorkspace(vm.plan.folder), workspaceDisk)
+      await noteWaiting(vm.plan.folder, false)
     } catch (error) {
       await vm.stop()
       throw error
@@ -132,6 +134,7 @@ async function rest(warm: WarmVm): Promise<PooledVm> {
   const { vm } = warm
   await vm.fresh
   await stopVm(vm.qmp)
+  await noteWaiting(vm.plan.folder, true)
   return { ...warm, exited: vm.exited, stop: () => vm.stop() }
 }
 

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
@@ -13,6 +13,7 @@ import { warmUp } from '../../runs/warm-up.ts'
 import { findProcessesByArgument } from '../../vm/process-identity.ts'
 import { processName } from '../../vm/vm-folder.ts'
 import { VmPool } from '../../vm/vm-pool.ts'
+import { prepareTemplate } from '../../vm/warm-start.ts'
 import { finish, writeFiles } from '../support/runs.ts'
 import { makeTestFolders, waitUntilGone } from '../support/vm.ts'
 import type { VmHostOrder } from '../support/vm-host.ts'
@@ -22,6 +23,11 @@ const MIB = 1024 * 1024
 const PROGRAM = fileURLToPath(new URL('../support/vm-host.ts', import.meta.url))
 const vm = { memoryBytes: 512 * MIB }
 const hosts: ChildProcess[] = []
+// The first use of a cache makes image and template, which takes a minute.
+beforeAll(async () => {
+  using home = makeTestFolders()
+  await prepareTemplate(await testVmOptions(home.folders), { warmUp })
+})
 afterEach(() => {
   for (const host of hosts.splice(0)) host.kill('SIGKILL')
 })
@@ -54,12 +60,15 @@ async function ticksOf(home: { readonly vms: string }): Promise<string[]> {
 }
 
 describe('a host with a pool', () => {
-  it('gives runs VMs that wait, each with its own files, replaces them, and boots one for a run that asks for it [V.01 W.02]', async () => {
+  it('gives runs VMs that wait, each with its own files, replaces them, and boots one for a run that asks for it [V.01 V.08 W.02]', async () => {
     const home = await temporaryFolder('home')
     await using host = new Host({ env: { ...process.env, CAISSON_HOME: home }, pool: { size: 2, vm } })
     await host.warm()
     const waiting = await idsOf(host.folders)
     expect(waiting).toHaveLength(2)
+    expect((await host.vms.list()).map(({ id, state }) => [id, state]).sort()).toEqual(
+      waiting.sort().map((id) => [id, 'waiting']),
+    )
     const command = 'cat who.txt > seen.txt && ls -d only-* >> seen.txt'
     const ran = await Promise.all(
       ['one', 'two', 'three'].map((name) =>
