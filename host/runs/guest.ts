@@ -35,6 +35,7 @@ import { beginVm, type Origin, vmOptions } from './begin-vm.ts'
 import { CappedLog } from './capped-log.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
+import { isAtWork } from './nap.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import { openRunGateway } from './run-gateway.ts'
@@ -77,6 +78,8 @@ export class Guest implements AsyncDisposable {
   #control: ControlServer | null = null
   #closing = false
   #isPaused = false
+  #isSaving = false
+  #hasCompleted = false
   #requests: VmRequests | null = null
 
   private constructor(
@@ -182,7 +185,8 @@ export class Guest implements AsyncDisposable {
 
   /** Whether more than an answer of a person is being waited for. */
   isBusy(): boolean {
-    return this.#isPaused || this.#gateway.isBusy() || this.#access.isBusy()
+    if (this.#isPaused || this.#gateway.isBusy() || this.#access.isBusy()) return true
+    return isAtWork(this.#record.state)
   }
 
   get isPaused(): boolean {
@@ -191,20 +195,26 @@ export class Guest implements AsyncDisposable {
 
   /** Lets the VM's processors stand still, or go on. The reason when that cannot be now. */
   async setPaused(paused: boolean): Promise<string | undefined> {
-    if (this.#control === null || this.#closing) return 'the VM is not running now'
+    if (this.#control === null || this.#isSaving || this.#closing) return 'the VM is not running now'
     if (paused === this.#isPaused) return undefined
     this.#isPaused = paused
     if (paused) this.#link.setFrozen(true)
-    await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
-    if (!paused) this.#link.setFrozen(false)
-    return undefined
+    try {
+      await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
+      return undefined
+    } catch (error) {
+      return `the VM did not do it: ${error instanceof Error ? error.message : String(error)}`
+    } finally {
+      if (!paused) this.#link.setFrozen(false)
+    }
   }
 
   /** Saves the VM to disk and ends its process. @throws {HibernationError} when it goes on instead */
   async sleep(): Promise<void> {
     const startedAt = performance.now()
     await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
-    await this.#note({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
+    // Asleep it is, journaled or not: a failure here must not look like one of saving.
+    this.#noteSoon({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
   }
 
   /** Lets the saved VM go on in a new session. @throws {VmError} */
@@ -222,14 +232,16 @@ export class Guest implements AsyncDisposable {
    * Saves the VM for a later run, without the workspace and what was changed in it; what programs left in their home
    * folder and in /tmp stays. @throws {HibernationError} {RunFailure} when it could not be; this run has nothing of it
    */
-  async keep(): Promise<void> {
-    const signal = AbortSignal.timeout(requestTimeoutMs)
+  async keep(signal: AbortSignal): Promise<void> {
+    // It would wait for this run's host for ever, and take no other task.
+    if (!this.#hasCompleted) throw new RunFailure('agent_lost', 'the agent still has the task')
     await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
     await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
     await this.#note({ type: 'vm-kept' })
   }
 
   async #save(save: (directory: string) => Promise<void>, directory: string): Promise<void> {
+    this.#isSaving = true
     this.#link.detachPorts()
     try {
       await save(directory)
@@ -237,9 +249,12 @@ export class Guest implements AsyncDisposable {
       this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
       this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
       throw error
+    } finally {
+      this.#isSaving = false
     }
-    await this.#control?.[Symbol.asyncDispose]()
+    const control = this.#control
     this.#control = null
+    await control?.[Symbol.asyncDispose]()
   }
 
   /** The VM cannot go on: the run ends with this reason. */
@@ -345,6 +360,7 @@ export class Guest implements AsyncDisposable {
           value: await approvals.ask(request, signal),
         }),
         completeTask: async (completion) => {
+          this.#hasCompleted = true
           this.#completed.resolve(completion)
           return { ok: true, value: {} }
         },

@@ -2,6 +2,16 @@
  * Saves the VM of a run that only waits for a person, and wakes it when there is something to do. Decides when; how a
  * VM is saved is not known here. Whatever is asked of it happens one after the other.
  */
+import type { RunState } from '#specs/protocol/run-state.ts'
+
+/** Whether a tool is at work that no person is asked about, as the agent says: one that lies only stays awake. */
+export function isAtWork({
+  openCalls,
+  pendingApprovals,
+}: Pick<RunState, 'openCalls' | 'pendingApprovals'>): boolean {
+  const asked = new Set(Object.values(pendingApprovals).map(({ callId }) => callId))
+  return Object.keys(openCalls).some((callId) => !asked.has(callId))
+}
 
 export interface Sleeper {
   /** Whether something else than the person is being waited for. */

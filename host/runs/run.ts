@@ -155,7 +155,8 @@ export class Run {
     const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
     const collected = await this.#collect(guest, workspace, ending)
     // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
-    if (this.#plan.keep && ending.outcome !== 'cancelled') await guest.keep().catch(() => undefined)
+    if (this.#plan.keep && ending.outcome !== 'cancelled')
+      await guest.keep(this.#stop.signal).catch(() => undefined)
     return collected
   }
 
@@ -193,6 +194,8 @@ export class Run {
       if (!('stop' in first)) return endingOfCompletion(first)
       return await this.#cancelWork(guest, completed, first.stop, first.by)
     } finally {
+      // Paused just as it ended: nobody could resume it any more.
+      if (!this.#stop.signal.aborted) await this.setPaused(false)
       this.#deadline = undefined
       if (!this.#stop.signal.aborted) await nap?.rouse()
       await nap?.end()

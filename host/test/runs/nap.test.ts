@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { Nap, type Sleeper } from '../../runs/nap.ts'
+import { isAtWork, Nap, type Sleeper } from '../../runs/nap.ts'
 
 const AFTER_MS = 20
 /** Long enough for a nap to begin. */
@@ -50,6 +50,14 @@ describe('a run that waits for a person', () => {
     await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep'])
     await world.nap.end()
+  })
+
+  it('does not sleep while a tool is at work that nobody is asked about [V.04]', () => {
+    const call = { stepId: 's', tool: 'run_bash' }
+    const request = { approvalId: 'ap-1', agentPath: 'root', stepId: 's', callId: 'c1', tool: 'delete_file' }
+    const pendingApprovals = { 'ap-1': { ...request, arguments: '{}', preview: '' } }
+    expect(isAtWork({ openCalls: { c1: call }, pendingApprovals })).toBe(false)
+    expect(isAtWork({ openCalls: { c1: call, c2: call }, pendingApprovals })).toBe(true)
   })
 
   it('wakes with the first answer of several, and sleeps again while the others wait [V.04]', async () => {
