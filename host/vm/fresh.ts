@@ -15,6 +15,9 @@ const MAGIC = Buffer.from('CAISSONF', 'latin1')
 const MESSAGE_BYTES = 80
 const ANSWER_BYTES = 16
 const SEED_BYTES = 64
+const SETTLE_TRIES = 3
+/** The answer's way is part of what is seen. */
+const SETTLED_MS = 5
 
 /** The guest did not answer in time, or in another form. */
 export class FreshError extends Error {
@@ -54,6 +57,16 @@ export class RootPort {
     const turn = this.#last.then(() => this.#ask(options))
     this.#last = turn.catch(() => {})
     return turn
+  }
+
+  /**
+   * Sets the clock alone, and again while the guest says that it is still off; three times at most. The first time may
+   * have gone by code that an emulator had to translate. @throws {FreshError}
+   */
+  async settle(deadlineMs: number): Promise<void> {
+    for (let tries = 0; tries < SETTLE_TRIES; tries += 1) {
+      if (Math.abs(await this.refresh({ entropy: false, deadlineMs })) <= SETTLED_MS) return
+    }
   }
 
   async #ask({ epochMs, entropy = true, deadlineMs }: FreshOptions): Promise<number> {

@@ -175,9 +175,9 @@ async function resume(start: Start, { withoutMemory, entropy, paused }: SavedMac
   // Whatever fails from here on, the guest may have run.
   enter('fresh')
   await limits.race(continueVm(life.qmp))
-  // Its first look at the clock was by code that an emulator had to translate; the second is exact.
+  // Its first look at the clock was by code that an emulator had to translate; the next is exact.
   const fresh = refreshed.then(() => {
-    life.root.refresh({ entropy: false, deadlineMs: FRESH_DEADLINE_MS }).catch(() => undefined)
+    life.root.settle(FRESH_DEADLINE_MS).catch(() => undefined)
   })
   const doneAt = performance.now()
   const timings = { loadMs: doneAt - qmpAt }

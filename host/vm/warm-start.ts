@@ -1,6 +1,7 @@
 // Starts a VM the fastest way that works here: from a template with mapped memory, from one that is loaded whole, or by
 // a boot. A rung that fails is left for the next, and what failed is remembered.
 
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   blankWorkspace,
   isSameTemplate,
@@ -31,6 +32,12 @@ export interface WarmVm {
 export class GuestUnfitError extends Error {
   override readonly name = 'GuestUnfitError'
 }
+
+/** It does not serve since its QEMU ended. */
+class GuestGoneError extends GuestUnfitError {}
+
+/** Streams of a QEMU that ended close before its end is known. */
+const EXIT_NOTICE_MS = 100
 
 /**
  * A VM that somebody killed says nothing of the template, so it is used once more; then it is made anew, which mends a
@@ -118,8 +125,9 @@ async function hand<T>(vm: Vm, open: (warm: WarmVm) => Promise<T>, how: Omit<War
     const [value] = await Promise.all([open({ vm, ...how }), vm.fresh])
     return value
   } catch (error) {
+    const isGone = await Promise.race([vm.exited.then(() => true), sleep(EXIT_NOTICE_MS, false)])
     await vm.stop()
-    throw error
+    throw isGone && error instanceof GuestUnfitError ? new GuestGoneError(error.message) : error
   }
 }
 
@@ -129,7 +137,8 @@ class Attempts {
 
   /** A guest that was waited for in vain is not waited for once more from the same state. */
   count({ record }: Template, error: unknown): number {
-    const isLate = error instanceof GuestUnfitError || codeOf(error) === 'deadline_exceeded'
+    const isUnfit = error instanceof GuestUnfitError && !(error instanceof GuestGoneError)
+    const isLate = isUnfit || codeOf(error) === 'deadline_exceeded'
     const count = Math.max((this.#counts.get(record.kind) ?? 0) + 1, isLate ? 2 : 1)
     this.#counts.set(record.kind, count)
     return count
