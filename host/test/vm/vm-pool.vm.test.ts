@@ -96,6 +96,32 @@ describe('a host with a pool', () => {
     expect(await idsOf(host.folders)).toEqual([])
     await expect(host.start({ prompt: 'x', workspace })).rejects.toThrow(TypeError)
   })
+
+  it('gives a run a VM that sleeps and wakes with the same files while a person thinks [V.01 V.04]', async () => {
+    const home = await temporaryFolder('home')
+    const workspace = await temporaryFolder('workspace')
+    await writeFiles(workspace, { 'old.txt': 'old\n', 'keep.txt': 'keep\n' })
+    await using host = new Host({ env: { ...process.env, CAISSON_HOME: home }, pool: { size: 1, vm } })
+    await host.warm()
+    const run = await host.start({
+      prompt: 'Delete old.txt',
+      workspace,
+      attended: true,
+      vm: { ...vm, hibernateAfterMs: 100 },
+    })
+    const types: string[] = []
+    let asked = ''
+    for await (const item of run.watch()) {
+      if (item.source === 'delta') continue
+      types.push(item.event.type)
+      if (item.event.type === 'approval-request') asked = item.event.request.approvalId
+      if (item.event.type === 'vm-sleep') run.answer(asked, { decision: 'allow', scope: 'once' })
+    }
+    expect((await run.ended).end).toMatchObject({ outcome: 'completed' })
+    expect(types).toContain('vm-wake')
+    const changes = await host.changes(run.id)
+    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([['old.txt', 'deleted']])
+  })
 })
 
 describe('a pool of VMs', () => {
