@@ -1,7 +1,7 @@
 /** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them when told to. */
 import { foreignLine } from '../ui/foreign.ts'
 import { formatAge, formatBytes, formatCount, formatDuration } from '../ui/format.ts'
-import type { TemplateFailure } from '../vm/template-failures.ts'
+import { describeReasons, type TemplateFailure } from '../vm/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
 import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
@@ -29,7 +29,7 @@ export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCod
   }
   if (flags.prune === true) io.stdout.write(`${removedLine(removed)}\n`)
   io.stdout.write(templates.length === 0 ? 'no templates; the next run makes one\n' : tableOf(templates))
-  for (const failure of failures) for (const line of failureLines(failure)) io.stdout.write(`${line}\n`)
+  for (const failure of failures) io.stdout.write(`${failureLine(failure)}\n`)
   return exitCodes.completed
 }
 
@@ -81,11 +81,10 @@ function tableOf(templates: readonly TemplateInfo[]): string {
 
 const startWords = { mapped: 'mapped', plain: 'loaded' } as const
 
-function failureLines({ name, atMs, reasons }: TemplateFailure): string[] {
-  return Object.entries(reasons).map(
-    ([kind, reason]) =>
-      `${name.slice(0, 12)} not with ${kind} memory, not tried again for a day (${ageOf(atMs)}): ${foreignLine(reason, 500)}`,
-  )
+function failureLine({ name, atMs, reasons }: TemplateFailure): string {
+  const which = Object.keys(reasons).length > 1 ? 'booted' : 'loaded whole'
+  const why = foreignLine(describeReasons(reasons), 500)
+  return `${name.slice(0, 12)}  ${which}; tried again a day after it failed (${ageOf(atMs)}): ${why}`
 }
 
 function ageOf(atMs: number): string {

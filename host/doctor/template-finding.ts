@@ -1,7 +1,7 @@
 // What doctor says of templates: how VMs begin here, or why they are booted.
 
 import { formatBytes, formatCount } from '../ui/format.ts'
-import type { TemplateFailure } from '../vm/template-failures.ts'
+import { describeReasons, type TemplateFailure } from '../vm/template-failures.ts'
 import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
 import { readFreeBytes } from '../vm/vm-options.ts'
 import type { Finding } from './finding.ts'
@@ -13,8 +13,10 @@ const AGAIN = 'caisson vm templates --prune --all forgets this, and the next run
 export async function checkTemplates(cache: string): Promise<Finding> {
   const store = new TemplateStore(cache)
   const [templates, [failure]] = [await store.list(), await store.failures()]
-  if (failure !== undefined) return describeFailure(failure)
   const intact = templates.filter(({ record }) => record !== undefined)
+  // What failed before a VM last began from a template was of another kind or of an earlier image.
+  const lastUse = Math.max(0, ...intact.map(({ usedAtMs }) => usedAtMs))
+  if (failure !== undefined && failure.atMs >= lastUse) return describeFailure(failure)
   if (intact.length > 0) return describeTemplates(intact, templates.length - intact.length)
   const free = await readFreeBytes(cache).catch(() => 0)
   if (free >= TEMPLATE_DISK_BYTES)
@@ -28,12 +30,11 @@ export async function checkTemplates(cache: string): Promise<Finding> {
 }
 
 function describeFailure({ name, reasons }: TemplateFailure): Finding {
-  const { mapped, plain } = reasons
   const which = `VMs of the kind ${name.slice(0, 12)}`
   const seen =
-    plain === undefined
-      ? `${which} load all of a template's memory, since it cannot be mapped: ${mapped}`
-      : `${which} are booted: ${[mapped, plain].filter((reason) => reason !== undefined).join('; ')}`
+    reasons.plain === undefined
+      ? `${which} load all of a template's memory, since it cannot be mapped: ${reasons.mapped}`
+      : `${which} are booted: ${describeReasons(reasons)}`
   return { ...heading, status: 'warn', seen, remedy: `Mend what it says. ${AGAIN}` }
 }
 

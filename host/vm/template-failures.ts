@@ -25,6 +25,14 @@ export interface TemplateFailure {
   readonly reasons: FailureReasons
 }
 
+/** In one line: by kind, or once where all kinds failed for the same reason. */
+export function describeReasons(reasons: FailureReasons): string {
+  const entries = Object.entries(reasons)
+  const distinct = new Set(entries.map(([, reason]) => reason))
+  if (entries.length > 1 && distinct.size === 1) return [...distinct].join('')
+  return entries.map(([kind, reason]) => `${kind} memory: ${reason}`).join('; ')
+}
+
 export class TemplateFailures {
   readonly #directory: string
 

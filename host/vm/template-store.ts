@@ -17,7 +17,7 @@ import {
   type TemplateRecord,
   takeTemplate,
 } from './template.ts'
-import { type TemplateFailure, TemplateFailures } from './template-failures.ts'
+import { describeReasons, type TemplateFailure, TemplateFailures } from './template-failures.ts'
 import { isTemplateName, templateName } from './template-name.ts'
 import type { Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
@@ -104,7 +104,7 @@ export class TemplateStore {
       if (!made.remembered) return { ok: false, reason: made.reason }
       failed[kind] = made.reason
     }
-    return { ok: false, reason: describeFailures(failed) }
+    return { ok: false, reason: describeReasons(failed) }
   }
 
   /** The template did not serve: it is removed, and with `forGood` its kind is not tried again for a day. */
@@ -252,12 +252,6 @@ async function isAbandoned(draft: string): Promise<boolean> {
 
 function notRemembered(reason: string): Made {
   return { ok: false, reason, remembered: false }
-}
-
-function describeFailures(reasons: TemplateFailure['reasons']): string {
-  return KINDS.filter((kind) => reasons[kind] !== undefined)
-    .map((kind) => `${kind} memory: ${reasons[kind]}`)
-    .join('; ')
 }
 
 function describeShortDisk(cache: string, free: number): string {

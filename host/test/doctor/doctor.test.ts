@@ -1,4 +1,4 @@
-import { chmod, copyFile, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -110,9 +110,13 @@ describe('runDoctor', () => {
     })
     await notes.note(failed, 'plain', 'no state here')
     expect((await examine()).byId('template')).toMatchObject({
-      seen: expect.stringMatching(/are booted: no mapping here; no state here/),
+      seen: expect.stringMatching(/are booted: mapped memory: no mapping here; plain memory: no state here/),
       remedy: expect.stringContaining('caisson vm templates --prune --all'),
     })
+    // A VM has begun from a template since.
+    const later = new Date(Date.now() + 60_000)
+    await utimes(join(folders.cache, 'templates', name, 'used'), later, later)
+    expect((await examine()).byId('template')).toMatchObject({ status: 'ok' })
   })
 
   it('reports an image check that throws as a failed check', async () => {
