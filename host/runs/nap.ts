@@ -29,6 +29,8 @@ export class Nap {
   #waiting = 0
   #timer: NodeJS.Timeout | undefined
   #isAsleep = false
+  /** A sleeping VM has no process or pipe by which this process would live on, and the answer may come by the control socket. */
+  #vigil: NodeJS.Timeout | undefined
   #isOver = false
   #last: Promise<void> = Promise.resolve()
 
@@ -54,6 +56,7 @@ export class Nap {
       if (!this.#isAsleep) return
       this.#isAsleep = false
       await this.#sleeper.wake().catch(this.#onLost)
+      clearInterval(this.#vigil)
       if (this.#waiting > 0) this.#arm()
     })
   }
@@ -63,6 +66,7 @@ export class Nap {
     this.#isOver = true
     clearTimeout(this.#timer)
     await this.#last
+    clearInterval(this.#vigil)
   }
 
   #arm(): void {
@@ -81,6 +85,7 @@ export class Nap {
       await this.#sleeper.sleep().then(
         () => {
           this.#isAsleep = true
+          this.#vigil = setInterval(() => undefined, 2 ** 31 - 1)
         },
         // It goes on as it was, and is tried again later.
         () => this.#arm(),

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 import { isAtWork, Nap, type Sleeper } from '../../runs/nap.ts'
 
@@ -102,6 +103,20 @@ describe('a run that waits for a person', () => {
     await awake
     expect(world.log).toEqual(['sleep', 'wake'])
     await world.nap.end()
+  })
+
+  it('keeps its process alive while the VM sleeps, and no longer [V.04]', async () => {
+    const script = `
+      import { Nap } from '${import.meta.resolve('../../runs/nap.ts')}'
+      const nap = new Nap({ isBusy: () => false, sleep: async () => {}, wake: async () => console.log('wake') }, 10, () => {})
+      nap.hold(1)
+      setTimeout(() => {}, 100)
+      setTimeout(() => nap.hold(-1), 300).unref()`
+    const { stdout } = await execa(process.execPath, ['--input-type=module', '-e', script], {
+      nodeOptions: ['--conditions=caisson-source'],
+      timeout: 15_000,
+    })
+    expect(stdout).toBe('wake')
   })
 
   it('tries again when the VM could not be saved, and never wakes what did not sleep [V.04]', async () => {

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
@@ -105,6 +106,26 @@ describe('a run in a real VM', () => {
     expect(types.filter((type) => type === 'approval-request')).toHaveLength(1)
     expect((await bench.host.changes(run.id)).review()).toMatchObject([{ path: 'b.txt' }])
     expect(await findVms(bench.home)).toEqual([])
+  })
+
+  it('is cancelled while its VM sleeps: it wakes, and what was done comes home [V.04 S1.03]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n', 'b.txt': 'b\n' })
+    const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 200 }
+    const run = await bench.start('Delete b.txt', { attended: true, vm })
+    const finished = finish(run)
+    for await (const item of run.watch()) {
+      if (item.source !== 'host' || item.event.type !== 'vm-sleep') continue
+      expect(await run.setPaused(true)).toContain('not running')
+      run.cancel('the test')
+    }
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'cancelled' })
+    const types = events.map(({ type }) => type)
+    expect(types).toContain('vm-wake')
+    expect(types).toContain('changes-ready')
+    expect(await findVms(bench.home)).toEqual([])
+    const left = await readdir(path.join(bench.home, 'runs', run.id))
+    expect(left.filter((name) => name.startsWith('asleep'))).toEqual([])
   })
 
   it('refuses a second run on a folder that is in use, and names the first [V.06]', async () => {
