@@ -18,7 +18,7 @@ export async function reachSocket(file: string): Promise<ReachablePath> {
   if (Buffer.byteLength(file) <= maxPathBytes) return { path: file, [Symbol.asyncDispose]: async () => {} }
   if (process.platform !== 'linux') {
     throw new Error(
-      `the path of the control socket is longer than ${maxPathBytes} bytes: ${file}; set CAISSON_HOME to a shorter folder`,
+      `the path of a socket is longer than ${maxPathBytes} bytes: ${file}; set CAISSON_HOME to a shorter folder`,
     )
   }
   const folder: FileHandle = await open(path.dirname(file), 'r')

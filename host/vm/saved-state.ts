@@ -11,6 +11,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
+import { type ReachablePath, reachSocket } from '../control/socket-path.ts'
 import type { Qmp } from './qmp.ts'
 
 const POLL_MS = 1
@@ -110,13 +111,20 @@ async function waitForMigration(qmp: Qmp, deadlineMs: number): Promise<void> {
 /** A listening socket whose one connection goes to a file. */
 class Receiver {
   readonly #path: string
+  readonly #reachable: ReachablePath
   readonly #done: Promise<void>
   readonly #server
   /** Rejects when the file cannot be written. */
   readonly failed: Promise<never>
 
-  private constructor(path: string, server: ReturnType<typeof createServer>, file: string) {
+  private constructor(
+    path: string,
+    reachable: ReachablePath,
+    server: ReturnType<typeof createServer>,
+    file: string,
+  ) {
     this.#path = path
+    this.#reachable = reachable
     this.#server = server
     this.#done = this.#receive(file)
     this.failed = new Promise((_, reject) => {
@@ -127,9 +135,15 @@ class Receiver {
 
   static async open(path: string, file: string): Promise<Receiver> {
     const server = createServer({ pauseOnConnect: true })
-    server.listen(path)
-    await once(server, 'listening')
-    const receiver = new Receiver(path, server, file)
+    const reachable = await reachSocket(path)
+    try {
+      server.listen(reachable.path)
+      await once(server, 'listening')
+    } catch (error) {
+      await reachable[Symbol.asyncDispose]()
+      throw error
+    }
+    const receiver = new Receiver(path, reachable, server, file)
     // QEMU may be another user; the folder above is ours alone.
     await chmod(path, 0o666)
     return receiver
@@ -143,6 +157,7 @@ class Receiver {
   async close(): Promise<void> {
     this.#server.close()
     await rm(this.#path, { force: true })
+    await this.#reachable[Symbol.asyncDispose]()
   }
 
   async #receive(file: string): Promise<void> {
