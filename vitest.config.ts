@@ -10,6 +10,8 @@ export default defineConfig({
   test: {
     pool: 'forks',
     execArgv,
+    // What comes about soon on a quiet machine; the default of a second is an absolute time on a loaded one.
+    expect: { poll: { timeout: 10_000 } },
     projects: [
       {
         extends: true,
