@@ -63,6 +63,8 @@ export async function measureWarm(bench: Bench): Promise<Figures> {
 interface Sample {
   readonly ms: number
   readonly cpuMs: number
+  /** Pieces of the guest's code that the emulator has translated; not a number under another accelerator. */
+  readonly blocks: number
   readonly prepareMs: number
   readonly clockErrorMs: number
   /** What the start was made of. */
@@ -86,6 +88,12 @@ function compare(warm: readonly Sample[], floor: readonly Sample[]): Figures {
     warmCpuMs,
     warmFloorCpuMs,
     warmToFloorCpu: round(warmCpuMs.p50 / warmFloorCpuMs.p50),
+    ...(Number.isNaN(warm[0]?.blocks)
+      ? {}
+      : {
+          warmBlocks: figure(warm, ({ blocks }) => blocks),
+          warmFloorBlocks: figure(floor, ({ blocks }) => blocks),
+        }),
     warmPrepareMs: figure(warm, ({ prepareMs }) => prepareMs),
     warmPartsMs: Object.fromEntries(parts) as Figures,
     clockErrorMs: figure(warm, ({ clockErrorMs }) => clockErrorMs),
@@ -118,5 +126,13 @@ async function timeFloor(bench: Bench, template: Template): Promise<Sample> {
 async function finish(vm: Vm, startedAt: number): Promise<Sample> {
   const { prepareMs } = vm.timings
   const ms = performance.now() - startedAt - prepareMs
-  return { ms, prepareMs, cpuMs: await readCpuMs(vm.pid), parts: {}, clockErrorMs: Number.NaN }
+  const cpuMs = await readCpuMs(vm.pid)
+  return { ms, cpuMs, blocks: await readBlocks(vm), prepareMs, parts: {}, clockErrorMs: Number.NaN }
+}
+
+/** Hardly changes with other load: translating is what a start under emulation spends its time on. */
+async function readBlocks({ qmp, accelerator }: Vm): Promise<number> {
+  if (accelerator !== 'tcg') return Number.NaN
+  const text = await qmp.execute('human-monitor-command', { 'command-line': 'info jit' })
+  return Number(/TB count\s+(\d+)/.exec(String(text))?.[1] ?? Number.NaN)
 }
