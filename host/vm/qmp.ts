@@ -91,12 +91,15 @@ export class Qmp {
       () => qmp.#fail(new QmpError('timeout', `QMP: no greeting within ${timeoutMs} ms`)),
       timeoutMs,
     )
+    // QEMU reads it when it has greeted; to wait for that would be one turn of both processes more.
+    const negotiated = qmp.execute('qmp_capabilities', undefined, timeoutMs)
+    negotiated.catch(() => {})
     try {
       qmp.#version = await qmp.#greeted.promise
     } finally {
       clearTimeout(timer)
     }
-    await qmp.execute('qmp_capabilities', undefined, timeoutMs)
+    await negotiated
     return qmp
   }
 

@@ -65,8 +65,11 @@ export async function loadState(
   options: { readonly uri: string; readonly withoutMemory: boolean; readonly deadlineMs: number },
 ): Promise<void> {
   try {
-    await setIgnoreShared(qmp, options.withoutMemory)
-    await qmp.execute('migrate-incoming', { uri: options.uri })
+    // QEMU takes them in order; to wait for the first answer would be one turn of both processes more.
+    await Promise.all([
+      setIgnoreShared(qmp, options.withoutMemory),
+      qmp.execute('migrate-incoming', { uri: options.uri }),
+    ])
     const deadline = performance.now() + options.deadlineMs
     for (;;) {
       const { status } = statusSchema.parse(await qmp.execute('query-status'))
