@@ -1,5 +1,6 @@
 /** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
 import { rm } from 'node:fs/promises'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions } from '../vm/vm.ts'
 import { VmError } from '../vm/vm-error.ts'
@@ -28,6 +29,22 @@ export async function beginVm<T>(
   const start = plan.vm.start ?? 'auto'
   const why = kept.problem === undefined ? {} : { coldReason: kept.problem }
   return await openWarm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
+}
+
+/** The journal's word on how the VM began, once its agent answers. @param agentMs how long that took */
+export function describeReady({ vm, cloned, coldReason, isSaved }: Origin, agentMs: number): HostEvent {
+  const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
+  const phases = { ...timed, agentMs }
+  return {
+    type: 'vm-ready',
+    start: isSaved === true ? 'saved' : cloned ? 'template' : 'boot',
+    ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
+    accelerator: vm.accelerator,
+    confinement: vm.confinement,
+    phasesMs: Object.fromEntries(
+      Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
+    ),
+  }
 }
 
 /** What a VM for such a run is started with. */

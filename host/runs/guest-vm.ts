@@ -6,6 +6,9 @@ import { rm } from 'node:fs/promises'
 import { hibernateVm, type Preparation, prepareInBackground, type SavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
 
+/** Of the console of the processes before the present one. */
+const EARLIER_CONSOLE_CHARS = 64 * 1024
+
 export class GuestVm {
   readonly #onExit: (exit: VmExit) => void
   readonly #workspaceDisk: string
@@ -13,6 +16,7 @@ export class GuestVm {
   /** Between the start of a save and the end of a wake: no process is expected to live. */
   #isAsleep = false
   #isStopped = false
+  #earlierConsole = ''
   /** Came while it was being saved. */
   #lastExit: VmExit | undefined
   #preparation: Preparation | null = null
@@ -28,6 +32,11 @@ export class GuestVm {
   /** The process of now; while it is saved, the last one. */
   get current(): Vm {
     return this.#current
+  }
+
+  /** The last of the guest's console over all its processes: guest text. */
+  consoleText(): string {
+    return this.#earlierConsole + this.#current.console.text()
   }
 
   /**
@@ -67,6 +76,7 @@ export class GuestVm {
       return undefined
     }
     this.#preparation = null
+    this.#earlierConsole = this.consoleText().slice(-EARLIER_CONSOLE_CHARS)
     this.#current = vm
     this.#isAsleep = false
     this.#follow(vm)

@@ -5,7 +5,6 @@
 
 import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
-import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import {
@@ -24,15 +23,13 @@ import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import type { Gateway } from '../gateway/gateway.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
-
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
-
 import { GuestUnfitError } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
-import { receiveChanges } from '../workspace/receive.ts'
-import { beginVm, type Origin, vmOptions } from './begin-vm.ts'
+import { beginVm, describeReady, type Origin, vmOptions } from './begin-vm.ts'
 import { CappedLog } from './capped-log.ts'
+import { ChangeStream } from './change-stream.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
 import { isAtWork } from './nap.ts'
@@ -49,8 +46,6 @@ const cloneSessionTimeoutMs = 20_000
 const requestTimeoutMs = 60_000
 /** Time for the whole change set to come home. */
 const collectTimeoutMs = 600_000
-
-type Received = Result<ChangeSet, { code: string; message: string }>
 
 /** What other processes of the user may ask, by the control socket. */
 export interface VmRequests {
@@ -71,8 +66,7 @@ export class Guest implements AsyncDisposable {
   readonly #agentLost = Promise.withResolvers<never>()
   /** Rejects when nobody will answer any more: VM or link gone, or the journal cannot be written. */
   readonly #lost = Promise.withResolvers<never>()
-  /** The stream of the change set; null while none is expected. */
-  #awaitChanges: ((stream: ServerHttp2Stream) => void) | null = null
+  readonly #changes: ChangeStream
   #session: SessionInfo | null = null
   readonly #access: GuestAccess
   #control: ControlServer | null = null
@@ -93,6 +87,7 @@ export class Guest implements AsyncDisposable {
     this.#record = record
     this.#vm = new GuestVm(vm, record.paths.disk, (exit) => this.#onVmExit(exit))
     this.#log = log
+    this.#changes = new ChangeStream(plan.runId)
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
@@ -164,23 +159,13 @@ export class Guest implements AsyncDisposable {
   async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
     const { runId } = this.#plan
     const timeout = AbortSignal.timeout(collectTimeoutMs)
-    const stream = Promise.withResolvers<Received>()
-    stream.promise.catch(() => undefined)
-    this.#awaitChanges = (source) => {
-      this.#awaitChanges = null
-      stream.resolve(this.#receive(source, workspace, timeout))
-    }
-    try {
-      const told = await this.#orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
-      if (!told.ok) throw this.#failureOf('collecting the changes', told.error)
-      const received = await this.#orLost(
-        Promise.race([stream.promise, rejectOn(timeout, 'the changes did not come home in time')]),
-      )
-      if (!received.ok) return requireValue(received as never)
-      return received.value
-    } finally {
-      this.#awaitChanges = null
-    }
+    const runDirectory = this.#record.paths.directory
+    using expected = this.#changes.expect({ manifest: workspace.manifest, runDirectory, signal: timeout })
+    const told = await this.#orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
+    if (!told.ok) throw this.#failureOf('collecting the changes', told.error)
+    const received = await this.#orLost(expected.received)
+    if (!received.ok) return requireValue(received as never)
+    return received.value
   }
 
   /** Whether more than an answer of a person is being waited for. */
@@ -266,7 +251,7 @@ export class Guest implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
-    await writeFile(this.#record.paths.console, this.#vm.current.console.text(), { mode: 0o600 }).catch(
+    await writeFile(this.#record.paths.console, this.#vm.consoleText(), { mode: 0o600 }).catch(
       () => undefined,
     )
     await this.#log[Symbol.asyncDispose]()
@@ -281,7 +266,8 @@ export class Guest implements AsyncDisposable {
   }
 
   /** The first session, while the guest gets its random bytes and the time. @throws GuestUnfitError for a clone that does not answer */
-  async #greet({ vm, cloned, coldReason, isSaved }: Origin, signal: AbortSignal): Promise<void> {
+  async #greet(origin: Origin, signal: AbortSignal): Promise<void> {
+    const { vm, cloned } = origin
     const startedAt = performance.now()
     const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
     const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs }))
@@ -289,18 +275,7 @@ export class Guest implements AsyncDisposable {
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
     await vm.fresh
     this.#session = ready.value
-    const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
-    const phases = { ...timed, agentMs: performance.now() - startedAt }
-    await this.#note({
-      type: 'vm-ready',
-      start: isSaved === true ? 'saved' : cloned ? 'template' : 'boot',
-      ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
-      accelerator: vm.accelerator,
-      confinement: vm.confinement,
-      phasesMs: Object.fromEntries(
-        Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
-      ),
-    })
+    await this.#note(describeReady(origin, performance.now() - startedAt))
   }
 
   async #ask<M extends RequestMethod>(
@@ -370,29 +345,8 @@ export class Guest implements AsyncDisposable {
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
-    if (this.#access.handleStream(stream, headers)) return
-    if (headers[':path'] !== `/changes/${this.#plan.runId}`) {
-      this.#gateway.handleStream(stream, headers)
-      return
-    }
-    if (headers[':method'] === 'POST' && this.#awaitChanges !== null) {
-      this.#awaitChanges(stream)
-      return
-    }
-    stream.respond({ ':status': 409 }, { endStream: true })
-  }
-
-  async #receive(
-    stream: ServerHttp2Stream,
-    workspace: PreparedWorkspace,
-    signal: AbortSignal,
-  ): Promise<Received> {
-    const runDirectory = this.#record.paths.directory
-    const source = stream as AsyncIterable<Uint8Array>
-    const received = await receiveChanges({ source, manifest: workspace.manifest, runDirectory, signal })
-    if (!stream.destroyed && !stream.headersSent)
-      stream.respond({ ':status': received.ok ? 204 : 400 }, { endStream: true })
-    return received
+    if (this.#access.handleStream(stream, headers) || this.#changes.handleStream(stream, headers)) return
+    this.#gateway.handleStream(stream, headers)
   }
 
   #onVmExit(exit: VmExit): void {
@@ -439,10 +393,4 @@ export class Guest implements AsyncDisposable {
   #noteSoon(event: HostEvent): void {
     this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
   }
-}
-
-function rejectOn(signal: AbortSignal, message: string): Promise<never> {
-  return new Promise((_, reject) => {
-    signal.addEventListener('abort', () => reject(new RunFailure('agent_lost', message)), { once: true })
-  })
 }

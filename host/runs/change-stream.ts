@@ -1,0 +1,66 @@
+/**
+ * The stream on which a guest sends its change set: taken when it was asked for, refused otherwise, and kept with the run
+ * once it is whole.
+ */
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import type { Result } from '#specs/protocol/error.ts'
+import type { ChangeSet } from '../workspace/change-set.ts'
+import { type ReceiveOptions, receiveChanges } from '../workspace/receive.ts'
+import { RunFailure } from './ending.ts'
+
+export type ReceivedChanges = Result<ChangeSet, { code: string; message: string }>
+
+/** A stream that is expected until this is disposed. */
+export interface ExpectedChanges extends Disposable {
+  readonly received: Promise<ReceivedChanges>
+}
+
+export class ChangeStream {
+  readonly #path: string
+  #take: ((stream: ServerHttp2Stream) => void) | null = null
+
+  constructor(runId: string) {
+    this.#path = `/changes/${runId}`
+  }
+
+  /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
+  handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
+    if (headers[':path'] !== this.#path) return false
+    if (headers[':method'] === 'POST' && this.#take !== null) this.#take(stream)
+    else stream.respond({ ':status': 409 }, { endStream: true })
+    return true
+  }
+
+  /** From here the next stream is the change set; there is one at most, and none any more once `signal` aborts. */
+  expect(options: Omit<ReceiveOptions, 'source'> & { readonly signal: AbortSignal }): ExpectedChanges {
+    const stream = Promise.withResolvers<ReceivedChanges>()
+    const late = Promise.withResolvers<never>()
+    const received = Promise.race([stream.promise, late.promise])
+    received.catch(() => undefined)
+    const take = (source: ServerHttp2Stream): void => {
+      this.#take = null
+      stream.resolve(receive(source, options))
+    }
+    this.#take = take
+    const { signal } = options
+    const giveUp = () => late.reject(new RunFailure('agent_lost', 'the changes did not come home in time'))
+    signal.addEventListener('abort', giveUp, { once: true })
+    return {
+      received,
+      [Symbol.dispose]: () => {
+        signal.removeEventListener('abort', giveUp)
+        if (this.#take === take) this.#take = null
+      },
+    }
+  }
+}
+
+async function receive(
+  stream: ServerHttp2Stream,
+  options: Omit<ReceiveOptions, 'source'>,
+): Promise<ReceivedChanges> {
+  const received = await receiveChanges({ source: stream as AsyncIterable<Uint8Array>, ...options })
+  if (!stream.destroyed && !stream.headersSent)
+    stream.respond({ ':status': received.ok ? 204 : 400 }, { endStream: true })
+  return received
+}
