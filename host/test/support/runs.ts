@@ -1,5 +1,5 @@
 /** Whole runs for tests: a host with state folders of the test's own, a workspace, and what a run left behind. */
-import { cp, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
@@ -25,15 +25,14 @@ export interface FinishedRun {
   readonly state: Run['state']
 }
 
-/** Call it from within a test. @param files content by path, or a folder to copy */
+/** Call it from within a test. @param files content by path */
 export async function testBench(
-  files: Readonly<Record<string, string>> | string,
+  files: Readonly<Record<string, string>>,
   env: Record<string, string> = {},
 ): Promise<TestBench> {
   const home = await temporaryFolder('home')
   const workspace = await temporaryFolder('workspace')
-  if (typeof files === 'string') await cp(files, workspace, { recursive: true })
-  else await writeFiles(workspace, files)
+  await writeFiles(workspace, files)
   const {
     NVIDIA_API_KEY: _,
     CAISSON_LLM_URL: __,
