@@ -12,7 +12,7 @@ import { continueVm, saveState } from './saved-state.ts'
 import { resumeVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
-import type { StartVmOptions } from './vm-plan.ts'
+import { prepareMachine, type StartVmOptions } from './vm-plan.ts'
 
 const SAVE_DEADLINE_MS = 120_000
 /** For a guest that runs on after a save that failed. */
@@ -117,6 +117,12 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
   if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
     throw new HibernationError('the VM was saved with another image: it can wake with that one only')
+  }
+  const { qemuVersion } = await prepareMachine(options, false)
+  if (qemuVersion !== saved.record.qemuVersion) {
+    throw new HibernationError(
+      `the VM was saved by QEMU ${saved.record.qemuVersion} and cannot wake with QEMU ${qemuVersion}`,
+    )
   }
   for (let tries = 1; ; tries += 1) {
     try {

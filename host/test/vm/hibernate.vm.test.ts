@@ -80,6 +80,9 @@ describe('a VM that is hibernated', () => {
     const state = join(directory, 'state')
     await rename(state, `${state}.whole`)
     await writeFile(state, (await readFile(`${state}.whole`)).subarray(0, 100_000))
+    const foreign = { ...saved, record: { ...saved.record, qemuVersion: '1.0.0' } }
+    const refused = wakeVm({ ...options, workspaceDisk: workspaceOf() }, foreign)
+    await expect(refused).rejects.toThrow('saved by QEMU 1.0.0')
     const woken = wakeVm({ ...options, workspaceDisk: workspaceOf() }, saved)
     await expect(woken).rejects.toThrow('phase load')
     expect(await readdir(home.folders.vms)).toEqual([])
