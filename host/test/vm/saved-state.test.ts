@@ -83,12 +83,12 @@ describe('the state of a machine', () => {
   it('is an error when QEMU fails, which is told to give up [V.04]', async () => {
     const { saved, qemu } = await save({ fails: true })
     await expect(saved).rejects.toThrow(SavedStateError)
-    expect(qemu.commands.at(-1)).toBe('migrate_cancel')
+    expect(qemu.commands).toContain('migrate_cancel')
   })
 
   it('is an error when the file cannot be written [V.04]', async () => {
     const { saved, qemu } = await save({ file: 'no/such/folder/state' })
     await expect(saved).rejects.toThrow(SavedStateError)
-    expect(qemu.commands.at(-1)).toBe('migrate_cancel')
+    expect(qemu.commands).toContain('migrate_cancel')
   })
 })
