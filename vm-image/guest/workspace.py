@@ -76,7 +76,8 @@ class Workspace:
             lower = self._mount_base()
             os.makedirs(WORKSPACE, exist_ok=True)
             # redirect_dir: without it the rename of a directory of the base fails with EXDEV.
-            options = f'lowerdir={lower},upperdir={_UPPER},workdir={_WORK},redirect_dir=on'
+            # volatile: each first write to a file of the base would wait for the disk, which does not outlive this VM.
+            options = f'lowerdir={lower},upperdir={_UPPER},workdir={_WORK},redirect_dir=on,volatile'
             system.mount('workspace', WORKSPACE, 'overlay', MS_NOSUID | MS_NODEV | MS_NOATIME, options)
             self._mounted = True
 

@@ -57,7 +57,9 @@ describe('a fault in the middle of a run', () => {
 
   it('of QEMU ends the run with what is known of it, and leaves nothing [V.01 V.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
-    const run = await bench.start('Run the command `sleep 300`')
+    // Booted: a copy of a template has nothing to say on its console.
+    const vm = { memoryBytes: 512 * 1024 ** 2, start: 'cold' } as const
+    const run = await bench.start('Run the command `sleep 300`', { vm })
     const finished = finish(run)
     await untilToolRuns(run)
     process.kill(await findQemu(bench.home), 'SIGKILL')
