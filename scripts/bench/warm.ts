@@ -6,6 +6,7 @@
 
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { warmUp } from '../../host/runs/warm-up.ts'
 import { blankWorkspace, startFrom, type Template, takeTemplate } from '../../host/vm/template.ts'
 import { TemplateStore } from '../../host/vm/template-store.ts'
@@ -19,6 +20,9 @@ import { echoGuest, echoOnce } from './round-trips.ts'
 const LEAST_STARTS = 20
 /** First starts find neither files nor code in memory. */
 const UNMEASURED = 2
+/** The echo guest is as warm and as idle as an agent when it is saved. */
+const ECHOES = 20
+const IDLE_MS = 1_000
 
 /** A VM resumed from the template; the caller ends it. */
 export async function resumeFrom(bench: Bench, template: Template): Promise<Vm> {
@@ -44,7 +48,10 @@ export async function measureWarm(bench: Bench): Promise<Figures> {
     start: { ...vmOptions(bench), ...echoGuest },
     kind: template.record.kind,
     directory,
-    warmUp: ({ rpc }) => echoOnce(rpc),
+    warmUp: async ({ rpc }) => {
+      for (let count = 0; count < ECHOES; count += 1) await echoOnce(rpc)
+      await sleep(IDLE_MS)
+    },
   })
   const warm: Sample[] = []
   const floor: Sample[] = []
