@@ -11,14 +11,20 @@ const FLAGS = ['--random-seed=1']
 
 /**
  * Evaluates the bundle, so that V8 compiles what every start runs, and starts no agent. The bundle comes on standard
- * input and the code leaves by descriptor 3, since what is evaluated may print.
+ * input and the code leaves by descriptor 3, since what is evaluated may print. Meanwhile V8 optimises nothing: it does
+ * that on other threads, and how far they came would be in the code. Before the code is written the flags are again
+ * those that the guest's V8 compares with its own.
  */
 const PROGRAM = `
 const { readFileSync, writeFileSync } = require('node:fs')
+const { setFlagsFromString } = require('node:v8')
 const { Script } = require('node:vm')
+const tiers = ['sparkplug', 'maglev', 'opt']
+for (const tier of tiers) setFlagsFromString('--no-' + tier)
 const script = new Script(readFileSync(0, 'utf8'), { filename: 'main.js' })
 const bundle = { exports: {} }
 script.runInThisContext()(bundle, bundle.exports, require)
+for (const tier of tiers) setFlagsFromString('--' + tier)
 writeFileSync(3, script.createCachedData())
 process.exit()
 `

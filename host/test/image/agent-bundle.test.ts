@@ -4,6 +4,7 @@ import path from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { bundleAgent, digestOf } from '../../image/agent-bundle.ts'
+import { compileAgent } from '../../image/agent-cache.ts'
 import { makeScratch } from './support.ts'
 
 const run = promisify(execFile)
@@ -74,6 +75,12 @@ describe('the bundle of an agent', () => {
     expect([...first.keys()]).toContain(`main-${process.version}-${process.arch}.cache`)
     expect(digestOf(first)).toBe(digestOf(second))
   })
+
+  it('has the same code however far V8 came with optimising while it was compiled [V.07]', async () => {
+    const main = (await bundleAgent(realEntry)).get('main.js') ?? new Uint8Array()
+    const codes = Array.from({ length: 20 }, () => Buffer.from(compileAgent(main)).toString('base64'))
+    expect(new Set(codes).size).toBe(1)
+  }, 60_000)
 
   it('is refused, with what Node said, when it cannot be evaluated [V.07]', async () => {
     await using scratch = await makeScratch()
