@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { CommanderError } from 'commander'
 import { exitCodeOf, exitCodes } from './cli/exit-codes.ts'
 import { type Io, printError } from './cli/io.ts'
+import { settleContinue } from './cli/loose-continue.ts'
 import { buildProgram, exitCodeOfCommander, type ProgramOptions } from './cli/program.ts'
 
 /** The standard streams and environment of this process. */
@@ -38,8 +39,9 @@ export async function runCli(
   }
 }
 
-/** Takes what stands behind `--` of `vm shell` apart: it is a command for the guest, and no argument of ours. */
+/** Settles what commander cannot: of `run` the task behind `--continue`, of `vm shell` the guest's command behind `--`. */
 function splitCommand(argv: readonly string[]): { own: string[]; command: string[] } {
+  if (argv[0] === 'run') return { own: settleContinue(argv), command: [] }
   const at = argv[0] === 'vm' && argv[1] === 'shell' ? argv.indexOf('--') : -1
   return at < 0 ? { own: [...argv], command: [] } : { own: argv.slice(0, at), command: argv.slice(at + 1) }
 }

@@ -4,6 +4,7 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { settleContinue } from '../../cli/loose-continue.ts'
 import { runCli } from '../../cli.ts'
 
 async function cli(argv: string[], env: Record<string, string> = {}) {
@@ -93,6 +94,21 @@ describe('the command line', () => {
       code: 2,
       stderr: expect.stringContaining('name the paths'),
     })
+  })
+
+  it('takes the task behind --continue as the task, and a run as the run [H.01]', async () => {
+    const workspace = await temporaryFolder('continue')
+    expect(await cli(['run', '-w', workspace, '--continue', 'Count the lines of a.txt'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no run has worked on'),
+    })
+    const settled = (...argv: string[]) => settleContinue(['run', ...argv]).slice(1)
+    expect(settled('--continue', 'Now in German')).toEqual(['--continue=last', 'Now in German'])
+    expect(settled('--continue', '--keep', 'x')).toEqual(['--continue', '--keep', 'x'])
+    expect(settled('x', '--continue')).toEqual(['x', '--continue'])
+    for (const run of ['last', 'run-2d6cd77c', 'a88487f8'])
+      expect(settled('--continue', run, 'x')).toEqual(['--continue', run, 'x'])
+    expect(settled('--', '--continue', 'x')).toEqual(['--', '--continue', 'x'])
   })
 
   it('lists no runs where there are none', async () => {
