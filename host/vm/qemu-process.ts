@@ -6,12 +6,15 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { constants } from 'node:os'
 import type { Duplex, Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { ByteRing } from './byte-ring.ts'
 import { type HostFile, insidePath, type Launcher, wrapCommand } from './launcher.ts'
 import { type Accelerator, type BootSpec, buildQemuArgs, type DriveSpec } from './qemu-args.ts'
 import { VmConsole } from './vm-console.ts'
 
 const STDERR_KEPT_BYTES = 16 * 1024
+/** For the kernel to take back the memory of a QEMU that was killed, however busy the machine is. */
+const LAST_EXIT_MS = 10_000
 /** Used by the watchdog shell (see launcher.ts). */
 const RESERVED_FD = 9
 
@@ -77,7 +80,7 @@ export interface QemuProcess {
    * before that, or on a kernel that does not tell, it may be that of a process whose end is QEMU's end.
    */
   findPid(): Promise<number>
-  /** Never rejects. */
+  /** Resolves once QEMU and what stands in front of it are gone; never rejects. */
   readonly exited: Promise<QemuExit>
   stderrTail(): string
   /** Where QEMU finds its saved state; absent without one. */
@@ -216,9 +219,21 @@ function watchExit(child: ChildProcess, behindWrapper: boolean): Promise<QemuExi
     child.once('exit', (code, signal) => {
       // Shells and bubblewrap report a signal as 128 + its number.
       const hidden = behindWrapper && code !== null && code > 128 ? signalName(code - 128) : undefined
-      resolve(hidden ? { code: null, signal: hidden } : { code, signal })
+      void lastExit(child).then(() => resolve(hidden ? { code: null, signal: hidden } : { code, signal }))
     })
   })
+}
+
+/**
+ * What stands in front of QEMU may be gone before QEMU is, when both are killed: its disk is locked until then. The last
+ * of them to end closes stderr.
+ */
+async function lastExit({ stderr }: ChildProcess): Promise<void> {
+  if (stderr === null || stderr.closed) return
+  const done = new AbortController()
+  const closed = new Promise<void>((resolve) => stderr.once('close', resolve))
+  await Promise.race([closed, sleep(LAST_EXIT_MS, undefined, { signal: done.signal }).catch(() => undefined)])
+  done.abort()
 }
 
 function signalName(number: number): string | undefined {

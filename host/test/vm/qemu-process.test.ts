@@ -1,0 +1,27 @@
+import { chmodSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { spawnQemu } from '../../vm/qemu-process.ts'
+
+it('has exited when the last process of it is gone, whichever of them ends first [V.06]', async () => {
+  // In the place of bubblewrap a program that ends before what it started.
+  const bwrap = path.join(await temporaryFolder('launcher'), 'bwrap')
+  writeFileSync(bwrap, '#!/bin/sh\n(sleep 0.5; echo the last of it >&2) & exit 3\n')
+  chmodSync(bwrap, 0o755)
+  const qemu = spawnQemu({
+    name: 'caisson-test',
+    qemu: '/usr/bin/qemu-system-x86_64',
+    launcher: { kind: 'bubblewrap', bwrap },
+    seccomp: true,
+    accelerator: 'tcg',
+    cpus: 1,
+    memoryBytes: 256 * 1024 ** 2,
+    boot: { kind: 'kernel', kernel: '/dev/null', cmdline: '' },
+    drives: [],
+    ports: [],
+  })
+  expect(await qemu.exited).toEqual({ code: 3, signal: null })
+  expect(qemu.stderrTail()).toBe('the last of it\n')
+  qemu.destroyStreams()
+})
