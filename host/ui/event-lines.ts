@@ -93,8 +93,11 @@ function vmLine({ phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours:
   return `VM ready in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
-function coldLines({ coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
+/** Why the VM is not the one, or did not start the way, that was to be expected. */
+function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
   if (coldReason === undefined) return []
+  // A copy of a template all the same: only the VM that the run before kept could not be had.
+  if (start === 'template') return [colours.yellow(`  a new VM: ${foreignLine(coldReason, 500)}`)]
   return [
     colours.yellow(
       `  booted, which takes longer: no template could be used: ${foreignLine(coldReason, 500)}`,

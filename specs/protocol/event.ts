@@ -140,7 +140,7 @@ const VmReady = z.strictObject({
   type: z.literal('vm-ready'),
   /** How it began: by a boot, as a copy of a template, or as it was saved. */
   start: z.enum(['boot', 'template', 'saved']).optional(),
-  /** Why it was booted although a template was wanted. */
+  /** Why it was booted although a template was wanted; of a copy, why it is not the VM that an earlier run kept. */
   coldReason: Text.optional(),
   accelerator: Line,
   confinement: Line,

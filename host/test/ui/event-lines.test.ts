@@ -80,6 +80,8 @@ describe('the lines of a run', () => {
     expect(told).toHaveLength(3)
     expect(told[1]).toBe('  booted, which takes longer: no template could be used: no \\e[2Jroom')
     expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
+    const anew = linesOf({ ...ready, start: 'template', coldReason: 'run-1 kept no VM' }, planned(), colours)
+    expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
   })
 
   it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
