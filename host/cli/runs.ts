@@ -21,14 +21,14 @@ export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitC
   return exitCodes.completed
 }
 
-function listLine({ runId, startedAt, prompt, state, problem, isLive }: RunSummary): string {
+function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }: RunSummary): string {
   const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
   const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? (isLive ? 'running' : 'not ended'))
   const changes =
     state.changes === null
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${state.applied === null ? '' : `, ${state.applied} applied`}`
-  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
+  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
 }
 
 export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {

@@ -45,7 +45,12 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
   const summary = await changes.undo()
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else {
-    io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
+    const nothing = summary.restored.length === 0 && summary.conflicts.length === 0
+    io.stdout.write(
+      nothing
+        ? 'Nothing of this run is applied.\n'
+        : `Restored ${formatCount(summary.restored.length, 'path')}.\n`,
+    )
     for (const { path, reason } of summary.conflicts)
       io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
   }

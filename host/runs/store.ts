@@ -38,6 +38,8 @@ export interface RunSummary {
   readonly state: RunState
   /** Whether a process works on it right now: runs the task, applies, or undoes. */
   readonly isLive: boolean
+  /** Whether its VM was kept for a run that continues it. */
+  readonly keepsVm: boolean
   /** Whether the journal reads back whole; otherwise `problem` says where it breaks. */
   readonly problem?: string
 }
@@ -114,7 +116,11 @@ export class RunStore {
   async list(): Promise<RunSummary[]> {
     const live = lockedRuns(this.#locks)
     const summaries = await Promise.all(
-      (await this.#ids()).map(async (id) => ({ ...(await this.#summarise(id)), isLive: live.has(id) })),
+      (await this.#ids()).map(async (id) => ({
+        ...(await this.#summarise(id)),
+        isLive: live.has(id),
+        keepsVm: statSync(this.paths(id).kept, { throwIfNoEntry: false }) !== undefined,
+      })),
     )
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
@@ -151,7 +157,7 @@ export class RunStore {
     return names.filter((name) => RunId.safeParse(name).success)
   }
 
-  async #summarise(runId: string): Promise<Omit<RunSummary, 'isLive'>> {
+  async #summarise(runId: string): Promise<Omit<RunSummary, 'isLive' | 'keepsVm'>> {
     const paths = this.paths(runId)
     try {
       return summariseRun(runId, await readJournal(paths.journal, runId))
@@ -165,7 +171,10 @@ export class RunStore {
 }
 
 /** What a journal says of its run. */
-export function summariseRun(runId: string, events: readonly JournalEvent[]): Omit<RunSummary, 'isLive'> {
+export function summariseRun(
+  runId: string,
+  events: readonly JournalEvent[],
+): Omit<RunSummary, 'isLive' | 'keepsVm'> {
   const state = events.reduce<RunState>((folded, { event }) => reduceRun(folded, event), initialRunState)
   const start = events.find(({ event }) => event.type === 'run-start')
   if (start?.event.type !== 'run-start')

@@ -30,6 +30,13 @@ describe('a run that continues another', () => {
     // Its own VM is kept in turn, and the first run's is used up.
     expect(await readdir(path.join(bench.home, 'runs', first.run.id))).not.toContain('kept')
     expect(await readdir(path.join(bench.home, 'runs', second.run.id))).toContain('kept')
+    const kept = (await bench.host.runs.list()).map(({ runId, keepsVm }) => [runId, keepsVm])
+    expect(new Map(kept as [string, boolean][])).toEqual(
+      new Map([
+        [first.run.id, false],
+        [second.run.id, true],
+      ]),
+    )
   })
 
   it('begins with a new VM when none was kept, says so, and refuses another directory [V.04]', async () => {
