@@ -71,12 +71,11 @@ describe('a run in a real VM', () => {
 
   it('cancels a command that runs, ends once, and leaves no VM [S1.03 V.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
-    const run = await bench.start('Run the command `echo begun > begun.txt; sleep 300`')
+    const run = await bench.start('Run the command `echo begun > begun.txt; cat begun.txt; sleep 300`')
     const finished = finish(run)
     for await (const item of run.watch()) {
-      if (item.source === 'agent' && item.event.type === 'tool-start') break
+      if (item.source === 'delta' && item.delta.type === 'tool-output-delta') break
     }
-    await sleep(1_000)
     run.cancel('the test')
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
