@@ -3,9 +3,9 @@
 
 import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { takeBuildLock } from '../image/build-lock.ts'
 import { RunStore } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
+import { takeProcessLock } from '../state/process-lock.ts'
 import { sweepDeadVms } from '../vm/vm-folder.ts'
 import { listStaleNotes } from './inventory.ts'
 import type { Kept } from './kept.ts'
@@ -59,7 +59,7 @@ async function freeFolder(cache: string, place: string): Promise<void> {
     holder = pid
     stop.abort()
   }
-  await using _lock = await takeBuildLock(`${place}.lock`, { signal: stop.signal, onWait }).catch(
+  await using _lock = await takeProcessLock(`${place}.lock`, { signal: stop.signal, onWait }).catch(
     (error: unknown) => {
       throw holder === 0 ? error : new Error(`process ${holder} is at work on it`)
     },

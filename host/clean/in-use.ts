@@ -4,7 +4,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { Folders } from '../state/folders.ts'
-import { judgeProcess } from '../vm/process-identity.ts'
+import { judgeProcess } from '../state/process-identity.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
 import { lockedRuns } from '../workspace/index.ts'
 

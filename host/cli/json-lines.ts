@@ -1,10 +1,12 @@
 /** `--json`: one JSON object a line on stdout and nothing else there; answers as JSON lines on stdin. */
+
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Id, Text } from '#specs/protocol/text.ts'
+import { parseJson } from '../state/json.ts'
 
 /** One line on stdin. */
 export const JsonInput = z.union([
@@ -73,13 +75,5 @@ export function readJsonLines(
   return () => {
     lines.off('close', handlers.onEnd)
     lines.close()
-  }
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
   }
 }

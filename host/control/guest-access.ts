@@ -2,16 +2,18 @@
  * A person's ways into one guest: shells and connections to its ports. The host asks the agent, and the agent opens a
  * stream for what was asked; a stream that nobody asked for is refused. What comes out of them is the guest's word.
  */
+
 import { randomBytes } from 'node:crypto'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { FramedStream } from '#specs/node/framed-stream.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { forwardOpen, type RequestMethod, shellOpen } from '#specs/protocol/methods.ts'
 import type { ParamsInput, RpcFailure } from '#specs/protocol/peer.ts'
 import type { AgentLink } from '../rpc/agent-link.ts'
-import type { ControlFailure, ShellOptions } from './messages.ts'
+import type { ControlFailure } from './messages.ts'
 
 /** Together a part of the streams that the guest may have open, so that the model always has room. */
 export const accessLimits = { maxShells: 8, maxForwards: 32 } as const

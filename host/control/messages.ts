@@ -6,29 +6,12 @@ import * as z from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, JournalEvent } from '#specs/protocol/event.ts'
+import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '#specs/protocol/text.ts'
 
 /** Largest frame: an event of the journal has to fit. */
 export const controlFrameMaxBytes = 8 * 1024 * 1024
-
-/** What a shell or command is started with. */
-export const ShellOptions = z.strictObject({
-  /** Program and arguments; empty for the login shell. */
-  argv: z.array(z.string().max(128 * 1024)).max(1024),
-  /** Null for a command on pipes. */
-  terminal: z
-    .strictObject({
-      columns: z.int().min(1).max(0xffff),
-      rows: z.int().min(1).max(0xffff),
-      /** The type of the person's terminal, such as `xterm-256color`. */
-      term: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/),
-    })
-    .nullable(),
-})
-export type ShellOptions = z.infer<typeof ShellOptions>
-
-export const Port = z.int().min(1).max(0xffff)
 
 /** The first frame of a connection. */
 export const ControlRequest = z.discriminatedUnion('op', [

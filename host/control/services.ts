@@ -1,11 +1,13 @@
 /** What a control socket can serve: a VM, a run. The objects behind it know nothing of sockets. */
+
 import type { Duplex } from 'node:stream'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
+import type { ShellOptions } from '#specs/protocol/methods.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import type { FeedItem } from '../runs/feed.ts'
 import type { AccessResult } from './guest-access.ts'
-import type { ShellOptions, VmInfo } from './messages.ts'
+import type { VmInfo } from './messages.ts'
 
 export interface VmService {
   describe(): VmInfo

@@ -1,9 +1,11 @@
 /** A running VM of this or another process of the same user, by its control socket. */
+
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
+import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { askControl, ControlError, nextFrame, parseMessage, requireOk } from './client.ts'
-import { InfoReply, Reply, type ShellOptions, type VmInfo } from './messages.ts'
+import { InfoReply, Reply, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
 /** Time for a host process to say what it has. */

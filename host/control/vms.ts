@@ -1,7 +1,7 @@
 /** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
 import path from 'node:path'
 import type { Folders } from '../state/folders.ts'
-import { judgeProcess } from '../vm/process-identity.ts'
+import { judgeProcess } from '../state/process-identity.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
 import type { VmInfo } from './messages.ts'
 import { controlSocketName } from './server.ts'

@@ -2,7 +2,9 @@
  * An upstream's error in the one form that the guest gets. Three dialects are read: OpenAI's `{"error":{…}}` (also
  * flat, as older vLLM), problem+json (`title`, `detail`; NVIDIA's cloud functions), and text or HTML of a proxy.
  */
+
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import { boundMessage, type WireError } from './gateway-error.ts'
 import type { Provider } from './providers.ts'
 import { redactText } from './redact.ts'
@@ -89,12 +91,4 @@ function remedyFor(status: number, provider: Provider['name'], key: string | nul
 function word(value: unknown): string | undefined {
   const text = typeof value === 'number' ? String(value) : value
   return typeof text === 'string' && text !== '' ? text.toWellFormed().slice(0, 100) : undefined
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }

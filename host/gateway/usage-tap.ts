@@ -2,9 +2,11 @@
  * Reads along a model's answer for what the host must know of it: the usage, whether it ended, an error inside it.
  * Providers report usage once, on several chunks, or never: the largest number counts, never the sum.
  */
+
 import { createParser } from 'eventsource-parser'
 import { z } from 'zod'
 import type { Usage } from '#specs/protocol/task.ts'
+import { parseJson } from '../state/json.ts'
 
 const TokenCount = z.number().int().min(0).max(1e12).catch(0)
 const WireUsage = z.object({
@@ -98,12 +100,4 @@ function summarise(state: TapState, overhead: number): ReturnType<UsageTap['read
   const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
   const usage = { requests: 1, inputTokens, outputTokens, reasoningTokens: state.reasoning }
   return { usage, estimated, done: state.done, error: state.error }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
 }

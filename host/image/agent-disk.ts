@@ -7,6 +7,7 @@ import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from '
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import { type AgentBundle, bundleAgent, digestOf } from './agent-bundle.ts'
 import { agentCacheName } from './agent-cache.ts'
 import { ImageError } from './image-error.ts'
@@ -158,7 +159,7 @@ async function knownDigest({ cacheDir, agent }: AgentDiskOptions): Promise<strin
   const stamp = await stampSources(agent)
   if (stamp === undefined) return undefined
   const text = await readFile(path.join(cacheDir, 'agents', `${stamp}.json`), 'utf8').catch(() => '{}')
-  const record = z.strictObject({ digest: z.string().regex(DIGEST) }).safeParse(safeJson(text))
+  const record = z.strictObject({ digest: z.string().regex(DIGEST) }).safeParse(parseJson(text))
   return record.success ? record.data.digest : undefined
 }
 
@@ -192,12 +193,4 @@ async function listSources(root: string): Promise<string[]> {
   return entries
     .filter((entry) => entry.isFile() && !entry.parentPath.split(path.sep).includes('test'))
     .map((entry) => path.join(entry.parentPath, entry.name))
-}
-
-function safeJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

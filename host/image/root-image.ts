@@ -4,7 +4,7 @@
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { takeBuildLock } from './build-lock.ts'
+import { takeProcessLock } from '../state/process-lock.ts'
 import { buildRoot, cancelled } from './build-root.ts'
 import { ImageError } from './image-error.ts'
 import { ImageManifest, imageFiles, readManifest } from './manifest.ts'
@@ -59,7 +59,7 @@ export async function ensureRootImage(options: RootImageOptions): Promise<RootIm
   const images = path.join(options.cacheDir, 'images')
   await mkdir(images, { recursive: true, mode: 0o700 })
   const { onProgress, signal } = options
-  const lock = takeBuildLock(path.join(images, `${recipeKey.key}.lock`), {
+  const lock = takeProcessLock(path.join(images, `${recipeKey.key}.lock`), {
     ...(signal === undefined ? {} : { signal }),
     onWait: (pid) => onProgress?.(`image: process ${pid} is building it; waiting`),
   }).catch((error: unknown) => {

@@ -1,9 +1,10 @@
 // The drives of a VM: opens every file that QEMU inherits, and makes the scratch disk. The workspace's file is made as
 // long as the guest of a template believes its drive to be.
 
-import { constants, copyFile, link, open, rename, truncate } from 'node:fs/promises'
+import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { DrivePlan } from './qemu-process.ts'
+import { makeSparseFile } from './sparse-file.ts'
 import type { VmFolder } from './vm-folder.ts'
 
 /** The files of an image: absolute paths. */
@@ -134,7 +135,6 @@ async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<Scrat
     return { file, format: 'qcow2', base: isLinked ? base : start.base }
   }
   const file = start.file ?? join(folder.path, 'scratch.raw')
-  await (await open(file, 'wx', 0o600)).close()
-  await truncate(file, start.bytes)
+  await makeSparseFile(file, start.bytes)
   return { file, format: 'raw' }
 }

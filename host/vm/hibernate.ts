@@ -3,12 +3,14 @@
 // wake that fails before the guest ran leaves what was saved as it was.
 // In the background the state can be laid out so that a wake maps it instead of reading it (`prepareWake`).
 
-import { access, link, mkdir, open, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import { continueVm, saveState } from './saved-state.ts'
+import { makeSparseFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
@@ -190,7 +192,7 @@ export async function prepareWake(options: StartVmOptions, saved: SavedVm): Prom
   const { memoryBytes, cpus, diskBytes, accelerator } = record
   const spare = join(directory, 'spare.raw')
   await rm(files.memory, { force: true })
-  await makeSparse(files.memory, memoryBytes, 0o666)
+  await makeSparseFile(files.memory, memoryBytes, 0o666)
   try {
     const sink = await resumeVm(
       { ...options, memoryBytes, cpus, diskBytes, accelerator },
@@ -342,22 +344,4 @@ async function isThere(file: string): Promise<boolean> {
     () => true,
     () => false,
   )
-}
-
-async function makeSparse(file: string, bytes: number, mode: number): Promise<void> {
-  const handle = await open(file, 'wx', 0o600)
-  try {
-    await handle.chmod(mode)
-  } finally {
-    await handle.close()
-  }
-  await truncate(file, bytes)
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

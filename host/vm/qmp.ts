@@ -5,6 +5,7 @@
 
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 
 /** QMP answers of the commands used here are far below this; more means that the stream is not QMP. */
 const MAX_LINE_BYTES = 1024 * 1024
@@ -197,13 +198,5 @@ export class Qmp {
     this.#pending.clear()
     this.#listeners.clear()
     this.#stream.destroy()
-  }
-}
-
-function parseJson(line: string): unknown {
-  try {
-    return JSON.parse(line)
-  } catch {
-    return undefined
   }
 }

@@ -4,6 +4,7 @@
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import type { TemplateKind } from './template.ts'
 
 const LIFETIME_MS = 24 * 60 * 60 * 1000
@@ -82,13 +83,5 @@ export class TemplateFailures {
     const text = await readFile(this.#file(name), 'utf8').catch(() => '')
     const parsed = noteSchema.safeParse(parseJson(text))
     return parsed.success ? { name, atMs: mtimeMs, reasons: parsed.data.reasons } : undefined
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

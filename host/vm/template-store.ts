@@ -4,9 +4,10 @@
 
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { takeBuildLock } from '../image/build-lock.ts'
+import { parseJson } from '../state/json.ts'
+import { judgeProcess, ownIdentity, ProcessIdentity } from '../state/process-identity.ts'
+import { takeProcessLock } from '../state/process-lock.ts'
 import type { Machine } from './accelerator.ts'
-import { judgeProcess, ownIdentity, ProcessIdentity } from './process-identity.ts'
 import {
   isSameTemplate,
   lastUse,
@@ -153,7 +154,7 @@ export class TemplateStore {
   async #make(name: string, kind: TemplateKind, options: StartVmOptions, deps: TemplateDeps): Promise<Made> {
     try {
       await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-      await using _lock = await takeBuildLock(join(this.#directory, `${name}.lock`), {
+      await using _lock = await takeProcessLock(join(this.#directory, `${name}.lock`), {
         ...(options.signal ? { signal: options.signal } : {}),
         onWait: (pid) => deps.onProgress?.(`template: process ${pid} is making it`),
       })
@@ -265,12 +266,4 @@ function messageOf(error: unknown): string {
 
 function isPassing({ code }: VmError): boolean {
   return ['cancelled', 'memory_short', 'disk_short', 'bad_option', 'image_unreadable'].includes(code)
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }

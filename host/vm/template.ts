@@ -3,16 +3,18 @@
 // secret has ever been in it; its clock stands at a day long ago (see fresh.ts).
 
 import { createHash } from 'node:crypto'
-import { chmod, open, readFile, stat, truncate, utimes, writeFile } from 'node:fs/promises'
+import { chmod, open, readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import { WORKSPACE_DRIVE_BYTES } from './drives.ts'
 import { TEMPLATE_EPOCH_MS } from './fresh.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import type { Qmp } from './qmp.ts'
 import { saveState } from './saved-state.ts'
+import { makeSparseFile } from './sparse-file.ts'
 import { type SavedMachine, startVm, type Vm } from './vm.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
@@ -67,9 +69,9 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
   const startedAt = performance.now()
   const files = filesOf(directory)
   const size = resolveSize(start)
-  await makeSparse(files.workspace, WORKSPACE_DRIVE_BYTES)
-  await makeSparse(files.overlay, 0)
-  if (kind === 'mapped') await makeSparse(files.memory, size.memoryBytes)
+  await makeSparseFile(files.workspace, WORKSPACE_DRIVE_BYTES)
+  await makeSparseFile(files.overlay, 0)
+  if (kind === 'mapped') await makeSparseFile(files.memory, size.memoryBytes)
   // QEMU may be another user; the folder is ours alone.
   if (kind === 'mapped') await chmod(files.memory, 0o666)
   const vm = await startVm(
@@ -228,11 +230,6 @@ async function makeOverlay(qmp: Qmp, bytes: number): Promise<void> {
 
 const jobsSchema = z.array(z.looseObject({ status: z.string(), error: z.string().optional() }))
 
-async function makeSparse(file: string, bytes: number): Promise<void> {
-  await (await open(file, 'wx', 0o600)).close()
-  await truncate(file, bytes)
-}
-
 /**
  * Device, inode, size and times: ctime cannot be set back by who may only write to the file. The disk gets names more in
  * the folders of VMs, which changes its ctime; no VM can write to it.
@@ -261,13 +258,5 @@ async function hashFile(file: string): Promise<string> {
     }
   } finally {
     await handle.close()
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
   }
 }

@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { findProcessesByArgument, judgeProcess, ownIdentity } from './process-identity.ts'
+import { findProcessesByArgument, judgeProcess, ownIdentity } from '../state/process-identity.ts'
 
 const RECORD = 'vm.json'
 /** There while the VM waits in a pool. */

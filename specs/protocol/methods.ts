@@ -137,26 +137,32 @@ export const taskCancel = {
   result: Empty,
 } as const satisfies RequestMethod
 
+/** What a person's shell or command is started with. */
+export const ShellOptions = z.strictObject({
+  /** Program and arguments; empty for the login shell. */
+  argv: z.array(z.string().max(128 * 1024)).max(1024),
+  /** Null for a program on pipes. */
+  terminal: z
+    .strictObject({
+      columns: z.int().min(1).max(0xffff),
+      rows: z.int().min(1).max(0xffff),
+      /** The value of TERM: the type of the person's terminal, such as `xterm-256color`. */
+      term: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/),
+    })
+    .nullable(),
+})
+export type ShellOptions = z.infer<typeof ShellOptions>
+
+/** Of TCP. */
+export const Port = z.int().min(1).max(0xffff)
+
 export const shellOpen = {
   kind: 'request',
   name: 'shell/open',
   direction: 'host-to-guest',
   summary:
     'Starts a program of a person in the sandbox and connects it as `POST /shell/ID` on caisson.http, in the frames of the helper socket.',
-  params: z.strictObject({
-    shellId: StreamId,
-    /** Program and arguments; empty for the login shell. */
-    argv: z.array(z.string().max(128 * 1024)).max(1024),
-    /** Null for a program on pipes. */
-    terminal: z
-      .strictObject({
-        columns: z.int().min(1).max(0xffff),
-        rows: z.int().min(1).max(0xffff),
-        /** The value of TERM. */
-        term: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/),
-      })
-      .nullable(),
-  }),
+  params: z.strictObject({ shellId: StreamId, ...ShellOptions.shape }),
   result: Empty,
 } as const satisfies RequestMethod
 
@@ -166,7 +172,7 @@ export const forwardOpen = {
   direction: 'host-to-guest',
   summary:
     'Connects to a server on 127.0.0.1 of the guest and carries the connection as `POST /forward/ID` on caisson.http.',
-  params: z.strictObject({ forwardId: StreamId, port: z.int().min(1).max(0xffff) }),
+  params: z.strictObject({ forwardId: StreamId, port: Port }),
   result: Empty,
 } as const satisfies RequestMethod
 

@@ -2,9 +2,9 @@ import { spawnSync } from 'node:child_process'
 import { readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
-import { takeBuildLock } from '../../image/build-lock.ts'
-import { ownIdentity } from '../../vm/process-identity.ts'
-import { makeScratch } from './support.ts'
+import { ownIdentity } from '../../state/process-identity.ts'
+import { takeProcessLock } from '../../state/process-lock.ts'
+import { makeScratch } from '../image/support.ts'
 
 it('lets one in at a time and leaves nothing behind [V.07]', async () => {
   await using scratch = await makeScratch()
@@ -12,7 +12,7 @@ it('lets one in at a time and leaves nothing behind [V.07]', async () => {
   let inside = 0
   let most = 0
   const visit = async () => {
-    await using _lock = await takeBuildLock(file)
+    await using _lock = await takeProcessLock(file)
     most = Math.max(most, ++inside)
     await new Promise((resolve) => setTimeout(resolve, 5))
     inside -= 1
@@ -25,10 +25,10 @@ it('lets one in at a time and leaves nothing behind [V.07]', async () => {
 it('tells who holds the lock, and ends the wait when asked [V.07]', async () => {
   await using scratch = await makeScratch()
   const file = path.join(scratch.folder, 'image.lock')
-  await using _lock = await takeBuildLock(file)
+  await using _lock = await takeProcessLock(file)
   const stop = new AbortController()
   const holders: number[] = []
-  const second = takeBuildLock(file, {
+  const second = takeProcessLock(file, {
     signal: stop.signal,
     onWait: (pid) => {
       holders.push(pid)
@@ -55,7 +55,7 @@ it.each([
     `${file}.left-by-a-waiter`,
     JSON.stringify({ ...(await ownIdentity()), born: '1', token: 'y' }),
   )
-  await (await takeBuildLock(file))[Symbol.asyncDispose]()
+  await (await takeProcessLock(file))[Symbol.asyncDispose]()
   expect(await readdir(scratch.folder)).toEqual(['cache'])
 })
 

@@ -1,25 +1,28 @@
-// One builder at a time for one folder: a lock file that names its process. A dead holder's lock is taken over.
-// Two that take over the same dead lock at once may both build; the folder is published by rename, so that costs
-// time and nothing else.
+// One process at a time for one thing, such as an image or a template: a lock file that names its process. A dead
+// holder's lock is taken over. Two that take over the same dead lock at once may both go on: what they make is published
+// by rename, so that costs time and nothing else.
 
 import { link, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
-import { judgeProcess, ownIdentity } from '../vm/process-identity.ts'
+import { judgeProcess, ownIdentity } from './process-identity.ts'
 
 const POLL_MS = 100
 
 const Holder = z.strictObject({ pid: z.int().min(1), born: z.string(), world: z.string(), token: z.string() })
 
-export interface BuildLockOptions {
+export interface ProcessLockOptions {
   readonly signal?: AbortSignal
   /** Called once when another process holds the lock. */
   readonly onWait?: (pid: number) => void
 }
 
 /** Waits until `file` is ours. Dispose to release. @throws the signal's reason */
-export async function takeBuildLock(file: string, options: BuildLockOptions = {}): Promise<AsyncDisposable> {
+export async function takeProcessLock(
+  file: string,
+  options: ProcessLockOptions = {},
+): Promise<AsyncDisposable> {
   const token = crypto.randomUUID()
   const own = `${file}.${token}`
   await writeFile(own, JSON.stringify({ ...(await ownIdentity()), token }), { mode: 0o600 })
