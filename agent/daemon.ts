@@ -27,7 +27,6 @@ import type { CollectOptions } from './workspace/collect.ts'
 export interface RootSide {
   mountWorkspace(): Promise<Result<unknown, RootFailure>>
   resetWorkspace(keepHome: boolean): Promise<Result<unknown, RootFailure>>
-  setClock(epochMs: number): Promise<Result<unknown, RootFailure>>
   /** A connection that carries a person's shell; rejects when there can be none. */
   openShell(request: ShellRequest): Promise<Duplex>
 }
@@ -120,7 +119,6 @@ function createHandlers(
   link: () => HostLink,
 ): AgentHandlers {
   return {
-    'clock/set': async ({ epochMs }) => toAnswer(await options.root.setClock(epochMs)),
     'workspace/open': async () => toAnswer(await options.root.mountWorkspace()),
     'workspace/reset': async ({ keepHome }) => toAnswer(await options.root.resetWorkspace(keepHome)),
     'workspace/collect': async ({ runId }, { signal }) => {

@@ -98,9 +98,6 @@ export interface Helper {
   mountWorkspace(): Promise<HelperResult<void>>
   /** Ends all programs and throws the workspace's changes away. */
   resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
-  setClock(epochMs: number): Promise<HelperResult<void>>
-  /** @param seed 32 to 512 bytes from the host */
-  addEntropy(seed: Uint8Array): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
   /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
   execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
@@ -119,8 +116,6 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
   return {
     mountWorkspace: () => askDone({ op: 'workspace_mount' }),
     resetWorkspace: (keepHome) => askDone({ op: 'workspace_reset', keepHome }),
-    setClock: (epochMs) => askDone({ op: 'set_clock', epochMs: Math.round(epochMs) }),
-    addEntropy: (seed) => askDone({ op: 'add_entropy', seedBase64: Buffer.from(seed).toString('base64') }),
     readStatus: async () => {
       const reply = await ask(socketPath, { op: 'status' }, Status)
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply

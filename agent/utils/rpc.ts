@@ -172,7 +172,6 @@ class Link implements HostLink {
         return { ok: true, value: this.#describe() }
       },
       'agent/ping': whenStarted(async ({ count }) => ({ ok: true, value: { count } }) as const),
-      'clock/set': whenStarted(handlers['clock/set']),
       'workspace/open': whenStarted(handlers['workspace/open']),
       'workspace/reset': whenStarted(handlers['workspace/reset']),
       'workspace/collect': whenStarted(handlers['workspace/collect']),

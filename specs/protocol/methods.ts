@@ -77,15 +77,6 @@ export const agentPing = {
   result: z.strictObject({ count: Count }),
 } as const satisfies RequestMethod
 
-export const clockSet = {
-  kind: 'request',
-  name: 'clock/set',
-  direction: 'host-to-guest',
-  summary: 'Sets the clock of the guest to the time of the host.',
-  params: z.strictObject({ epochMs: Milliseconds }),
-  result: Empty,
-} as const satisfies RequestMethod
-
 export const workspaceOpen = {
   kind: 'request',
   name: 'workspace/open',
@@ -242,7 +233,6 @@ export const logWrite = {
 export const methods = [
   sessionStart,
   agentPing,
-  clockSet,
   workspaceOpen,
   workspaceReset,
   workspaceCollect,

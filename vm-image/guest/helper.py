@@ -2,7 +2,6 @@
 
 Owns who may ask, one request for each connection, and the reply; each request is checked in full before anything is done.
 """
-import binascii
 import errno
 import os
 import socket
@@ -16,7 +15,6 @@ import frames
 import mounts
 import processes
 import requests
-import system
 import workspace
 
 _MAX_CONNECTIONS = 64
@@ -38,8 +36,6 @@ class Helper:
         self._operations = {
             'workspace_mount': self._mount,
             'workspace_reset': self._reset_workspace,
-            'set_clock': _set_clock,
-            'add_entropy': _add_entropy,
             'status': self._status,
         }
 
@@ -164,14 +160,6 @@ def _linger(connection):
     connection.settimeout(_LINGER_SECONDS)
     while connection.recv(64 * 1024) and time.monotonic() < deadline:
         pass
-
-
-def _set_clock(request):
-    time.clock_settime_ns(time.CLOCK_REALTIME, request['epochMs'] * 1_000_000)
-
-
-def _add_entropy(request):
-    system.add_entropy(binascii.a2b_base64(request['seedBase64']))
 
 
 def _failure(code, text):

@@ -25,8 +25,6 @@ export type ProbeRequest =
   /** Runs a program with the helper alone, counting its output; `pauseMs` is slept after each chunk. */
   | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
   | { readonly op: 'status' | 'mount' | 'reset' }
-  | { readonly op: 'clock'; readonly epochMs: number }
-  | { readonly op: 'entropy'; readonly seedHex: string }
   /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
   | { readonly op: 'raw'; readonly hex: string }
   /** Value: processes of `work`, groups of calls, memory of PID 1 and of this process, capabilities. */
@@ -55,10 +53,6 @@ async function serve(request: ProbeRequest): Promise<unknown> {
       return helper.mountWorkspace()
     case 'reset':
       return helper.resetWorkspace(false)
-    case 'clock':
-      return { set: await helper.setClock(request.epochMs), nowMs: Date.now() }
-    case 'entropy':
-      return helper.addEntropy(Buffer.from(request.seedHex, 'hex'))
     case 'raw':
       return sendRaw(Buffer.from(request.hex, 'hex'))
     case 'look':

@@ -63,15 +63,11 @@ describe('createHelper', () => {
     const helper = createHelper(path)
     await helper.mountWorkspace()
     await helper.resetWorkspace(true)
-    await helper.setClock(1.6)
-    await helper.addEntropy(Buffer.alloc(32, 1))
     await helper.readStatus()
     await helper.execInSandbox(request)
     expect(asked).toEqual([
       { op: 'workspace_mount' },
       { op: 'workspace_reset', keepHome: true },
-      { op: 'set_clock', epochMs: 2 },
-      { op: 'add_entropy', seedBase64: Buffer.alloc(32, 1).toString('base64') },
       { op: 'status' },
       { op: 'exec', argv: ['true'], cwd: '', env: {}, stdin: false, limits: request.limits },
     ])

@@ -95,9 +95,8 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
     openRpc: () => Promise.resolve(rpc.openGuest()),
     openHttp: () => Promise.resolve(http.openGuest()),
     root: {
-      mountWorkspace: () => Promise.resolve(toolSuccess({})),
+      mountWorkspace: () => Promise.resolve(toolFailure('internal', 'no disk')),
       resetWorkspace: () => Promise.resolve(toolSuccess({})),
-      setClock: () => Promise.resolve(toolFailure('internal', 'no clock')),
       openShell: () => Promise.reject(new Error('no shell')),
     },
     tools,
@@ -174,9 +173,9 @@ describe('the agent on its ports', () => {
   })
 
   it('says which part failed when the root side cannot do its part [S1.09]', async () => {
-    const { clockSet } = await import('#specs/protocol/methods.ts')
+    const { workspaceOpen } = await import('#specs/protocol/methods.ts')
     const world = openWorld({})
-    const answer = await world.link.request(clockSet, { epochMs: 1 }, { timeoutMs: 5_000 })
-    expect(answer).toMatchObject({ ok: false, error: { message: expect.stringContaining('no clock') } })
+    const answer = await world.link.request(workspaceOpen, {}, { timeoutMs: 5_000 })
+    expect(answer).toMatchObject({ ok: false, error: { message: expect.stringContaining('no disk') } })
   })
 })

@@ -1,6 +1,6 @@
 // What a handler may do wrong on this side, and what of it the other side learns.
 import { describe, expect, it } from 'vitest'
-import { clockSet, workspaceCollect, workspaceOpen } from '#specs/protocol/methods.ts'
+import { forwardOpen, workspaceCollect, workspaceOpen } from '#specs/protocol/methods.ts'
 import { createWorld, runId, until } from './support.ts'
 
 describe('a handler', () => {
@@ -35,18 +35,26 @@ describe('a handler', () => {
     await using world = createWorld()
     world.startGuest({
       handlers: {
-        'clock/set': (_params, { signal }) => {
+        'forward/open': (_params, { signal }) => {
           signals.push(signal)
           return new Promise(() => {})
         },
       },
     })
     const controller = new AbortController()
-    const cancelled = world.link.request(clockSet, { epochMs: 1 }, { signal: controller.signal })
+    const cancelled = world.link.request(
+      forwardOpen,
+      { forwardId: '0'.repeat(32), port: 80 },
+      { signal: controller.signal },
+    )
     await until(() => signals.length === 1, 'the request')
     controller.abort()
     expect(await cancelled).toMatchObject({ ok: false, error: { code: 'cancelled' } })
-    const late = await world.link.request(clockSet, { epochMs: 1 }, { timeoutMs: 50 })
+    const late = await world.link.request(
+      forwardOpen,
+      { forwardId: '0'.repeat(32), port: 80 },
+      { timeoutMs: 50 },
+    )
     expect(late).toMatchObject({ ok: false, error: { code: 'timed_out' } })
     await until(() => signals.length === 2 && signals.every((signal) => signal.aborted), 'the signals')
   })
@@ -56,8 +64,8 @@ describe('a request', () => {
   it('with params that break the schema is not sent, and says which field [C.02]', async () => {
     await using world = createWorld()
     world.startGuest()
-    const answer = await world.link.request(clockSet, { epochMs: -1 })
+    const answer = await world.link.request(forwardOpen, { forwardId: '0'.repeat(32), port: -1 })
     expect(answer).toMatchObject({ ok: false, error: { code: 'bad_params' } })
-    expect(answer.ok ? '' : answer.error.message).toContain('epochMs')
+    expect(answer.ok ? '' : answer.error.message).toContain('port')
   })
 })

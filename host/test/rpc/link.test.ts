@@ -1,7 +1,7 @@
 // The host's link against the agent's over ports in memory: nothing lost, nothing doubled, nothing pending.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { agentPing, taskCancel, workspaceOpen } from '#specs/protocol/methods.ts'
+import { agentPing, forwardOpen, taskCancel, workspaceOpen } from '#specs/protocol/methods.ts'
 import { completion, createWorld, note, runId, task, until, wait } from './support.ts'
 
 const approval = {
@@ -51,7 +51,7 @@ describe('a session', () => {
     let opened = 0
     world.startGuest({
       handlers: {
-        'clock/set': () => new Promise(() => {}),
+        'forward/open': () => new Promise(() => {}),
         'workspace/open': () => {
           opened++
           return opened === 1 ? new Promise(() => {}) : Promise.resolve({ ok: true, value: {} })
@@ -59,12 +59,11 @@ describe('a session', () => {
       },
     })
     await world.link.ready()
-    const { clockSet } = await import('#specs/protocol/methods.ts')
-    const clock = world.link.request(clockSet, { epochMs: 1 })
+    const forward = world.link.request(forwardOpen, { forwardId: '0'.repeat(32), port: 80 })
     const workspace = world.link.request(workspaceOpen, {})
     await until(() => opened === 1, 'the first request')
     world.link.restartSession('again')
-    expect(await clock).toMatchObject({ ok: false, error: { code: 'session_ended' } })
+    expect(await forward).toMatchObject({ ok: false, error: { code: 'session_ended' } })
     expect(await workspace).toEqual({ ok: true, value: {} })
   })
 

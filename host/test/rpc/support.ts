@@ -174,7 +174,6 @@ export function createWorld(
 
 const done = async () => ({ ok: true, value: {} }) as const
 const agreeable: AgentHandlers = {
-  'clock/set': done,
   'workspace/open': done,
   'workspace/reset': done,
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),

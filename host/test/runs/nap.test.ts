@@ -76,26 +76,14 @@ describe('a run that waits for a person', () => {
     await world.nap.end()
   })
 
-  it('wakes when one of two questions is answered while it is being saved [V.04]', async () => {
+  it.each([
+    ['after an answer that came while it was being saved', 1],
+    ['when one of two questions is answered while it is being saved', 2],
+  ])('wakes %s [V.04]', async (_, questions) => {
     const world = new World()
     const saved = Promise.withResolvers<void>()
     world.slow = saved.promise
-    world.nap.hold(1)
-    world.nap.hold(1)
-    await sleep(LATER_MS)
-    world.nap.hold(-1)
-    const awake = world.nap.rouse()
-    saved.resolve()
-    await awake
-    expect(world.log).toEqual(['sleep', 'wake'])
-    await world.nap.end()
-  })
-
-  it('wakes after an answer that came while it was being saved [V.04]', async () => {
-    const world = new World()
-    const saved = Promise.withResolvers<void>()
-    world.slow = saved.promise
-    world.nap.hold(1)
+    for (let held = 0; held < questions; held += 1) world.nap.hold(1)
     await sleep(LATER_MS)
     world.nap.hold(-1)
     const awake = world.nap.rouse()

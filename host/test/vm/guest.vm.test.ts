@@ -40,11 +40,10 @@ describe('the helper socket', () => {
     ['an unknown operation', '{"op":"shutdown"}'],
     ['an operation of another type', '{"op":["exec"]}'],
     ['an unknown field', '{"op":"status","also":1}'],
-    ['a missing field', '{"op":"set_clock"}'],
-    ['a field that stands twice', '{"op":"set_clock","epochMs":1,"epochMs":2}'],
-    ['a boolean as a number', '{"op":"set_clock","epochMs":true}'],
-    ['no number', '{"op":"set_clock","epochMs":NaN}'],
-    ['a seed that is no base64', '{"op":"add_entropy","seedBase64":"!"}'],
+    ['a missing field', '{"op":"workspace_reset"}'],
+    ['a field that stands twice', '{"op":"workspace_reset","keepHome":true,"keepHome":false}'],
+    ['a boolean as a number', JSON.stringify({ ...exec, limits: { ...limits, wallMs: true } })],
+    ['no number', JSON.stringify({ ...exec, limits }).replace('"wallMs":1000', '"wallMs":NaN')],
     ['deep nesting', `${'['.repeat(100_000)}`],
     ['an empty command', JSON.stringify({ ...exec, argv: [] })],
     ['NUL in an argument', JSON.stringify({ ...exec, argv: ['a\0'] })],
@@ -102,14 +101,6 @@ describe('the helper socket', () => {
     )
     expect(result.value.stdout).toContain("cannot access '/run/caisson'")
     expect(result.value.stdout.trim().split('\n').at(-1)).toBe('0')
-  })
-
-  it('sets the clock and adds entropy', async () => {
-    const epochMs = Date.UTC(2031, 4, 6)
-    const { nowMs } = await probe.ask<{ nowMs: number }>({ op: 'clock', epochMs })
-    expect(nowMs - epochMs).toBeGreaterThanOrEqual(0)
-    expect(nowMs - epochMs).toBeLessThan(60_000)
-    expect(await probe.ask({ op: 'entropy', seedHex: '5a'.repeat(64) })).toEqual({ ok: true })
   })
 
   it('takes the workspace away with all calls, and puts an empty one back', async () => {
