@@ -12,6 +12,8 @@ import type { OpenPort } from './port.ts'
 export interface GuestTimings {
   /** How often to knock while there is no session. */
   knockIntervalMs: number
+  /** Until the answer to a host's own knock. */
+  knockBackMs: number
   /** Wait before a port is opened again; doubles up to the second. */
   reopenMinMs: number
   reopenMaxMs: number
@@ -21,6 +23,7 @@ export interface GuestTimings {
 
 export const defaultGuestTimings: GuestTimings = {
   knockIntervalMs: 1_000,
+  knockBackMs: 50,
   reopenMinMs: 50,
   reopenMaxMs: 2_000,
   silenceTimeoutMs: 60_000,
@@ -170,12 +173,17 @@ export class HostSessions {
     if (ports === null || this.#session !== null) return
     // A knock that is still waiting to be written is as good as another.
     if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(knock)
-    this.#knockTimer = setTimeout(() => this.#knock(), this.#timings.knockIntervalMs)
+    this.#knockAfter(this.#timings.knockIntervalMs)
   }
 
   #onRpcPreamble(id: SessionId): void {
     const ports = this.#ports
-    if (ports === null || id === knock) return
+    if (ports === null) return
+    if (id === knock) {
+      // The host has ended the session and begins none for now, but perhaps another host does at once.
+      this.#knockAfter(this.#timings.knockBackMs)
+      return
+    }
     if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
     ports.rpcChannel.writePreamble(id)
     ports.httpChannel?.writePreamble(id)
@@ -239,6 +247,10 @@ export class HostSessions {
     if (hadHttp) setImmediate(() => void this.#reopenHttp(ports))
     // After a replacement the host's preamble is already here or on its way.
     const delayMs = end.reason === 'session_replaced' ? this.#timings.knockIntervalMs : 1
+    this.#knockAfter(delayMs)
+  }
+
+  #knockAfter(delayMs: number): void {
     if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
     this.#knockTimer = setTimeout(() => this.#knock(), delayMs)
   }

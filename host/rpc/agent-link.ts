@@ -179,9 +179,9 @@ export class AgentLink implements AsyncDisposable {
     this.#sessions.setFrozen(frozen)
   }
 
-  /** Lets go of the ports before the VM is saved and its process ends; nothing is expected until {@link attachPorts}. */
-  detachPorts(): void {
-    this.#sessions.detachPorts()
+  /** Before the VM is saved: ends the session and lets go of the ports. Nothing is expected until {@link attachPorts}. */
+  async park(): Promise<void> {
+    await this.#sessions.park()
   }
 
   /** The same VM goes on behind other ports, with the next session. */

@@ -42,6 +42,8 @@ export interface LinkTimings {
   reconnectTimeoutMs: number
   /** The same for the first session; the guest may still be booting. */
   firstSessionTimeoutMs: number
+  /** How long a guest that is about to be saved may take to end its session. */
+  parkTimeoutMs: number
   /** How often an unanswered preamble is followed by a new one. */
   preambleIntervalMs: number
   /** Sessions that may end, or be asked for, within `flapWindowMs`. */
@@ -55,6 +57,7 @@ export const defaultTimings: LinkTimings = {
   startTimeoutMs: 10_000,
   reconnectTimeoutMs: 60_000,
   firstSessionTimeoutMs: 300_000,
+  parkTimeoutMs: 1_000,
   preambleIntervalMs: 5_000,
   flapMaxCount: 24,
   flapWindowMs: 60_000,
@@ -84,6 +87,8 @@ export class Sessions {
   #http: Channel
   /** Between the end of a VM's process and the ports of the next. */
   #detached = false
+  /** The guest waits for a host. */
+  #onParked = () => {}
   /** The number last written; only its echo opens a session. */
   #drawn: SessionId = knock
   #rpcSession: RpcSession | null = null
@@ -149,10 +154,22 @@ export class Sessions {
     if (!frozen && this.#live === null) this.#watchSilence(this.#timings.reconnectTimeoutMs)
   }
 
-  /** Lets go of the ports, which will end with the VM's process; nothing is expected until {@link attachPorts}. */
-  detachPorts(): void {
+  /**
+   * Ends the session and lets go of the ports, whose VM is about to be saved; nothing is expected until
+   * {@link attachPorts}. A guest that has taken its session down goes on several times sooner later; one that does not
+   * say so in time is saved as it is.
+   */
+  async park(): Promise<void> {
+    const session = this.#frozen ? null : this.#rpcSession
     this.setFrozen(true)
     this.#detached = true
+    if (session !== null) {
+      const parked = Promise.withResolvers<void>()
+      this.#onParked = parked.resolve
+      session.end({ reason: 'parked', message: 'the VM is being saved' })
+      this.#rpc.writePreamble(knock)
+      await Promise.race([parked.promise, sleep(this.#timings.parkTimeoutMs)])
+    }
     this.#rpc.release()
     this.#http.release()
   }
@@ -211,7 +228,9 @@ export class Sessions {
 
   #onRpcPreamble(session: SessionId): void {
     if (this.#rpcSession !== null) return
-    if (session === knock) {
+    if (this.#detached) {
+      if (session === knock) this.#onParked()
+    } else if (session === knock) {
       if (this.#countChange()) this.#beginSoon(1)
     } else if (session === this.#drawn && this.#beginTimer === null) this.#open()
     // Any other is the echo of an offer that was taken back.

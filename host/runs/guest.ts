@@ -227,7 +227,7 @@ export class Guest implements AsyncDisposable {
 
   async #save(save: (directory: string) => Promise<void>, directory: string): Promise<void> {
     this.#isSaving = true
-    this.#link.detachPorts()
+    await this.#link.park()
     try {
       await save(directory)
     } catch (error) {

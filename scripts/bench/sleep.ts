@@ -48,7 +48,7 @@ async function sleepAndWake(bench: Bench, prepared: boolean): Promise<Sample> {
   })
   await Promise.all([waitForAgent(link), vm.fresh])
   await touchMemory(access, link)
-  link.detachPorts()
+  await link.park()
 
   const hibernatedAt = performance.now()
   let saved = await hibernateVm(vm, directory)

@@ -67,6 +67,33 @@ describe('a session', () => {
     expect(await workspace).toEqual({ ok: true, value: {} })
   })
 
+  it('is taken down before its VM is saved, and goes on behind other ports [V.04]', async () => {
+    await using world = createWorld()
+    world.startGuest()
+    await world.link.ready()
+    await world.link.park()
+    expect(world.seen.ends.map(({ reason }) => reason)).toEqual(['parked'])
+    // The guest asks for a host again and again meanwhile.
+    await wait(100)
+    expect(world.seen.sessions).toHaveLength(1)
+    world.link.attachPorts(world.rpc.host, world.http.host)
+    await until(() => world.seen.sessions.length === 2, 'the next session')
+    expect(world.seen.sessions[1]).toMatchObject({ resumed: true })
+  })
+
+  it('is given up when a guest that is to be saved does not take it down [V.04]', async () => {
+    await using world = createWorld({ timings: { parkTimeoutMs: 50 } })
+    const guest = world.startGuest()
+    await world.link.ready()
+    guest.close()
+    world.rpc.openGuest().resume()
+    await world.link.park()
+    expect(world.seen.ends.length).toBeLessThanOrEqual(1)
+    world.startGuest()
+    world.link.attachPorts(world.rpc.host, world.http.host)
+    await until(() => world.seen.sessions.length === 2, 'the next session')
+  })
+
   it('ends when the agent does not answer its heartbeat [C.03]', async () => {
     await using world = createWorld({
       timings: { heartbeatIntervalMs: 100, heartbeatTimeoutMs: 100, reconnectTimeoutMs: 400 },

@@ -1,7 +1,12 @@
 // Copies of one template draw random values in every way there is, and none may come twice.
 
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
 import type { Drawn, Facts } from '../../../agent/test/support/fresh-probe.ts'
+import { hibernateVm, wakeVm } from '../../vm/hibernate.ts'
+import type { Vm } from '../../vm/vm.ts'
 import { startWarm } from '../../vm/warm-start.ts'
 import { askOverLines } from './lines.ts'
 import { imageWithAgent } from './own-agent.ts'
@@ -18,13 +23,20 @@ export interface DrawPlan {
   readonly values: number
   /** Values of each way in new and old threads and in other programs. */
   readonly valuesElsewhere: number
+  /** Each copy is then saved and woken, and draws as much again. */
+  readonly hibernate?: boolean
 }
 
 /**
  * Starts copies one after the other, from a template whose agent has drawn in every way that an agent may, and checks that no
  * value comes twice, none is one of the template's, and that the clock is right from the first moment on.
  */
-export async function drawFromClones({ clones, values, valuesElsewhere }: DrawPlan): Promise<void> {
+export async function drawFromClones({
+  clones,
+  values,
+  valuesElsewhere,
+  hibernate = false,
+}: DrawPlan): Promise<void> {
   using own = await makeOwnFolders()
   using built = await imageWithAgent('fresh-probe.ts')
   const options = { image: built.image, folders: own.folders, memoryBytes: 512 * MIB }
@@ -45,21 +57,35 @@ export async function drawFromClones({ clones, values, valuesElsewhere }: DrawPl
       const { machineId, bootId } = await checkClock(ask)
       expect(machineId).toBeNull()
       bootIds.add(bootId)
-      pile.add((await ask({ op: 'draw', count: values, cached: true })) as Drawn)
-      pile.add((await ask({ op: 'elsewhere', count: valuesElsewhere })) as Drawn)
-      await new Promise((resolve) => setTimeout(resolve, LATER_MS))
+      await pile.draw(ask, { values, valuesElsewhere })
+      await sleep(LATER_MS)
       await checkClock(ask)
-      await vm.stop()
+      if (!hibernate) return void (await vm.stop())
+      await using woken = await hibernateAndWake(vm, join(own.folders.home, 'saved'))
+      const askAgain = askOverLines(woken)
+      await woken.fresh
+      expect(await checkClock(askAgain)).toMatchObject({ bootId })
+      await pile.draw(askAgain, { values, valuesElsewhere })
     })
   }
   // The kernel draws it when it is first read.
   expect(bootIds.size).toBe(clones)
+  const draws = hibernate ? clones * 2 : clones
   for (const way of ['randomBytes', 'randomUUID', 'getRandomValues'])
-    expect(pile.sizeOf(way)).toBe(clones * values + 10)
-  for (const way of ['randomInt', 'cachedUUID']) expect(pile.sizeOf(way)).toBe(clones * values)
+    expect(pile.sizeOf(way)).toBe(draws * values + 10)
+  for (const way of ['randomInt', 'cachedUUID']) expect(pile.sizeOf(way)).toBe(draws * values)
   for (const way of ['oldWorker', 'newWorker', 'node', 'python', 'shell'])
-    expect(pile.sizeOf(way)).toBe(clones * valuesElsewhere + 2)
-  expect(pile.sizeOf('ed25519')).toBe(clones + 1)
+    expect(pile.sizeOf(way)).toBe(draws * valuesElsewhere + 2)
+  expect(pile.sizeOf('ed25519')).toBe(draws + 1)
+}
+
+async function hibernateAndWake(vm: Vm, directory: string): Promise<Vm> {
+  const { hasOwnWorkspace: _, ...options } = vm.plan.options
+  const saved = await hibernateVm(vm, directory)
+  await sleep(LATER_MS)
+  const woken = await wakeVm(options, saved)
+  await rm(directory, { recursive: true })
+  return woken
 }
 
 /** The guest read its clock between question and answer; both are the host's. */
@@ -84,6 +110,11 @@ class Pile {
       }
       this.#sizes.set(way, this.sizeOf(way) + values.length)
     }
+  }
+
+  async draw(ask: ReturnType<typeof askOverLines>, counts: Omit<DrawPlan, 'clones'>): Promise<void> {
+    this.add((await ask({ op: 'draw', count: counts.values, cached: true })) as Drawn)
+    this.add((await ask({ op: 'elsewhere', count: counts.valuesElsewhere })) as Drawn)
   }
 
   sizeOf(way: string): number {

@@ -6,9 +6,9 @@ const TIMEOUT_MS = 1_200_000
 
 describe('twenty copies of one template', () => {
   it(
-    'draw a thousand values each in every way that a guest has, none of them twice [V.03]',
+    'draw a thousand values each in every way that a guest has, and again when saved and woken, none of them twice [V.03 V.04]',
     async () => {
-      await drawFromClones({ clones: 20, values: 1_000, valuesElsewhere: 1_000 })
+      await drawFromClones({ clones: 20, values: 1_000, valuesElsewhere: 1_000, hibernate: true })
     },
     TIMEOUT_MS,
   )

@@ -17,6 +17,10 @@ describe('copies of one template', () => {
     await drawFromClones({ clones: 3, values: 200, valuesElsewhere: 20 })
   })
 
+  it('draw on where they were when they are saved and woken, and know the time again [V.03 V.04]', async () => {
+    await drawFromClones({ clones: 2, values: 200, valuesElsewhere: 20, hibernate: true })
+  })
+
   it('run an agent that draws nothing before they are fresh, and never from what stays the same [V.03]', async () => {
     using own = await makeOwnFolders()
     using built = await imageWithAgent('counting-main.ts')

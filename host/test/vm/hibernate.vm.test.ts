@@ -57,7 +57,7 @@ describe('a VM that is hibernated', () => {
       const directory = join(home.folders.home, `saved-${prepared}`)
       await runInGuest(guest, 'head -c 20000000 /dev/urandom >big; sha256sum big >sum; echo one >/tmp/note')
       const before = await guest.link.ready()
-      guest.link.detachPorts()
+      await guest.link.park()
       const { pid } = vm
       const saved = await hibernateVm(vm, directory)
       expect(await isRunning(pid)).toBe(false)
@@ -75,7 +75,7 @@ describe('a VM that is hibernated', () => {
   it('wakes later when a wake failed before it ran [V.04]', async () => {
     const directory = join(home.folders.home, 'saved-twice')
     await runInGuest(guest, 'echo still here >note')
-    guest.link.detachPorts()
+    await guest.link.park()
     const saved = await hibernateVm(vm, directory)
     const state = join(directory, 'state')
     await rename(state, `${state}.whole`)
@@ -95,7 +95,7 @@ describe('a VM that is hibernated', () => {
 
   it('runs on with the time of now when saving breaks off while it stands still [V.04]', async () => {
     const { plan } = vm
-    guest.link.detachPorts()
+    await guest.link.park()
     const folder = { ...plan.folder, sockets: join(home.folders.home, 'gone') }
     const unsaved = hibernateVm({ ...vm, plan: { ...plan, folder } }, join(home.folders.home, 'unsaved'))
     await expect(unsaved).rejects.toThrow('goes on')
@@ -106,7 +106,7 @@ describe('a VM that is hibernated', () => {
 
   it('runs on when it cannot be saved, and loses nothing [V.04]', async () => {
     await runInGuest(guest, 'echo before >kept')
-    guest.link.detachPorts()
+    await guest.link.park()
     const nowhere = join(home.folders.home, 'no', 'such', 'folder')
     await expect(hibernateVm(vm, nowhere)).rejects.toThrow(HibernationError)
     guest.link.attachPorts(vm.rpc, vm.http)
