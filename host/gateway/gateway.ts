@@ -35,6 +35,21 @@ export interface DeniedRequest {
   readonly reason: string
 }
 
+/** Serves one stream of the guest and ends it; a rejection is a bug of ours, which the guest is told of without words. */
+export type ServeStream = (
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  /** Aborted when the guest goes away or the run is over. */
+  signal: AbortSignal,
+) => Promise<void>
+
+export interface GatewayServices {
+  /** By exact path under the name `gateway`. */
+  readonly paths: Readonly<Record<string, { readonly method: string; readonly serve: ServeStream }>>
+  /** Every other authority: tunnels and plain requests of programs. */
+  readonly outward: ServeStream
+}
+
 export interface GatewayLogger {
   info(fields: object, text: string): void
   warn(fields: object, text: string): void
@@ -45,6 +60,8 @@ export interface GatewayOptions {
   readonly runId: string
   /** Tokens in and out that the run may use; checked before each request, so that open ones may go beyond it. */
   readonly limits: { readonly maxTokens: number }
+  /** What is served beside the model route; without it everything else is refused. */
+  readonly services?: GatewayServices
   readonly onExchange: (exchange: ModelExchange) => void
   readonly onDenied: (denied: DeniedRequest) => void
   readonly logger: GatewayLogger
@@ -144,9 +161,15 @@ export function createGateway(options: GatewayOptions): Gateway {
     stream.once('close', () => gone.abort())
     try {
       if (closing.signal.aborted) return sendError(stream, closedError)
-      const route = findRoute(headers)
+      const route = findRoute(headers, options.services)
       if (route.kind === 'refused') return sendError(stream, route.error)
-      if (route.kind === 'denied') return deny(stream, route.target)
+      if (route.kind === 'outward') {
+        const { services } = options
+        return services === undefined
+          ? deny(stream, route.target)
+          : await services.outward(stream, headers, signal)
+      }
+      if (route.kind === 'service') return await route.serve(stream, headers, signal)
       if (route.kind === 'models') return sendModels(stream, provider.model)
       await serveChat(stream, signal)
     } catch (cause) {
@@ -182,7 +205,8 @@ export function createGateway(options: GatewayOptions): Gateway {
 
 type Route =
   | { kind: 'chat' | 'models' }
-  | { kind: 'denied'; target: string }
+  | { kind: 'service'; serve: ServeStream }
+  | { kind: 'outward'; target: string }
   | { kind: 'refused'; error: WireError }
 
 const routes: Readonly<Record<string, { method: string; kind: 'chat' | 'models' }>> = {
@@ -191,7 +215,7 @@ const routes: Readonly<Record<string, { method: string; kind: 'chat' | 'models' 
 }
 
 /** The exact table; the guest's path is compared, never resolved against anything. */
-function findRoute(headers: IncomingHttpHeaders): Route {
+function findRoute(headers: IncomingHttpHeaders, services?: GatewayServices): Route {
   const method = headers[':method'] ?? ''
   const path = headers[':path'] ?? ''
   const authority = headers[':authority'] ?? ''
@@ -204,9 +228,12 @@ function findRoute(headers: IncomingHttpHeaders): Route {
   ) {
     const address =
       method === 'CONNECT' || path.includes('://') ? authority || path : `${scheme}://${authority}${path}`
-    return { kind: 'denied', target: printable(`${method} ${address}`) }
+    return { kind: 'outward', target: printable(`${method} ${address}`) }
   }
-  const route = Object.hasOwn(routes, path) ? routes[path] : undefined
+  const service =
+    services !== undefined && Object.hasOwn(services.paths, path) ? services.paths[path] : undefined
+  const own = Object.hasOwn(routes, path) ? routes[path] : undefined
+  const route = own ?? service
   if (route === undefined) {
     return {
       kind: 'refused',
@@ -217,7 +244,7 @@ function findRoute(headers: IncomingHttpHeaders): Route {
     const text = `${path} takes ${route.method}, not ${printable(method)}.`
     return { kind: 'refused', error: gatewayError('method_not_allowed', text) }
   }
-  return { kind: route.kind }
+  return 'serve' in route ? { kind: 'service', serve: route.serve } : { kind: route.kind }
 }
 
 type Read = { ok: true; value: ChatRequest } | { ok: false; error: WireError }

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import { ApprovalRecord, ApprovalRequest } from './approval.ts'
+import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { Plan, StepId, StepState } from './plan.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
@@ -190,6 +191,7 @@ const ModelEnd = z.strictObject({
   error: Line.optional(),
 })
 const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })
+const EgressEnd = z.strictObject({ type: z.literal('egress-end'), ...EgressRecord.shape })
 const ChangesReady = z.strictObject({
   type: z.literal('changes-ready'),
   entries: Count,
@@ -242,6 +244,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   ApprovalDecided,
   ModelEnd,
   EgressDenied,
+  EgressEnd,
   ChangesReady,
   ApplyStart,
   ApplyEnd,

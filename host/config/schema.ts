@@ -1,0 +1,89 @@
+/**
+ * The user's configuration file, section by section (design: one file, read from the user's own folder, never from a
+ * workspace). Unknown names are refused, so that a misspelt rule is not silently no rule.
+ */
+import * as z from 'zod'
+import { EgressRule } from '#specs/protocol/egress.ts'
+
+const Name = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'expected 1 to 64 of a-z 0-9 _ -')
+
+/** Where a key is taken from, when it is needed; never the key itself. */
+export const KeySource = z.union([
+  /** A variable of the environment. */
+  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/) }),
+  /** A file that only the user can read; `~/` is the home folder. */
+  z.strictObject({ file: z.string().min(1) }),
+  /** The system's keyring, as `caisson key set NAME` puts it there. */
+  z.strictObject({ keyring: Name }),
+  /** A program and its arguments; it prints the key. No shell. */
+  z.strictObject({ command: z.array(z.string().min(1)).min(1).max(64) }),
+])
+export type KeySource = z.infer<typeof KeySource>
+
+export const ProviderConfig = z.strictObject({
+  /** Up to and with `/v1`; absent for `nvidia`, whose address is known. */
+  url: z.string().optional(),
+  key: KeySource.optional(),
+  /** Model ids that are asked of it, `*` for any characters at the end; absent: only when it is the default. */
+  models: z.array(z.string().min(1)).max(256).optional(),
+  /** A sliding minute, over all runs of this user with this key. */
+  requestsPerMinute: z.int().min(1).max(100_000).optional(),
+  maxConcurrent: z.int().min(1).max(256).optional(),
+})
+export type ProviderConfig = z.infer<typeof ProviderConfig>
+
+/** US dollars for a million tokens. */
+export const PriceConfig = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
+export type PriceConfig = z.infer<typeof PriceConfig>
+
+export const SecretConfig = z.strictObject({
+  from: KeySource,
+  /** Hosts whose requests may carry it: names, or `*.example.com` for all below. */
+  hosts: z.array(z.string().min(1)).min(1).max(64),
+})
+export type SecretConfig = z.infer<typeof SecretConfig>
+
+export const SearchConfig = z.discriminatedUnion('provider', [
+  /** A SearXNG server with its JSON form switched on. */
+  z.strictObject({ provider: z.literal('searxng'), url: z.string().min(1) }),
+  z.strictObject({ provider: z.literal('brave'), key: KeySource, url: z.string().optional() }),
+  z.strictObject({ provider: z.literal('tavily'), key: KeySource, url: z.string().optional() }),
+])
+export type SearchConfig = z.infer<typeof SearchConfig>
+
+export const Config = z.strictObject({
+  /** Model id when neither `--model` nor CAISSON_MODEL names one. */
+  model: z.string().min(1).optional(),
+  /** The provider when no model list decides. */
+  provider: Name.optional(),
+  providers: z.record(Name, ProviderConfig).default({}),
+  prices: z.record(z.string().min(1), PriceConfig).default({}),
+  limits: z
+    .strictObject({
+      maxRequests: z.int().min(1).optional(),
+      maxTokens: z.int().min(1).optional(),
+      maxCostUsd: z.number().positive().optional(),
+    })
+    .default({}),
+  /** How this host itself reaches the internet. */
+  network: z
+    .strictObject({
+      /** `http://HOST:PORT` of a corporate proxy; absent: HTTPS_PROXY and NO_PROXY of the environment. */
+      proxy: z.string().optional(),
+      /** A PEM file of further certificate authorities. */
+      ca: z.string().optional(),
+    })
+    .default({}),
+  egress: z
+    .strictObject({
+      /** What no rule matches: refused, or put before the person. */
+      default: z.enum(['deny', 'ask']).default('deny'),
+      rules: z.array(EgressRule).max(1_000).default([]),
+    })
+    .default({ default: 'deny', rules: [] }),
+  secrets: z
+    .record(z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'expected A-Z 0-9 _'), SecretConfig)
+    .default({}),
+  search: SearchConfig.optional(),
+})
+export type Config = z.infer<typeof Config>

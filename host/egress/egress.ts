@@ -1,0 +1,42 @@
+/**
+ * The contract between what serves the guest's requests (tunnels, plain requests, web tools) and what judges them. An
+ * address is judged before anything of it is looked up; a connection goes to an address that was judged after.
+ */
+import type { Duplex } from 'node:stream'
+import type { AccessAnswer, AccessRequest, EgressRecord } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { WireError } from '../gateway/gateway-error.ts'
+
+/** Where the guest wants to go, in one spelling. */
+export interface Target {
+  readonly scheme: 'https' | 'http'
+  /** A name in lower-case ASCII without a trailing dot, an IPv4 address in four decimals, or an IPv6 address without brackets. */
+  readonly host: string
+  readonly port: number
+  /** Upper case; null in a tunnel, where nobody sees it. */
+  readonly method: string | null
+  /** With its query; null in a tunnel. */
+  readonly path: string | null
+}
+
+/** A target that may be reached, now. */
+export interface Permit {
+  readonly target: Target
+  /** The rule that allows it, in words. */
+  readonly rule: string
+}
+
+/** The egress of one run. Denials are journaled here; what was let out is recorded by who served it. */
+export interface Egress {
+  /** Judges, and where a rule asks, waits for the person. A refusal names its rule and how to ask. */
+  admit(target: Target, signal: AbortSignal): Promise<Result<Permit, WireError>>
+  /**
+   * Connects to an address of the permitted host that is neither private nor of this machine, or through the user's
+   * proxy. Plain TCP: who calls it speaks TLS itself, for the name that was permitted.
+   */
+  connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>>
+  /** The agent's question for a way out, decided by a rule or a person. */
+  ask(request: AccessRequest, signal: AbortSignal): Promise<AccessAnswer>
+  /** Puts the end of something that was let out into the journal. */
+  record(record: EgressRecord): void
+}

@@ -1,0 +1,116 @@
+/**
+ * What the guest may ask of the gateway beside the model: the rules that decide, and the bodies of the gateway's own
+ * requests (access, web pages, search). Where each is served is in specs/gateway.md.
+ */
+import * as z from 'zod'
+import { Count, Document, Line, Text } from './text.ts'
+
+/**
+ * One rule of egress. deny wins over ask, ask over allow; what no rule matches is denied, or asked where the user's
+ * configuration says so.
+ */
+export const EgressRule = z.strictObject({
+  effect: z.enum(['allow', 'ask', 'deny']),
+  /**
+   * `example.com`: that name alone. `*.example.com`: every name below it, not itself. An address in its usual spelling:
+   * itself. `*`: every name and public address.
+   */
+  host: Line.min(1),
+  /** Absent: 443 for https, 80 for http. */
+  ports: z.array(z.int().min(1).max(0xffff)).min(1).max(64).optional(),
+  /** Absent: https alone, so that nobody on the way can read or change it. */
+  schemes: z
+    .array(z.enum(['https', 'http']))
+    .min(1)
+    .optional(),
+  /** Upper case. A rule with methods or a path never allows a tunnel, in which neither can be seen. */
+  methods: z
+    .array(z.string().regex(/^[A-Z]{1,20}$/))
+    .min(1)
+    .max(20)
+    .optional(),
+  /** Of the path without query, from its `/`: exact, or with a `*` at its end for everything below. */
+  path: Line.regex(/^\//, 'begins with /').optional(),
+  /** Shown to people and, for a denial, to the agent. */
+  reason: Line.optional(),
+})
+export type EgressRule = z.infer<typeof EgressRule>
+
+/** How far a person's yes goes: in time, and around the address that was asked for. */
+export const AccessScope = z.enum(['once', 'run', 'always'])
+export type AccessScope = z.infer<typeof AccessScope>
+export const AccessReach = z.enum(['host', 'suffix', 'path'])
+export type AccessReach = z.infer<typeof AccessReach>
+
+/** Body of `POST http://gateway/access`: the agent asks for a way out. */
+export const AccessRequest = z.strictObject({
+  /** http or https, whole. */
+  url: Line.min(1),
+  /** The agent's words; shown as such. */
+  reason: Text.min(1),
+  callId: Line.min(1),
+  stepId: Line.min(1),
+  agentPath: Line.min(1),
+})
+export type AccessRequest = z.infer<typeof AccessRequest>
+
+export const AccessAnswer = z.strictObject({
+  granted: z.boolean(),
+  /** What now holds and what to do next, for the model. */
+  message: Text,
+})
+export type AccessAnswer = z.infer<typeof AccessAnswer>
+
+/** Body of `POST http://gateway/web/fetch`. */
+export const WebFetchRequest = z.strictObject({
+  url: Line.min(1),
+  /** `text` (the default): readable Markdown of HTML; `raw`: as it came. */
+  form: z.enum(['text', 'raw']).optional(),
+  /** Headers of the request; a value may hold placeholders of secrets, `{{NAME}}`. */
+  headers: z.record(Line, Line).optional(),
+})
+export type WebFetchRequest = z.infer<typeof WebFetchRequest>
+
+export const WebFetchAnswer = z.strictObject({
+  /** After redirects. */
+  url: Line,
+  status: z.int().min(100).max(599),
+  contentType: Line,
+  /** Of an HTML page; empty otherwise. */
+  title: Line,
+  /** From the web: never to be taken for instructions. */
+  content: Document,
+  /** Whether more would have come. */
+  cut: z.boolean(),
+})
+export type WebFetchAnswer = z.infer<typeof WebFetchAnswer>
+
+/** Body of `POST http://gateway/web/search`. */
+export const WebSearchRequest = z.strictObject({
+  query: Line.min(1),
+  count: z.int().min(1).max(20).optional(),
+})
+export type WebSearchRequest = z.infer<typeof WebSearchRequest>
+
+export const WebSearchAnswer = z.strictObject({
+  results: z.array(z.strictObject({ title: Line, url: Line, snippet: Text })).max(20),
+})
+export type WebSearchAnswer = z.infer<typeof WebSearchAnswer>
+
+/** One connection or request that was let out, as the journal keeps it at its end. */
+export const EgressRecord = z.strictObject({
+  kind: z.enum(['tunnel', 'http', 'fetch', 'search']),
+  /** Method and address; in a tunnel host and port are all that is known. */
+  target: Line,
+  /** The rule that allowed it, in words. */
+  rule: Line,
+  /** From the guest, and to it. */
+  bytesOut: Count,
+  bytesIn: Count,
+  durationMs: Count,
+  /** Names of the secrets that were put in. */
+  secrets: z.array(Line).max(32).optional(),
+  /** Absent when it ended well. */
+  error: Line.optional(),
+})
+export type EgressRecord = z.infer<typeof EgressRecord>
