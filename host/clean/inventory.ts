@@ -64,7 +64,10 @@ async function listTemplates(cache: string, usage: Usage, now: number): Promise<
   const folder = path.join(cache, 'templates')
   const names = (await namesIn(folder)).filter(isTemplateName)
   const templates = await Promise.all(
-    names.map(async (name) => ({ name, usedAtMs: await lastUse(path.join(folder, name)) })),
+    names.map(async (name) => {
+      const place = path.join(folder, name)
+      return { name, usedAtMs: await lastUse(place), bytes: (await measure(place)).bytes }
+    }),
   )
   const old = findOldTemplates(templates, now)
   return await listFolders('template', folder, usage, (name) => !old.has(name))

@@ -67,7 +67,7 @@ export function addVmCommands(
     .action(run(async () => (await import('./vm-list.ts')).vmStop))
   vm.command('templates')
     .description('The saved VMs that new ones begin from: how, size, age, last use; what could not be made')
-    .option('--prune', 'removes those that nobody used for a week, or beyond the last six')
+    .option('--prune', 'removes those that nobody used for a week, or beyond 4 GiB of those used last')
     .option('--all', 'with --prune: removes all, and tries again what failed')
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./vm-templates.ts')).vmTemplates))

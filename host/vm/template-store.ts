@@ -29,7 +29,7 @@ import type { StartVmOptions } from './vm-plan.ts'
 const KINDS: readonly TemplateKind[] = ['mapped', 'plain']
 const HOUR_MS = 60 * 60 * 1000
 /** The rule for what is old: see {@link findOldTemplates}. */
-const KEPT_COUNT = 6
+const KEPT_BYTES = 4 * 1024 ** 3
 const KEPT_MS = 7 * 24 * HOUR_MS
 /** What a template takes at most of a usual VM, and some room for whoever else writes there. */
 export const TEMPLATE_DISK_BYTES = 700 * 1024 * 1024
@@ -67,14 +67,22 @@ export interface TemplateInfo {
   readonly problem?: string
 }
 
-/** Names of those that nobody used for a week, or that are not among the last six used. */
+/**
+ * Names of those that nobody used for a week, and of those that with all used after them take more than 4 GiB on the
+ * disk. The last one used is old by its age alone.
+ */
 export function findOldTemplates(
-  templates: readonly { readonly name: string; readonly usedAtMs: number }[],
+  templates: readonly { readonly name: string; readonly usedAtMs: number; readonly bytes: number }[],
   nowMs: number,
 ): ReadonlySet<string> {
-  const ordered = templates.toSorted((one, other) => other.usedAtMs - one.usedAtMs)
-  const old = ordered.filter(({ usedAtMs }, index) => index >= KEPT_COUNT || nowMs - usedAtMs > KEPT_MS)
-  return new Set(old.map(({ name }) => name))
+  const old = new Set<string>()
+  let keptBytes = 0
+  for (const { name, usedAtMs, bytes } of templates.toSorted((one, other) => other.usedAtMs - one.usedAtMs)) {
+    const isTooMuch = keptBytes > 0 && keptBytes + bytes > KEPT_BYTES
+    if (isTooMuch || nowMs - usedAtMs > KEPT_MS) old.add(name)
+    else keptBytes += bytes
+  }
+  return old
 }
 
 export class TemplateStore {

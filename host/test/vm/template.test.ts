@@ -92,12 +92,17 @@ describe('the templates of a user', () => {
     expect(infos[2]?.record).toBeUndefined()
   })
 
-  it('are old after a week without use, or beyond the last six [V.01]', () => {
+  it('are old after a week without use, or when those used later take 4 GiB with them [V.01]', () => {
     const now = 100 * DAY_MS
-    const used = (name: string, days: number) => ({ name, usedAtMs: now - days * DAY_MS })
-    expect([...findOldTemplates([used('a', 8), used('b', 6)], now)]).toEqual(['a'])
-    const seven = Array.from({ length: 7 }, (_, index) => used(String(index), 1 + index / 10))
-    expect([...findOldTemplates(seven.toReversed(), now)]).toEqual(['6'])
+    const used = (name: string, days: number, gib: number) => ({
+      name,
+      usedAtMs: now - days * DAY_MS,
+      bytes: gib * 1024 ** 3,
+    })
+    expect([...findOldTemplates([used('a', 8, 0.1), used('b', 6, 0.1)], now)]).toEqual(['a'])
+    const many = [used('third', 3, 1.5), used('first', 1, 2), used('small', 4, 0.5), used('second', 2, 1)]
+    expect([...findOldTemplates(many, now)]).toEqual(['third'])
+    expect([...findOldTemplates([used('huge', 1, 9), used('other', 2, 0.1)], now)]).toEqual(['other'])
   })
 
   it('are removed when old and stay when not, and all go when asked to, with the notes of failures [V.01]', async () => {
