@@ -2,6 +2,8 @@
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
+import { loadConfig, parseConfig } from './config/load.ts'
+import type { Config, ConfigInput } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
@@ -31,6 +33,8 @@ export interface HostPoolOptions extends VmPoolOptions {
 export interface HostOptions {
   /** Warm VMs for runs, which begin to work the sooner; absent: none. A host with a pool is to be closed. */
   readonly pool?: HostPoolOptions
+  /** The configuration, as the file would say it; absent: the user's file, read when a run starts. */
+  readonly config?: ConfigInput
   /** Where keys, model, and folders are read from; absent: the process's own environment. */
   readonly env?: Readonly<Record<string, string | undefined>>
 }
@@ -83,6 +87,11 @@ export class ProviderError extends Error {
   override readonly name = 'ProviderError'
 }
 
+/** A configuration that cannot be used. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+}
+
 /** A directory that cannot be a workspace. */
 export class WorkspaceRefusedError extends Error {
   override readonly name = 'WorkspaceRefusedError'
@@ -95,15 +104,27 @@ export class Host implements AsyncDisposable {
   readonly vms: VmDirectory
   readonly #env: Readonly<Record<string, string | undefined>>
   readonly #poolOptions: HostPoolOptions | undefined
+  readonly #config: ConfigInput | undefined
   #pool: Promise<VmPool> | undefined
   #isClosed = false
 
   constructor(options: HostOptions = {}) {
     this.#poolOptions = options.pool
+    this.#config = options.config
     this.#env = options.env ?? process.env
     this.folders = resolveFolders(this.#env)
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
+  }
+
+  /** The configuration that a run would start with now. @throws {ConfigError} */
+  async config(): Promise<Config> {
+    const loaded =
+      this.#config === undefined
+        ? await loadConfig(this.folders)
+        : parseConfig(this.#config, 'the configuration that the host was given')
+    if (loaded.ok) return loaded.value
+    throw new ConfigError(loaded.error)
   }
 
   /** The model's provider as the environment names it. @throws {ProviderError} */
@@ -175,6 +196,7 @@ export class Host implements AsyncDisposable {
 
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
+    const config = await this.config()
     const provider = this.provider(options.model)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
@@ -186,11 +208,12 @@ export class Host implements AsyncDisposable {
       runId: newRunId(),
       folders: this.folders,
       image: await this.image(options),
+      config,
       provider,
       prompt,
       directory,
       include,
-      limits: RunLimits.parse(options.limits ?? {}),
+      limits: RunLimits.parse({ ...config.limits, ...options.limits }),
       vm,
       approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? true },
       ...(options.context === undefined ? {} : { context: options.context }),

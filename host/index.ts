@@ -6,6 +6,7 @@ export type { Plan, Step } from '#specs/protocol/plan.ts'
 export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 export { RunLimits, type Usage } from '#specs/protocol/task.ts'
 export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
+export type { Config, ConfigInput } from './config/schema.ts'
 export { ControlError } from './control/client.ts'
 export type { VmInfo } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
@@ -13,6 +14,7 @@ export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
 export {
+  ConfigError,
   Host,
   type HostOptions,
   type HostPoolOptions,

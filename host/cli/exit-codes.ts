@@ -29,6 +29,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
 ])
 const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',
+  'ConfigError',
   'RuleError',
   'UnknownRunError',
   'UnknownVmError',

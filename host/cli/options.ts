@@ -1,4 +1,4 @@
-/** Reads option values: sizes, durations, counts. What is wrong is a usage error that names the option. */
+/** Reads option values: sizes, durations, counts, sums. What is wrong is a usage error that names the option. */
 import { InvalidArgumentError } from 'commander'
 
 const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }
@@ -34,6 +34,13 @@ export function parseAge(text: string): number {
 export function parseCount(text: string): number {
   if (!/^[1-9]\d{0,9}$/.test(text)) throw new InvalidArgumentError('expected a whole number of at least 1')
   return Number(text)
+}
+
+/** `5`, `0.50`: US dollars, more than none. */
+export function parseDollars(text: string): number {
+  const dollars = /^\d{1,6}(\.\d{1,6})?$/.test(text) ? Number(text) : 0
+  if (dollars <= 0) throw new InvalidArgumentError('expected US dollars such as 5 or 0.50')
+  return dollars
 }
 
 /** Collects an option that may be given several times. */

@@ -2,7 +2,7 @@
 import { Command, Option } from 'commander'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
-import { collect, parseAge, parseCount, parseDuration, parseSize } from './options.ts'
+import { collect, parseAge, parseCount, parseDollars, parseDuration, parseSize } from './options.ts'
 import { type Action, addVmCommands } from './vm-program.ts'
 
 export interface ProgramOptions {
@@ -174,6 +174,8 @@ function addRunOptions(command: Command): Command {
     .option('--no-apply', 'applies nothing, without asking')
     .option('--max-time <duration>', 'wall time of the run, such as 20m', parseDuration)
     .option('--max-tokens <count>', 'tokens of the run, in and out', parseCount)
+    .option('--max-requests <count>', 'model requests of the run', parseCount)
+    .option('--max-cost <dollars>', 'US dollars of the run, by the prices of the configuration', parseDollars)
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
 }
 

@@ -23,6 +23,8 @@ export interface RunFlags extends VmFlags {
   readonly apply?: boolean
   readonly maxTime?: number
   readonly maxTokens?: number
+  readonly maxRequests?: number
+  readonly maxCost?: number
   readonly json?: boolean
   /** True for the last run on the directory, or the name of a run. */
   readonly continue?: true | string
@@ -59,7 +61,12 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('tools', flags.tool),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
     ...given('keep', flags.keep),
-    limits: { ...given('maxWallMs', flags.maxTime), ...given('maxTokens', flags.maxTokens) },
+    limits: {
+      ...given('maxWallMs', flags.maxTime),
+      ...given('maxTokens', flags.maxTokens),
+      ...given('maxRequests', flags.maxRequests),
+      ...given('maxCostUsd', flags.maxCost),
+    },
     vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
     rules,

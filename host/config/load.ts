@@ -32,13 +32,18 @@ export async function loadConfig(folders: { readonly config: string }): Promise<
 export function readConfig(text: string, file: string): Result<Config, string> {
   if (text.length > MAX_BYTES) return { ok: false, error: `${file} is longer than ${MAX_BYTES} bytes` }
   try {
-    const parsed = Config.safeParse(parse(text))
-    if (parsed.success) return { ok: true, value: parsed.data }
-    const [issue] = parsed.error.issues
-    const place = issue?.path.join('.') || 'the file'
-    return { ok: false, error: `${file}: ${place}: ${issue?.message ?? 'not a configuration'}` }
+    return parseConfig(parse(text), file)
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
     return { ok: false, error: `${file}: not TOML, line ${error.line}: ${error.message.split('\n')[0]}` }
   }
+}
+
+/** @param from named in errors */
+export function parseConfig(value: unknown, from: string): Result<Config, string> {
+  const parsed = Config.safeParse(value)
+  if (parsed.success) return { ok: true, value: parsed.data }
+  const [issue] = parsed.error.issues
+  const place = issue?.path.join('.') || 'the file'
+  return { ok: false, error: `${from}: ${place}: ${issue?.message ?? 'not a configuration'}` }
 }

@@ -87,3 +87,5 @@ export const Config = z.strictObject({
   search: SearchConfig.optional(),
 })
 export type Config = z.infer<typeof Config>
+/** The same before the defaults: what the file, or a program, has to say. */
+export type ConfigInput = z.input<typeof Config>

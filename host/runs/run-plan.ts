@@ -2,6 +2,7 @@
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
+import type { Config } from '../config/schema.ts'
 import type { Provider } from '../gateway/providers.ts'
 import type { Image } from '../image/image.ts'
 import type { Folders } from '../state/folders.ts'
@@ -16,6 +17,8 @@ export interface RunPlan {
   readonly runId: string
   readonly folders: Folders
   readonly image: Image
+  /** The user's configuration as it was when the run began. */
+  readonly config: Config
   readonly provider: Provider
   readonly prompt: string
   readonly context?: Readonly<Record<string, string>>

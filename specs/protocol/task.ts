@@ -15,6 +15,10 @@ export const RunLimits = z.strictObject({
   maxWallMs: Milliseconds.min(1_000).default(30 * 60_000),
   /** Tokens in and out, over all model requests. */
   maxTokens: z.int().min(1).default(2_000_000),
+  /** Model requests of the whole run; absent: as many as the tokens allow. */
+  maxRequests: z.int().min(1).optional(),
+  /** US dollars of the whole run by the user's price table; absent: not counted. */
+  maxCostUsd: z.number().positive().optional(),
 })
 export type RunLimits = z.infer<typeof RunLimits>
 

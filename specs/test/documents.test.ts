@@ -193,6 +193,8 @@ describe('the documents on limits', () => {
     const expected = new Map([
       ['wall time', `${run.maxWallMs / 60_000} min`],
       ['tokens, in and out', grouped(run.maxTokens)],
+      ['model requests', run.maxRequests ?? 'as many as the tokens allow'],
+      ['US dollars, by the prices of the [configuration](configuration.md)', run.maxCostUsd ?? 'not counted'],
       ['tool calls', grouped(run.maxToolCalls)],
       ['model turns in a step', grouped(run.maxTurnsPerStep)],
       ['steps at once', grouped(run.maxParallelSteps)],

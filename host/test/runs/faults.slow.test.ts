@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
+import { Config } from '../../config/schema.ts'
 import { offlineProvider } from '../../gateway/providers.ts'
 import { ensureImage } from '../../image/image.ts'
 import { readJournal } from '../../runs/journal.ts'
@@ -93,6 +94,7 @@ describe('a fault in the middle of a run', () => {
       runId,
       folders,
       image,
+      config: Config.parse({}),
       provider: offlineProvider(false),
       prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
       directory: bench.workspace,
