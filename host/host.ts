@@ -6,6 +6,7 @@ import { loadConfig, parseConfig } from './config/load.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
+import { type Network, openNetwork } from './gateway/network.ts'
 import { type Provider, resolveProvider } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { vmOptions } from './runs/begin-vm.ts'
@@ -134,6 +135,12 @@ export class Host implements AsyncDisposable {
     throw new ProviderError(resolved.error.message)
   }
 
+  #network({ network }: Config): Network {
+    const opened = openNetwork(network, this.#env)
+    if (opened.ok) return opened.value
+    throw new ConfigError(opened.error)
+  }
+
   /** The image, built when it is not there. */
   async image(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<Image> {
     await prepareFolders(this.folders)
@@ -197,6 +204,7 @@ export class Host implements AsyncDisposable {
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
     const config = await this.config()
+    const network = this.#network(config)
     const provider = this.provider(options.model)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
@@ -209,6 +217,7 @@ export class Host implements AsyncDisposable {
       folders: this.folders,
       image: await this.image(options),
       config,
+      network,
       provider,
       prompt,
       directory,

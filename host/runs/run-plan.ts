@@ -3,6 +3,7 @@ import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import type { Config } from '../config/schema.ts'
+import type { Network } from '../gateway/network.ts'
 import type { Provider } from '../gateway/providers.ts'
 import type { Image } from '../image/image.ts'
 import type { Folders } from '../state/folders.ts'
@@ -19,6 +20,8 @@ export interface RunPlan {
   readonly image: Image
   /** The user's configuration as it was when the run began. */
   readonly config: Config
+  /** How the host reaches the internet for it. */
+  readonly network: Network
   readonly provider: Provider
   readonly prompt: string
   readonly context?: Readonly<Record<string, string>>

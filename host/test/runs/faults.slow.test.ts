@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { Config } from '../../config/schema.ts'
+import { directNetwork } from '../../gateway/network.ts'
 import { offlineProvider } from '../../gateway/providers.ts'
 import { ensureImage } from '../../image/image.ts'
 import { readJournal } from '../../runs/journal.ts'
@@ -95,6 +96,7 @@ describe('a fault in the middle of a run', () => {
       folders,
       image,
       config: Config.parse({}),
+      network: directNetwork,
       provider: offlineProvider(false),
       prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
       directory: bench.workspace,
