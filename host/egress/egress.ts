@@ -3,7 +3,8 @@
  * address is judged before anything of it is looked up; a connection goes to an address that was judged after.
  */
 import type { Duplex } from 'node:stream'
-import type { AccessAnswer, AccessRequest, EgressRecord } from '#specs/protocol/egress.ts'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { EgressRecord } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { WireError } from '../gateway/gateway-error.ts'
 
@@ -35,8 +36,11 @@ export interface Egress {
    * proxy. Plain TCP: who calls it speaks TLS itself, for the name that was permitted.
    */
   connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>>
-  /** The agent's question for a way out, decided by a rule or a person. */
-  ask(request: AccessRequest, signal: AbortSignal): Promise<AccessAnswer>
+  /**
+   * The agent's question for a way out (`approval/request` of the tool `request_access`, so that it outlives sessions and
+   * a sleeping VM), decided by a rule or a person: `AccessDesk.decide` of access.ts.
+   */
+  ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
   /** Puts the end of something that was let out into the journal. */
   record(record: EgressRecord): void
 }

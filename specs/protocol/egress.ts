@@ -1,6 +1,6 @@
 /**
  * What the guest may ask of the gateway beside the model: the rules that decide, and the bodies of the gateway's own
- * requests (access, web pages, search). Where each is served is in specs/gateway.md.
+ * requests (web pages, search). Where each is served is in specs/gateway.md.
  */
 import * as z from 'zod'
 import { Count, Document, Line, Text } from './text.ts'
@@ -36,30 +36,12 @@ export const EgressRule = z.strictObject({
 })
 export type EgressRule = z.infer<typeof EgressRule>
 
-/** How far a person's yes goes: in time, and around the address that was asked for. */
-export const AccessScope = z.enum(['once', 'run', 'always'])
-export type AccessScope = z.infer<typeof AccessScope>
+/**
+ * How far an answer about a way out goes around the address that was asked for: its host and port; every name below the
+ * host, too; or its path alone with what is below that, which nothing but requests of the gateway's own can use.
+ */
 export const AccessReach = z.enum(['host', 'suffix', 'path'])
 export type AccessReach = z.infer<typeof AccessReach>
-
-/** Body of `POST http://gateway/access`: the agent asks for a way out. */
-export const AccessRequest = z.strictObject({
-  /** http or https, whole. */
-  url: Line.min(1),
-  /** The agent's words; shown as such. */
-  reason: Text.min(1),
-  callId: Line.min(1),
-  stepId: Line.min(1),
-  agentPath: Line.min(1),
-})
-export type AccessRequest = z.infer<typeof AccessRequest>
-
-export const AccessAnswer = z.strictObject({
-  granted: z.boolean(),
-  /** What now holds and what to do next, for the model. */
-  message: Text,
-})
-export type AccessAnswer = z.infer<typeof AccessAnswer>
 
 /** Body of `POST http://gateway/web/fetch`. */
 export const WebFetchRequest = z.strictObject({
