@@ -1,0 +1,59 @@
+/** Which addresses are on the public internet. What is not plainly public is not: a range that nobody knows counts as inside. */
+import ipaddr from 'ipaddr.js'
+
+/** Where clouds tell a machine its own credentials. */
+const metadata = new Set([
+  '169.254.169.254',
+  '169.254.170.2',
+  '100.100.100.200',
+  '168.63.129.16',
+  'fd00:ec2::254',
+])
+
+const words: Readonly<Record<string, string>> = {
+  unspecified: 'this machine (unspecified)',
+  loopback: 'this machine (loopback)',
+  private: 'a private network',
+  uniqueLocal: 'a private network',
+  deprecatedSiteLocal: 'a private network',
+  linkLocal: 'the local link',
+  carrierGradeNat: 'a provider’s inner network',
+  multicast: 'multicast',
+  broadcast: 'broadcast',
+  '6to4': 'an IPv4 address inside an IPv6 one (6to4)',
+  teredo: 'an IPv4 address inside an IPv6 one (Teredo)',
+  rfc6145: 'an IPv4 address inside an IPv6 one',
+}
+
+/**
+ * What an address is instead of a public one, in words; null when it is public.
+ * @param address IPv4 in four decimals or IPv6 without brackets; anything else counts as not public
+ */
+export function notPublic(address: string): string | null {
+  const [plain = '', zone] = address.split('%')
+  if (!ipaddr.IPv4.isValidFourPartDecimal(plain) && !ipaddr.IPv6.isValid(plain)) return 'not an address'
+  const parsed = ipaddr.process(plain)
+  if (metadata.has(parsed.toString())) return 'a cloud’s metadata service'
+  if (zone !== undefined) return 'the local link'
+  return parsed instanceof ipaddr.IPv6 ? notPublic6(parsed) : notPublic4(parsed)
+}
+
+function notPublic4(address: ipaddr.IPv4): string | null {
+  const range = address.range()
+  return range === 'unicast' ? null : (words[range] ?? 'a reserved range')
+}
+
+/** The only block that was ever given out for the internet. */
+const internet6 = ipaddr.IPv6.parseCIDR('2000::/3')
+const nat64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96')
+
+function notPublic6(address: ipaddr.IPv6): string | null {
+  // Networks without IPv4 give every IPv4 host such an address: it is what the one inside is.
+  if (address.match(nat64)) {
+    const inside = notPublic(ipaddr.fromByteArray(address.toByteArray().slice(12)).toString())
+    return inside === null ? null : `${inside}, inside an IPv6 address`
+  }
+  const range = address.range()
+  if (range !== 'unicast') return words[range] ?? 'a reserved range'
+  return address.match(internet6) ? null : 'a reserved range'
+}

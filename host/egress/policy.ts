@@ -1,0 +1,110 @@
+/**
+ * The one decision about egress: a pure function of the rules and the target. Deny wins over ask, ask over allow; what a
+ * person granted answers an ask and nothing else; what no rule is about is denied, or asked where the user says so.
+ */
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { notPublic } from './addresses.ts'
+import type { Target } from './egress.ts'
+import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
+import { describeTarget, isAddress, targetUrl } from './target.ts'
+
+/** The rules that hold in one run. */
+export interface Policy {
+  /** In order of strength. */
+  readonly rules: readonly PolicyRule[]
+  /** What no rule is about. */
+  readonly otherwise: 'deny' | 'ask'
+}
+
+export interface Decision {
+  readonly effect: EgressRule['effect']
+  /** The rule that decided, in words. */
+  readonly rule: string
+  /** Null when no rule is about the target. */
+  readonly by: PolicyRule | null
+  /** Whether a person may still allow it: not what a rule denies, nor an address inside. */
+  readonly canAsk: boolean
+}
+
+export interface PolicyInput {
+  readonly configuration: readonly EgressRule[]
+  /** Of this run alone. */
+  readonly run?: readonly EgressRule[]
+  readonly otherwise: 'deny' | 'ask'
+}
+
+/** @returns the reason against the first rule that cannot be used */
+export function makePolicy({ configuration, run = [], otherwise }: PolicyInput): Result<Policy, string> {
+  const configured = readRules(configuration, 'configuration', 'egress.rules')
+  if (!configured.ok) return configured
+  const own = readRules(run, 'run', 'the rules of the run')
+  if (!own.ok) return own
+  return { ok: true, value: { rules: orderRules([...configured.value, ...own.value]), otherwise } }
+}
+
+/** @param granted a person's answers so far: they settle what would be asked, never what is denied */
+export function decide(policy: Policy, target: Target, granted: readonly PolicyRule[] = []): Decision {
+  const find = (effect: EgressRule['effect'], among = policy.rules): PolicyRule | undefined =>
+    among.find((rule) => rule.rule.effect === effect && isAbout(rule, target))
+  const denying = find('deny')
+  if (denying !== undefined) return by(denying, false)
+  const grant = find('allow', orderRules(granted))
+  if (grant !== undefined) return by(grant, true)
+  const deciding = find('ask') ?? find('allow')
+  if (deciding !== undefined) return by(deciding, true)
+  const inside = insideWords(target.host)
+  if (inside !== null) return { effect: 'deny', rule: inside, by: null, canAsk: false }
+  return {
+    effect: policy.otherwise,
+    rule: policy.otherwise === 'ask' ? 'no rule is about it: ask (the default)' : 'no rule allows it',
+    by: null,
+    canAsk: true,
+  }
+}
+
+/**
+ * What the rules say of an address that a permitted name leads to: null when the connection may go there, else the
+ * reason. An address that is not public needs a rule that names that very address; a rule that denies one holds under
+ * every name.
+ */
+export function judgeResolved(policy: Policy, target: Target, address: string): string | null {
+  const named = policy.rules.filter((rule) => rule.host.kind === 'address')
+  const atAddress = { ...target, host: address }
+  const rule = named.find((one) => isAbout(one, atAddress))
+  if (rule !== undefined && rule.rule.effect !== 'allow')
+    return `${target.host} is ${address}, for which there is the rule “${rule.words}”`
+  const inside = notPublic(address)
+  if (inside === null || rule !== undefined) return null
+  return `${target.host} is ${address}, an address of ${inside}; only a rule that allows this very address lets a connection go there`
+}
+
+/** A refusal for the agent: what, by which rule, and what to do. */
+export function explainRefusal(policy: Policy, target: Target, decision: Decision): string {
+  const what = `refused: ${describeTarget(target)}`
+  const hidden = policy.rules.find((rule) => rule.rule.effect === 'allow' && isHiddenByTunnel(rule, target))
+  if (decision.by === null && hidden !== undefined) {
+    return `${what}: the rule “${hidden.words}” looks at method or path, which a tunnel hides. Use the tool web_fetch, or plain http:// with the proxy where the rule allows http.`
+  }
+  if (!decision.canAsk) {
+    return `${what}: ${decision.by === null ? decision.rule : `the rule “${decision.rule}”`}. Nobody can allow it in this run; do without it.`
+  }
+  const why = decision.by === null ? decision.rule : `the rule “${decision.rule}”`
+  return `${what}: ${why}. If the task needs it, ask with the tool request_access (url "${targetUrl(target)}" and a reason); else do without it.`
+}
+
+function by(rule: PolicyRule, canAsk: boolean): Decision {
+  return { effect: rule.rule.effect, rule: rule.words, by: rule, canAsk }
+}
+
+function insideWords(host: string): string | null {
+  const inside = isAddress(host) ? notPublic(host) : isLoopbackName(host) ? 'this machine' : null
+  return inside === null
+    ? null
+    : `${host} is an address of ${inside}; only a rule that names it can allow that, no question`
+}
+
+/** Names that mean this machine by definition (RFC 6761), whatever is asked of a resolver. */
+function isLoopbackName(host: string): boolean {
+  return host === 'localhost' || host.endsWith('.localhost')
+}

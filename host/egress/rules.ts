@@ -1,0 +1,164 @@
+/**
+ * Rules of egress made ready to be compared: a host in its one spelling, what was left out filled in, and the words that
+ * name the rule to people. Refuses rules that could be read in two ways. What decides with them is in policy.ts.
+ */
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { notPublic } from './addresses.ts'
+import type { Target } from './egress.ts'
+import { isAddress, parseHost } from './target.ts'
+import { isClearPath, plainPath } from './url-path.ts'
+
+/** Where a rule comes from; granted ones are a person's answers to questions. */
+export type RuleOrigin = 'configuration' | 'run' | 'grant-once' | 'grant-run' | 'grant-always'
+
+/** A rule that can be compared. */
+export interface PolicyRule {
+  readonly rule: EgressRule
+  readonly origin: RuleOrigin
+  readonly host: HostPattern
+  /** For the person and the agent: the rule as it was written, and where. */
+  readonly words: string
+}
+
+export type HostPattern =
+  | { readonly kind: 'address' | 'name' | 'below'; readonly value: string }
+  | { readonly kind: 'any'; readonly value: '*' }
+
+const originWords: Readonly<Record<RuleOrigin, string>> = {
+  configuration: 'the configuration',
+  run: 'this run’s own rules',
+  'grant-once': 'granted once',
+  'grant-run': 'granted for this run',
+  'grant-always': 'granted for always',
+}
+
+/** @returns the reason why the rule cannot be used, with what to write instead */
+export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
+  const host = readHostPattern(rule.host)
+  if (!host.ok) return host
+  if (rule.path !== undefined) {
+    const problem = pathProblem(rule.path)
+    if (problem !== null) return { ok: false, error: `path "${rule.path}": ${problem}` }
+  }
+  return {
+    ok: true,
+    value: { rule, origin, host: host.value, words: `${wordsOf(rule)} (${originWords[origin]})` },
+  }
+}
+
+/**
+ * All rules, or the reason against the first that cannot be used.
+ * @param place named in the reason, such as `egress.rules`
+ */
+export function readRules(
+  rules: readonly EgressRule[],
+  origin: RuleOrigin,
+  place: string,
+): Result<PolicyRule[], string> {
+  const ready: PolicyRule[] = []
+  for (const [index, rule] of rules.entries()) {
+    const read = readRule(rule, origin)
+    if (!read.ok) return { ok: false, error: `${place}.${index}: ${read.error}` }
+    ready.push(read.value)
+  }
+  return { ok: true, value: ready }
+}
+
+/**
+ * Whether a rule is about a target. In doubt an allow rule is not, and any other is: what an allow rule leaves out it
+ * means narrowly (https, the scheme's own port), what a deny or ask rule leaves out it means wholly.
+ */
+export function isAbout({ rule, host }: PolicyRule, target: Target): boolean {
+  const isAllow = rule.effect === 'allow'
+  return (
+    matchesHost(host, target.host) &&
+    fits(rule.schemes ?? (isAllow ? ['https'] : undefined), target.scheme) &&
+    fits(rule.ports ?? (isAllow ? [target.scheme === 'https' ? 443 : 80] : undefined), target.port) &&
+    matchesMethod(rule, target) &&
+    matchesPath(rule, target)
+  )
+}
+
+/** Whether an allow rule would be about the target if the target were no tunnel. */
+export function isHiddenByTunnel(rule: PolicyRule, target: Target): boolean {
+  const { methods: _, path: __, ...open } = rule.rule
+  const isNarrow = rule.rule.methods !== undefined || rule.rule.path !== undefined
+  return target.method === null && isNarrow && isAbout({ ...rule, rule: open }, target)
+}
+
+/** Strongest first: by effect, then by how narrow the host is, then by the words; the same for any order that came in. */
+export function orderRules(rules: readonly PolicyRule[]): PolicyRule[] {
+  return rules.toSorted(
+    (a, b) =>
+      effects.indexOf(a.rule.effect) - effects.indexOf(b.rule.effect) ||
+      kinds.indexOf(a.host.kind) - kinds.indexOf(b.host.kind) ||
+      b.host.value.length - a.host.value.length ||
+      (a.words < b.words ? -1 : 1),
+  )
+}
+
+const effects: readonly string[] = ['deny', 'ask', 'allow']
+const kinds: readonly string[] = ['address', 'name', 'below', 'any']
+
+function matchesHost(pattern: HostPattern, host: string): boolean {
+  if (pattern.kind === 'any') return !isAddress(host) || notPublic(host) === null
+  // A name below an address would be another machine's.
+  if (pattern.kind === 'below') return !isAddress(host) && host.endsWith(`.${pattern.value}`)
+  return host === pattern.value
+}
+
+function matchesMethod({ effect, methods }: EgressRule, { method }: Target): boolean {
+  if (methods === undefined) return true
+  return method === null ? effect !== 'allow' : methods.includes(method)
+}
+
+/** A path is compared decoded; one that servers read in different ways fits no allow rule and every other. */
+function matchesPath({ effect, path: pattern }: EgressRule, { path }: Target): boolean {
+  if (pattern === undefined) return true
+  const isAllow = effect === 'allow'
+  if (path === null || !isClearPath(path)) return !isAllow
+  // Some servers do not tell case apart: what is denied in one is denied in all.
+  const fold = (text: string): string => (isAllow ? text : text.toLowerCase())
+  const given = fold(plainPath(path))
+  const wanted = fold(plainPath(pattern))
+  if (!wanted.endsWith('/*')) return given === wanted
+  return given === wanted.slice(0, -2) || given.startsWith(wanted.slice(0, -1))
+}
+
+function fits<T>(allowed: readonly T[] | undefined, value: T): boolean {
+  return allowed === undefined || allowed.includes(value)
+}
+
+function readHostPattern(text: string): Result<HostPattern, string> {
+  if (text === '*') return { ok: true, value: { kind: 'any', value: '*' } }
+  const isBelow = text.startsWith('*.')
+  const host = parseHost(isBelow ? text.slice(2) : text)
+  if (!host.ok || (isBelow && isAddress(host.value))) {
+    const expected =
+      'expected a name (example.com), all names below one (*.example.com), an address, or *; ports, schemes and paths have fields of their own'
+    return { ok: false, error: `host "${text}": ${expected}` }
+  }
+  const kind = isBelow ? 'below' : isAddress(host.value) ? 'address' : 'name'
+  return { ok: true, value: { kind, value: host.value } }
+}
+
+function pathProblem(path: string): string | null {
+  const plain = path.endsWith('/*') ? path.slice(0, -1) : path
+  if (plain.includes('*')) return 'a * stands only at the end, behind a /: /v1/* is /v1 and all below it'
+  if (/[?#]/.test(plain)) return 'a query or fragment is not compared; leave it out'
+  if (!isClearPath(plain))
+    return 'servers read it in different ways (.., //, ;, an encoded slash); write it plainly'
+  return null
+}
+
+/** `allow http and https to *.example.com port 8080, GET /v1/*: because` */
+function wordsOf({ effect, host, schemes, ports, methods, path, reason }: EgressRule): string {
+  const parts = [
+    `${effect}${schemes === undefined ? '' : ` ${[...new Set(schemes)].join(' and ')} to`} ${host}`,
+    ...(ports === undefined ? [] : [`port ${ports.join(', ')}`]),
+  ]
+  const request = [methods?.join(' '), path].filter((part) => part !== undefined).join(' ')
+  const whole = parts.join(' ') + (request === '' ? '' : `, ${request}`)
+  return reason === undefined ? whole : `${whole}: ${reason}`
+}
