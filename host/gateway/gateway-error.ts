@@ -18,6 +18,8 @@ export const gatewayErrorCodes = [
   'upstream_broken',
   'upstream_pending',
   'response_too_large',
+  /** The run repeats a recording, which has no answer for this. */
+  'not_recorded',
   'closed',
 ] as const
 export type GatewayErrorCode = (typeof gatewayErrorCodes)[number]
@@ -50,6 +52,8 @@ const statusOf: Record<GatewayErrorCode, number> = {
   upstream_broken: 502,
   upstream_pending: 503,
   response_too_large: 413,
+  // 400: asking again cannot help.
+  not_recorded: 400,
   closed: 503,
 }
 

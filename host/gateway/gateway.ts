@@ -62,6 +62,8 @@ export interface GatewayOptions {
   readonly limits: { readonly maxTokens: number }
   /** What is served beside the model route; without it everything else is refused. */
   readonly services?: GatewayServices
+  /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
+  readonly wrapUpstream?: (upstream: Upstream, key: string | null) => Upstream
   readonly onExchange: (exchange: ModelExchange) => void
   readonly onDenied: (denied: DeniedRequest) => void
   readonly logger: GatewayLogger
@@ -92,11 +94,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   const { provider, logger } = options
   const now = options.now ?? (() => performance.now())
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
-  const upstream: Upstream =
+  const server: Upstream =
     provider.baseUrl === null
       ? createOfflineUpstream()
       : createHttpUpstream({ provider: { ...provider, baseUrl: provider.baseUrl }, timeouts })
   const key = provider.key?.reveal() ?? null
+  const upstream = options.wrapUpstream?.(server, key) ?? server
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
   let used = noUsage

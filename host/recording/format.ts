@@ -1,0 +1,116 @@
+/**
+ * A recording: what went between a run and its model, and the web, so that the run can be repeated without either. JSON
+ * lines, `exchanges.jsonl` in the run's directory; the first is the header. A conversation grows by its end, so an
+ * exchange names an earlier one and how many messages it shares with it, and a recording stays linear in the run.
+ */
+import { createHash } from 'node:crypto'
+import * as z from 'zod'
+import { Count, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
+import type { ChatRequest } from '../gateway/chat-request.ts'
+
+export const RecordingHeader = z.strictObject({
+  version: z.literal(1),
+  runId: RunId,
+  /** Model id and provider of the run; the repetition asks for the same. */
+  model: Line,
+  provider: Line,
+  at: Milliseconds,
+})
+export type RecordingHeader = z.infer<typeof RecordingHeader>
+
+const Failure = z.strictObject({
+  status: z.int().min(100).max(599),
+  message: z.string(),
+  type: z.string(),
+  code: z.string(),
+})
+
+const ModelAnswer = z.discriminatedUnion('ok', [
+  z.strictObject({
+    ok: z.literal(true),
+    /** Whether `body` is a stream of server-sent events; else one JSON document. */
+    streamed: z.boolean(),
+    headers: z.record(z.string(), z.string()),
+    /** The whole of it, after keys were taken out. */
+    body: z.string(),
+    /** The error with which it broke off; absent when it was whole. */
+    broken: Failure.optional(),
+  }),
+  z.strictObject({ ok: z.literal(false), error: Failure }),
+])
+export type ModelAnswer = z.infer<typeof ModelAnswer>
+
+export const Exchange = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('model'),
+    /** Digest of the request, see {@link digestChat}. */
+    key: Sha256,
+    /** The exchange with which it shares its first `shared` messages, counted from 0; null for none. */
+    parent: Count.nullable(),
+    shared: Count,
+    /** The messages behind those. */
+    messages: z.array(z.unknown()),
+    /** Tools and all else of the request; absent: as in the parent. */
+    settings: z.unknown().optional(),
+    answer: ModelAnswer,
+  }),
+  z.strictObject({
+    kind: z.enum(['fetch', 'search']),
+    key: Sha256,
+    request: z.unknown(),
+    answer: z.discriminatedUnion('ok', [
+      z.strictObject({ ok: z.literal(true), value: z.unknown() }),
+      z.strictObject({ ok: z.literal(false), error: Failure }),
+    ]),
+  }),
+  /** The last line where there was no room for more. */
+  z.strictObject({ kind: z.literal('full') }),
+])
+export type Exchange = z.infer<typeof Exchange>
+
+/** A chat request by its parts: a digest for each message, one for the rest, and one for all. */
+export interface ChatDigest {
+  readonly key: string
+  readonly messages: readonly string[]
+  readonly settings: string
+}
+
+/**
+ * Model, limits and the ids of calls are left out: the first two are the host's choice, and an id that a server left out
+ * is drawn at random. Calls are numbered in their order instead.
+ */
+export function digestChat(request: ChatRequest): ChatDigest {
+  const { messages, settings } = splitChat(request)
+  const numbers = new Map<string, string>()
+  const numberOf = (id: string) => {
+    if (!numbers.has(id)) numbers.set(id, `call-${numbers.size + 1}`)
+    return numbers.get(id)
+  }
+  const digests = messages.map((message) => {
+    if (message.role === 'tool') return sha256({ ...message, tool_call_id: numberOf(message.tool_call_id) })
+    if (message.role !== 'assistant' || message.tool_calls === undefined) return sha256(message)
+    const calls = message.tool_calls.map((call) => ({ ...call, id: numberOf(call.id) }))
+    return sha256({ ...message, tool_calls: calls })
+  })
+  const rest = sha256(settings)
+  return { key: sha256([digests, rest]), messages: digests, settings: rest }
+}
+
+/** The messages, and what counts of the rest. */
+export function splitChat(request: ChatRequest): {
+  readonly messages: ChatRequest['messages']
+  readonly settings: object
+} {
+  const { messages, model: _model, max_tokens: _tokens, stream_options: _options, ...settings } = request
+  return { messages, settings }
+}
+
+/** Digest of a request of the web tools. */
+export function digestWeb(kind: 'fetch' | 'search', request: unknown): string {
+  return sha256([kind, request])
+}
+
+/** Of a value's JSON; both sides of a comparison went through the same schema, which fixes the order of keys. */
+function sha256(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('hex')
+}

@@ -1,0 +1,168 @@
+/** Writes a run's recording. What cannot be written costs the recording, never the run. */
+import { type FileHandle, open } from 'node:fs/promises'
+import type { Result } from '#specs/protocol/error.ts'
+import type { ChatRequest } from '../gateway/chat-request.ts'
+import type { WireError } from '../gateway/gateway-error.ts'
+import { redactText } from '../gateway/redact.ts'
+import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../gateway/upstream.ts'
+import {
+  type ChatDigest,
+  digestChat,
+  digestWeb,
+  type Exchange,
+  type ModelAnswer,
+  type RecordingHeader,
+  splitChat,
+} from './format.ts'
+
+/** Bytes of one recording. */
+const defaultMaxBytes = 256 * 1024 * 1024
+/** Earlier exchanges that are looked at for shared messages: parallel steps take turns. */
+const parentsMax = 64
+
+export class Recorder implements AsyncDisposable {
+  readonly #file: FileHandle
+  readonly #maxBytes: number
+  readonly #earlier: { readonly index: number; readonly digest: ChatDigest }[] = []
+  #count = 0
+  #bytes = 0
+  #isFull = false
+  #last: Promise<unknown> = Promise.resolve()
+
+  private constructor(file: FileHandle, maxBytes: number) {
+    this.#file = file
+    this.#maxBytes = maxBytes
+  }
+
+  /** Begins the file, which must not exist. */
+  static async open(path: string, header: RecordingHeader, maxBytes = defaultMaxBytes): Promise<Recorder> {
+    const recorder = new Recorder(await open(path, 'wx', 0o600), maxBytes)
+    recorder.#append(header)
+    return recorder
+  }
+
+  /** The same upstream, its answers recorded as the guest gets them. @param key taken out of them */
+  wrap(upstream: Upstream, key: string | null): Upstream {
+    return {
+      send: async (request, options) => {
+        const answer = await upstream.send(request, options)
+        if (!answer.ok) {
+          this.#model(request, { ok: false, error: redactError(answer.error, key) })
+          return answer
+        }
+        const { streamed, headers, body } = answer.value
+        const finish = (text: string | undefined, broken?: WireError) => {
+          if (text === undefined) return this.#end()
+          this.#model(request, {
+            ok: true,
+            streamed,
+            headers: { ...headers },
+            body: redactText(text, key),
+            ...(broken === undefined ? {} : { broken: redactError(broken, key) }),
+          })
+        }
+        return { ok: true, value: { ...answer.value, body: listen(body, this.#maxBytes, finish) } }
+      },
+      close: () => upstream.close(),
+    }
+  }
+
+  /** One exchange of the web tools; `answer` as the guest gets it. */
+  web(kind: 'fetch' | 'search', request: unknown, answer: Result<unknown, WireError>): void {
+    this.#add({ kind, key: digestWeb(kind, request), request, answer })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#last
+    await this.#file.close().catch(() => undefined)
+  }
+
+  #model(request: ChatRequest, answer: ModelAnswer): void {
+    const digest = digestChat(request)
+    const { parent, shared } = this.#findParent(digest)
+    const { messages, settings } = splitChat(request)
+    const index = this.#add({
+      kind: 'model',
+      key: digest.key,
+      parent: parent?.index ?? null,
+      shared,
+      messages: messages.slice(shared),
+      ...(parent?.digest.settings === digest.settings ? {} : { settings }),
+      answer,
+    })
+    this.#earlier.push({ index, digest })
+    if (this.#earlier.length > parentsMax) this.#earlier.shift()
+  }
+
+  /** The one with the most messages in common. */
+  #findParent(digest: ChatDigest) {
+    let found: { readonly index: number; readonly digest: ChatDigest } | undefined
+    let shared = 0
+    for (const earlier of this.#earlier) {
+      const count = countShared(earlier.digest.messages, digest.messages)
+      if (count > shared) [found, shared] = [earlier, count]
+    }
+    return { parent: found, shared }
+  }
+
+  #add(exchange: Exchange): number {
+    this.#append(exchange)
+    this.#count += 1
+    return this.#count - 1
+  }
+
+  #append(value: object): void {
+    if (this.#isFull) return
+    const line = `${JSON.stringify(value)}\n`
+    this.#bytes += Buffer.byteLength(line)
+    if (this.#bytes > this.#maxBytes) this.#end()
+    else this.#write(line)
+  }
+
+  /** There is no room for more. */
+  #end(): void {
+    if (this.#isFull) return
+    this.#isFull = true
+    this.#write(`${JSON.stringify({ kind: 'full' } satisfies Exchange)}\n`)
+  }
+
+  #write(line: string): void {
+    this.#last = this.#last.then(() => this.#file.appendFile(line)).catch(() => undefined)
+  }
+}
+
+/** How many messages at the beginning are the same. */
+export function countShared(one: readonly string[], other: readonly string[]): number {
+  let count = 0
+  while (count < one.length && count < other.length && one[count] === other[count]) count += 1
+  return count
+}
+
+/**
+ * Hands the body on, and its text at the end, undefined when it is longer than the bound; one that is given up before it
+ * ends is not recorded.
+ */
+async function* listen(
+  body: UpstreamAnswer['body'],
+  maxBytes: number,
+  finish: (text: string | undefined, broken?: WireError) => void,
+): AsyncGenerator<Uint8Array> {
+  const pieces: Uint8Array[] = []
+  let bytes = 0
+  const text = () => (bytes > maxBytes ? undefined : Buffer.concat(pieces).toString('utf8'))
+  try {
+    for await (const piece of body) {
+      bytes += piece.byteLength
+      if (bytes <= maxBytes) pieces.push(Buffer.from(piece))
+      yield piece
+    }
+  } catch (cause) {
+    if (cause instanceof UpstreamBreak) finish(text(), cause.error)
+    throw cause
+  }
+  finish(text())
+}
+
+function redactError(error: WireError, key: string | null): WireError {
+  return { ...error, message: redactText(error.message, key) }
+}

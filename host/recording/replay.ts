@@ -1,0 +1,133 @@
+/**
+ * Answers a run's requests out of a recording, and refuses what it does not know: nothing goes to the network. The same
+ * request gets its answers in the order in which they came, and the last of them again and again.
+ */
+import { createReadStream } from 'node:fs'
+import { createInterface } from 'node:readline'
+import type { Result } from '#specs/protocol/error.ts'
+import type { ChatRequest } from '../gateway/chat-request.ts'
+import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { type Upstream, UpstreamBreak } from '../gateway/upstream.ts'
+import { parseJson } from '../state/json.ts'
+import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader } from './format.ts'
+import { countShared } from './recorder.ts'
+
+/** A recording that cannot be read; the message says which line, and what to do. */
+export class RecordingError extends Error {
+  override readonly name = 'RecordingError'
+}
+
+type WebAnswer = Result<unknown, WireError>
+
+/** Answers that wait in their order. */
+class Answers<T> {
+  readonly #byKey = new Map<string, T[]>()
+
+  add(key: string, answer: T): void {
+    const known = this.#byKey.get(key)
+    if (known === undefined) this.#byKey.set(key, [answer])
+    else known.push(answer)
+  }
+
+  take(key: string): T | undefined {
+    const known = this.#byKey.get(key)
+    return known !== undefined && known.length > 1 ? known.shift() : known?.[0]
+  }
+}
+
+export class Recording {
+  readonly header: RecordingHeader
+  readonly #chats = new Answers<ModelAnswer>()
+  readonly #web = new Answers<WebAnswer>()
+  /** Digests of the messages of each exchange with a model, to say where a request left the recording. */
+  readonly #conversations: (readonly string[])[] = []
+  #isFull = false
+
+  private constructor(header: RecordingHeader) {
+    this.header = header
+  }
+
+  /** @throws {RecordingError} */
+  static async read(file: string): Promise<Recording> {
+    const lines = createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })
+    let recording: Recording | undefined
+    const requests: ChatRequest['messages'][] = []
+    let number = 0
+    try {
+      for await (const line of lines) {
+        number += 1
+        if (recording === undefined) {
+          const header = RecordingHeader.safeParse(parseJson(line))
+          if (!header.success) throw new RecordingError(`${file} is not a recording of this version`)
+          recording = new Recording(header.data)
+        } else {
+          const exchange = Exchange.safeParse(parseJson(line))
+          if (!exchange.success) throw new RecordingError(`${file}, line ${number}: not an exchange`)
+          recording.#add(exchange.data, requests)
+        }
+      }
+    } catch (error) {
+      if (error instanceof RecordingError) throw error
+      const why = error instanceof Error ? error.message : String(error)
+      throw new RecordingError(`cannot read the recording ${file}: ${why}; name a run that kept one`)
+    }
+    if (recording === undefined) throw new RecordingError(`${file} is empty: the run kept no recording`)
+    return recording
+  }
+
+  #add(exchange: Exchange, requests: ChatRequest['messages'][]): void {
+    if (exchange.kind === 'full') {
+      this.#isFull = true
+    } else if (exchange.kind === 'model') {
+      const before = exchange.parent === null ? [] : (requests[exchange.parent] ?? [])
+      const messages = [...before.slice(0, exchange.shared), ...exchange.messages] as ChatRequest['messages']
+      requests.push(messages)
+      this.#conversations.push(digestChat({ messages }).messages)
+      this.#chats.add(exchange.key, exchange.answer)
+    } else {
+      requests.push([])
+      this.#web.add(exchange.key, exchange.answer)
+    }
+  }
+
+  /** The recorded answer of the web tools. */
+  web(kind: 'fetch' | 'search', request: unknown): WebAnswer {
+    const what = JSON.stringify(request).slice(0, 300)
+    return this.#web.take(digestWeb(kind, request)) ?? this.#unknown(`it has no ${kind} of ${what}`)
+  }
+
+  /** An upstream in the place of the model's server. */
+  upstream(): Upstream {
+    return {
+      send: async (request) => {
+        const digest = digestChat(request)
+        const answer = this.#chats.take(digest.key)
+        if (answer === undefined) return this.#unknown(this.#whereItLeft(digest.messages, request))
+        if (!answer.ok) return answer
+        const { streamed, headers, body, broken } = answer
+        const requestBytes = Buffer.byteLength(JSON.stringify(request.messages))
+        return { ok: true, value: { streamed, headers, requestBytes, body: play(body, broken) } }
+      },
+      close: () => Promise.resolve(),
+    }
+  }
+
+  #whereItLeft(digests: readonly string[], { messages }: ChatRequest): string {
+    const shared = Math.max(0, ...this.#conversations.map((known) => countShared(known, digests)))
+    const next = messages[shared]
+    if (next === undefined) return 'the conversation is known, but its tools or settings are others'
+    const told = (next.content ?? JSON.stringify(next)).slice(0, 200)
+    return `the conversation left it at message ${shared + 1} of ${messages.length}, ${next.role}: ${told}`
+  }
+
+  #unknown(where: string): { readonly ok: false; readonly error: WireError } {
+    const full = this.#isFull ? ' The recording ended early: it was full.' : ''
+    const text = `Not in the recording of ${this.header.runId}: ${where}.${full} Nothing was sent; run without --from-recording.`
+    return { ok: false, error: gatewayError('not_recorded', text) }
+  }
+}
+
+async function* play(body: string, broken: WireError | undefined): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(body)
+  if (broken !== undefined) throw new UpstreamBreak(broken)
+}
