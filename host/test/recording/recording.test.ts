@@ -59,15 +59,14 @@ async function read(upstream: Upstream, request: ChatRequest): Promise<string> {
 }
 
 const user = (content: string) => ({ role: 'user', content }) as const
-const call = (id: string) =>
-  [
-    {
-      role: 'assistant',
-      content: null,
-      tool_calls: [{ id, type: 'function', function: { name: 'read_file', arguments: '{}' } }],
-    },
-    { role: 'tool', tool_call_id: id, content: 'seen' },
-  ] as const
+const call = (id: string): ChatRequest['messages'] => [
+  {
+    role: 'assistant',
+    content: null,
+    tool_calls: [{ id, type: 'function', function: { name: 'read_file', arguments: '{}' } }],
+  },
+  { role: 'tool', tool_call_id: id, content: 'seen' },
+]
 const chat = (...messages: ChatRequest['messages']): ChatRequest => ({ messages, stream: true })
 
 describe('a recording', () => {
