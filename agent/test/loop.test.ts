@@ -4,21 +4,15 @@ import { afterEach, describe, expect, it } from 'vitest'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion, type Task } from '#specs/protocol/task.ts'
+import { reply } from '#specs/testing/model-replies.ts'
+import { type Script, type ScriptedModel, startScriptedModel } from '#specs/testing/model-server.ts'
 import { executePlan } from '../executor.ts'
 import { TaskInbox } from '../inbox.ts'
 import { type LoopParts, runAgentLoop } from '../loop.ts'
 import { makePlan } from '../planner.ts'
 import { createRegistry } from '../tools/registry.ts'
 import { makeTask, modelAt, noteTools, silentLogger, someRunId } from './support/run.ts'
-import {
-  isPlanning,
-  planReply,
-  reply,
-  type Script,
-  type ScriptedModel,
-  startScriptedModel,
-  stepOf,
-} from './support/scripted-model.ts'
+import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
 
 const twoSteps = {
   goal: 'g',

@@ -1,9 +1,11 @@
 // The planner alone, with a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
+import { reply } from '#specs/testing/model-replies.ts'
+import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
 import { mendPlan } from '../plan-repair.ts'
 import { makePlan } from '../planner.ts'
 import { makeRun, modelAt } from './support/run.ts'
-import { planReply, reply, type ScriptedReply, startScriptedModel } from './support/scripted-model.ts'
+import { planReply } from './support/scripted-model.ts'
 
 const step = (id: string, fields: object = {}) => ({
   id,

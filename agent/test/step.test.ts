@@ -1,17 +1,11 @@
 // One step: the turn loop with the real registry and a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
+import { delta, event, reply } from '#specs/testing/model-replies.ts'
+import { type Script, type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
 import type { ChatMessage } from '../llm/messages.ts'
 import { LoopGuard } from '../loop-guard.ts'
 import { runStep } from '../step.ts'
 import { makeRun, modelAt, type TestRun, type TestRunOptions } from './support/run.ts'
-import {
-  delta,
-  event,
-  reply,
-  type Script,
-  type ScriptedReply,
-  startScriptedModel,
-} from './support/scripted-model.ts'
 
 const step = { id: 's', title: 't', instructions: 'i', needs: [], writes: ['*'], onFailure: 'abort' as const }
 const opening: readonly ChatMessage[] = [

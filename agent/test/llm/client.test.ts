@@ -1,18 +1,15 @@
 // The model's client against a real HTTP server that replays the quirks of real ones.
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type ClientOptions, collectTurn, streamChat } from '../../llm/client.ts'
-import type { ChatMessage } from '../../llm/messages.ts'
+import { delta, event, reply, toolDelta } from '#specs/testing/model-replies.ts'
 import {
-  delta,
-  event,
-  reply,
   type Script,
   type ScriptedModel,
   type ScriptedReply,
   startScriptedModel,
-  toolDelta,
-} from '../support/scripted-model.ts'
+} from '#specs/testing/model-server.ts'
+import { type ClientOptions, collectTurn, streamChat } from '../../llm/client.ts'
+import type { ChatMessage } from '../../llm/messages.ts'
 
 const done = event('[DONE]')
 const messages: readonly ChatMessage[] = [{ role: 'user', content: 'hello' }]

@@ -1,9 +1,10 @@
 // The model as steps see it: what is asked again, after which pause, and what is not.
 import { describe, expect, it } from 'vitest'
+import { delta, reply } from '#specs/testing/model-replies.ts'
+import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
 import { streamChat } from '../../llm/client.ts'
 import type { ModelError } from '../../llm/errors.ts'
 import { createModel, type ModelOptions } from '../../llm/model.ts'
-import { delta, reply, type ScriptedReply, startScriptedModel } from '../support/scripted-model.ts'
 
 async function ask(replies: readonly ScriptedReply[], options: Partial<ModelOptions> = {}) {
   await using server = await startScriptedModel(replies)

@@ -1,0 +1,127 @@
+/**
+ * Replies of a model's server, well formed: streams shaped like vLLM's with the whole completion beside them, and errors
+ * in each dialect that servers speak. Pieces are exported, to make ill-formed ones of.
+ */
+import type { ScriptedReply } from './model-server.ts'
+
+/** One event of the stream. */
+export function event(chunk: unknown): string {
+  return `data: ${typeof chunk === 'string' ? chunk : JSON.stringify(chunk)}\n\n`
+}
+
+/** The event that ends a stream. */
+export const done = event('[DONE]')
+
+/** A chunk with this delta. */
+export function delta(fields: unknown, finishReason: string | null = null): string {
+  return event(chunkOf({ choices: [{ index: 0, delta: fields, finish_reason: finishReason }] }))
+}
+
+/** A chunk with these entries of `tool_calls`. */
+export function toolDelta(...calls: unknown[]): string {
+  return delta({ tool_calls: calls })
+}
+
+export interface PlainReply {
+  readonly text?: string
+  readonly reasoning?: string
+  readonly calls?: readonly { id?: string; name: string; arguments: unknown }[]
+  readonly finishReason?: string
+  readonly usage?: { prompt_tokens: number; completion_tokens: number }
+}
+
+const someUsage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
+const head = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'scripted' }
+
+/** A well-formed reply, streamed or whole as it was asked for. Arguments that are text go as they are. */
+export function reply(content: PlainReply): ScriptedReply {
+  return { body: streamOf(content), whole: JSON.stringify(completionOf(content)) }
+}
+
+function streamOf({ text, reasoning, calls = [], finishReason, usage }: PlainReply): string {
+  const parts = [delta({ role: 'assistant', content: '' })]
+  if (reasoning !== undefined) parts.push(delta({ reasoning_content: reasoning }))
+  if (text !== undefined) parts.push(delta({ content: text }))
+  calls.forEach((call, index) => {
+    const all = argumentsText(call.arguments)
+    const half = Math.ceil(all.length / 2)
+    const first = { name: call.name, arguments: all.slice(0, half) }
+    parts.push(toolDelta({ index, ...withId(call.id), type: 'function', function: first }))
+    parts.push(toolDelta({ index, function: { arguments: all.slice(half) } }))
+  })
+  parts.push(delta({}, finishReason ?? (calls.length > 0 ? 'tool_calls' : 'stop')))
+  parts.push(event(chunkOf({ choices: [], usage: usage ?? someUsage })), done)
+  return parts.join('')
+}
+
+function completionOf({ text, reasoning, calls = [], finishReason, usage }: PlainReply): unknown {
+  const toolCalls = calls.map((call) => ({
+    ...withId(call.id),
+    type: 'function',
+    function: { name: call.name, arguments: argumentsText(call.arguments) },
+  }))
+  const message = {
+    role: 'assistant',
+    content: text ?? null,
+    ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
+    ...(calls.length > 0 ? { tool_calls: toolCalls } : {}),
+  }
+  const finish = finishReason ?? (calls.length > 0 ? 'tool_calls' : 'stop')
+  return {
+    ...head,
+    object: 'chat.completion',
+    choices: [{ index: 0, message, finish_reason: finish }],
+    usage: usage ?? someUsage,
+  }
+}
+
+/** How a server words an error: the body that says `message`. */
+export const errorDialects = {
+  openai: (status, message) =>
+    JSON.stringify({ error: { message, type: 'error_type', param: null, code: status } }),
+  /** Older vLLM. */
+  flat: (status, message) =>
+    JSON.stringify({ object: 'error', message, type: 'BadRequestError', param: null, code: status }),
+  /** NVIDIA's cloud functions. */
+  problem: (status, message) =>
+    JSON.stringify({ type: 'urn:problem', title: 'Title', status, detail: message }),
+  /** FastAPI, and proxies written with it. */
+  detail: (_status, message) => JSON.stringify({ detail: message }),
+  /** Ollama. */
+  errorText: (_status, message) => JSON.stringify({ error: message }),
+  /** Google's compatible server. */
+  list: (status, message) => JSON.stringify([{ error: { code: status, message, status: 'WORD' } }]),
+  text: (_status, message) => message,
+  html: (_status, message) =>
+    `<!doctype html>\n<html><head><title>${message}</title></head><body>nginx</body></html>`,
+} as const satisfies Record<string, (status: number, message: string) => string>
+
+export type ErrorDialect = keyof typeof errorDialects
+
+/** An error with a status of its own; `message` is empty for an empty body. */
+export function failure(
+  status: number,
+  message = '',
+  dialect: ErrorDialect = 'openai',
+  headers: Readonly<Record<string, string>> = {},
+): ScriptedReply {
+  const types: Partial<Record<ErrorDialect, string>> = {
+    problem: 'application/problem+json',
+    text: 'text/plain',
+    html: 'text/html; charset=utf-8',
+  }
+  const body = message === '' ? '' : errorDialects[dialect](status, message)
+  return { status, body, headers: { 'content-type': types[dialect] ?? 'application/json', ...headers } }
+}
+
+function chunkOf(fields: object): object {
+  return { ...head, object: 'chat.completion.chunk', ...fields }
+}
+
+function argumentsText(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+function withId(id: string | undefined): { id?: string } {
+  return id === undefined ? {} : { id }
+}

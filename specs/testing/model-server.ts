@@ -1,0 +1,158 @@
+/**
+ * A model's server for tests: real HTTP on loopback that answers from a script of data, with every fault that servers were
+ * seen to have. Bytes are written as given; what it was asked is kept. Answers are made in `model-replies.ts`.
+ */
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+export interface AskedMessage {
+  readonly role: string
+  readonly content: string | null
+  readonly tool_calls?: readonly { id: string; function: { name: string; arguments: string } }[]
+  readonly tool_call_id?: string
+}
+
+/** A request as it came. */
+export interface Asked {
+  readonly method: string
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly text: string
+  /** Empty when the request had no JSON. */
+  readonly body: Readonly<Record<string, unknown>>
+  readonly messages: readonly AskedMessage[]
+  readonly tools: readonly { function: { name: string } }[]
+}
+
+export interface ScriptedReply {
+  /** Default 200. */
+  readonly status?: number
+  /** Beside `content-type`, which is an event stream's unless given here. */
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body: string | Uint8Array
+  /** The JSON for a request that did not ask for a stream; absent: `body` whatever was asked. */
+  readonly whole?: string
+  /** Bytes of each write, or of the writes in turn; default all at once. */
+  readonly pieceBytes?: number | readonly number[]
+  /** Pause between the writes. */
+  readonly pauseMs?: number
+  /** Pause before the head. */
+  readonly headAfterMs?: number
+  /** In place of the head and all else: silence, or a reset connection. */
+  readonly before?: 'hang' | 'reset'
+  /** What follows the body: a proper end (default), a connection closed or reset too early, or silence. */
+  readonly after?: 'end' | 'cut' | 'reset' | 'hang'
+}
+
+/** Chooses the reply to the request with the given number, counted from 0. */
+export type Script = (asked: Asked, index: number) => ScriptedReply
+
+export interface ScriptedModel extends AsyncDisposable {
+  /** Such as `http://127.0.0.1:40123/v1`. */
+  readonly baseUrl: string
+  readonly asked: readonly Asked[]
+  /** Requests whose client went away before the reply was whole. */
+  readonly abandoned: () => number
+  /** The most requests that were open at one time. */
+  readonly mostOpen: () => number
+}
+
+/** Starts the server. A script may be a list of replies, the last of which repeats. */
+export async function startScriptedModel(script: Script | readonly ScriptedReply[]): Promise<ScriptedModel> {
+  const asked: Asked[] = []
+  const choose = typeof script === 'function' ? script : inTurn(script)
+  let abandoned = 0
+  let open = 0
+  let mostOpen = 0
+  const server = createServer((request, response) => {
+    mostOpen = Math.max(mostOpen, ++open)
+    response.on('close', () => {
+      open--
+      if (!response.writableFinished) abandoned++
+    })
+    response.on('error', () => undefined)
+    answer(request, response, asked, choose).catch(() => response.destroy())
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    baseUrl: `http://127.0.0.1:${port}/v1`,
+    asked,
+    abandoned: () => abandoned,
+    mostOpen: () => mostOpen,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function inTurn(replies: readonly ScriptedReply[]): Script {
+  return (_asked, index) => {
+    const chosen = replies[Math.min(index, replies.length - 1)]
+    if (chosen === undefined) throw new Error('the script of the model server is empty')
+    return chosen
+  }
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  asked: Asked[],
+  choose: Script,
+): Promise<void> {
+  const entry = await readRequest(request)
+  asked.push(entry)
+  const chosen = choose(entry, asked.length - 1)
+  if (chosen.before === 'hang') return
+  if (chosen.before === 'reset') return void request.socket.resetAndDestroy()
+  if (chosen.headAfterMs !== undefined) await sleep(chosen.headAfterMs)
+  const asWhole = chosen.whole !== undefined && entry.body.stream !== true
+  const type = asWhole ? 'application/json' : 'text/event-stream'
+  response.writeHead(chosen.status ?? 200, { 'content-type': type, ...chosen.headers })
+  response.flushHeaders()
+  const body = asWhole ? (chosen.whole ?? '') : chosen.body
+  await writePieces(response, typeof body === 'string' ? Buffer.from(body) : body, chosen)
+  if (chosen.after === 'cut') response.destroy()
+  else if (chosen.after === 'reset') request.socket.resetAndDestroy()
+  else if (chosen.after !== 'hang') response.end()
+}
+
+async function readRequest(request: IncomingMessage): Promise<Asked> {
+  const chunks: Buffer[] = []
+  for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk)
+  const text = Buffer.concat(chunks).toString()
+  const body = (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>
+  return {
+    method: request.method ?? '',
+    path: request.url ?? '',
+    headers: request.headers,
+    text,
+    body,
+    messages: (body.messages ?? []) as Asked['messages'],
+    tools: (body.tools ?? []) as Asked['tools'],
+  }
+}
+
+async function writePieces(
+  response: ServerResponse,
+  bytes: Uint8Array,
+  { pieceBytes = Math.max(1, bytes.length), pauseMs }: ScriptedReply,
+): Promise<void> {
+  const sizes = typeof pieceBytes === 'number' ? [pieceBytes] : pieceBytes
+  for (let at = 0, turn = 0; at < bytes.length && !response.destroyed; turn++) {
+    const size = Math.max(1, sizes[turn % sizes.length] ?? 1)
+    const piece = bytes.subarray(at, at + size)
+    at += size
+    // What is written is on its way before a reset can overtake it.
+    await new Promise<void>((resolve) => {
+      response.once('close', resolve)
+      response.write(piece, () => {
+        response.off('close', resolve)
+        resolve()
+      })
+    })
+    if (at < bytes.length) await (pauseMs === undefined ? new Promise(setImmediate) : sleep(pauseMs))
+  }
+}
