@@ -9,6 +9,9 @@ import type { Target } from './egress.ts'
 import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
 import { describeTarget, isAddress, targetUrl } from './target.ts'
 
+/** Longest piece of a target in a message, in characters. */
+const shownMaxChars = 300
+
 /** The rules that hold in one run. */
 export interface Policy {
   /** In order of strength. */
@@ -64,24 +67,29 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
 }
 
 /**
- * What the rules say of an address that a permitted name leads to: null when the connection may go there, else the
- * reason. An address that is not public needs a rule that names that very address; a rule that denies one holds under
- * every name.
+ * What the rules say of an address that a permitted host leads to: null when the connection may go there, else the
+ * reason. An address inside needs a rule that names that very address; a rule that denies one holds under every name.
+ * @param inside what the address is instead of a public one; null when it is public
  */
-export function judgeResolved(policy: Policy, target: Target, address: string): string | null {
-  const named = policy.rules.filter((rule) => rule.host.kind === 'address')
+export function judgeResolved(
+  policy: Policy,
+  target: Target,
+  address: string,
+  inside: string | null,
+): string | null {
   const atAddress = { ...target, host: address }
-  const rule = named.find((one) => isAbout(one, atAddress))
-  if (rule !== undefined && rule.rule.effect !== 'allow')
-    return `${target.host} is ${address}, for which there is the rule “${rule.words}”`
-  const inside = notPublic(address)
+  const rule = policy.rules.find((one) => one.host.kind === 'address' && isAbout(one, atAddress))
+  const isName = target.host !== address
+  const leads = isName ? `${target.host} is ${address}` : address
+  if (rule !== undefined && rule.rule.effect !== 'allow' && isName)
+    return `${leads}, for which there is the rule “${rule.words}”`
   if (inside === null || rule !== undefined) return null
-  return `${target.host} is ${address}, an address of ${inside}; only a rule that allows this very address lets a connection go there`
+  return `${leads}${isName ? ',' : ' is'} an address of ${inside}; only a rule that allows this very address lets a connection go there`
 }
 
 /** A refusal for the agent: what, by which rule, and what to do. */
 export function explainRefusal(policy: Policy, target: Target, decision: Decision): string {
-  const what = `refused: ${describeTarget(target)}`
+  const what = `refused: ${shorten(describeTarget(target))}`
   const hidden = policy.rules.find((rule) => rule.rule.effect === 'allow' && isHiddenByTunnel(rule, target))
   if (decision.by === null && hidden !== undefined) {
     return `${what}: the rule “${hidden.words}” looks at method or path, which a tunnel hides. Use the tool web_fetch, or plain http:// with the proxy where the rule allows http.`
@@ -90,7 +98,11 @@ export function explainRefusal(policy: Policy, target: Target, decision: Decisio
     return `${what}: ${decision.by === null ? decision.rule : `the rule “${decision.rule}”`}. Nobody can allow it in this run; do without it.`
   }
   const why = decision.by === null ? decision.rule : `the rule “${decision.rule}”`
-  return `${what}: ${why}. If the task needs it, ask with the tool request_access (url "${targetUrl(target)}" and a reason); else do without it.`
+  return `${what}: ${why}. If the task needs it, ask with the tool request_access (url "${shorten(targetUrl(target))}" and a reason); else do without it.`
+}
+
+function shorten(text: string): string {
+  return text.length <= shownMaxChars ? text : `${text.slice(0, shownMaxChars)}…`
 }
 
 function by(rule: PolicyRule, canAsk: boolean): Decision {

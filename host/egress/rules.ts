@@ -25,6 +25,9 @@ export type HostPattern =
   | { readonly kind: 'address' | 'name' | 'below'; readonly value: string }
   | { readonly kind: 'any'; readonly value: '*' }
 
+/** So that a rule with its origin fits into a line of the journal. */
+const wordsMaxChars = 400
+
 const originWords: Readonly<Record<RuleOrigin, string>> = {
   configuration: 'the configuration',
   run: 'this run’s own rules',
@@ -160,5 +163,6 @@ function wordsOf({ effect, host, schemes, ports, methods, path, reason }: Egress
   ]
   const request = [methods?.join(' '), path].filter((part) => part !== undefined).join(' ')
   const whole = parts.join(' ') + (request === '' ? '' : `, ${request}`)
-  return reason === undefined ? whole : `${whole}: ${reason}`
+  const words = reason === undefined ? whole : `${whole}: ${reason}`
+  return words.length <= wordsMaxChars ? words : `${words.slice(0, wordsMaxChars)}…`
 }

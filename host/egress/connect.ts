@@ -1,0 +1,149 @@
+/**
+ * Plain TCP to a permitted host: looked up here, every address judged, connected to one of those very addresses and no
+ * other. Through the user's proxy it is the proxy that looks the name up; what can be judged here still is.
+ */
+import { createConnection, type LookupFunction, type Socket } from 'node:net'
+import { networkInterfaces } from 'node:os'
+import type { Result } from '#specs/protocol/error.ts'
+import type { Network } from '../gateway/network.ts'
+import { openThroughProxy, type UserProxy } from '../gateway/user-proxy.ts'
+import { notPublic } from './addresses.ts'
+import type { Target } from './egress.ts'
+import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
+import { hostInUrl, isAddress } from './target.ts'
+
+export interface ConnectFailure {
+  /** `refused`: by us, because of an address. */
+  readonly kind: 'refused' | 'unreachable' | 'timeout' | 'cancelled'
+  /** For the agent: what, why, what to do. */
+  readonly message: string
+}
+
+/**
+ * @param judge the reason against an address of the host, null for none; `inside` is what it is instead of public
+ */
+export type Connect = (
+  target: Target,
+  judge: (address: string, inside: string | null) => string | null,
+  signal: AbortSignal,
+) => Promise<Result<Socket, ConnectFailure>>
+
+export interface ConnectorOptions {
+  readonly network: Network
+  /** Absent: the system's resolver. */
+  readonly resolve?: Resolve
+  /** Time for the connection after the look-up; absent: 15 s. */
+  readonly timeoutMs?: number
+}
+
+const defaultTimeoutMs = 15_000
+/** A look-up that only says more about what a proxy will do. */
+const proxiedLookupMs = 3_000
+/** When the next address is tried beside one that does not answer (RFC 8305). */
+const nextAddressMs = 250
+
+export function createConnector({
+  network,
+  resolve = resolveName,
+  timeoutMs = defaultTimeoutMs,
+}: ConnectorOptions): Connect {
+  return async (target, judge, signal) => {
+    const proxy = network.proxyFor(target)
+    const found = await addressesOf(target.host, resolve, proxy !== null, signal)
+    // Behind a proxy many names are known to the proxy alone.
+    if (!found.ok && (proxy === null || signal.aborted)) {
+      const { kind, message } = found.error
+      const what = kind === 'timeout' || kind === 'cancelled' ? kind : 'unreachable'
+      return failure(what, `${target.host} ${message}. Check the name; or this machine is offline.`)
+    }
+    const addresses = found.ok ? found.value : []
+    for (const address of addresses) {
+      const reason = judge(address, notPublic(address) ?? ownAddress(address))
+      if (reason !== null) return failure('refused', reason)
+    }
+    return proxy === null
+      ? await connectDirectly(target, addresses, timeoutMs, signal)
+      : await connectThrough(proxy, network, target, timeoutMs, signal)
+  }
+}
+
+async function addressesOf(
+  host: string,
+  resolve: Resolve,
+  isProxied: boolean,
+  signal: AbortSignal,
+): Promise<Result<readonly string[], ResolveFailure>> {
+  if (isAddress(host)) return { ok: true, value: [host] }
+  const patience = isProxied ? AbortSignal.any([signal, AbortSignal.timeout(proxiedLookupMs)]) : signal
+  return await resolve(host, patience)
+}
+
+/** Tries the judged addresses, alternately of both families, and no others. */
+async function connectDirectly(
+  { host, port }: Target,
+  addresses: readonly string[],
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Result<Socket, ConnectFailure>> {
+  const pinned = addresses.map((address) => ({ address, family: address.includes(':') ? 6 : 4 }))
+  const lookup: LookupFunction = (_name, _options, callback) => callback(null, pinned)
+  const { promise, resolve } = Promise.withResolvers<Result<Socket, ConnectFailure>>()
+  const socket = createConnection({
+    host,
+    port,
+    lookup,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: nextAddressMs,
+    noDelay: true,
+  })
+  const place = `${hostInUrl(host)}:${port}`
+  const end = (kind: ConnectFailure['kind'], message: string): void => {
+    socket.destroy()
+    resolve(failure(kind, message))
+  }
+  const timer = setTimeout(
+    () => end('timeout', `${place} did not answer within ${timeoutMs / 1000} s.`),
+    timeoutMs,
+  )
+  const onAbort = (): void => end('cancelled', `${place} is not wanted any more.`)
+  const onError = (error: Error): void => end('unreachable', `${place} cannot be reached (${codeOf(error)}).`)
+  socket.on('error', onError)
+  socket.once('connect', () => {
+    socket.off('error', onError)
+    resolve({ ok: true, value: socket })
+  })
+  signal.addEventListener('abort', onAbort, { once: true })
+  if (signal.aborted) onAbort()
+  return promise.finally(() => {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  })
+}
+
+async function connectThrough(
+  proxy: UserProxy,
+  network: Network,
+  target: Target,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Result<Socket, ConnectFailure>> {
+  const trust = proxy.isTls ? { secureContext: network.secureContext() } : {}
+  const opened = await openThroughProxy(proxy, target, { timeoutMs, signal, ...trust })
+  return opened.ok ? opened : failure(signal.aborted ? 'cancelled' : 'unreachable', opened.error.message)
+}
+
+/** This machine's own addresses on a network: its services may trust who comes from here. */
+function ownAddress(address: string): string | null {
+  const own = Object.values(networkInterfaces()).some((list) => list?.some((one) => one.address === address))
+  return own ? 'this machine' : null
+}
+
+/** Of several attempts the first one's reason. */
+function codeOf(error: Error): string {
+  const first = error instanceof AggregateError ? (error.errors[0] as unknown) : error
+  return first instanceof Error && 'code' in first ? String(first.code) : error.message
+}
+
+function failure(kind: ConnectFailure['kind'], message: string): { ok: false; error: ConnectFailure } {
+  return { ok: false, error: { kind, message } }
+}

@@ -1,0 +1,133 @@
+/**
+ * The egress of one run: judges by the policy and what people granted, asks where a rule says so, connects to what was
+ * permitted, and journals what was refused and what went out. It serves no request itself.
+ */
+import type { Duplex } from 'node:stream'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { EgressRecord } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import type { Connect, ConnectFailure } from './connect.ts'
+import type { Egress, Permit, Target } from './egress.ts'
+import { type Decision, decide, explainRefusal, judgeResolved, type Policy } from './policy.ts'
+import type { PolicyRule } from './rules.ts'
+import { describeTarget } from './target.ts'
+
+/** What people answered, and the way to ask them. */
+export interface Access {
+  /** Answers that hold now, as allow rules. */
+  granted(): readonly PolicyRule[]
+  /** The answer has let something out: one that holds once is used up. */
+  used(rule: PolicyRule): void
+  /**
+   * Asks about a target that is being tried, because `decision` says so; attempts for one place share a question.
+   * @returns the grant in words, or the reason against it, for the agent
+   */
+  askFor(target: Target, decision: Decision, signal: AbortSignal): Promise<Result<string, string>>
+  /** The agent's own question. */
+  decide(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
+}
+
+export interface RunEgressOptions {
+  readonly policy: Policy
+  readonly access: Access
+  readonly connect: Connect
+  readonly note: (event: HostEvent) => void
+}
+
+/** Refusals of one run that are journaled; a guest can make any number. */
+const deniedMaxEvents = 256
+/** What one run may be let out for: each is an event of the journal. */
+const permitsMax = 10_000
+
+export class RunEgress implements Egress {
+  readonly #options: RunEgressOptions
+  readonly #permits = new WeakSet<Permit>()
+  #permitted = 0
+  #denied = 0
+
+  constructor(options: RunEgressOptions) {
+    this.#options = options
+  }
+
+  async admit(target: Target, signal: AbortSignal): Promise<Result<Permit, WireError>> {
+    const { policy, access } = this.#options
+    const decision = decide(policy, target, access.granted())
+    if (decision.effect === 'deny')
+      return this.#deny(target, decision.rule, explainRefusal(policy, target, decision))
+    if (this.#permitted >= permitsMax) {
+      const rule = `a run may go out ${permitsMax} times`
+      return this.#deny(target, rule, `refused: ${describeTarget(target)}: ${rule}. Do without it.`)
+    }
+    if (decision.effect === 'allow') {
+      if (decision.by !== null) access.used(decision.by)
+      return this.#permit(target, decision.rule)
+    }
+    const asked = await access.askFor(target, decision, signal)
+    if (asked.ok) return this.#permit(target, asked.value)
+    return this.#deny(target, decision.rule, asked.error)
+  }
+
+  async connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>> {
+    if (!this.#permits.has(permit)) throw new TypeError('the permit is not of this run')
+    const { policy, connect } = this.#options
+    const { target } = permit
+    const judge = (address: string, inside: string | null): string | null =>
+      judgeResolved(policy, target, address, inside)
+    const connected = await connect(target, judge, signal)
+    if (connected.ok) return connected
+    const { kind, message } = connected.error
+    if (kind !== 'refused') return { ok: false, error: gatewayError(codes[kind], message) }
+    return this.#deny(target, message, `refused: ${describeTarget(target)}: ${message}. Do without it.`)
+  }
+
+  ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision> {
+    return this.#options.access.decide(request, signal)
+  }
+
+  record(record: EgressRecord): void {
+    const { target, rule, error } = record
+    this.#options.note({
+      type: 'egress-end',
+      ...record,
+      target: line(target),
+      rule: line(rule),
+      ...(error === undefined ? {} : { error: line(error) }),
+    })
+  }
+
+  #permit(target: Target, rule: string): Result<Permit, WireError> {
+    const permit: Permit = { target, rule }
+    this.#permitted += 1
+    this.#permits.add(permit)
+    return { ok: true, value: permit }
+  }
+
+  #deny(target: Target, rule: string, message: string): { ok: false; error: WireError } {
+    this.#denied += 1
+    const reason = this.#denied === deniedMaxEvents ? `${rule}; further refusals are not listed` : rule
+    if (this.#denied <= deniedMaxEvents)
+      this.#options.note({
+        type: 'egress-denied',
+        target: line(describeTarget(target)),
+        reason: line(reason),
+      })
+    return { ok: false, error: gatewayError('egress_denied', message) }
+  }
+}
+
+const codes: Readonly<Record<Exclude<ConnectFailure['kind'], 'refused'>, GatewayErrorCode>> = {
+  unreachable: 'upstream_unreachable',
+  timeout: 'upstream_timeout',
+  cancelled: 'closed',
+}
+
+/** For a line of the journal. */
+function line(text: string): string {
+  const whole = text.toWellFormed()
+  return whole.length <= limits.lineMaxChars
+    ? whole
+    : `${whole.slice(0, limits.lineMaxChars - 1).toWellFormed()}…`
+}
