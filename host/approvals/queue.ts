@@ -4,15 +4,16 @@
  */
 import { createHash } from 'node:crypto'
 import type {
+  AccessQuestion,
   ApprovalDecision,
-  ApprovalRecord,
   ApprovalRequest,
   ApprovalRule,
   ApprovalScope,
 } from '#specs/protocol/approval.ts'
+import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { limits } from '#specs/protocol/limits.ts'
-import { matchRules } from './rules.ts'
+import { type Call, matchRules } from './rules.ts'
+import { byRule, modeNone, type Ruling, unattended, withdrawn } from './rulings.ts'
 
 /** What answers when no rule does: a person, always yes, always no. */
 export type ApprovalMode = 'ask' | 'all' | 'none'
@@ -20,8 +21,10 @@ export type ApprovalMode = 'ask' | 'all' | 'none'
 /** An answer by a person. */
 export interface ApprovalAnswer {
   readonly decision: 'allow' | 'deny'
-  /** `run`: the same answer for every later call of this tool in this run. */
+  /** `run`: the same answer for every later call of this tool in this run; `always` for a way out alone. */
   readonly scope: ApprovalScope
+  /** Of a way out: one that the question offers; absent: its first. */
+  readonly reach?: AccessReach
   /** For a denial: what the agent should do instead. */
   readonly hint?: string
 }
@@ -37,7 +40,19 @@ export interface ApprovalQueueOptions {
   readonly onWaiting?: (waiting: number) => void
 }
 
-type Ruling = Omit<ApprovalRecord, 'approvalId'>
+/** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
+export interface Enforced {
+  readonly access: AccessQuestion
+  /** What rules that name the tool look at. */
+  readonly call: Call
+  /** The answer that is there without anybody being asked; also looked for while it waits. */
+  known(): Ruling | undefined
+  /** The answer where nobody is there. */
+  readonly unattended: Ruling
+  /** Makes the answer hold, after it was journaled. @returns what the agent is told */
+  carryOut(ruling: Ruling): Promise<ApprovalDecision>
+}
+
 /** A question that was asked; what it was about is in the journal. */
 interface Asked {
   readonly digest: string
@@ -48,19 +63,12 @@ interface Asked {
 /** A question that a person has before them. */
 interface Waiting {
   readonly request: ApprovalRequest
+  readonly enforced: Enforced | undefined
   readonly answered: PromiseWithResolvers<Ruling>
 }
 
 /** Answers that are kept for a guest that asks again. */
 const keptAnswers = 1_024
-
-const unattended: Ruling = {
-  decision: 'deny',
-  scope: 'once',
-  by: 'mode',
-  rule: 'nobody is there to ask; --approve all or a rule file would allow it',
-  hint: 'nobody is there to approve this; go on without it and say so in your answer',
-}
 
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
@@ -92,8 +100,9 @@ export class ApprovalQueue {
    * the same id with other content it is denied, for the answer was given for something else. Answers are remembered as
    * far back as a guest can have to ask again.
    * @param signal withdraws the question; its reason, if it is a text, says why
+   * @param enforced for a question of the host's own
    */
-  async ask(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
+  async ask(request: ApprovalRequest, signal?: AbortSignal, enforced?: Enforced): Promise<ApprovalDecision> {
     const digest = digestOf(request)
     const known = this.#asked.get(request.approvalId)
     if (known !== undefined && known.digest !== digest) {
@@ -101,7 +110,11 @@ export class ApprovalQueue {
     }
     if (known !== undefined) return known.decision
     this.#forgetOldest()
-    const asked: Asked = { digest, decision: this.#settle(request, digest, signal), isSettled: false }
+    const asked: Asked = {
+      digest,
+      decision: this.#settle(request, digest, signal, enforced),
+      isSettled: false,
+    }
     this.#asked.set(request.approvalId, asked)
     const settle = () => {
       asked.isSettled = true
@@ -110,28 +123,46 @@ export class ApprovalQueue {
     return asked.decision
   }
 
-  /** A person's answer. False when the question is not open: unknown, or already answered. */
+  /**
+   * A person's answer. False when the question is not open (unknown, or already answered), or when it does not offer
+   * such an answer: a tool's question has no `always` and no reach, one about a way out only the reaches it names.
+   */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return false
-    const hint = answer.hint === undefined ? {} : { hint: answer.hint }
-    const ruling: Ruling = { decision: answer.decision, scope: answer.scope, by: 'person', ...hint }
-    this.#resolve(approvalId, ruling)
-    if (answer.scope === 'run') {
-      const { tool } = entry.request
-      this.#standing.set(tool, ruling)
-      for (const [id, { request }] of [...this.#waiting]) {
-        if (request.tool === tool && matchRules(this.#options.rules, request) === undefined)
-          this.#resolve(id, ruling)
-      }
+    const { decision, scope, hint } = answer
+    const reach = answer.reach ?? entry.enforced?.access.offers[0]?.reach
+    if (
+      entry.enforced === undefined
+        ? scope === 'always' || reach !== undefined
+        : !offers(entry.enforced, reach)
+    )
+      return false
+    const ruling: Ruling = {
+      decision,
+      scope,
+      ...(reach === undefined ? {} : { reach }),
+      by: 'person',
+      ...(hint === undefined ? {} : { hint }),
     }
+    this.#resolve(approvalId, ruling)
+    if (entry.enforced === undefined && scope === 'run') this.#stand(entry.request.tool, ruling)
     return true
+  }
+
+  /** The answer to every later question of the tool, and to those that wait. */
+  #stand(tool: string, ruling: Ruling): void {
+    this.#standing.set(tool, ruling)
+    for (const [id, { request, enforced }] of [...this.#waiting]) {
+      const isMeant = request.tool === tool && enforced === undefined
+      if (isMeant && matchRules(this.#options.rules, request) === undefined) this.#resolve(id, ruling)
+    }
   }
 
   /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
   leave(): void {
     this.#attended = false
-    for (const id of this.pending) this.#resolve(id, unattended)
+    for (const [id, { enforced }] of [...this.#waiting]) this.#resolve(id, enforced?.unattended ?? unattended)
   }
 
   /** Denies what waits and all that is still asked, as the run is being cancelled or has ended. */
@@ -144,23 +175,37 @@ export class ApprovalQueue {
     request: ApprovalRequest,
     digest: string,
     signal: AbortSignal | undefined,
+    enforced: Enforced | undefined,
   ): Promise<ApprovalDecision> {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
-    const ruled = this.#rule(request)
+    const ruled =
+      this.#closed ?? (enforced === undefined ? this.#rule(request) : this.#ruleAccess(request, enforced))
     // Waiting before it is shown: who sees the question can answer it.
-    const answered = ruled === undefined ? this.#startWaiting(request, signal) : undefined
+    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced) : undefined
     await record({
       type: 'approval-request',
-      kind: 'cooperative',
+      kind: enforced === undefined ? 'cooperative' : 'enforced',
       request: { approvalId, ...asked },
       digest,
+      ...(enforced === undefined ? {} : { access: enforced.access }),
     })
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
+    if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
     return ruling.hint === undefined
       ? { decision: ruling.decision }
       : { decision: ruling.decision, hint: ruling.hint }
+  }
+
+  async #carryOut(enforced: Enforced, ruling: Ruling): Promise<ApprovalDecision> {
+    const decision = await enforced.carryOut(ruling)
+    // It may be the answer to others, too.
+    for (const [id, other] of [...this.#waiting]) {
+      const known = other.enforced?.known()
+      if (known !== undefined) this.#resolve(id, known)
+    }
+    return decision
   }
 
   #forgetOldest(): void {
@@ -172,31 +217,43 @@ export class ApprovalQueue {
 
   /** What needs no person; undefined when one must be asked. */
   #rule(request: ApprovalRequest): Ruling | undefined {
-    if (this.#closed !== undefined) return this.#closed
     const { mode, rules } = this.#options
     const rule = matchRules(rules, request)
     if (rule !== undefined && rule.effect !== 'ask') {
-      const because = rule.reason === undefined ? {} : { hint: rule.reason }
-      return {
-        decision: rule.effect,
-        scope: 'once',
-        by: 'rule',
-        rule: describeRule(rule),
-        ...(rule.effect === 'deny' ? because : {}),
-      }
+      return byRule(rule, rule.effect)
     }
     const standing = rule === undefined ? this.#standing.get(request.tool) : undefined
     if (standing !== undefined) return standing
-    if (mode === 'none') return { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
+    if (mode === 'none') return modeNone
     if (mode === 'all' && rule === undefined)
       return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
     return this.#attended ? undefined : unattended
   }
 
-  #startWaiting(request: ApprovalRequest, signal: AbortSignal | undefined): Promise<Ruling> {
+  /** The same for a way out, which only a rule that names its tool allows: what went out cannot be taken back. */
+  #ruleAccess({ tool }: ApprovalRequest, enforced: Enforced): Ruling | undefined {
+    const known = enforced.known()
+    if (known !== undefined) return known
+    const { mode, rules } = this.#options
+    const named = rules.filter((rule) => rule.effect !== 'allow' || rule.tool === tool)
+    const rule = matchRules(named, enforced.call)
+    if (rule?.effect === 'deny') return byRule(rule, 'deny')
+    // A rule about the whole address knows no more of its host.
+    const reach = rule?.argument === undefined || rule.argument === 'host' ? 'host' : 'path'
+    if (rule?.effect === 'allow' && offers(enforced, reach))
+      return { ...byRule(rule, 'allow'), scope: 'run', reach }
+    if (mode === 'none') return modeNone
+    return this.#attended ? undefined : enforced.unattended
+  }
+
+  #startWaiting(
+    request: ApprovalRequest,
+    signal: AbortSignal | undefined,
+    enforced: Enforced | undefined,
+  ): Promise<Ruling> {
     const { approvalId } = request
     const answered = Promise.withResolvers<Ruling>()
-    this.#waiting.set(approvalId, { request, answered })
+    this.#waiting.set(approvalId, { request, enforced, answered })
     this.#options.onWaiting?.(1)
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
     signal?.addEventListener('abort', withdraw, { once: true })
@@ -214,9 +271,8 @@ export class ApprovalQueue {
   }
 }
 
-function withdrawn(reason: unknown): Ruling {
-  const rule = typeof reason === 'string' ? reason : 'the agent does not ask any more'
-  return { decision: 'deny', scope: 'once', by: 'agent', rule: rule.slice(0, limits.lineMaxChars) }
+function offers({ access }: Enforced, reach: AccessReach | undefined): boolean {
+  return access.offers.some((offer) => offer.reach === reach)
 }
 
 function digestOf(request: ApprovalRequest): string {
@@ -224,10 +280,4 @@ function digestOf(request: ApprovalRequest): string {
   return createHash('sha256')
     .update(JSON.stringify([agentPath, tool, given]))
     .digest('hex')
-}
-
-function describeRule(rule: ApprovalRule): string {
-  const pattern =
-    rule.pattern === undefined ? '' : ` ${rule.argument ?? ''}${rule.argument ? '=' : ''}${rule.pattern}`
-  return `${rule.effect} ${rule.tool}${pattern}`.slice(0, 500)
 }

@@ -13,6 +13,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['run_bash', ['command']],
   ['run_python', ['code']],
   ['move_file', ['from', 'to']],
+  ['request_access', ['host']],
 ])
 
 /** @throws {RuleError} naming the file and the field that is wrong. */
@@ -45,7 +46,8 @@ export function matchRules(rules: readonly ApprovalRule[], request: Call): Appro
   )[0]
 }
 
-type Call = Pick<ApprovalRequest, 'tool' | 'arguments'>
+/** What rules look at. */
+export type Call = Pick<ApprovalRequest, 'tool' | 'arguments'>
 type Argument = readonly [name: string, value: unknown]
 
 function matches(rule: ApprovalRule, call: Call): boolean {

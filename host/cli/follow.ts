@@ -45,14 +45,19 @@ export async function follow(
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
   const answer = async (approvalId: string, given: ApprovalAnswer): Promise<void> => {
     if (!(await run.answer(approvalId, given)))
-      io.stderr.write(`approval ${approvalId} does not wait for an answer\n`)
+      io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one\n`)
   }
   const stop = readJsonLines(io.stdin, {
     onInput: (input) => {
       if ('cancel' in input) run.cancel('standard input')
       else {
-        const { approvalId, decision, scope, hint } = input
-        void answer(approvalId, { decision, scope, ...(hint === undefined ? {} : { hint }) })
+        const { approvalId, decision, scope, reach, hint } = input
+        void answer(approvalId, {
+          decision,
+          scope,
+          ...(reach === undefined ? {} : { reach }),
+          ...(hint === undefined ? {} : { hint }),
+        })
       }
     },
     onProblem: (message) => io.stderr.write(`${message}\n`),

@@ -4,6 +4,7 @@ import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
+import { AccessReach } from '#specs/protocol/egress.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Id, Text } from '#specs/protocol/text.ts'
 import { parseJson } from '../state/json.ts'
@@ -14,6 +15,7 @@ export const JsonInput = z.union([
     approvalId: Id,
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope.default('once'),
+    reach: AccessReach.optional(),
     hint: Text.optional(),
   }),
   z.strictObject({ cancel: z.literal(true) }),
@@ -67,7 +69,7 @@ export function readJsonLines(
     else {
       const issue = parsed?.error.issues[0]?.message ?? 'too long'
       handlers.onProblem(
-        `line ${number} of standard input is not a decision (${issue}); expected {"approvalId","decision","scope"?,"hint"?} or {"cancel":true}`,
+        `line ${number} of standard input is not a decision (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?} or {"cancel":true}`,
       )
     }
   })

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
+import { AccessReach } from '#specs/protocol/egress.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
@@ -101,6 +102,7 @@ export const WatchInput = z.discriminatedUnion('type', [
     approvalId: Id,
     decision: z.enum(['allow', 'deny']),
     scope: ApprovalScope,
+    reach: AccessReach.optional(),
     hint: Text.optional(),
   }),
   z.strictObject({ type: z.literal('cancel'), by: Line, now: z.boolean() }),

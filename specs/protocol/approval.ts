@@ -1,5 +1,6 @@
 /** Approvals: the question that waits, the answer that ends it, and the rules that answer without a person. */
 import * as z from 'zod'
+import { AccessReach } from './egress.ts'
 import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
 
 /** What the agent asks; everything here but `runId` is its claim. */
@@ -18,13 +19,30 @@ export const ApprovalRequest = z.strictObject({
 })
 export type ApprovalRequest = z.infer<typeof ApprovalRequest>
 
-export const ApprovalScope = z.enum(['once', 'run'])
+/** How long an answer holds; `always` only for a way out of the VM, which the host itself opens. */
+export const ApprovalScope = z.enum(['once', 'run', 'always'])
 export type ApprovalScope = z.infer<typeof ApprovalScope>
+
+/** A question of the host's own about a way out of the VM; all of it is the host's words. */
+export const AccessQuestion = z.strictObject({
+  /** What brought it about: `request_access`, or an attempt to connect. */
+  from: z.enum(['agent', 'connection']),
+  /** In one spelling; of a tunnel, in which no path is seen, the root. */
+  address: Document.min(1),
+  /** Why it is not allowed already. */
+  because: Line,
+  /** What a yes can be about, with what it then allows; an answer that names none means the first. */
+  offers: z
+    .array(z.strictObject({ reach: AccessReach, allows: Line }))
+    .min(1)
+    .max(3),
+})
+export type AccessQuestion = z.infer<typeof AccessQuestion>
 
 /** The answer that goes back to the agent. */
 export const ApprovalDecision = z.strictObject({
   decision: z.enum(['allow', 'deny']),
-  /** For a denial: what the agent should do instead. */
+  /** For a denial: what the agent should do instead; for a way out: what it may do now. */
   hint: Text.optional(),
 })
 export type ApprovalDecision = z.infer<typeof ApprovalDecision>
@@ -37,6 +55,8 @@ export const ApprovalRecord = z.strictObject({
   approvalId: Id,
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
+  /** Of an answer about a way out: how far around the address it goes; absent where it changed nothing. */
+  reach: AccessReach.optional(),
   by: DecidedBy,
   /** The rule that decided, the flag that would allow it, or why the question was withdrawn. */
   rule: Line.optional(),
@@ -57,7 +77,7 @@ export const ApprovalRule = z.strictObject({
    * the workspace. Absent: every call.
    */
   pattern: Line.optional(),
-  /** The argument to match; absent: the tool's main ones (`path`, `command`, `code`, `from` and `to`). */
+  /** The argument to match; absent: the tool's main ones (`path`, `command`, `code`, `from` and `to`, `host`). */
   argument: Line.optional(),
   /** Shown to people and, for a denial, to the agent. */
   reason: Line.optional(),

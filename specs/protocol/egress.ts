@@ -43,6 +43,15 @@ export type EgressRule = z.infer<typeof EgressRule>
 export const AccessReach = z.enum(['host', 'suffix', 'path'])
 export type AccessReach = z.infer<typeof AccessReach>
 
+/** Arguments of the tool `request_access`, which the host itself reads. */
+export const AccessRequest = z.strictObject({
+  /** http or https, whole. */
+  url: z.string().min(1).max(8_192),
+  /** The agent's words; shown as such. */
+  reason: z.string().min(1).max(2_000),
+})
+export type AccessRequest = z.infer<typeof AccessRequest>
+
 /** Body of `POST http://gateway/web/fetch`. */
 export const WebFetchRequest = z.strictObject({
   url: Line.min(1),

@@ -3,7 +3,7 @@
  * the host's events are facts. Only the host numbers (`seq`), stamps and chains them.
  */
 import * as z from 'zod'
-import { ApprovalRecord, ApprovalRequest } from './approval.ts'
+import { AccessQuestion, ApprovalRecord, ApprovalRequest } from './approval.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
 import { Plan, StepId, StepState } from './plan.ts'
@@ -177,6 +177,8 @@ const ApprovalAsked = z.strictObject({
   kind: z.enum(['enforced', 'cooperative']),
   request: ApprovalRequest.omit({ runId: true }),
   digest: Sha256,
+  /** Of a question about a way out; what is in `request` is then only what led to it. */
+  access: AccessQuestion.optional(),
 })
 const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
 const ModelEnd = z.strictObject({

@@ -1,0 +1,37 @@
+/** Answers of an approval that no person gives, as the journal keeps them. Pure values; who decides between them is the queue. */
+import type { ApprovalRecord, ApprovalRule } from '#specs/protocol/approval.ts'
+import { limits } from '#specs/protocol/limits.ts'
+
+/** An answer with who or what gave it. */
+export type Ruling = Omit<ApprovalRecord, 'approvalId'>
+
+/** Nobody is there. */
+export const unattended: Ruling = {
+  decision: 'deny',
+  scope: 'once',
+  by: 'mode',
+  rule: 'nobody is there to ask; --approve all or a rule file would allow it',
+  hint: 'nobody is there to approve this; go on without it and say so in your answer',
+}
+
+/** The user said no to all. */
+export const modeNone: Ruling = { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
+
+/** A rule said so. */
+export function byRule(rule: ApprovalRule, decision: 'allow' | 'deny'): Ruling {
+  const isToldWhy = decision === 'deny' && rule.reason !== undefined
+  const why = isToldWhy ? { hint: rule.reason } : {}
+  return { decision, scope: 'once', by: 'rule', rule: describeRule(rule), ...why }
+}
+
+/** The agent takes its question back. @param reason of the signal, shown when it is a text */
+export function withdrawn(reason: unknown): Ruling {
+  const rule = typeof reason === 'string' ? reason : 'the agent does not ask any more'
+  return { decision: 'deny', scope: 'once', by: 'agent', rule: rule.slice(0, limits.lineMaxChars) }
+}
+
+function describeRule(rule: ApprovalRule): string {
+  const pattern =
+    rule.pattern === undefined ? '' : ` ${rule.argument ?? ''}${rule.argument ? '=' : ''}${rule.pattern}`
+  return `${rule.effect} ${rule.tool}${pattern}`.slice(0, 500)
+}
