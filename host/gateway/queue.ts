@@ -1,0 +1,220 @@
+/**
+ * Whose turn it is to ask a model server: one queue for each key, over all runs of this process. Keeps the provider's
+ * rate (a sliding minute) and concurrency, holds everybody back when the server says "too many", and takes turns
+ * between runs. It sends nothing itself.
+ */
+import { createHash } from 'node:crypto'
+import type { Result } from '#specs/protocol/error.ts'
+
+export interface QueueLimits {
+  /** Requests that may be open at once. */
+  readonly maxConcurrent: number
+  /** Requests that may begin within any minute; null for any number. */
+  readonly requestsPerMinute: number | null
+}
+
+/** Leave to ask the server once. */
+export interface QueueTurn {
+  /** How long it was waited for. */
+  readonly waitedMs: number
+  /** The server took the request: its next refusal is a first one again. */
+  accepted(): void
+  /**
+   * The server said "too many": nobody asks until the pause is over. Without the server's own wish the pause is 2 s,
+   * doubled up to 60 s while the model goes on refusing.
+   * @param retryAfterMs the server's wish; null when it gave none
+   * @returns the pause in milliseconds
+   */
+  refused(retryAfterMs: number | null): number
+  /** The request is over; anything but the first call does nothing. */
+  release(): void
+}
+
+export interface TurnRequest {
+  readonly runId: string
+  readonly model: string
+  readonly signal: AbortSignal
+  /** Longest wait. */
+  readonly maxWaitMs: number
+  /** Ahead of the other requests of its run, as it was its turn before. */
+  readonly again?: boolean
+}
+
+interface Waiter extends TurnRequest {
+  readonly since: number
+  readonly settle: (result: Result<QueueTurn, 'cancelled' | 'timed_out'>) => void
+}
+
+export interface QueueOptions {
+  /** Milliseconds on a clock that only goes forward. */
+  readonly now?: () => number
+  /** 0 up to 1: the half of a pause that is left to chance. */
+  readonly random?: () => number
+}
+
+const windowMs = 60_000
+const firstPauseMs = 2_000
+const maxPauseMs = 60_000
+/** A server's wish beyond this is not believed. */
+const maxRetryAfterMs = 10 * 60_000
+
+export class RequestQueue {
+  #limits: QueueLimits
+  readonly #now: () => number
+  readonly #random: () => number
+  /** By run; the first run is the next one. */
+  readonly #waiting = new Map<string, Waiter[]>()
+  /** When the requests of the last minute began, oldest first. */
+  readonly #begun: number[] = []
+  /** By model: refusals in a row, and when the last of them was counted. */
+  readonly #refusals = new Map<string, { count: number; at: number; pauseMs: number }>()
+  #open = 0
+  #heldUntil = 0
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(limits: QueueLimits, options: QueueOptions = {}) {
+    this.#limits = limits
+    this.#now = options.now ?? (() => performance.now())
+    this.#random = options.random ?? Math.random
+  }
+
+  /** From now on; those that wait go by the new ones as well. */
+  setLimits(limits: QueueLimits): void {
+    this.#limits = limits
+    this.#pump()
+  }
+
+  /** Until when everybody is held back, in milliseconds from now; 0 when nobody is. */
+  get heldMs(): number {
+    return Math.max(0, this.#heldUntil - this.#now())
+  }
+
+  /** Resolves when it is this request's turn; release it in every case. */
+  take(request: TurnRequest): Promise<Result<QueueTurn, 'cancelled' | 'timed_out'>> {
+    if (request.signal.aborted) return Promise.resolve({ ok: false, error: 'cancelled' })
+    const { promise, resolve } = Promise.withResolvers<Result<QueueTurn, 'cancelled' | 'timed_out'>>()
+    const leave = (error: 'cancelled' | 'timed_out'): void => {
+      this.#remove(waiter)
+      waiter.settle({ ok: false, error })
+    }
+    const onAbort = (): void => leave('cancelled')
+    const timer = setTimeout(() => leave('timed_out'), request.maxWaitMs)
+    request.signal.addEventListener('abort', onAbort, { once: true })
+    const waiter: Waiter = {
+      ...request,
+      since: this.#now(),
+      settle: (result) => {
+        clearTimeout(timer)
+        request.signal.removeEventListener('abort', onAbort)
+        resolve(result)
+      },
+    }
+    const line = this.#waiting.get(request.runId) ?? []
+    if (request.again === true) line.unshift(waiter)
+    else line.push(waiter)
+    this.#waiting.set(request.runId, line)
+    this.#pump()
+    return promise
+  }
+
+  #pump(): void {
+    clearTimeout(this.#timer)
+    while (this.#waiting.size > 0 && this.#open < this.#limits.maxConcurrent) {
+      const delayMs = this.#delay()
+      if (delayMs > 0) {
+        this.#timer = setTimeout(() => this.#pump(), Math.ceil(delayMs))
+        return
+      }
+      const waiter = this.#next()
+      if (waiter === undefined) return
+      waiter.settle({ ok: true, value: this.#begin(waiter) })
+    }
+  }
+
+  /** How long nobody may begin. */
+  #delay(): number {
+    const now = this.#now()
+    while (this.#begun[0] !== undefined && this.#begun[0] <= now - windowMs) this.#begun.shift()
+    const rate = this.#limits.requestsPerMinute
+    const oldest = rate === null ? undefined : this.#begun.at(-rate)
+    const untilRoom = oldest === undefined ? 0 : oldest + windowMs - now
+    return Math.max(this.#heldUntil - now, untilRoom)
+  }
+
+  /** The first of the run whose turn it is; the run goes to the end. */
+  #next(): Waiter | undefined {
+    const [first] = this.#waiting
+    if (first === undefined) return
+    const [runId, line] = first
+    const waiter = line.shift()
+    this.#waiting.delete(runId)
+    if (line.length > 0) this.#waiting.set(runId, line)
+    return waiter
+  }
+
+  #remove(waiter: Waiter): void {
+    const line = this.#waiting.get(waiter.runId)?.filter((other) => other !== waiter) ?? []
+    if (line.length === 0) this.#waiting.delete(waiter.runId)
+    else this.#waiting.set(waiter.runId, line)
+  }
+
+  #begin({ model, since }: Waiter): QueueTurn {
+    const begunAt = this.#now()
+    this.#open += 1
+    if (this.#limits.requestsPerMinute !== null) this.#begun.push(begunAt)
+    let isOver = false
+    return {
+      waitedMs: begunAt - since,
+      accepted: () => {
+        const last = this.#refusals.get(model)
+        // One that began before the refusal says nothing about what came after.
+        if (last !== undefined && begunAt >= last.at) this.#refusals.delete(model)
+      },
+      refused: (retryAfterMs) => this.#refuse(model, begunAt, retryAfterMs),
+      release: () => {
+        if (isOver) return
+        isOver = true
+        this.#open -= 1
+        this.#pump()
+      },
+    }
+  }
+
+  #refuse(model: string, begunAt: number, retryAfterMs: number | null): number {
+    const now = this.#now()
+    const last = this.#refusals.get(model)
+    // Requests that were open together and are refused together are one refusal.
+    const isSame = last !== undefined && begunAt < last.at
+    if (!isSame) {
+      const count = (last?.count ?? 0) + 1
+      const full = Math.min(firstPauseMs * 2 ** (count - 1), maxPauseMs)
+      const pauseMs = full / 2 + (full / 2) * this.#random()
+      this.#refusals.set(model, { count, at: now, pauseMs })
+    }
+    const own = this.#refusals.get(model)?.pauseMs ?? firstPauseMs
+    const pauseMs = retryAfterMs === null ? own : Math.min(Math.max(0, retryAfterMs), maxRetryAfterMs)
+    if (!isSame || retryAfterMs !== null) this.#heldUntil = Math.max(this.#heldUntil, now + pauseMs)
+    return Math.max(0, this.#heldUntil - now)
+  }
+}
+
+const queues = new Map<string, RequestQueue>()
+
+/**
+ * The one queue of this process for a server and key. Limits are those of whoever asked last.
+ * @param baseUrl up to and with `/v1`; its origin counts
+ */
+export function sharedQueue(baseUrl: string, key: string | null, limits: QueueLimits): RequestQueue {
+  const digest = createHash('sha256')
+    .update(key ?? '')
+    .digest('hex')
+  const name = `${new URL(baseUrl).origin} ${digest}`
+  const known = queues.get(name)
+  if (known !== undefined) {
+    known.setLimits(limits)
+    return known
+  }
+  const queue = new RequestQueue(limits)
+  queues.set(name, queue)
+  return queue
+}
