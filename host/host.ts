@@ -1,13 +1,17 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
+import { RuleError } from './approvals/rules.ts'
+import { storedKeys } from './config/keyring.ts'
 import { loadConfig, parseConfig } from './config/load.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
+import { makePolicy, type Policy } from './egress/policy.ts'
 import { type Network, openNetwork } from './gateway/network.ts'
-import { type Provider, resolveProvider } from './gateway/providers.ts'
+import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
@@ -70,6 +74,8 @@ export interface RunOptions {
   readonly rules?: readonly ApprovalRule[]
   /** Whether somebody will answer approvals; default true. */
   readonly attended?: boolean
+  /** What may leave the VM beside the model, in this run alone; what the configuration denies or asks stays so. */
+  readonly egress?: { readonly rules?: readonly EgressRule[] }
   /**
    * The run to continue: its id, a beginning of it, or `last` for the last one on this directory. The agent is told what
    * was done, and works on in its VM if that was kept, with the directory as it is now.
@@ -128,11 +134,26 @@ export class Host implements AsyncDisposable {
     throw new ConfigError(loaded.error)
   }
 
-  /** The model's provider as the environment names it. @throws {ProviderError} */
-  provider(model?: string): Provider {
-    const resolved = resolveProvider({ env: this.#env, ...(model === undefined ? {} : { model }) })
-    if (resolved.ok) return resolved.value
-    throw new ProviderError(resolved.error.message)
+  /** The provider that a run would use for this model; no key is fetched. @throws {ConfigError} @throws {ProviderError} */
+  async provider(model?: string): Promise<ProviderChoice> {
+    return await this.#chooseProvider(await this.config(), model)
+  }
+
+  async #chooseProvider(config: Config, model: string | undefined): Promise<ProviderChoice> {
+    const chosen = chooseProvider({
+      env: this.#env,
+      config,
+      storedKeys: await storedKeys(this),
+      ...(model === undefined ? {} : { model }),
+    })
+    if (chosen.ok) return chosen.value
+    throw new ProviderError(chosen.error.message)
+  }
+
+  async #fetchKey(choice: ProviderChoice): Promise<Provider> {
+    const fetched = await fetchKey(choice, { folders: this.folders, env: this.#env })
+    if (fetched.ok) return fetched.value
+    throw new ProviderError(fetched.error.message)
   }
 
   #network({ network }: Config): Network {
@@ -205,8 +226,10 @@ export class Host implements AsyncDisposable {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
     const config = await this.config()
     const network = this.#network(config)
-    const provider = this.provider(options.model)
+    const choice = await this.#chooseProvider(config, options.model)
+    // First the directory: from then on no program, as one that prints a key, comes from it.
     const directory = this.#directory(workspace)
+    const provider = await this.#fetchKey(choice)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     const continues =
       options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
@@ -218,6 +241,7 @@ export class Host implements AsyncDisposable {
       image: await this.image(options),
       config,
       network,
+      egress: policyOf(config, options.egress?.rules),
       provider,
       prompt,
       directory,
@@ -277,4 +301,14 @@ export class Host implements AsyncDisposable {
     if (checked.ok) return checked.value
     throw new WorkspaceRefusedError(checked.error.message)
   }
+}
+
+/** @throws {ConfigError | RuleError} naming the rule that cannot be used */
+function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
+  const configuration = makePolicy({ configuration: egress.rules, otherwise: egress.default })
+  if (!configuration.ok) throw new ConfigError(`the configuration: ${configuration.error}`)
+  const own = rules.map((rule) => EgressRule.parse(rule))
+  const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
+  if (policy.ok) return policy.value
+  throw new RuleError(policy.error)
 }

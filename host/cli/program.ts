@@ -170,6 +170,12 @@ function addRunOptions(command: Command): Command {
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
+    .option(
+      '--allow-host <host>',
+      'lets programs and web tools reach this host by https; may be given again',
+      collect,
+    )
+    .option('--egress <file>', 'rules of what may leave the VM, for this run')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')
     .option('--max-time <duration>', 'wall time of the run, such as 20m', parseDuration)

@@ -1,7 +1,9 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
+import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
+import { allowHost, readRuleFile } from '../egress/rule-file.ts'
 import type { RunOptions } from '../host.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
@@ -19,6 +21,9 @@ export interface RunFlags extends VmFlags {
   readonly model?: string
   readonly tool?: string[]
   readonly approve: string
+  readonly allowHost?: string[]
+  /** A file of rules of egress. */
+  readonly egress?: string
   /** True, false for `--no-apply`, absent for neither. */
   readonly apply?: boolean
   readonly maxTime?: number
@@ -70,15 +75,21 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
     rules,
+    egress: { rules: await egressRules(flags) },
     attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
   }
+}
+
+/** The hosts that were named, then the rules of the file; the order does not matter. */
+async function egressRules({ allowHost: hosts = [], egress }: RunFlags): Promise<EgressRule[]> {
+  return [...hosts.map(allowHost), ...(egress === undefined ? [] : await readRuleFile(egress))]
 }
 
 /** For people: progress on stdout, questions where a terminal is. */
 async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
   using view = new ProgressView(io.stdout)
-  view.lines(host.provider(options.model).notes)
+  view.lines((await host.provider(options.model)).notes)
   const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
@@ -97,7 +108,7 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  for (const note of host.provider(options.model).notes) io.stderr.write(`${note}\n`)
+  for (const note of (await host.provider(options.model)).notes) io.stderr.write(`${note}\n`)
   const run = await host.start({
     ...options,
     onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),

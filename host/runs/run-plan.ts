@@ -3,9 +3,11 @@ import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import type { Config } from '../config/schema.ts'
+import type { Policy } from '../egress/policy.ts'
 import type { Network } from '../gateway/network.ts'
 import type { Provider } from '../gateway/providers.ts'
 import type { Image } from '../image/image.ts'
+import type { Recording } from '../recording/replay.ts'
 import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmDiskImage } from '../vm/vm.ts'
@@ -22,7 +24,11 @@ export interface RunPlan {
   readonly config: Config
   /** How the host reaches the internet for it. */
   readonly network: Network
+  /** What may leave the VM beside the model. */
+  readonly egress: Policy
   readonly provider: Provider
+  /** Answers in the place of the model's server and the web; nothing goes to a network then. */
+  readonly recording?: Recording
   readonly prompt: string
   readonly context?: Readonly<Record<string, string>>
   /** The run that this one continues: its VM is taken if it was kept. */

@@ -1,0 +1,49 @@
+/**
+ * Rules of egress for one run, from the command line: a TOML file of `[[rules]]`, written as in the configuration, and
+ * hosts by name. Refuses what the configuration would refuse.
+ */
+import { readFile } from 'node:fs/promises'
+import { parse, TomlError } from 'smol-toml'
+import * as z from 'zod'
+import { EgressRule } from '#specs/protocol/egress.ts'
+import { RuleError } from '../approvals/rules.ts'
+import { readRule, readRules } from './rules.ts'
+
+const maxBytes = 1024 * 1024
+const RuleFile = z.strictObject({ rules: z.array(EgressRule).max(1_000) })
+
+/** @throws {RuleError} naming file, place and what to do */
+export async function readRuleFile(path: string): Promise<EgressRule[]> {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    throw new RuleError(`cannot read the egress rules in ${path}`, { cause })
+  })
+  if (text.length > maxBytes) throw new RuleError(`${path} is longer than ${maxBytes} bytes`)
+  const parsed = RuleFile.safeParse(tableOf(text, path))
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    const place = issue?.path.join('.') || 'the file'
+    throw new RuleError(`${path}: ${place}: ${issue?.message ?? 'not a file of [[rules]]'}`)
+  }
+  const ready = readRules(parsed.data.rules, 'run', 'rules')
+  if (!ready.ok) throw new RuleError(`${path}: ${ready.error}`)
+  return parsed.data.rules
+}
+
+/** The rule that lets programs reach a host over https. @throws {RuleError} */
+export function allowHost(host: string): EgressRule {
+  const rule: EgressRule = { effect: 'allow', host }
+  const ready = readRule(rule, 'run')
+  if (ready.ok) return rule
+  throw new RuleError(
+    `--allow-host ${ready.error}. For more than https on port 443 write a file for --egress.`,
+  )
+}
+
+function tableOf(text: string, path: string): unknown {
+  try {
+    return parse(text)
+  } catch (cause) {
+    if (!(cause instanceof TomlError)) throw cause
+    throw new RuleError(`${path}, line ${cause.line}: not TOML: ${cause.message.split('\n')[0]}`, { cause })
+  }
+}
