@@ -1,14 +1,19 @@
 /**
- * Reads the user's configuration file, `config.toml` in the configuration folder. A file that others could write is
- * refused like one that does not fit the schema: it decides what leaves this machine.
+ * Reads the user's configuration file, `config.toml` in the configuration folder. A file that others could write or
+ * exchange is refused like one that does not fit the schema: it decides what leaves this machine.
  */
-import { readFile } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { parse, TomlError } from 'smol-toml'
+import type * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
+import { findDistrust } from '../state/path-trust.ts'
 import { Config } from './schema.ts'
 
 const MAX_BYTES = 1024 * 1024
+/** Tables within tables; the schema needs five. */
+const MAX_DEPTH = 32
 
 /** Where the file is, whether or not it exists. */
 export function configFile(folders: { readonly config: string }): string {
@@ -18,32 +23,75 @@ export function configFile(folders: { readonly config: string }): string {
 /** The configuration; an empty one without a file. The error says the file, the place and what to do. */
 export async function loadConfig(folders: { readonly config: string }): Promise<Result<Config, string>> {
   const file = configFile(folders)
-  let text: string
+  const refuse = (why: string) => ({ ok: false as const, error: `the configuration file ${file} ${why}` })
   try {
-    text = await readFile(file, 'utf8')
+    const distrust = findDistrust(file)
+    if (distrust !== undefined) {
+      const what = distrust.at === file ? '' : `is reached through ${distrust.at}, which `
+      const remedy = `make it yours alone (chmod go-w ${distrust.at}), for it decides what leaves this machine`
+      return refuse(`${what}${distrust.why}; ${remedy}`)
+    }
+    // A pipe in its place must not be waited for.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+    const text = await readBounded(handle)
+    return text.ok ? readConfig(text.value, file) : refuse(text.error)
   } catch (error) {
-    const isMissing = error instanceof Error && 'code' in error && error.code === 'ENOENT'
-    return isMissing ? readConfig('', file) : { ok: false, error: `cannot read ${file}: ${String(error)}` }
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return readConfig('', file)
+    return refuse(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
   }
-  return readConfig(text, file)
+}
+
+async function readBounded(handle: FileHandle): Promise<Result<string, string>> {
+  if (!(await handle.stat()).isFile()) return { ok: false, error: 'is not a file; move it away' }
+  const bytes = Buffer.alloc(MAX_BYTES + 1)
+  let length = 0
+  while (length < bytes.length) {
+    const { bytesRead } = await handle.read(bytes, length)
+    if (bytesRead === 0) break
+    length += bytesRead
+  }
+  if (length > MAX_BYTES) return { ok: false, error: `is longer than ${MAX_BYTES} bytes; shorten it` }
+  try {
+    return { ok: true, value: new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length)) }
+  } catch {
+    return { ok: false, error: 'is not UTF-8; save it as UTF-8' }
+  }
 }
 
 /** @param file named in errors */
 export function readConfig(text: string, file: string): Result<Config, string> {
-  if (text.length > MAX_BYTES) return { ok: false, error: `${file} is longer than ${MAX_BYTES} bytes` }
+  let table: unknown
   try {
-    return parseConfig(parse(text), file)
+    table = parse(text, { maxDepth: MAX_DEPTH, unsafeKeyBehaviour: 'throw' })
   } catch (error) {
     if (!(error instanceof TomlError)) throw error
-    return { ok: false, error: `${file}: not TOML, line ${error.line}: ${error.message.split('\n')[0]}` }
+    const what = error.message.split('\n')[0]?.replace(/^Invalid TOML document: /, '')
+    return {
+      ok: false,
+      error: `${file}, line ${error.line}: not TOML: ${what}; correct the line (strings stand in quotes)`,
+    }
   }
+  return parseConfig(table, file)
 }
 
 /** @param from named in errors */
 export function parseConfig(value: unknown, from: string): Result<Config, string> {
   const parsed = Config.safeParse(value)
   if (parsed.success) return { ok: true, value: parsed.data }
-  const [issue] = parsed.error.issues
-  const place = issue?.path.join('.') || 'the file'
-  return { ok: false, error: `${from}: ${place}: ${issue?.message ?? 'not a configuration'}` }
+  const { issues } = parsed.error
+  const told = issues.slice(0, 3).map(describeIssue).join('; ')
+  const more = issues.length > 3 ? `; and ${issues.length - 3} more` : ''
+  return {
+    ok: false,
+    error: `${from}: ${told}${more}. Correct it there; caisson config check looks again`,
+  }
+}
+
+/** The place and what was expected there; never the value, which may be a key that does not belong there. */
+function describeIssue(issue: z.core.$ZodIssue): string {
+  const place = issue.path.length === 0 ? 'at the top' : issue.path.map(String).join('.')
+  if (issue.code === 'unrecognized_keys')
+    return `${place}: there is no setting called ${issue.keys.join(', ')}`
+  const inner = issue.code === 'invalid_key' ? issue.issues[0]?.message : undefined
+  return `${place}: ${inner ?? issue.message.replace(/^Invalid [a-z ]+[:.] /, '')}`
 }

@@ -5,27 +5,43 @@
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 
-const Name = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'expected 1 to 64 of a-z 0-9 _ -')
+/** Of a provider or a key. */
+export const Name = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'expected 1 to 64 of a-z 0-9 _ -')
 
 /** Where a key is taken from, when it is needed; never the key itself. */
-export const KeySource = z.union([
-  /** A variable of the environment. */
-  z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/) }),
-  /** A file that only the user can read; `~/` is the home folder. */
-  z.strictObject({ file: z.string().min(1) }),
-  /** The system's keyring, as `caisson key set NAME` puts it there. */
-  z.strictObject({ keyring: Name }),
-  /** A program and its arguments; it prints the key. No shell. */
-  z.strictObject({ command: z.array(z.string().min(1)).min(1).max(64) }),
-])
+export const KeySource = z.union(
+  [
+    /** A variable of the environment. */
+    z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/) }),
+    /** A file that only the user can read; `~/` is the home folder. */
+    z.strictObject({ file: z.string().min(1) }),
+    /** The system's keyring, as `caisson key set NAME` puts it there. */
+    z.strictObject({ keyring: Name }),
+    /** A program and its arguments; it prints the key. No shell. */
+    z.strictObject({ command: z.array(z.string().min(1)).min(1).max(64) }),
+  ],
+  {
+    error:
+      'expected where the key is, not the key: one of { env = "NAME" }, { file = "PATH" }, { keyring = "name" }, ' +
+      '{ command = ["PROGRAM", "ARGUMENT"] }',
+  },
+)
 export type KeySource = z.infer<typeof KeySource>
+
+/** A model id, or a beginning of one with `*` behind it. */
+const ModelPattern = z
+  .string()
+  .regex(/^(?:[^\s*]{1,200}\*?|\*)$/, 'expected a model id, with * at its end for all that begin so')
+
+/** Names that stand for something else wherever a provider is named. */
+const reserved: ReadonlySet<string> = new Set(['caisson', 'custom', 'offline'])
 
 export const ProviderConfig = z.strictObject({
   /** Up to and with `/v1`; absent for `nvidia`, whose address is known. */
   url: z.string().optional(),
   key: KeySource.optional(),
   /** Model ids that are asked of it, `*` for any characters at the end; absent: only when it is the default. */
-  models: z.array(z.string().min(1)).max(256).optional(),
+  models: z.array(ModelPattern).max(256).optional(),
   /** A sliding minute, over all runs of this user with this key. */
   requestsPerMinute: z.int().min(1).max(100_000).optional(),
   maxConcurrent: z.int().min(1).max(256).optional(),
@@ -54,10 +70,16 @@ export type SearchConfig = z.infer<typeof SearchConfig>
 export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
-  /** The provider when no model list decides. */
+  /** The provider when no model list decides; `offline` for the built-in stand-in. */
   provider: Name.optional(),
-  providers: z.record(Name, ProviderConfig).default({}),
-  prices: z.record(z.string().min(1), PriceConfig).default({}),
+  providers: z
+    .record(
+      Name.refine((name) => !reserved.has(name), 'this name has a meaning of its own; choose another'),
+      ProviderConfig,
+    )
+    .default({}),
+  /** By model id as the provider knows it; the longest that fits holds. */
+  prices: z.record(ModelPattern, PriceConfig).default({}),
   limits: z
     .strictObject({
       maxRequests: z.int().min(1).optional(),

@@ -1,166 +1,213 @@
 /**
- * Which model server a run uses, from the user's environment and flags alone: NVIDIA's API catalog, one server of
- * the user's choice, or the offline model. A key belongs to one origin; it is never looked for anywhere else.
+ * Which model server a run uses, from the user's flags, environment and configuration alone: NVIDIA's API catalog, a
+ * server of the user's choice, or the offline model. A key belongs to one origin; it is never looked for anywhere else.
  */
-import { isIP } from 'node:net'
 import type { Result } from '#specs/protocol/error.ts'
-import { Secret } from './secret.ts'
+import { describeSource, type KeyPlace, resolveKey } from '../config/keys.ts'
+import { Config, type KeySource, type PriceConfig } from '../config/schema.ts'
+import { chooseServer, longestMatch } from './model-choice.ts'
+import { failure, type ProviderError } from './provider-error.ts'
+import type { Secret } from './secret.ts'
+import { isNvidiaAddress, readServerAddress } from './server-address.ts'
 
 /** Where requests for a model go. */
 export interface Provider {
-  readonly name: 'nvidia' | 'custom' | 'offline'
+  /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the name that the configuration gives it. */
+  readonly name: string
   /** Model id as the provider knows it; the guest cannot choose another. */
   readonly model: string
   /** Without a trailing slash, such as `https://integrate.api.nvidia.com/v1`; null for the offline model. */
   readonly baseUrl: string | null
   readonly key: Secret | null
+  /** Where its key is set, for a remedy: `the variable NVIDIA_API_KEY`; absent: nowhere yet. */
+  readonly keySetting?: string
+  /** Requests that may begin within any minute, over all runs with this key; absent: not bounded. */
+  readonly requestsPerMinute?: number
+  /** Requests that may be open at once, over all runs with this key; absent: as the gateway has it. */
+  readonly maxConcurrent?: number
+  /** What this model costs; absent: not known. */
+  readonly price?: PriceConfig
   /** What a person should know before the first request, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** Why no provider could be chosen; the message names the setting and what to do. */
-export interface ProviderError {
-  readonly code: 'invalid_url' | 'insecure_url' | 'invalid_key' | 'invalid_model' | 'missing_model'
-  readonly message: string
+/** A provider before its key was fetched. */
+export interface ProviderChoice extends Omit<Provider, 'key'> {
+  /** Null: it is asked without a key. */
+  readonly keySource: KeySource | null
+}
+
+export interface ProviderQuestion {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** Absent: an empty one. */
+  readonly config?: Config
+  /** Names of keys in the system's keyring; a provider without another key takes the one of its name. */
+  readonly storedKeys?: readonly string[]
+  /** From `--model`; wins over `CAISSON_MODEL`, and that over the configuration's `model`. */
+  readonly model?: string
 }
 
 export const nvidiaBaseUrl = 'https://integrate.api.nvidia.com/v1'
 /** Tools, a reasoning switch and 262,144 tokens of context; the catalog changes, so a 404 or 410 names the setting. */
 export const nvidiaDefaultModel = 'nvidia/nemotron-3-super-120b-a12b'
 export const offlineModel = 'caisson/offline'
+/** What others report of NVIDIA's hosted models is about 40 a minute, unpublished and without headers. */
+const nvidiaRequestsPerMinute = 36
 
 const offlineNote =
   'No model key is set: the offline model answers. It knows a small set of requests; set NVIDIA_API_KEY, or ' +
-  'CAISSON_LLM_URL and CAISSON_LLM_KEY, for a real model.'
+  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file, for a real model.'
 
-/**
- * Chooses in this order: the model `caisson/offline` asked for by name, `CAISSON_LLM_URL`, `NVIDIA_API_KEY`, offline.
- * @param options.model from `--model`; wins over `CAISSON_MODEL`
- */
-export function resolveProvider(options: {
-  env: Readonly<Record<string, string | undefined>>
-  model?: string
-}): Result<Provider, ProviderError> {
-  const { env } = options
-  const model = nonEmpty(options.model) ?? nonEmpty(env.CAISSON_MODEL)
-  if (model !== undefined && !isModelId(model)) {
-    return failure(
-      'invalid_model',
-      'The model id (--model or CAISSON_MODEL) is not 1 to 200 visible characters.',
-    )
+/** Chooses without fetching a key or asking anybody; in which order is in specs/gateway.md. */
+export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
+  const { env, config = Config.parse({}), storedKeys = [] } = question
+  const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
+  if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
+    const setting = '--model, CAISSON_MODEL or the configuration'
+    return failure('invalid_model', `The model id (${setting}) is not 1 to 200 visible characters.`)
   }
+  if (model === offlineModel) return { ok: true, value: offlineChoice(false) }
   const url = nonEmpty(env.CAISSON_LLM_URL)
-  const nvidiaKey = nonEmpty(env.NVIDIA_API_KEY)
-  if (model === offlineModel) return success(offlineProvider(false))
-  if (url !== undefined) return resolveCustom(url, nonEmpty(env.CAISSON_LLM_KEY), model)
-  if (nvidiaKey !== undefined) return resolveNvidia(nvidiaKey, model)
-  if (model !== undefined) {
-    return failure(
-      'missing_model',
-      `The model "${model}" was asked for, but no model server is set. Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
-        `CAISSON_LLM_KEY; or leave the model out to use the offline model.`,
-    )
+  if (url !== undefined) return chooseCustom(url, model, { env, config })
+  const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
+  const chosen = chooseServer(model, config, hasNvidiaKey)
+  if (!chosen.ok) return chosen
+  if (chosen.value.name === 'offline')
+    return { ok: true, value: offlineChoice(config.provider !== 'offline') }
+  return chooseConfigured(chosen.value, { env, config, storedKeys })
+}
+
+/** The chosen provider with its key, fetched now. @param place where keys are looked for */
+export async function fetchKey(
+  { keySource, ...provider }: ProviderChoice,
+  place: KeyPlace,
+): Promise<Result<Provider, ProviderError>> {
+  if (keySource === null) return { ok: true, value: { ...provider, key: null } }
+  const key = await resolveKey(keySource, place)
+  if (!key.ok) return failure('invalid_key', `No key for the provider ${provider.name}: ${key.error}.`)
+  if (!/^[\x21-\x7e]+$/.test(key.value.reveal())) {
+    const where = describeSource(keySource)
+    return failure('invalid_key', `The key from ${where} holds a space; set it to the bare key.`)
   }
-  return success(offlineProvider(true))
+  return { ok: true, value: { ...provider, key: key.value } }
 }
 
 /** The offline model as a provider. */
 export function offlineProvider(noted: boolean): Provider {
-  return { name: 'offline', model: offlineModel, baseUrl: null, key: null, notes: noted ? [offlineNote] : [] }
+  const { keySource: _, ...provider } = offlineChoice(noted)
+  return { ...provider, key: null }
 }
 
-function resolveNvidia(keyText: string, model: string | undefined): Result<Provider, ProviderError> {
-  if (!isHeaderSafe(keyText)) return failure('invalid_key', keyMessage('NVIDIA_API_KEY'))
-  return success({
-    name: 'nvidia',
-    model: model ?? nvidiaDefaultModel,
-    baseUrl: nvidiaBaseUrl,
-    key: new Secret(keyText),
-    notes: [],
-  })
+function offlineChoice(noted: boolean): ProviderChoice {
+  const notes = noted ? [offlineNote] : []
+  return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
 }
 
-function resolveCustom(
-  urlText: string,
-  keyText: string | undefined,
+/** The one server that the environment names: it wins over whatever the file says. */
+function chooseCustom(
+  url: string,
   model: string | undefined,
-): Result<Provider, ProviderError> {
-  const url = URL.canParse(urlText) ? new URL(urlText) : null
-  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) {
-    return failure(
-      'invalid_url',
-      'CAISSON_LLM_URL is not an http or https address, such as http://127.0.0.1:8080/v1.',
-    )
-  }
-  if (url.username !== '' || url.password !== '' || url.search !== '' || url.hash !== '') {
-    return failure(
-      'invalid_url',
-      'CAISSON_LLM_URL must not hold a user, a query or a fragment; put the key into CAISSON_LLM_KEY.',
-    )
-  }
-  const reach = url.protocol === 'http:' ? reachOfHost(url.hostname) : 'encrypted'
-  if (reach === 'public') {
-    return failure(
-      'insecure_url',
-      `CAISSON_LLM_URL uses plain http to ${url.hostname}, which is neither this machine nor a private address: the ` +
-        'conversation and the key could be read on the way. Use https.',
-    )
-  }
-  if (keyText !== undefined && !isHeaderSafe(keyText))
-    return failure('invalid_key', keyMessage('CAISSON_LLM_KEY'))
+  { env, config }: { env: ProviderQuestion['env']; config: Config },
+): Result<ProviderChoice, ProviderError> {
+  const address = readServerAddress(url, 'CAISSON_LLM_URL')
+  if (!address.ok) return address
   if (model === undefined) {
-    return failure(
-      'missing_model',
-      'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL or pass --model.',
-    )
+    const text = 'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL or pass --model.'
+    return failure('missing_model', text)
   }
-  const note = `The model server ${url.host} is reached by plain http in a private network: what is sent can be read there.`
-  return success({
-    name: 'custom',
-    model,
-    baseUrl: url.href.replace(/\/+$/, ''),
-    key: keyText === undefined ? null : new Secret(keyText),
-    notes: reach === 'private' ? [note] : [],
-  })
-}
-
-/** Who could read plain http to this host; names other than localhost count as public, for they may resolve to anything. */
-function reachOfHost(hostname: string): 'loopback' | 'private' | 'public' {
-  const host = hostname.replace(/^\[|\]$/g, '').toLowerCase()
-  if (host === 'localhost' || host.endsWith('.localhost')) return 'loopback'
-  const family = isIP(host)
-  if (family === 4) {
-    if (host.startsWith('127.')) return 'loopback'
-    return /^(10\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.)/.test(host) ? 'private' : 'public'
+  const hasKey = nonEmpty(env.CAISSON_LLM_KEY) !== undefined
+  const keySource = hasKey ? { env: 'CAISSON_LLM_KEY' } : null
+  return {
+    ok: true,
+    value: { name: 'custom', model, keySource, ...termsOf({}, keySource, model, config), ...address.value },
   }
-  if (family === 6) {
-    if (host === '::1') return 'loopback'
-    return /^f[cd]/.test(host) ? 'private' : 'public'
+}
+
+function chooseConfigured(
+  { name, model }: { readonly name: string; readonly model: string | undefined },
+  { env, config, storedKeys }: Required<Pick<ProviderQuestion, 'env' | 'config' | 'storedKeys'>>,
+): Result<ProviderChoice, ProviderError> {
+  const given = Object.hasOwn(config.providers, name) ? config.providers[name] : undefined
+  const setting = `providers.${name}.url in the configuration`
+  const url = given?.url ?? (name === 'nvidia' ? nvidiaBaseUrl : undefined)
+  if (url === undefined)
+    return failure('invalid_url', `${setting} is missing; set it to the server's address up to and with /v1.`)
+  const address = readServerAddress(url, setting)
+  if (!address.ok) return address
+  const isNvidia = isNvidiaAddress(address.value.baseUrl)
+  if (name === 'nvidia' && !isNvidia) {
+    const text = `${setting} is not an address of NVIDIA's; give a server of your own another name than nvidia.`
+    return failure('invalid_url', text)
   }
-  return 'public'
+  const wanted =
+    model ??
+    given?.models?.find((id) => !id.includes('*')) ??
+    (name === 'nvidia' ? nvidiaDefaultModel : undefined)
+  if (wanted === undefined) {
+    const text = `The provider ${name} is chosen but no model is named. Set model in the configuration, CAISSON_MODEL, or pass --model.`
+    return failure('missing_model', text)
+  }
+  const variable =
+    name === 'nvidia' && nonEmpty(env.NVIDIA_API_KEY) !== undefined ? { env: 'NVIDIA_API_KEY' } : undefined
+  const keySource = variable ?? given?.key ?? (storedKeys.includes(name) ? { keyring: name } : null)
+  if (name === 'nvidia' && keySource === null) return failure('missing_key', missingNvidiaKey(wanted))
+  const clash = keySource === null ? undefined : findClash(name, keySource, address.value.baseUrl, config)
+  if (clash !== undefined) return failure('invalid_key', clash)
+  const terms = termsOf(
+    { ...(isNvidia ? { requestsPerMinute: nvidiaRequestsPerMinute } : {}), ...given },
+    keySource,
+    wanted,
+    config,
+  )
+  return { ok: true, value: { name, model: wanted, keySource, ...terms, ...address.value } }
 }
 
-function keyMessage(name: string): string {
-  return `${name} holds a character that cannot stand in an HTTP header, such as a line break; set it to the bare key.`
+function missingNvidiaKey(model: string): string {
+  return (
+    `The model "${model}" is NVIDIA's, but there is no key. Set NVIDIA_API_KEY, or store one with: caisson key set ` +
+    'nvidia; or name the provider of the model in the configuration.'
+  )
 }
 
-function isHeaderSafe(text: string): boolean {
-  return /^[\x21-\x7e]{1,4096}$/.test(text)
+function termsOf(
+  {
+    requestsPerMinute,
+    maxConcurrent,
+  }: { readonly requestsPerMinute?: number | undefined; readonly maxConcurrent?: number | undefined },
+  keySource: KeySource | null,
+  model: string,
+  config: Config,
+): Pick<Provider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
+  const pattern = longestMatch(Object.keys(config.prices), model)
+  const price = pattern === undefined ? undefined : config.prices[pattern]
+  return {
+    ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
+    ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
+    ...(price === undefined ? {} : { price }),
+    ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
+  }
 }
 
-function isModelId(text: string): boolean {
-  return /^[\x21-\x7e]{1,200}$/.test(text)
+/** A key belongs to one origin: the same source for two of them is a mistake. */
+function findClash(name: string, source: KeySource, baseUrl: string, config: Config): string | undefined {
+  const where = describeSource(source)
+  if ('env' in source && source.env === 'NVIDIA_API_KEY' && !isNvidiaAddress(baseUrl)) {
+    return `providers.${name}.key in the configuration: ${where} is for NVIDIA's addresses alone; give ${name} a key of its own.`
+  }
+  const { origin } = new URL(baseUrl)
+  const other = Object.entries(config.providers).find(
+    ([otherName, { url = nvidiaBaseUrl, key }]) =>
+      otherName !== name &&
+      key !== undefined &&
+      JSON.stringify(key) === JSON.stringify(source) &&
+      URL.canParse(url) &&
+      new URL(url).origin !== origin,
+  )
+  if (other === undefined) return
+  return `providers.${name} and providers.${other[0]} in the configuration take their key from ${where}, but are different servers; a key belongs to one.`
 }
 
 function nonEmpty(text: string | undefined): string | undefined {
   const trimmed = text?.trim()
-  return trimmed === '' ? undefined : trimmed
-}
-
-function success(value: Provider): Result<Provider, ProviderError> {
-  return { ok: true, value }
-}
-
-function failure(code: ProviderError['code'], message: string): Result<Provider, ProviderError> {
-  return { ok: false, error: { code, message } }
+  return trimmed === undefined || trimmed === '' ? undefined : trimmed
 }

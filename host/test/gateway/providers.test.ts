@@ -1,46 +1,69 @@
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
-import { nvidiaBaseUrl, nvidiaDefaultModel, offlineModel, resolveProvider } from '../../gateway/providers.ts'
+import {
+  chooseProvider,
+  fetchKey,
+  nvidiaBaseUrl,
+  nvidiaDefaultModel,
+  offlineModel,
+  type ProviderQuestion,
+} from '../../gateway/providers.ts'
 import { Secret } from '../../gateway/secret.ts'
 
 const key = 'nvapi-abcdefghijklmnop'
 
-function provider(env: Record<string, string>, model?: string) {
-  const result = resolveProvider(model === undefined ? { env } : { env, model })
+/** Chosen, and its key fetched. */
+async function resolveProvider(question: ProviderQuestion) {
+  const chosen = chooseProvider(question)
+  return chosen.ok
+    ? await fetchKey(chosen.value, { env: question.env, folders: { home: '/nowhere' } })
+    : chosen
+}
+
+async function provider(env: Record<string, string>, model?: string) {
+  const result = await resolveProvider(model === undefined ? { env } : { env, model })
   if (!result.ok) throw new Error(result.error.message)
   return result.value
 }
 
 describe('the provider', () => {
-  it('is the offline model without a key, and says how to set one [S4.06] [S0.09]', () => {
-    expect(provider({})).toMatchObject({ name: 'offline', model: offlineModel, baseUrl: null, key: null })
-    expect(provider({}).notes.join()).toContain('NVIDIA_API_KEY')
-    expect(provider({ NVIDIA_API_KEY: '  ' }).name).toBe('offline')
+  it('is the offline model without a key, and says how to set one [S4.06] [S0.09]', async () => {
+    expect(await provider({})).toMatchObject({
+      name: 'offline',
+      model: offlineModel,
+      baseUrl: null,
+      key: null,
+    })
+    expect((await provider({})).notes.join()).toContain('NVIDIA_API_KEY')
+    expect((await provider({ NVIDIA_API_KEY: '  ' })).name).toBe('offline')
   })
 
-  it('is NVIDIA with its key, at its address only [S0.09] [G.01]', () => {
-    expect(provider({ NVIDIA_API_KEY: key })).toMatchObject({
+  it('is NVIDIA with its key, at its address only [S0.09] [G.01]', async () => {
+    expect(await provider({ NVIDIA_API_KEY: key })).toMatchObject({
       name: 'nvidia',
       baseUrl: nvidiaBaseUrl,
       model: nvidiaDefaultModel,
     })
-    expect(provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' }).model).toBe('a/b')
-    expect(provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' }, 'c/d').model).toBe('c/d')
+    expect((await provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' })).model).toBe('a/b')
+    expect((await provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' }, 'c/d')).model).toBe('c/d')
   })
 
-  it('never gets the key of another server [G.01]', () => {
-    const custom = provider({
+  it('never gets the key of another server [G.01]', async () => {
+    const custom = await provider({
       NVIDIA_API_KEY: key,
       CAISSON_LLM_URL: 'https://llm.example/v1/',
       CAISSON_MODEL: 'm',
     })
     expect(custom).toMatchObject({ name: 'custom', baseUrl: 'https://llm.example/v1', key: null })
-    const nvidia = provider({ NVIDIA_API_KEY: key, CAISSON_LLM_KEY: 'other-key' })
+    const nvidia = await provider({ NVIDIA_API_KEY: key, CAISSON_LLM_KEY: 'other-key' })
     expect(nvidia.key?.reveal()).toBe(key)
   })
 
-  it('is the offline model when it is asked for by name, whatever keys there are [S4.06]', () => {
-    expect(provider({ NVIDIA_API_KEY: key }, offlineModel)).toMatchObject({ name: 'offline', notes: [] })
+  it('is the offline model when it is asked for by name, whatever keys there are [S4.06]', async () => {
+    expect(await provider({ NVIDIA_API_KEY: key }, offlineModel)).toMatchObject({
+      name: 'offline',
+      notes: [],
+    })
   })
 
   it.each([
@@ -48,8 +71,8 @@ describe('the provider', () => {
     'http://localhost:11434/v1',
     'http://[::1]:80/v1',
     'https://x.example',
-  ])('takes %s without a warning [S0.09]', (url) => {
-    expect(provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' }).notes).toEqual([])
+  ])('takes %s without a warning [S0.09]', async (url) => {
+    expect((await provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' })).notes).toEqual([])
   })
 
   it.each([
@@ -57,8 +80,10 @@ describe('the provider', () => {
     'http://10.0.0.1/v1',
     'http://172.20.0.1/v1',
     'http://[fd00::1]/v1',
-  ])('takes %s with a note that it can be read on the way [S0.09]', (url) => {
-    expect(provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' }).notes.join()).toContain('plain http')
+  ])('takes %s with a note that it can be read on the way [S0.09]', async (url) => {
+    expect((await provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' })).notes.join()).toContain(
+      'plain http',
+    )
   })
 
   it.each([
@@ -70,8 +95,8 @@ describe('the provider', () => {
     ['not an address', 'invalid_url'],
     ['https://user:pass@llm.example/v1', 'invalid_url'],
     ['https://llm.example/v1?key=x', 'invalid_url'],
-  ])('refuses %s as %s, without repeating what may be a key [S0.09]', (url, code) => {
-    const result = resolveProvider({
+  ])('refuses %s as %s, without repeating what may be a key [S0.09]', async (url, code) => {
+    const result = await resolveProvider({
       env: { CAISSON_LLM_URL: url, CAISSON_MODEL: 'm', CAISSON_LLM_KEY: key },
     })
     expect(result).toMatchObject({ ok: false, error: { code } })
@@ -85,8 +110,8 @@ describe('the provider', () => {
     [{ CAISSON_LLM_URL: 'https://x.example' }, 'missing_model'],
     [{ CAISSON_MODEL: 'nvidia/x' }, 'missing_model'],
     [{ CAISSON_MODEL: 'a b' }, 'invalid_model'],
-  ])('refuses %o as %s, with the setting to change [S0.09]', (env, code) => {
-    const result = resolveProvider({ env })
+  ])('refuses %o as %s, with the setting to change [S0.09]', async (env, code) => {
+    const result = await resolveProvider({ env })
     expect(result).toMatchObject({ ok: false, error: { code } })
     expect(inspect(result)).not.toContain(key)
   })

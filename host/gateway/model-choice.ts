@@ -1,0 +1,98 @@
+/** Which configured server a model id is asked of: by its lists, a prefix, or the default. Pure. */
+import type { Result } from '#specs/protocol/error.ts'
+import type { Config } from '../config/schema.ts'
+import { failure, type ProviderError } from './provider-error.ts'
+
+export interface ServerChoice {
+  /** A provider's name, or `offline`. */
+  readonly name: string
+  /** As the server knows it; absent: the server's default. */
+  readonly model: string | undefined
+}
+
+/**
+ * The longest pattern that fits the id decides; `NAME/` before the id is a pattern of the provider NAME, as long as
+ * `NAME/*`, and is taken off. Where none fits it is the default.
+ * @param model none: the default's
+ * @param hasNvidiaKey whether NVIDIA's API catalog can be used without a word in the file
+ */
+export function chooseServer(
+  model: string | undefined,
+  config: Config,
+  hasNvidiaKey: boolean,
+): Result<ServerChoice, ProviderError> {
+  if (model === undefined) return chooseDefault(undefined, config, hasNvidiaKey)
+  const fits = Object.entries(config.providers).flatMap(([name, { models = [] }]) => {
+    const pattern = longestMatch(models, model)
+    return pattern === undefined ? [] : [{ name, length: pattern.length, model }]
+  })
+  const prefixed = Object.keys(config.providers)
+    .filter((name) => model.startsWith(`${name}/`) && isPrefix(name, model))
+    .map((name) => ({ name, length: name.length + '/*'.length, model: model.slice(name.length + 1) }))
+  const longest = Math.max(0, ...[...fits, ...prefixed].map(({ length }) => length))
+  const best = fits.filter(({ length }) => length === longest)
+  if (best.length > 1) {
+    const names = best.map(({ name }) => `providers.${name}.models`).join(' and ')
+    return failure(
+      'ambiguous_provider',
+      `${names} in the configuration fit the model "${model}" equally well. Take it off one, or say which is meant: --model ${best[0]?.name}/${model}.`,
+    )
+  }
+  const [chosen] = [...best, ...prefixed.filter(({ length }) => length === longest)]
+  if (chosen !== undefined) return { ok: true, value: { name: chosen.name, model: chosen.model } }
+  return chooseDefault(model, config, hasNvidiaKey)
+}
+
+/** NVIDIA's ids begin with `nvidia/` themselves: only what has an owner and a name behind the prefix has a prefix. */
+function isPrefix(name: string, model: string): boolean {
+  const rest = model.slice(name.length + 1)
+  return rest !== '' && (name !== 'nvidia' || rest.includes('/'))
+}
+
+function chooseDefault(
+  model: string | undefined,
+  config: Config,
+  hasNvidiaKey: boolean,
+): Result<ServerChoice, ProviderError> {
+  const { provider, providers } = config
+  if (provider === 'offline') {
+    if (model === undefined) return { ok: true, value: { name: provider, model } }
+    const text = `The configuration's provider is "offline", and no provider lists the model "${model}". Say whose it is: --model NAME/${model}.`
+    return failure('missing_model', text)
+  }
+  if (provider === 'nvidia' || (provider !== undefined && Object.hasOwn(providers, provider))) {
+    return { ok: true, value: { name: provider, model } }
+  }
+  if (provider !== undefined) {
+    const text = `provider in the configuration names "${provider}", which is not below providers; add [providers.${provider}] with its url.`
+    return failure('unknown_provider', text)
+  }
+  // Without a list of models it can only be meant as the default.
+  const unlisted = Object.keys(providers).filter((name) => providers[name]?.models === undefined)
+  const [only] = unlisted
+  if (unlisted.length > 1) {
+    const names = unlisted.join(', ')
+    return failure(
+      'ambiguous_provider',
+      `Several providers of the configuration could be the default (${names}). Set provider = "${only}" or another, or give each its list of models.`,
+    )
+  }
+  if (only !== undefined && (only !== 'nvidia' || hasNvidiaKey || providers.nvidia?.key !== undefined)) {
+    return { ok: true, value: { name: only, model } }
+  }
+  if (hasNvidiaKey || providers.nvidia?.key !== undefined)
+    return { ok: true, value: { name: 'nvidia', model } }
+  if (model === undefined) return { ok: true, value: { name: 'offline', model } }
+  return failure(
+    'missing_model',
+    `The model "${model}" was asked for, but no model server is set for it. Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
+      'CAISSON_LLM_KEY, or list it below a provider of the configuration; or leave the model out to use the offline model.',
+  )
+}
+
+/** The longest of the patterns that fit the id: the id itself, or a beginning of it with `*` behind. */
+export function longestMatch(patterns: readonly string[], id: string): string | undefined {
+  return patterns
+    .filter((pattern) => pattern === id || (pattern.endsWith('*') && id.startsWith(pattern.slice(0, -1))))
+    .toSorted((a, b) => b.length - a.length || (a === id ? -1 : 1))[0]
+}
