@@ -1,0 +1,125 @@
+/**
+ * Carries bytes between a stream of the guest and a connection of the host until both directions have ended: with
+ * back-pressure, half-close, and bounds on bytes, time and silence. Looks at nothing of what passes.
+ */
+import type { Duplex, Writable } from 'node:stream'
+import { waitForRoom } from '#specs/node/writable-room.ts'
+
+/** What one connection may use. */
+export interface ConnectionLimits {
+  /** In each direction. */
+  readonly maxBytes: number
+  /** From its beginning to its end. */
+  readonly maxMs: number
+  /** Without a byte in either direction. */
+  readonly idleMs: number
+}
+
+export const defaultConnectionLimits: ConnectionLimits = {
+  maxBytes: 1024 ** 3,
+  maxMs: 60 * 60 * 1000,
+  idleMs: 5 * 60 * 1000,
+}
+
+/** Why something was ended that had not ended by itself. */
+export interface Stop {
+  readonly why: 'limit' | 'broken' | 'over'
+  /** A line for the journal. */
+  readonly text: string
+}
+
+/** Counts and times one connection; the first stop counts and is told to `onStop`. */
+export class Watch implements Disposable {
+  bytesOut = 0
+  bytesIn = 0
+  #stop: Stop | null = null
+  readonly #limits: ConnectionLimits
+  readonly #onStop: (stop: Stop) => void
+  readonly #idle: NodeJS.Timeout
+  readonly #end: NodeJS.Timeout
+
+  constructor(limits: ConnectionLimits, onStop: (stop: Stop) => void) {
+    this.#limits = limits
+    this.#onStop = onStop
+    const over = (ms: number, text: string): NodeJS.Timeout =>
+      setTimeout(() => this.stop({ why: 'limit', text }), ms)
+    this.#end = over(limits.maxMs, `ended after ${seconds(limits.maxMs)}, the longest a connection may take`)
+    this.#idle = over(limits.idleMs, `ended after ${seconds(limits.idleMs)} without a byte`)
+  }
+
+  get stopped(): Stop | null {
+    return this.#stop
+  }
+
+  stop(stop: Stop): void {
+    if (this.#stop !== null) return
+    this.#stop = stop
+    this.#onStop(stop)
+  }
+
+  /** Whether this many more bytes may pass; otherwise the connection is stopped. */
+  count(direction: 'out' | 'in', bytes: number): boolean {
+    if (this.#stop !== null) return false
+    this.#idle.refresh()
+    if (direction === 'out') this.bytesOut += bytes
+    else this.bytesIn += bytes
+    if (Math.max(this.bytesOut, this.bytesIn) <= this.#limits.maxBytes) return true
+    const mebibytes = this.#limits.maxBytes / 1024 / 1024
+    const way = direction === 'out' ? 'sent' : 'received'
+    this.stop({ why: 'limit', text: `ended: more than ${mebibytes} MiB ${way}` })
+    return false
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#idle)
+    clearTimeout(this.#end)
+  }
+}
+
+function seconds(ms: number): string {
+  return ms >= 1000 ? `${Math.round(ms / 1000)} s` : `${ms} ms`
+}
+
+/** The guest's stream, and what it has sent that was looked at already. */
+export interface GuestSide {
+  readonly stream: Duplex & { readonly rstCode?: number | undefined }
+  readonly source: AsyncIterable<Buffer>
+}
+
+/**
+ * Resolves when both directions have ended, or one broke off and both sides are destroyed. When the watch stops it, the
+ * caller's `onStop` ends the two sides.
+ */
+export async function carryBothWays(guest: GuestSide, outside: Duplex, watch: Watch): Promise<void> {
+  const { stream, source } = guest
+  const stop = (text: string) => (): void => watch.stop({ why: 'broken', text })
+  const out = pump(source, outside, 'out', watch).then(() => {
+    // HTTP/2 ends a stream that was reset as if it were complete.
+    if ((stream.rstCode ?? 0) !== 0) throw new Error('reset')
+    outside.end()
+  })
+  const back = pump(readAll(outside), stream, 'in', watch).then(() => stream.end())
+  await Promise.all([
+    out.catch(stop('the guest, or the server while the guest was sending, broke off')),
+    back.catch(stop('the server, or the guest while it was receiving, broke off')),
+  ])
+}
+
+/** All that a stream gives; what ended early is an error, also when it said so before anybody listened. */
+export function readAll(stream: Duplex): AsyncIterable<Buffer> {
+  return stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
+}
+
+/** @throws when either end fails, or the watch stopped it */
+export async function pump(
+  from: AsyncIterable<Buffer>,
+  to: Writable,
+  direction: 'out' | 'in',
+  watch: Watch,
+): Promise<void> {
+  for await (const chunk of from) {
+    if (!watch.count(direction, chunk.length)) throw new Error('stopped')
+    if (!to.writable) throw new Error('the other side has closed')
+    if (!to.write(chunk)) await waitForRoom(to)
+  }
+}

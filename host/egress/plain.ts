@@ -1,0 +1,237 @@
+/**
+ * One request that a program of the guest makes in the clear: built anew from the target that was permitted and from
+ * checked headers, so that the server sees exactly one request, the one that was judged.
+ */
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
+import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
+import type { ServerHttp2Stream } from 'node:http2'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import type { Result } from '#specs/protocol/error.ts'
+import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
+import type { Egress, Permit, Target } from './egress.ts'
+import { errorHeader, refuse } from './refusal.ts'
+import { describeTarget, hostInUrl } from './target.ts'
+
+export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
+
+/** Belong to one connection (RFC 9110 §7.6.1), to a proxy, or are made by us. */
+const notPassedOn = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'http2-settings',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
+const responseFieldsMax = 100
+const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
+/** Visible characters, spaces and tabs inside, and what is beyond ASCII: no line can end in it. */
+const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/
+
+/** The headers that a server is sent; an error names the field. */
+export function buildHeaders(
+  target: Target,
+  guest: HeadersOfGuest,
+  body: { readonly isEmpty: boolean },
+): Result<OutgoingHttpHeaders, string> {
+  const { scheme, host, port, method } = target
+  const isDefaultPort = port === (scheme === 'https' ? 443 : 80)
+  const headers: OutgoingHttpHeaders = { host: `${hostInUrl(host)}${isDefaultPort ? '' : `:${port}`}` }
+  for (const [name, value] of Object.entries(guest)) {
+    if (name.startsWith(':') || value === undefined || notPassedOn.has(name) || name.startsWith('proxy-'))
+      continue
+    if (!token.test(name)) return { ok: false, error: 'the name of a header is not a token' }
+    const values = Array.isArray(value) ? value : [value]
+    if (!values.every((one) => fieldValue.test(one)))
+      return { ok: false, error: `the header ${name} holds a control character` }
+    headers[name] = value
+  }
+  const length = guest['content-length']
+  if (length !== undefined) {
+    if (Array.isArray(length) || !/^\d{1,15}$/.test(length))
+      return { ok: false, error: 'content-length is not one whole number' }
+    headers['content-length'] = String(Number(length))
+  } else if (!body.isEmpty) headers['transfer-encoding'] = 'chunked'
+  else if (method !== 'GET' && method !== 'HEAD' && method !== 'OPTIONS') headers['content-length'] = '0'
+  return { ok: true, value: headers }
+}
+
+/** The headers of a server's answer that the guest gets; null when there are more than anybody needs. */
+export function passHeaders(answer: IncomingHttpHeaders): OutgoingHttpHeaders | null {
+  const named = (answer.connection ?? '').toLowerCase().split(/\s*,\s*/)
+  const headers: OutgoingHttpHeaders = {}
+  let count = 0
+  for (const [name, value] of Object.entries(answer)) {
+    const own = name === errorHeader || name.startsWith('proxy-') || named.includes(name)
+    if (value === undefined || own || !token.test(name)) continue
+    if (notPassedOn.has(name) && name !== 'content-length') continue
+    const values = Array.isArray(value) ? value : [value]
+    if (!values.every((one) => fieldValue.test(one))) continue
+    count += values.length
+    headers[name] = value
+  }
+  return count > responseFieldsMax ? null : headers
+}
+
+/** Makes the request, streams its answer back and records it; never rejects. */
+export async function servePlain(
+  stream: ServerHttp2Stream,
+  guest: HeadersOfGuest,
+  permit: Permit,
+  { egress, limits, signal }: { egress: Egress; limits: ConnectionLimits; signal: AbortSignal },
+): Promise<void> {
+  const started = performance.now()
+  const exchange = new Exchange(stream, limits)
+  const onAbort = (): void =>
+    exchange.watch.stop({ why: 'over', text: 'the guest ended it, or the run is over' })
+  signal.addEventListener('abort', onAbort, { once: true })
+  let error: string | null
+  try {
+    error = await exchange.run(guest, permit, egress, signal)
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    exchange[Symbol.dispose]()
+  }
+  const { watch } = exchange
+  error = watch.stopped?.text ?? error
+  egress.record({
+    kind: 'http',
+    target: describeTarget(permit.target).slice(0, 2_000),
+    rule: permit.rule,
+    bytesOut: watch.bytesOut,
+    bytesIn: watch.bytesIn,
+    durationMs: Math.round(performance.now() - started),
+    ...(error === null ? {} : { error: error.slice(0, 300) }),
+  })
+}
+
+/** One request and its answer; a failure before the answer is told as one, a later one resets the stream. */
+class Exchange implements Disposable {
+  readonly watch: Watch
+  readonly #stream: ServerHttp2Stream
+  #outside: Duplex | null = null
+
+  constructor(stream: ServerHttp2Stream, limits: ConnectionLimits) {
+    this.#stream = stream
+    this.watch = new Watch(limits, (stop) => this.#onStop(stop))
+  }
+
+  /** @returns what went wrong, null when nothing did */
+  async run(
+    guest: HeadersOfGuest,
+    permit: Permit,
+    egress: Egress,
+    signal: AbortSignal,
+  ): Promise<string | null> {
+    const stream = this.#stream
+    const headers = buildHeaders(permit.target, guest, { isEmpty: stream.endAfterHeaders })
+    if (!headers.ok) return this.#refuse(gatewayError('invalid_request', `Refused: ${headers.error}.`))
+    const connected = await egress.connect(permit, signal)
+    if (!connected.ok) return this.#refuse(connected.error)
+    this.#outside = connected.value
+    connected.value.on('error', () => undefined)
+    if (this.watch.stopped !== null) return null
+    try {
+      const request = startRequest(permit.target, headers.value, connected.value)
+      const answered = waitForAnswer(request)
+      void this.#send(request, headers.value['content-length'])
+      return await this.#receive(await answered, permit.target.method === 'HEAD')
+    } catch (cause) {
+      if (this.watch.stopped !== null) return null
+      const why = cause instanceof Error ? cause.message : String(cause)
+      const text = `${describeTarget(permit.target)}: the server gave no answer that could be read (${why}).`
+      return this.#refuse(gatewayError('upstream_broken', boundMessage(text)))
+    }
+  }
+
+  async #send(request: ClientRequest, length: OutgoingHttpHeaders['content-length']): Promise<void> {
+    const stream = this.#stream
+    const body = length === undefined ? readAll(stream) : exactly(readAll(stream), Number(length))
+    try {
+      await pump(body, request, 'out', this.watch)
+      if ((stream.rstCode ?? 0) === 0) request.end()
+      else request.destroy(new Error('the guest broke off'))
+    } catch (cause) {
+      // The server may have answered without wanting the rest.
+      if (!stream.headersSent) request.destroy(cause instanceof Error ? cause : new Error('broken off'))
+    }
+  }
+
+  async #receive(answer: IncomingMessage, isHead: boolean): Promise<string | null> {
+    const stream = this.#stream
+    const headers = passHeaders(answer.headers)
+    if (headers === null) throw new Error(`more than ${responseFieldsMax} headers`)
+    if (stream.destroyed) return null
+    const status = answer.statusCode ?? 502
+    const hasBody = !isHead && ![204, 205, 304].includes(status)
+    stream.respond({ ...headers, ':status': status }, { endStream: !hasBody })
+    if (!hasBody) return null
+    try {
+      await pump(answer as AsyncIterable<Buffer>, stream, 'in', this.watch)
+      stream.end()
+      return null
+    } catch {
+      // Only a reset cannot be taken for the end of the answer.
+      if (!stream.destroyed) stream.destroy(new Error('the answer broke off'))
+      return 'the answer broke off'
+    }
+  }
+
+  #refuse(error: WireError): string {
+    refuse(this.#stream, error)
+    return error.message
+  }
+
+  #onStop({ why, text }: Stop): void {
+    this.#outside?.destroy()
+    const stream = this.#stream
+    if (stream.destroyed) return
+    if (why === 'limit' && !stream.headersSent) refuse(stream, gatewayError('upstream_timeout', `${text}.`))
+    else stream.destroy(Object.assign(new Error(text), why === 'limit' ? { name: 'AbortError' } : {}))
+  }
+
+  [Symbol.dispose](): void {
+    this.watch[Symbol.dispose]()
+    this.#outside?.destroy()
+  }
+}
+
+/** More bytes than announced would be the beginning of another request. @throws when there are more or fewer */
+async function* exactly(body: AsyncIterable<Buffer>, length: number): AsyncIterable<Buffer> {
+  let left = length
+  for await (const chunk of body) {
+    left -= chunk.length
+    if (left < 0) throw new Error('more bytes than content-length says')
+    yield chunk
+  }
+  if (left > 0) throw new Error('fewer bytes than content-length says')
+}
+
+function startRequest(target: Target, headers: OutgoingHttpHeaders, outside: Duplex): ClientRequest {
+  return httpRequest({
+    // A Duplex will do: node:http needs nothing else of it (a user's proxy may be behind TLS).
+    createConnection: () => outside as Socket,
+    method: target.method ?? 'GET',
+    path: target.path ?? '/',
+    headers: { ...headers, connection: 'close' },
+    setHost: false,
+    insecureHTTPParser: false,
+  })
+}
+
+function waitForAnswer(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on('response', resolve)
+    request.on('error', reject)
+    const refuseSwitch = (): void => reject(new Error('it switched to another protocol'))
+    request.on('upgrade', refuseSwitch)
+    request.on('connect', refuseSwitch)
+    request.on('close', () => reject(new Error('it closed the connection')))
+  })
+}

@@ -1,0 +1,152 @@
+/**
+ * One tunnel: TLS between a program of the guest and the server that was permitted. Refuses whatever does not begin as
+ * TLS for that very name, so that a permitted name cannot carry other protocols or lead to other sites of the same machine.
+ */
+import { constants, type ServerHttp2Stream } from 'node:http2'
+import type { Duplex } from 'node:stream'
+import { type ConnectionLimits, carryBothWays, readAll, type Stop, Watch } from './both-ways.ts'
+import { readClientHello } from './client-hello.ts'
+import type { Egress, Permit } from './egress.ts'
+import { refuse } from './refusal.ts'
+import { describeTarget, isAddress } from './target.ts'
+
+export interface TunnelLimits extends ConnectionLimits {
+  /** How long the guest may take to say for whom its TLS is. */
+  readonly helloMs: number
+}
+
+/** Fatal alert `unrecognized_name`, which every TLS client has words for. */
+const unrecognizedName = Buffer.from([0x15, 3, 1, 0, 2, 2, 112])
+
+/** Serves the tunnel to its end and records it; never rejects. */
+export async function serveTunnel(
+  stream: ServerHttp2Stream,
+  permit: Permit,
+  { egress, limits, signal }: { egress: Egress; limits: TunnelLimits; signal: AbortSignal },
+): Promise<void> {
+  const started = performance.now()
+  let outside: Duplex | null = null
+  const onStop = (stop: Stop): void => {
+    outside?.destroy()
+    breakOff(stream, stop)
+  }
+  using watch = new Watch(limits, onStop)
+  const onAbort = (): void => watch.stop({ why: 'over', text: 'the guest ended it, or the run is over' })
+  signal.addEventListener('abort', onAbort, { once: true })
+  let error: string | null = null
+  try {
+    const connected = await egress.connect(permit, signal)
+    if (connected.ok) {
+      outside = connected.value
+      outside.on('error', () => undefined)
+      error = await serveConnected(stream, outside, permit, watch, limits.helloMs)
+    } else {
+      refuse(stream, connected.error)
+      error = connected.error.message
+    }
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+    outside?.destroy()
+  }
+  error = watch.stopped?.text ?? error
+  egress.record({
+    kind: 'tunnel',
+    target: describeTarget(permit.target),
+    rule: permit.rule,
+    bytesOut: watch.bytesOut,
+    bytesIn: watch.bytesIn,
+    durationMs: Math.round(performance.now() - started),
+    ...(error === null ? {} : { error: error.slice(0, 300) }),
+  })
+}
+
+async function serveConnected(
+  stream: ServerHttp2Stream,
+  outside: Duplex,
+  permit: Permit,
+  watch: Watch,
+  helloMs: number,
+): Promise<string | null> {
+  if (watch.stopped !== null || stream.destroyed) {
+    outside.destroy()
+    return null
+  }
+  stream.respond({ ':status': 200 })
+  const iterator = readAll(stream)[Symbol.asyncIterator]()
+  const late = setTimeout(
+    () => watch.stop({ why: 'limit', text: `ended: no TLS ClientHello within ${helloMs / 1000} s` }),
+    helloMs,
+  )
+  const hello = await readHello(iterator).finally(() => clearTimeout(late))
+  if (watch.stopped !== null) return null
+  if (hello === null) {
+    outside.destroy()
+    stream.end()
+    return 'the guest closed it before it said anything'
+  }
+  const wrong = disagreement(hello.reading, permit.target.host)
+  if (wrong !== null) {
+    outside.destroy()
+    await refuseInside(stream)
+    return `refused: ${wrong}`
+  }
+  await carryBothWays({ stream, source: resume(hello.bytes, iterator) }, outside, watch)
+  return null
+}
+
+type Refused = Exclude<ReturnType<typeof readClientHello>, { kind: 'more' }>
+
+/** Null when the guest ended before its hello was whole. */
+async function readHello(
+  iterator: AsyncIterator<Buffer>,
+): Promise<{ reading: Refused; bytes: Buffer } | null> {
+  let bytes: Buffer = Buffer.alloc(0)
+  for (;;) {
+    const next = await iterator.next().catch(() => null)
+    if (next === null || next.done === true) return null
+    bytes = Buffer.concat([bytes, next.value])
+    const reading = readClientHello(bytes)
+    if (reading.kind !== 'more') return { reading, bytes }
+  }
+}
+
+/** What is wrong with a hello for `host`, in words; null when it agrees. */
+export function disagreement(reading: Refused, host: string): string | null {
+  if (reading.kind === 'refused') return `expected a TLS ClientHello for ${host}, saw ${reading.seen}`
+  const { serverName } = reading
+  if (serverName === host) return null
+  if (serverName !== null) return `the tunnel is to ${host}, its TLS asks for ${printable(serverName)}`
+  // An address is no server name (RFC 6066).
+  return isAddress(host) ? null : `the tunnel is to ${host}, its TLS names no server`
+}
+
+/** Says so in the client's own language, then with a code that the guest's proxy knows. */
+async function refuseInside(stream: ServerHttp2Stream): Promise<void> {
+  if (stream.destroyed) return
+  await new Promise<void>((resolve) => {
+    stream.once('close', resolve)
+    stream.write(unrecognizedName, () => resolve())
+  })
+  if (!stream.destroyed) stream.close(constants.NGHTTP2_INADEQUATE_SECURITY)
+}
+
+/** CANCEL tells the guest that it was a limit; any other code that the connection broke. */
+function breakOff(stream: ServerHttp2Stream, stop: Stop): void {
+  if (stream.destroyed) return
+  const error = new Error(stop.text)
+  if (stop.why === 'limit') error.name = 'AbortError'
+  stream.destroy(error)
+}
+
+async function* resume(held: Buffer, iterator: AsyncIterator<Buffer>): AsyncIterable<Buffer> {
+  yield held
+  for (;;) {
+    const next = await iterator.next()
+    if (next.done === true) return
+    yield next.value
+  }
+}
+
+function printable(text: string): string {
+  return text.replaceAll(/[^\x20-\x7e]/g, '?')
+}
