@@ -8,8 +8,10 @@ export const gatewayErrorCodes = [
   'method_not_allowed',
   'invalid_request',
   'request_too_large',
-  /** The run's tokens are used up; asking again cannot help. */
+  /** What the run may spend is spent; asking again cannot help. */
+  'limit_requests',
   'limit_tokens',
+  'limit_cost',
   /** Too many requests of this run are open at once. */
   'limit_concurrency',
   'upstream_unreachable',
@@ -18,6 +20,14 @@ export const gatewayErrorCodes = [
   'upstream_broken',
   'upstream_pending',
   'response_too_large',
+  /** The server's certificate is not trusted; nothing was sent. */
+  'upstream_untrusted',
+  /** Neither HTML, JSON nor text, or not to be read. */
+  'unsupported_content',
+  /** A placeholder of a secret that this request may not carry; nothing was sent. */
+  'secret_refused',
+  /** The user has not set up what was asked for. */
+  'not_configured',
   /** The run repeats a recording, which has no answer for this. */
   'not_recorded',
   'closed',
@@ -43,7 +53,9 @@ const statusOf: Record<GatewayErrorCode, number> = {
   method_not_allowed: 405,
   invalid_request: 400,
   request_too_large: 413,
+  limit_requests: 429,
   limit_tokens: 429,
+  limit_cost: 429,
   limit_concurrency: 429,
   upstream_unreachable: 502,
   upstream_timeout: 504,
@@ -52,6 +64,10 @@ const statusOf: Record<GatewayErrorCode, number> = {
   upstream_broken: 502,
   upstream_pending: 503,
   response_too_large: 413,
+  upstream_untrusted: 421,
+  unsupported_content: 415,
+  secret_refused: 403,
+  not_configured: 400,
   // 400: asking again cannot help.
   not_recorded: 400,
   closed: 503,

@@ -1,0 +1,170 @@
+/**
+ * What one run may still spend at its model: requests, tokens, money. A request reserves the most that it may cost before
+ * it is sent, and settles for what it did cost at its end, so that requests side by side cannot go beyond together.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
+import type { PriceConfig } from '../config/schema.ts'
+import { gatewayError, type WireError } from './gateway-error.ts'
+
+export interface BudgetLimits {
+  /** In and out. */
+  readonly maxTokens: number
+  /** Every one that the gateway took, also those that failed; absent: as many as the tokens allow. */
+  readonly maxRequests?: number | undefined
+  readonly maxCostUsd?: number | undefined
+}
+
+export interface BudgetRequest {
+  /** Tokens of the conversation and tools, as well as they can be told before. */
+  readonly inputTokens: number
+  /** Most tokens of the answer that are wanted. */
+  readonly outputTokens: number
+  readonly signal: AbortSignal
+}
+
+export interface Reservation {
+  /** Most tokens of the answer that the budget allows, at least 1. */
+  readonly maxOutputTokens: number
+  /**
+   * The request is over; only the first call counts.
+   * @param usage what it used: nothing if it never reached the model
+   * @returns its cost in US dollars; null without a known price
+   */
+  settle(usage: Usage): number | null
+}
+
+interface Amounts {
+  readonly tokens: number
+  readonly costUsd: number
+}
+
+const perToken = 1 / 1_000_000
+
+export class Budget {
+  readonly #limits: BudgetLimits
+  readonly #price: PriceConfig | null
+  readonly #model: string
+  readonly #reserved = new Set<Amounts>()
+  /** Those that wait for another request's end, the first one first. */
+  readonly #waiting: (() => void)[] = []
+  #requests = 0
+  #usage: Usage = noUsage
+  #costUsd = 0
+
+  /** @param price in US dollars for a million tokens; null when it is not known */
+  constructor(limits: BudgetLimits, price: PriceConfig | null, model: string) {
+    this.#limits = limits
+    this.#price = price
+    this.#model = model
+  }
+
+  /** Sum over the requests that are over. */
+  get usage(): Usage {
+    return this.#usage
+  }
+
+  /** Sum over the requests that are over; null without a known price. */
+  get costUsd(): number | null {
+    return this.#price === null ? null : this.#costUsd
+  }
+
+  /**
+   * Reserves for one request. When there is not enough because of what others reserved, it waits for them: most use
+   * far less than they reserve. Refused is what no waiting helps.
+   */
+  async reserve(request: BudgetRequest): Promise<Result<Reservation, WireError>> {
+    const refusal = this.#refuseNow()
+    if (refusal !== null) return { ok: false, error: refusal }
+    this.#requests += 1
+    for (;;) {
+      if (request.signal.aborted) return { ok: false, error: gatewayError('closed', 'The run is over.') }
+      const room = this.#outputRoom(request)
+      const isEnough = room.tokens >= request.outputTokens && room.tokens >= 1
+      if (isEnough || (this.#reserved.size === 0 && room.tokens >= 1)) {
+        return { ok: true, value: this.#take(request, Math.min(room.tokens, request.outputTokens)) }
+      }
+      if (this.#reserved.size === 0) return { ok: false, error: this.#usedUp(room.bound) }
+      await this.#nextEnd(request.signal)
+    }
+  }
+
+  #refuseNow(): WireError | null {
+    const { maxRequests, maxCostUsd } = this.#limits
+    if (maxCostUsd !== undefined && this.#price === null) {
+      const text =
+        `The run may cost ${dollars(maxCostUsd)}, but the price of ${this.#model} is not known. Set it in the ` +
+        `configuration, prices."${this.#model}", or leave the limit of cost out.`
+      return gatewayError('limit_cost', text)
+    }
+    if (maxRequests === undefined || this.#requests < maxRequests) return null
+    return gatewayError('limit_requests', `The run's budget of ${maxRequests} model requests is used up.`)
+  }
+
+  /** Output tokens that the rest allows, and which bound is the narrower. */
+  #outputRoom({ inputTokens }: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
+    let tokens = this.#limits.maxTokens - this.#usage.inputTokens - this.#usage.outputTokens - inputTokens
+    let costUsd = (this.#limits.maxCostUsd ?? Number.POSITIVE_INFINITY) - this.#costUsd
+    for (const amounts of this.#reserved) {
+      tokens -= amounts.tokens
+      costUsd -= amounts.costUsd
+    }
+    if (this.#price === null || costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
+    const left = costUsd - inputTokens * this.#price.input * perToken
+    const perOutput = this.#price.output * perToken
+    const affordable =
+      left < 0 ? -1 : perOutput === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / perOutput)
+    return affordable < tokens ? { tokens: affordable, bound: 'cost' } : { tokens, bound: 'tokens' }
+  }
+
+  #take({ inputTokens }: BudgetRequest, outputTokens: number): Reservation {
+    const amounts = {
+      tokens: inputTokens + outputTokens,
+      costUsd: this.#costOf({ inputTokens, outputTokens }) ?? 0,
+    }
+    this.#reserved.add(amounts)
+    return {
+      maxOutputTokens: outputTokens,
+      settle: (usage) => {
+        const costUsd = this.#costOf(usage)
+        if (!this.#reserved.delete(amounts)) return costUsd
+        this.#usage = addUsage(this.#usage, usage)
+        this.#costUsd += costUsd ?? 0
+        for (const wake of this.#waiting.splice(0)) wake()
+        return costUsd
+      },
+    }
+  }
+
+  #costOf({ inputTokens, outputTokens }: Pick<Usage, 'inputTokens' | 'outputTokens'>): number | null {
+    if (this.#price === null) return null
+    return (inputTokens * this.#price.input + outputTokens * this.#price.output) * perToken
+  }
+
+  #nextEnd(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        signal.removeEventListener('abort', wake)
+        resolve()
+      }
+      signal.addEventListener('abort', wake, { once: true })
+      this.#waiting.push(wake)
+    })
+  }
+
+  #usedUp(bound: 'tokens' | 'cost'): WireError {
+    const { inputTokens, outputTokens } = this.#usage
+    const { maxTokens, maxCostUsd } = this.#limits
+    if (bound === 'cost' && maxCostUsd !== undefined) {
+      const text = `The run's budget of ${dollars(maxCostUsd)} does not allow another request; ${dollars(this.#costUsd)} are spent.`
+      return gatewayError('limit_cost', text)
+    }
+    const used = inputTokens + outputTokens
+    const text = `The run's budget of ${maxTokens} tokens does not allow another request; ${used} are used.`
+    return gatewayError('limit_tokens', text)
+  }
+}
+
+function dollars(amount: number): string {
+  return `$${amount < 0.01 ? amount.toPrecision(2) : amount.toFixed(2)}`
+}
