@@ -22,6 +22,7 @@ import type { VmInfo } from '../control/messages.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import type { Gateway } from '../gateway/gateway.ts'
+import type { Recorder } from '../recording/recorder.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
@@ -82,6 +83,7 @@ export class Guest implements AsyncDisposable {
     approvals: ApprovalQueue,
     { vm, cloned }: Origin,
     log: CappedLog,
+    recorder: Recorder,
   ) {
     this.#plan = plan
     this.#record = record
@@ -91,7 +93,7 @@ export class Guest implements AsyncDisposable {
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
-    this.#gateway = openRunGateway(plan, log, (event) => this.#noteSoon(event))
+    this.#gateway = openRunGateway(plan, log, recorder, (event) => this.#noteSoon(event)).gateway
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
@@ -114,9 +116,10 @@ export class Guest implements AsyncDisposable {
   ): Promise<Guest> {
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
+    const recorder = await record.openRecorder(plan.provider)
     const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
     const open = async (warm: Origin): Promise<Guest> => {
-      const opened = new Guest(plan, record, approvals, warm, log)
+      const opened = new Guest(plan, record, approvals, warm, log, recorder)
       try {
         await opened.#greet(warm, signal)
         return opened

@@ -1,6 +1,7 @@
 /** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
 import type { AgentEvent, Delta, HostEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { Recorder } from '../recording/recorder.ts'
 import { Feed } from './feed.ts'
 import { Journal, readJournal } from './journal.ts'
 import type { RunPaths } from './store.ts'
@@ -10,6 +11,7 @@ export class RunRecord {
   readonly feed = new Feed()
   readonly #journal: Journal
   #state: RunState = initialRunState
+  #recorder: Recorder | null = null
   #closed = false
 
   private constructor(paths: RunPaths, journal: Journal) {
@@ -63,10 +65,19 @@ export class RunRecord {
     if (!this.#closed) this.feed.push({ source: 'delta', runId: this.paths.runId, agentPath, delta })
   }
 
+  /** Where the exchanges with the run's model and the web are kept; ends with this record. */
+  async openRecorder({ model, name }: { readonly model: string; readonly name: string }): Promise<Recorder> {
+    const { runId, exchanges } = this.paths
+    const header = { version: 1, runId, model, provider: name, at: Date.now() } as const
+    this.#recorder ??= await Recorder.open(exchanges, header)
+    return this.#recorder
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closed) return
     this.#closed = true
     this.feed.end()
+    await this.#recorder?.[Symbol.asyncDispose]()
     // Every line was handed to the system when it was appended; a failed close has nothing to say about the run.
     await this.#journal.close().catch(() => undefined)
   }

@@ -18,6 +18,8 @@ export interface RunPaths {
   /** The agent's log lines and the VM's console, capped. */
   readonly agentLog: string
   readonly console: string
+  /** What went between it and its model, and the web: see host/recording. */
+  readonly exchanges: string
   /** The workspace as a disk; there only while the run lasts. */
   readonly disk: string
   /** Its VM while it waits for a person; there only while the run lasts. */
@@ -78,6 +80,7 @@ export class RunStore {
       journal: file('journal.jsonl'),
       agentLog: file('agent.jsonl'),
       console: file('console.txt'),
+      exchanges: file('exchanges.jsonl'),
       disk: file('workspace.erofs'),
       asleep: file('asleep'),
       kept: file('kept'),
