@@ -91,6 +91,10 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'G.05': now(
     'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows',
   ),
+  'G.06': now('What a run exchanged with its model and the web is recorded, and repeats it without either'),
+  'G.07': now(
+    'Calls that a model wrote badly are repaired where the repair is certain, and asked again where not',
+  ),
 
   // Workspace
   'W.01': now(

@@ -195,6 +195,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
     formatDuration(event.durationMs),
     formatCount(state.toolCalls, 'tool call'),
     `${state.isUsageEstimated ? 'about ' : ''}${tokens} tokens`,
+    ...(state.costUsd === null ? [] : [`$${state.costUsd.toFixed(4)}`]),
   ]
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state)

@@ -31,11 +31,8 @@ export const AccessQuestion = z.strictObject({
   address: Document.min(1),
   /** Why it is not allowed already. */
   because: Line,
-  /** What a yes can be about, with what it then allows; an answer that names none means the first. */
-  offers: z
-    .array(z.strictObject({ reach: AccessReach, allows: Line }))
-    .min(1)
-    .max(3),
+  /** What a yes can be about, with what it then allows; an answer that names none means the first. None: no yes helps. */
+  offers: z.array(z.strictObject({ reach: AccessReach, allows: Line })).max(3),
 })
 export type AccessQuestion = z.infer<typeof AccessQuestion>
 

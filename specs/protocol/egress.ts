@@ -52,9 +52,12 @@ export const AccessRequest = z.strictObject({
 })
 export type AccessRequest = z.infer<typeof AccessRequest>
 
+/** An address of a page; many are longer than a line. */
+const Url = z.string().min(1).max(4_096)
+
 /** Body of `POST http://gateway/web/fetch`. */
 export const WebFetchRequest = z.strictObject({
-  url: Line.min(1),
+  url: Url,
   /** `text` (the default): readable Markdown of HTML; `raw`: as it came. */
   form: z.enum(['text', 'raw']).optional(),
   /** Headers of the request; a value may hold placeholders of secrets, `{{NAME}}`. */
@@ -64,7 +67,7 @@ export type WebFetchRequest = z.infer<typeof WebFetchRequest>
 
 export const WebFetchAnswer = z.strictObject({
   /** After redirects. */
-  url: Line,
+  url: Url,
   status: z.int().min(100).max(599),
   contentType: Line,
   /** Of an HTML page; empty otherwise. */
@@ -84,7 +87,7 @@ export const WebSearchRequest = z.strictObject({
 export type WebSearchRequest = z.infer<typeof WebSearchRequest>
 
 export const WebSearchAnswer = z.strictObject({
-  results: z.array(z.strictObject({ title: Line, url: Line, snippet: Text })).max(20),
+  results: z.array(z.strictObject({ title: Line, url: Url, snippet: Text })).max(20),
 })
 export type WebSearchAnswer = z.infer<typeof WebSearchAnswer>
 

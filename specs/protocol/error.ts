@@ -47,6 +47,8 @@ export const runReasons = [
   'limit_calls',
   'limit_time',
   'limit_tokens',
+  'limit_requests',
+  'limit_cost',
   'denied',
   'cancelled',
   'agent_lost',

@@ -68,6 +68,8 @@ const ToolEnd = z.strictObject({
   output: Text,
   /** Absent when the call succeeded. */
   error: ToolError.optional(),
+  /** What of the call was put right before it was carried out, in words; absent when nothing was. */
+  corrections: z.array(Line).max(20).optional(),
   durationMs: Milliseconds,
 })
 const Note = z.strictObject({ type: z.literal('note'), level: z.enum(['info', 'warn']), text: Text })
@@ -185,8 +187,13 @@ const ModelEnd = z.strictObject({
   type: z.literal('model-end'),
   /** HTTP status given to the guest. */
   status: z.int(),
+  /** Without `queuedMs`. */
   durationMs: Milliseconds,
+  /** How long the request waited for its turn at the provider; absent: not noticeably. */
+  queuedMs: Milliseconds.optional(),
   usage: Usage,
+  /** By the user's price table; absent: the price is not known. */
+  costUsd: z.number().min(0).optional(),
   /** Whether the provider gave no numbers and the usage is the gateway's estimate; absent in older journals. */
   estimated: z.boolean().optional(),
   /** Absent when the exchange went well. */

@@ -20,6 +20,8 @@ export interface RunState {
   usage: Usage
   /** Whether any of it is the gateway's estimate, as the provider gave no numbers. */
   isUsageEstimated: boolean
+  /** What the model's answers cost; null where no price is known. */
+  costUsd: number | null
   changes: { entries: number; flagged: readonly string[] } | null
   applied: number | null
   end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
@@ -35,6 +37,7 @@ export const initialRunState: RunState = {
   pendingApprovals: {},
   usage: noUsage,
   isUsageEstimated: false,
+  costUsd: null,
   changes: null,
   applied: null,
   end: null,
@@ -82,6 +85,7 @@ export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunSt
         ...state,
         usage: addUsage(state.usage, event.usage),
         isUsageEstimated: state.isUsageEstimated || event.estimated === true,
+        costUsd: event.costUsd === undefined ? state.costUsd : (state.costUsd ?? 0) + event.costUsd,
       }
     case 'changes-ready':
       return { ...state, changes: { entries: event.entries, flagged: event.flagged } }

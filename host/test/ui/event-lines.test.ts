@@ -68,6 +68,18 @@ describe('the lines of a run', () => {
     expect(runEnd(estimated, 'completed', 'x')).toContain('· about 0 tokens')
   })
 
+  it('say what a run cost where a price is known [G.05]', () => {
+    const exchange = {
+      type: 'model-end',
+      status: 200,
+      durationMs: 1,
+      usage: noUsage,
+      costUsd: 0.0123,
+    } as const
+    expect(runEnd(planned(exchange, exchange), 'completed', 'x')).toContain('· $0.0246')
+    expect(runEnd(planned(), 'completed', 'x')).not.toContain('$')
+  })
+
   it('say in plain words why a VM was booted, and that of a copy nothing need be said [V.01]', () => {
     const ready = {
       type: 'vm-ready',
