@@ -103,8 +103,9 @@ node_binary() {
     return
   fi
   command -v npm >/dev/null || fail tools_missing "npm (apt-get install npm)"
-  archive=$(cd "$work" && npm pack --silent "$1@$2" 2>"$work/npm.log") ||
-    fail download_failed "npm could not fetch $1@$2: $(tail -n 2 "$work/npm.log" | tr '\n' ' ')"
+  # A connection that stands still is given up and tried again, long before npm would by itself.
+  archive=$(cd "$work" && npm pack --loglevel=error --fetch-timeout=60000 --fetch-retries=5 "$1@$2" 2>"$work/npm.log") ||
+    fail download_failed "npm could not fetch $1@$2: $(sed 's/^npm error //' "$work/npm.log" | head -n 4 | tr '\n' ' '); check the network and start again"
   tar -xzf "$work/$archive" -C "$work" package/bin/node || fail build_failed "$1@$2 holds no bin/node"
   echo "$work/package/bin/node"
 }
