@@ -10,6 +10,7 @@ import type { ToolCallRequest } from './llm/messages.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
+import { validationFailure } from './tools/validation-failure.ts'
 
 /** Calls that one reply may hold; the rest are answered with an error. */
 const callsPerTurnMax = 64
@@ -36,14 +37,9 @@ export async function runCalls(
         `more than ${callsPerTurnMax} calls in one reply`,
       )
     }
-    if (turn.finishReason === 'length' && index === calls.length - 1 && !isWholeObject(call.argumentsText)) {
-      return answerUnrun(
-        stepId,
-        call,
-        run,
-        'invalid_input',
-        'the reply was cut off within these arguments; nothing was done. Use shorter arguments',
-      )
+    // Not the last alone: servers may send the fragments of several calls by turns.
+    if (turn.finishReason === 'length' && !isWholeObject(call.argumentsText)) {
+      return answerCutOff(stepId, call, run)
     }
     if (!run.budget.takeCall()) {
       return answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
@@ -103,15 +99,36 @@ async function askHost(
   }
 }
 
+/** Arguments that the model's length limit cut off are never completed, and so never carried out. */
+function answerCutOff(stepId: string, call: ToolCallRequest, run: Run): Promise<Invocation> {
+  const name = boundText(call.name === '' ? '(no name)' : call.name, 64)
+  const message = `the reply reached its length limit within the arguments of ${name}, and nothing was done: make the call again with shorter arguments, and give long content in several calls`
+  const issue = {
+    path: '',
+    code: 'cut_off',
+    message: `cut off after ${call.argumentsText.length} characters`,
+  }
+  const { error, output } = validationFailure(name, message, [issue])
+  return reportUnrun(stepId, call, run, { ...unrun(call, error.code, error.message), output })
+}
+
 /** Answers a call that is not run, and tells the host so. */
-async function answerUnrun(
+function answerUnrun(
   stepId: string,
   call: ToolCallRequest,
   run: Run,
   code: ToolError['code'],
   message: string,
 ): Promise<Invocation> {
-  const invocation = unrun(call, code, message)
+  return reportUnrun(stepId, call, run, unrun(call, code, message))
+}
+
+async function reportUnrun(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  invocation: Invocation,
+): Promise<Invocation> {
   await run.report.event({
     type: 'tool-start',
     stepId,
@@ -124,7 +141,7 @@ async function answerUnrun(
 }
 
 async function reportEnd(stepId: string, invocation: Invocation, run: Run): Promise<void> {
-  const { callId, tool, output, error, durationMs } = invocation
+  const { callId, tool, output, error, corrections, durationMs } = invocation
   await run.report.event({
     type: 'tool-end',
     stepId,
@@ -132,6 +149,9 @@ async function reportEnd(stepId: string, invocation: Invocation, run: Run): Prom
     tool,
     output: cutMiddle(output, limits.textMaxChars),
     ...(error === undefined ? {} : { error }),
+    ...(corrections.length === 0
+      ? {}
+      : { corrections: corrections.map((text) => boundText(text, limits.lineMaxChars)) }),
     durationMs,
   })
 }
@@ -151,7 +171,7 @@ function unrun(call: ToolCallRequest, code: ToolError['code'], message: string):
 function isWholeObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
   } catch {
     return false
   }

@@ -1,11 +1,13 @@
 /**
  * JSON out of what a model wrote. Strict first; then only repairs whose result is certain, each recorded: a fenced block,
- * prose around one object, and what jsonrepair mends (quotes, commas, comments). Cut-off JSON is never completed:
- * what a model did not write is not guessed.
+ * prose around one object, and what jsonrepair mends without changing what was said (quotes, spare commas, comments, raw
+ * line breaks in strings). Cut-off JSON is not completed, but for closing braces where the caller can bear it; a key
+ * that is given twice is refused. What a model did not write is not guessed.
  */
 import { jsonrepair } from 'jsonrepair'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { closeObjects, findDoubledKey, saysTheSame } from './json-tokens.ts'
 
 export interface ParsedJson {
   readonly value: unknown
@@ -13,30 +15,67 @@ export interface ParsedJson {
   readonly corrections: readonly string[]
 }
 
+export interface RepairOptions {
+  /** Whether prose around the JSON may be dropped; default true. A fence around all of it always may. */
+  readonly dropProse?: boolean
+  /** Whether braces that are missing at the very end, behind a whole value, may be added; default false. */
+  readonly closeObjects?: boolean
+}
+
 /** Text beyond this is not repaired; strict JSON of any bounded size is read. */
 const repairMaxChars = 1024 * 1024
 
 /** The JSON value in `text`, or a sentence that says why there is none. */
-export function parseModelJson(text: string): Result<ParsedJson, string> {
+export function parseModelJson(text: string, options: RepairOptions = {}): Result<ParsedJson, string> {
   const trimmed = text.trim().replace(/^\uFEFF/, '')
-  if (trimmed === '') return { ok: false, error: 'expected JSON, got nothing' }
+  if (trimmed === '') return failure('expected JSON, got nothing')
   const strict = parseStrict(trimmed)
   if (strict.ok) return { ok: true, value: { value: strict.value, corrections: [] } }
-  if (strict.error !== 'syntax') return { ok: false, error: strict.error }
-  if (trimmed.length > repairMaxChars)
-    return { ok: false, error: 'the text is not JSON and too long to repair' }
+  if (strict.error !== 'syntax') return failure(strict.error)
+  if (trimmed.length > repairMaxChars) return failure('the text is not JSON and too long to repair')
 
   const corrections: string[] = []
-  const fenced = insideFence(trimmed)
-  const candidate = fenced ?? trimmed
-  if (fenced !== null) corrections.push('taken out of a fenced block')
-  const found = findBrackets(candidate)
-  if (found === null) return { ok: false, error: 'found no whole JSON object; it may be cut off' }
-  if (found.rest) corrections.push('text around the JSON was dropped')
-  const inner = parseStrict(found.text)
+  const bare =
+    options.dropProse === false ? withoutFence(trimmed, corrections) : withoutProse(trimmed, corrections)
+  if (typeof bare !== 'string') return bare.error
+  const inner = parseStrict(bare)
   if (inner.ok) return { ok: true, value: { value: inner.value, corrections } }
-  if (inner.error !== 'syntax') return { ok: false, error: inner.error }
-  return mend(found.text, corrections)
+  if (inner.error !== 'syntax') return failure(inner.error)
+  const mended = mend(bare, corrections)
+  const closed = mended.ok || options.closeObjects !== true ? null : closeObjects(bare)
+  if (closed === null) return mended
+  const withBraces = [...corrections, 'braces missing at the end were added']
+  const whole = parseStrict(closed)
+  return whole.ok
+    ? { ok: true, value: { value: whole.value, corrections: withBraces } }
+    : mend(closed, withBraces)
+}
+
+function failure(error: string): { ok: false; error: string } {
+  return { ok: false, error }
+}
+
+/** The one JSON object (else the first list) of a text; the text itself where no bracket closes, for that is said later. */
+function withoutProse(text: string, corrections: string[]): string | { error: { ok: false; error: string } } {
+  const fenced = insideFence(text)
+  if (fenced !== null) corrections.push('taken out of a fenced block')
+  const candidate = fenced ?? text
+  const groups = findGroups(candidate)
+  const objects = groups.filter(({ from }) => candidate.charAt(from) === '{')
+  if (objects.length > 1) return { error: failure('found more than one JSON object; one is expected') }
+  const found = objects[0] ?? groups[0]
+  const from = candidate.search(/[{[]/)
+  if (found === undefined) return from < 0 ? candidate : candidate.slice(from)
+  const rest = candidate.slice(0, found.from).trim() + candidate.slice(found.end).trim()
+  if (rest !== '') corrections.push('text around the JSON was dropped')
+  return candidate.slice(found.from, found.end)
+}
+
+/** The text inside of a fence that is around all of it. */
+function withoutFence(text: string, corrections: string[]): string {
+  const inner = text.startsWith('```') && text.endsWith('```') ? insideFence(text) : null
+  if (inner !== null) corrections.push('taken out of a fenced block')
+  return inner ?? text
 }
 
 /** What stands between the first fence, with its language word, and the last; null without two fences. */
@@ -48,29 +87,50 @@ function insideFence(text: string): string | null {
   return inner.slice(/^[a-zA-Z0-9]{0,16}/.exec(inner)?.[0].length ?? 0).trim()
 }
 
+/** What jsonrepair makes of `text`, as long as that says the same: its guesses at missing words and values are refused. */
 function mend(text: string, corrections: readonly string[]): Result<ParsedJson, string> {
+  let candidate: string
   try {
-    const mended = parseStrict(jsonrepair(text))
-    if (!mended.ok) return { ok: false, error: mended.error }
-    return { ok: true, value: { value: mended.value, corrections: [...corrections, 'JSON syntax mended'] } }
+    candidate = jsonrepair(text)
   } catch (error) {
-    return {
-      ok: false,
-      error: `not JSON: ${error instanceof Error ? error.message : 'syntax error'}`.slice(0, 300),
-    }
+    return failure(`not JSON: ${error instanceof Error ? error.message : 'syntax error'}`.slice(0, 300))
+  }
+  const mended = parseStrict(candidate)
+  if (!mended.ok) return failure(mended.error === 'syntax' ? 'not JSON' : mended.error)
+  if (!saysTheSame(text, candidate)) {
+    return failure(
+      `not JSON (${syntaxProblem(text)}), and it is not certain what was meant; it may be cut off`,
+    )
+  }
+  return { ok: true, value: { value: mended.value, corrections: [...corrections, 'JSON syntax mended'] } }
+}
+
+/** V8's own words, without its sample of the text. */
+function syntaxProblem(text: string): string {
+  try {
+    JSON.parse(text)
+    return 'syntax error'
+  } catch (error) {
+    const words = error instanceof Error ? error.message : 'syntax error'
+    return words.replace(/, ?(\.\.\.)?".*$/s, '').slice(0, 200)
   }
 }
 
-/** Strict JSON within the bound of depth and without `__proto__`; the error `syntax` means that it is not JSON. */
+/** Strict JSON within the bound of depth, without `__proto__` and doubled keys; the error `syntax`: it is not JSON. */
 function parseStrict(text: string): Result<unknown, string> {
   if (depthOf(text) > limits.jsonMaxDepth) {
     return { ok: false, error: `JSON nested deeper than ${limits.jsonMaxDepth} levels` }
   }
+  let value: unknown
   try {
-    return { ok: true, value: JSON.parse(text, refuseProto) }
+    value = JSON.parse(text, refuseProto)
   } catch (error) {
     return { ok: false, error: error instanceof ForbiddenKey ? error.message : 'syntax' }
   }
+  const doubled = findDoubledKey(text)
+  return doubled === null
+    ? { ok: true, value }
+    : failure(`the key ${JSON.stringify(doubled.slice(0, 100))} is given twice`)
 }
 
 class ForbiddenKey extends Error {}
@@ -91,19 +151,29 @@ function depthOf(text: string): number {
   return deepest
 }
 
-/** The text from the first opening bracket to the one that closes it; null when it never closes. */
-function findBrackets(text: string): { text: string; rest: boolean } | null {
+/** The outermost brackets that close, in order. */
+function findGroups(text: string): { from: number; end: number }[] {
+  const groups: { from: number; end: number }[] = []
   let from = -1
   let depth = 0
   for (const { at, open } of brackets(text, text.search(/[{[]/))) {
-    if (from < 0) from = at
+    // A closing bracket of the prose closes nothing.
+    if (depth === 0 && !open) continue
+    if (depth === 0) from = at
     depth += open ? 1 : -1
-    if (depth === 0) {
-      const rest = from > 0 || text.slice(at + 1).trim() !== ''
-      return { text: text.slice(from, at + 1), rest }
-    }
+    if (depth === 0) groups.push({ from, end: at + 1 })
   }
-  return null
+  return groups
+}
+
+/** Where the bracket at `from` closes, behind it; -1 when it never does. */
+export function endOfGroup(text: string, from: number): number {
+  let depth = 0
+  for (const { at, open } of brackets(text, from)) {
+    depth += open ? 1 : -1
+    if (depth <= 0) return at + 1
+  }
+  return -1
 }
 
 /** Brackets outside of double-quoted strings. */

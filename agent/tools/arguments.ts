@@ -1,14 +1,15 @@
 /**
  * A tool's arguments as a model wrote them, made into its typed input. What already fits is not touched; otherwise only
- * harmless slips are put right (another spelling of a name, a number as text, one value for a list), each recorded.
- * Unknown parameters are refused with an error that names every problem.
+ * slips with one meaning are put right, each recorded, and for tools that may destroy something not even those.
+ * Everything else is refused with an artifact that names every problem.
  */
-import type { z } from 'zod'
-import type { Result, ToolError } from '#specs/protocol/error.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { isRecord, toModelSchema } from '../llm/json-schema.ts'
-import { parseModelJson } from '../llm/repair.ts'
-import { toolFailure } from './tool.ts'
+import { type ParsedJson, parseModelJson } from '../llm/repair.ts'
+import { findMeant, mendSlips, propertiesOf } from './argument-slips.ts'
+import { type Tool, toolFailure } from './tool.ts'
+import { describeIssues, type ValidationFailure, validationFailure } from './validation-failure.ts'
 
 export interface ParsedArguments {
   readonly input: unknown
@@ -17,55 +18,47 @@ export interface ParsedArguments {
   readonly corrections: readonly string[]
 }
 
-/** Bytes of arguments beyond what any tool takes. */
-const argumentsMaxChars = limits.frameMaxBytes
-const issuesMaxCount = 20
+/** What the ladder needs to know of a tool. */
+export type ArgumentsOf = Pick<Tool, 'name' | 'inputSchema' | 'readOnly' | 'destructive'>
 
-/** Other words that models use, per parameter; compared without case, `_` and `-`. */
-const aliases: Readonly<Record<string, readonly string[]>> = {
-  path: ['filepath', 'file', 'filename', 'pathname', 'directory', 'dir', 'folder', 'targetfile'],
-  content: ['contents', 'text', 'data', 'body', 'filecontent'],
-  command: ['cmd', 'bash', 'shell', 'shellcommand'],
-  code: ['python', 'pythoncode', 'script', 'source'],
-  pattern: ['query', 'regex', 'search', 'searchpattern'],
-  oldText: ['oldstring', 'oldstr', 'search', 'find'],
-  newText: ['newstring', 'newstr', 'replace', 'replacement'],
-  from: ['source', 'src', 'oldpath', 'sourcepath'],
-  to: ['destination', 'dest', 'target', 'newpath', 'destinationpath'],
-  offset: ['startline', 'line', 'start'],
-  limit: ['maxlines', 'count', 'lines'],
-  timeoutMs: ['timeout', 'timeoutmilliseconds'],
+/** Characters of arguments beyond what any tool takes. */
+const argumentsMaxChars = limits.frameMaxBytes
+
+/**
+ * The validated input of a call, by the rungs of a ladder, each tried only where the one before did not hold:
+ *
+ * 1. JSON as it stands, that fits the schema as it stands.
+ * 2. JSON that is broken in a way with one meaning (`repair.ts`), or encoded twice; missing closing braces only of tools
+ *    that just read.
+ * 3. Slips that are harmless (`argument-slips.ts`), of tools that cannot destroy anything.
+ * 4. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
+ *
+ * (Calls that a model wrote into its text have been found by then: `llm/text-calls.ts`.)
+ */
+export function parseArguments(
+  tool: ArgumentsOf,
+  argumentsText: string,
+): Result<ParsedArguments, ValidationFailure> {
+  if (argumentsText.length > argumentsMaxChars) return tooLong(tool.name, argumentsText.length)
+  const corrections: string[] = []
+  const json = readJson(argumentsText, tool.readOnly, corrections)
+  if (!json.ok) return unreadable(tool.name, json.error)
+  const strict = tool.inputSchema.safeParse(json.value)
+  if (strict.success) return success(strict.data, corrections)
+
+  const schema = toModelSchema(tool.inputSchema)
+  const mended =
+    !isDestructive(tool) && isRecord(json.value) ? mendSlips(json.value, schema, corrections) : json.value
+  const second = mended === json.value ? strict : tool.inputSchema.safeParse(mended)
+  if (second.success) return success(second.data, corrections)
+  const issues = describeIssues(second.error, mended, (name) => findMeant(name, propertiesOf(schema)))
+  const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`
+  return { ok: false, error: validationFailure(tool.name, message, issues, corrections) }
 }
 
-/** The validated input for `schema`, or an `invalid_input` whose message is the artifact of {@link describeIssues}. */
-export function parseArguments(
-  toolName: string,
-  schema: z.ZodType,
-  argumentsText: string,
-): Result<ParsedArguments> {
-  if (argumentsText.length > argumentsMaxChars) {
-    const text = `the arguments of ${toolName} are ${argumentsText.length} characters, the bound is ${argumentsMaxChars}; write large content in pieces`
-    return toolFailure('too_large', text)
-  }
-  const text = argumentsText.trim()
-  const parsed = parseModelJson(text === '' || text === 'null' ? '{}' : text)
-  if (!parsed.ok) return invalid(toolName, `arguments: ${parsed.error}`, [], [])
-  const corrections = [...parsed.value.corrections]
-  let value = parsed.value.value
-  // Some servers encode the object twice.
-  if (typeof value === 'string') {
-    const inner = parseModelJson(value)
-    if (inner.ok) {
-      value = inner.value.value
-      corrections.push('arguments were JSON in a string')
-    }
-  }
-  const strict = schema.safeParse(value)
-  if (strict.success) return success(strict.data, corrections)
-  const mended = isRecord(value) ? mendObject(value, toModelSchema(schema), corrections) : value
-  const second = schema.safeParse(mended)
-  if (second.success) return success(second.data, corrections)
-  return invalid(toolName, 'arguments do not fit the tool', describeIssues(second.error, mended), corrections)
+/** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
+export function isDestructive(tool: Pick<Tool, 'readOnly' | 'destructive'>): boolean {
+  return tool.destructive ?? !tool.readOnly
 }
 
 /** JSON with sorted keys at every level, so that equal values are equal text. */
@@ -77,129 +70,33 @@ export function toCanonicalJson(value: unknown): string {
   )
 }
 
-export interface ArgumentIssue {
-  readonly path: string
-  readonly code: string
-  readonly message: string
-  readonly expectedType?: string
-  readonly receivedType?: string
+function readJson(argumentsText: string, readOnly: boolean, corrections: string[]): Result<unknown, string> {
+  const text = argumentsText.trim()
+  const options = { dropProse: false, closeObjects: readOnly }
+  const parsed = parseModelJson(text === '' || text === 'null' ? '{}' : text, options)
+  if (!parsed.ok) return parsed
+  corrections.push(...parsed.value.corrections)
+  const { value } = parsed.value
+  // Some servers encode the object twice.
+  const inner: Result<ParsedJson, string> | null =
+    typeof value === 'string' ? parseModelJson(value, options) : null
+  if (inner?.ok !== true) return { ok: true, value }
+  corrections.push('arguments were JSON in a string', ...inner.value.corrections)
+  return { ok: true, value: inner.value.value }
 }
 
-function success(input: unknown, corrections: readonly string[]): Result<ParsedArguments> {
+function success(input: unknown, corrections: readonly string[]): { ok: true; value: ParsedArguments } {
   return { ok: true, value: { input, canonical: toCanonicalJson(input) ?? 'null', corrections } }
 }
 
-/** The durable form of a validation failure; its fields are what other programs parse. */
-function invalid(
-  toolName: string,
-  message: string,
-  issues: readonly ArgumentIssue[],
-  corrections: readonly string[],
-): { ok: false; error: ToolError } {
-  const artifact = {
-    ok: false,
-    status: 'error',
-    errorType: 'tool_parameter_validation_failed',
-    toolName: toolName.slice(0, 100),
-    message,
-    issues,
-    corrections: corrections.slice(0, issuesMaxCount),
-  }
-  return toolFailure('invalid_input', JSON.stringify(artifact).toWellFormed().slice(0, limits.textMaxChars))
+function unreadable(toolName: string, problem: string): { ok: false; error: ValidationFailure } {
+  const message = `the arguments of ${toolName} could not be read, and nothing was done: send them as one JSON object`
+  const issues = [{ path: '', code: 'invalid_json', message: problem }]
+  return { ok: false, error: validationFailure(toolName, message, issues) }
 }
 
-function describeIssues(error: z.ZodError, value: unknown): ArgumentIssue[] {
-  return error.issues.slice(0, issuesMaxCount).map((issue) => {
-    const path = issue.path.map(String).join('.')
-    const expected = 'expected' in issue && typeof issue.expected === 'string' ? issue.expected : undefined
-    return {
-      path: path.slice(0, 200),
-      code: issue.code,
-      message: issue.message.slice(0, 500),
-      ...(expected === undefined
-        ? {}
-        : { expectedType: expected, receivedType: typeName(valueAt(value, issue.path)) }),
-    }
-  })
-}
-
-function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
-  let at = value
-  for (const key of path) {
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
-    at = Reflect.get(at, key)
-  }
-  return at
-}
-
-function typeName(value: unknown): string {
-  if (value === null) return 'null'
-  return Array.isArray(value) ? 'array' : typeof value
-}
-
-/** Renames and coerces by the schema's own properties; what no rule covers stays for validation to refuse. */
-function mendObject(
-  value: Record<string, unknown>,
-  schema: Record<string, unknown>,
-  corrections: string[],
-): Record<string, unknown> {
-  const properties = isRecord(schema.properties) ? schema.properties : {}
-  const required = Array.isArray(schema.required) ? schema.required : []
-  const mended: Record<string, unknown> = {}
-  for (const [name, child] of Object.entries(value)) {
-    if (Object.hasOwn(properties, name)) {
-      if (child === null && !required.includes(name)) corrections.push(`${name}: null was left out`)
-      else mended[name] = child
-    }
-  }
-  for (const [name, child] of Object.entries(value)) {
-    if (Object.hasOwn(properties, name)) continue
-    const meant = Object.keys(properties).filter(
-      (known) => !Object.hasOwn(value, known) && isSpelling(name, known),
-    )
-    const [target] = meant
-    if (meant.length === 1 && target !== undefined && !Object.hasOwn(mended, target)) {
-      mended[target] = child
-      corrections.push(`${name.slice(0, 100)}: taken as ${target}`)
-    } else mended[name] = child
-  }
-  for (const [name, child] of Object.entries(mended)) {
-    const property = Object.hasOwn(properties, name) ? properties[name] : undefined
-    const coerced = isRecord(property) ? coerce(child, property.type) : child
-    if (coerced !== child) {
-      mended[name] = coerced
-      corrections.push(`${name}: ${typeName(child)} taken as ${typeName(coerced)}`)
-    }
-  }
-  return mended
-}
-
-function isSpelling(name: string, known: string): boolean {
-  const plain = plainName(name)
-  return plain === plainName(known) || (aliases[known]?.includes(plain) ?? false)
-}
-
-function plainName(name: string): string {
-  return name.toLowerCase().replaceAll(/[_-]/g, '')
-}
-
-function coerce(value: unknown, type: unknown): unknown {
-  if ((type === 'number' || type === 'integer') && typeof value === 'string') {
-    const number = Number(value)
-    return value.trim() !== '' && Number.isFinite(number) ? number : value
-  }
-  if (type === 'boolean' && typeof value === 'string') {
-    return /^true$/i.test(value) ? true : /^false$/i.test(value) ? false : value
-  }
-  if (type === 'string' && (typeof value === 'number' || typeof value === 'boolean')) return String(value)
-  if (type === 'array' && ['string', 'number', 'boolean'].includes(typeof value)) {
-    const parsed =
-      typeof value === 'string' && value.trimStart().startsWith('[') ? parseModelJson(value) : null
-    return parsed?.ok && Array.isArray(parsed.value.value) ? parsed.value.value : [value]
-  }
-  if (type === 'object' && typeof value === 'string') {
-    const parsed = parseModelJson(value)
-    return parsed.ok && isRecord(parsed.value.value) ? parsed.value.value : value
-  }
-  return value
+function tooLong(toolName: string, length: number): { ok: false; error: ValidationFailure } {
+  const text = `the arguments of ${toolName} are ${length} characters, the bound is ${argumentsMaxChars}; write large content in pieces`
+  const { error } = toolFailure('too_large', text)
+  return { ok: false, error: { error, output: `Error (${error.code}): ${error.message}` } }
 }

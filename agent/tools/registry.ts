@@ -11,6 +11,7 @@ import type { ToolSpec } from '../llm/messages.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { cutMiddle } from './cut.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
+import { correctionsMaxCount, type ValidationFailure } from './validation-failure.ts'
 
 /** One call as the model asked for it. */
 export interface ToolCall {
@@ -44,6 +45,7 @@ export interface Invocation {
   readonly output: string
   /** Absent when the call succeeded. */
   readonly error?: ToolError
+  /** What of the call was put right, in words; the model is told too. */
   readonly corrections: readonly string[]
   readonly durationMs: number
 }
@@ -138,27 +140,28 @@ async function invoke(
   const startedAt = now()
   const tool = findTool(byName, call.name)
   const name = tool?.name ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
-  const parsed: Result<ParsedArguments> =
-    tool === undefined
-      ? toolFailure('unknown_tool', unknownText(name, byName))
-      : parseArguments(tool.name, tool.inputSchema, call.argumentsText)
+  const parsed = tool === undefined ? unknownTool(name, byName) : parseArguments(tool, call.argumentsText)
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
   await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
   const result =
-    parsed.ok && tool !== undefined ? await guard(tool, call, parsed.value, context, options) : parsed
-  const output = result.ok ? String(result.value) : describeError(result.error)
+    parsed.ok && tool !== undefined ? await guard(tool, call, parsed.value, context, options) : null
+  const corrections = [
+    ...(tool !== undefined && tool.name !== call.name
+      ? [`${cutMiddle(call.name, 64)}: taken as ${name}`]
+      : []),
+    ...(parsed.ok ? parsed.value.corrections : []),
+  ].slice(0, correctionsMaxCount)
+  const error = parsed.ok ? (result?.ok === false ? result.error : undefined) : parsed.error.error
   const invocation: Invocation = {
     callId: call.callId,
     tool: name,
     arguments: shown,
-    output: cutMiddle(output, options.outputMaxChars ?? 64 * 1024),
-    ...(result.ok ? {} : { error: result.error }),
-    corrections: [
-      ...(tool !== undefined && tool.name !== call.name
-        ? [`tool ${name} was called by another spelling`]
-        : []),
-      ...(parsed.ok ? parsed.value.corrections : []),
-    ],
+    // The artifact of a failed validation is within its own bound, and has to stay whole.
+    output: parsed.ok
+      ? describeResult(result, corrections, options.outputMaxChars ?? 64 * 1024)
+      : parsed.error.output,
+    ...(error === undefined ? {} : { error }),
+    corrections,
     durationMs: Math.max(0, Math.round(now() - startedAt)),
   }
   logCall(invocation, options.logger)
@@ -253,6 +256,26 @@ async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: numb
 
 function interrupted(): { ok: false; error: ToolError } {
   return toolFailure('cancelled', 'interrupted: the run ended before this call did; its effect is unknown')
+}
+
+function unknownTool(
+  name: string,
+  byName: ReadonlyMap<string, Tool>,
+): { ok: false; error: ValidationFailure } {
+  const { error } = toolFailure('unknown_tool', unknownText(name, byName))
+  return { ok: false, error: { error, output: describeError(error) } }
+}
+
+/** What the model is told of an executed call; what was put right comes last, so that it is written right the next time. */
+function describeResult(
+  result: Result<string> | null,
+  corrections: readonly string[],
+  maxChars: number,
+): string {
+  const output = result === null ? '' : result.ok ? result.value : describeError(result.error)
+  if (corrections.length === 0) return cutMiddle(output, maxChars)
+  const note = `\n\n[Caisson] The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`
+  return cutMiddle(output, Math.max(0, maxChars - note.length)) + note
 }
 
 function unknownText(name: string, byName: ReadonlyMap<string, Tool>): string {

@@ -22,6 +22,11 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   readonly requiresApproval: boolean
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
+  /**
+   * Whether a call can delete, move, overwrite or run something. Then only exact parameter names and types are taken, for
+   * nothing that destroys is guessed. Absent: whatever does not only read can.
+   */
+  readonly destructive?: boolean
   /** What the call would do, for the person who decides; absent: the arguments say it all. */
   preview?(input: z.output<I>, context: ToolContext): Promise<string>
   execute(input: z.output<I>, context: ToolContext): Promise<Result<z.output<O>>>

@@ -6,6 +6,7 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '../../tools/arguments.ts'
 import { type ApprovalQuestion, createRegistry, type InvokeContext } from '../../tools/registry.ts'
 import { defineTool, type Tool, toolSuccess } from '../../tools/tool.ts'
+import { parseToolValidationFailureArtifact } from '../../tools/validation-failure.ts'
 import { noteTools, silentLogger } from '../support/run.ts'
 
 const echo = defineTool({
@@ -132,12 +133,16 @@ describe('arguments', () => {
   ])('puts %j right and records it [S2.17]', async (args, input) => {
     const done = await invokeEcho(args)
     expect(done.error).toBeUndefined()
-    expect(JSON.parse(done.output)).toEqual(input)
+    const [output, note] = done.output.split('\n\n[Caisson] The call was put right ')
+    expect(JSON.parse(output ?? '')).toEqual(input)
     expect(done.corrections.length).toBeGreaterThan(0)
+    expect(note).toBe(`(${done.corrections.join('; ')}).`)
   })
 
   it('leaves arguments that fit as they are [S2.17]', async () => {
-    expect((await invokeEcho({ path: 'x', count: 2 })).corrections).toEqual([])
+    const done = await invokeEcho({ path: 'x', count: 2 })
+    expect(done.corrections).toEqual([])
+    expect(done.output).toBe('{"path":"x","count":2}')
   })
 
   it.each([
@@ -147,6 +152,10 @@ describe('arguments', () => {
     ['a missing parameter', {}],
     ['a list in place of an object', '[1]'],
     ['arguments cut off', '{"path":"x'],
+    ['arguments cut off in a list', '{"path":"x","names":["a","b"'],
+    ['two objects', '{"path":"a"}{"path":"b"}'],
+    ['a parameter given twice', '{"path":"a","path":"b"}'],
+    ['a parameter given under two names', { path: 'a', file_path: 'b' }],
     ['text that is no JSON', 'path is x'],
     ['deep JSON', `{"path":${'['.repeat(5_000)}${']'.repeat(5_000)}}`],
     ['prototype keys', '{"path":"x","__proto__":{"polluted":1}}'],
@@ -154,13 +163,9 @@ describe('arguments', () => {
   ])('refuses %s with an artifact that names the problem [S2.18]', async (_name, args) => {
     const done = await invokeEcho(args)
     expect(done.error).toMatchObject({ code: 'invalid_input', retryable: false })
-    const artifact: unknown = JSON.parse(done.output)
-    expect(artifact).toMatchObject({
-      ok: false,
-      status: 'error',
-      errorType: 'tool_parameter_validation_failed',
-      toolName: 'echo_it',
-    })
+    const artifact = parseToolValidationFailureArtifact(done.output)
+    expect(artifact).toMatchObject({ ok: false, status: 'error', toolName: 'echo_it' })
+    expect(artifact?.issues.length).toBeGreaterThan(0)
     expect(Object.keys(Object.prototype)).toEqual([])
   })
 

@@ -1,0 +1,116 @@
+/**
+ * The failure of a call whose arguments do not fit: the durable artifact for the model and the journal, and a sentence
+ * for people. The artifact is always valid JSON within its bound: what is too much is left out, never cut through.
+ */
+import type { z } from 'zod'
+import type { ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import {
+  type ToolValidationFailure,
+  type ToolValidationIssue,
+  toolValidationFailureType,
+} from '#specs/protocol/validation-failure.ts'
+
+export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
+
+/** A failed validation: `output` is the artifact as JSON, `error` says the same in a sentence. */
+export interface ValidationFailure {
+  readonly error: ToolError
+  readonly output: string
+}
+
+const issuesMaxCount = 20
+/** Corrections of one call that are kept. */
+export const correctionsMaxCount = 20
+
+/** The failure of a call of `toolName`. `message` is one line. */
+export function validationFailure(
+  toolName: string,
+  message: string,
+  issues: readonly ToolValidationIssue[],
+  corrections: readonly string[] = [],
+): ValidationFailure {
+  const artifact: ToolValidationFailure = {
+    ok: false,
+    status: 'error',
+    errorType: toolValidationFailureType,
+    toolName: toolName.slice(0, 100),
+    message: message.slice(0, 500),
+    issues: issues.slice(0, issuesMaxCount).map(boundIssue),
+    corrections: corrections.slice(0, correctionsMaxCount).map((text) => text.slice(0, limits.lineMaxChars)),
+  }
+  const details = artifact.issues.map(
+    (issue) => `${issue.path === '' ? '' : `${issue.path}: `}${issue.message}`,
+  )
+  const sentence = [artifact.message, ...details].join('; ').slice(0, 2_000).toWellFormed()
+  return {
+    error: { code: 'invalid_input', message: sentence, retryable: false },
+    output: serialize(artifact),
+  }
+}
+
+/** What a schema found wrong with `value`. `suggest` names the parameter that an unknown one may stand for. */
+export function describeIssues(
+  error: z.ZodError,
+  value: unknown,
+  suggest: (unknownName: string) => string | undefined,
+): ToolValidationIssue[] {
+  return error.issues.slice(0, issuesMaxCount).flatMap((issue): ToolValidationIssue[] => {
+    const path = issue.path.map(String).join('.')
+    if (issue.code === 'unrecognized_keys') {
+      return issue.keys.map((key) => ({
+        path: path === '' ? key : `${path}.${key}`,
+        code: issue.code,
+        message: unknownParameter(key, path === '' ? suggest(key) : undefined),
+      }))
+    }
+    const expected = 'expected' in issue && typeof issue.expected === 'string' ? issue.expected : undefined
+    const receivedType = typeName(valueAt(value, issue.path))
+    return [
+      {
+        path,
+        code: issue.code,
+        message:
+          expected !== undefined && receivedType === 'undefined' ? 'is required and missing' : issue.message,
+        ...(expected === undefined ? {} : { expectedType: expected, receivedType }),
+      },
+    ]
+  })
+}
+
+/** `array` and `null` beside the words of typeof. */
+export function typeName(value: unknown): string {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'array' : typeof value
+}
+
+function unknownParameter(name: string, meant: string | undefined): string {
+  const shown = JSON.stringify(name.slice(0, 100))
+  return meant === undefined
+    ? `there is no parameter ${shown}`
+    : `there is no parameter ${shown}; if you mean ${JSON.stringify(meant)}, give it under that name`
+}
+
+function boundIssue(issue: ToolValidationIssue): ToolValidationIssue {
+  return { ...issue, path: issue.path.slice(0, 200), message: issue.message.slice(0, 500) }
+}
+
+function serialize(artifact: ToolValidationFailure): string {
+  let { issues, corrections } = artifact
+  for (;;) {
+    const text = JSON.stringify({ ...artifact, issues, corrections })
+    // Lone surrogates are escaped in JSON, so cutting within the fields cannot make it ill-formed.
+    if (text.length <= limits.textMaxChars || issues.length + corrections.length === 0) return text
+    if (corrections.length > 0) corrections = corrections.slice(0, -1)
+    else issues = issues.slice(0, -1)
+  }
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  let at = value
+  for (const key of path) {
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined
+    at = Reflect.get(at, key)
+  }
+  return at
+}
