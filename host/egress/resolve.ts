@@ -49,9 +49,6 @@ export function createResolver(options: ResolverOptions = {}): Resolve {
   }
 }
 
-/** The system's resolver, one for the process. */
-export const resolveName: Resolve = createResolver()
-
 /** Lets so many pieces of work run at once; a piece keeps its slot until it is done, whoever waits for it. */
 class Slots {
   #free: number
@@ -90,3 +87,6 @@ function failureOf(error: unknown): ResolveFailure {
     ? { kind: 'not-found', message: `is not known (${code})` }
     : { kind: 'failed', message: `could not be looked up (${code})` }
 }
+
+/** The system's resolver, one for the process. */
+export const resolveName: Resolve = createResolver()
