@@ -52,12 +52,13 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
     among.find((rule) => rule.rule.effect === effect && isAbout(rule, target))
   const denying = find('deny')
   if (denying !== undefined) return by(denying, false)
+  const deciding = find('ask') ?? find('allow')
+  if (deciding?.rule.effect === 'allow') return by(deciding, true)
+  const inside = deciding === undefined ? insideWords(target.host) : null
+  if (inside !== null) return { effect: 'deny', rule: inside, by: null, canAsk: false }
   const grant = find('allow', orderRules(granted))
   if (grant !== undefined) return by(grant, true)
-  const deciding = find('ask') ?? find('allow')
   if (deciding !== undefined) return by(deciding, true)
-  const inside = insideWords(target.host)
-  if (inside !== null) return { effect: 'deny', rule: inside, by: null, canAsk: false }
   return {
     effect: policy.otherwise,
     rule: policy.otherwise === 'ask' ? 'no rule is about it: ask (the default)' : 'no rule allows it',
@@ -94,9 +95,9 @@ export function explainRefusal(policy: Policy, target: Target, decision: Decisio
   if (decision.by === null && hidden !== undefined) {
     return `${what}: the rule “${hidden.words}” looks at method or path, which a tunnel hides. Use the tool web_fetch, or plain http:// with the proxy where the rule allows http.`
   }
-  if (!decision.canAsk) {
-    return `${what}: ${decision.by === null ? decision.rule : `the rule “${decision.rule}”`}. Nobody can allow it in this run; do without it.`
-  }
+  if (decision.by === null && !decision.canAsk) return `${what}: ${decision.rule}. Do without it.`
+  if (!decision.canAsk)
+    return `${what}: the rule “${decision.rule}” denies it, and nobody can lift that in this run. Do without it.`
   const why = decision.by === null ? decision.rule : `the rule “${decision.rule}”`
   return `${what}: ${why}. If the task needs it, ask with the tool request_access (url "${shorten(targetUrl(target))}" and a reason); else do without it.`
 }

@@ -75,7 +75,7 @@ export function readRules(
 export function isAbout({ rule, host }: PolicyRule, target: Target): boolean {
   const isAllow = rule.effect === 'allow'
   return (
-    matchesHost(host, target.host) &&
+    matchesHost(host, target.host, rule.effect) &&
     fits(rule.schemes ?? (isAllow ? ['https'] : undefined), target.scheme) &&
     fits(rule.ports ?? (isAllow ? [target.scheme === 'https' ? 443 : 80] : undefined), target.port) &&
     matchesMethod(rule, target) &&
@@ -104,8 +104,9 @@ export function orderRules(rules: readonly PolicyRule[]): PolicyRule[] {
 const effects: readonly string[] = ['deny', 'ask', 'allow']
 const kinds: readonly string[] = ['address', 'name', 'below', 'any']
 
-function matchesHost(pattern: HostPattern, host: string): boolean {
-  if (pattern.kind === 'any') return !isAddress(host) || notPublic(host) === null
+function matchesHost(pattern: HostPattern, host: string, effect: EgressRule['effect']): boolean {
+  // An address inside is let in by its own name alone; kept out it is by anything.
+  if (pattern.kind === 'any') return effect === 'deny' || !isAddress(host) || notPublic(host) === null
   // A name below an address would be another machine's.
   if (pattern.kind === 'below') return !isAddress(host) && host.endsWith(`.${pattern.value}`)
   return host === pattern.value

@@ -97,6 +97,7 @@ describe('a fault in the middle of a run', () => {
       image,
       config: Config.parse({}),
       network: directNetwork,
+      egress: { rules: [], otherwise: 'deny' as const },
       provider: offlineProvider(false),
       prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
       directory: bench.workspace,
