@@ -25,6 +25,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
   'ImageError',
   'FolderError',
   'ProviderError',
+  'KeyringError',
   'RunBusyError',
 ])
 const usageErrors: ReadonlySet<string> = new Set([

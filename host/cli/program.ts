@@ -97,6 +97,34 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./vm.ts')).vmBoot))
   addVmCommands(vm, run, addVmOptions, options.command ?? [])
 
+  const config = program.command('config').description('The configuration file')
+  config
+    .command('path')
+    .description('Where it is, whether or not it is there')
+    .action(run(async () => (await import('./config.ts')).configPath))
+  config
+    .command('check')
+    .description('Whether it fits, which model is asked of whom, and whether keys are where it says')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./config.ts')).configCheck))
+
+  const key = program.command('key').description("Keys in the system's keyring")
+  key
+    .command('set')
+    .argument('<name>', 'of the provider, or as the configuration names it')
+    .description('Stores a key, typed unseen or piped to standard input')
+    .action(run(async () => (await import('./key.ts')).keySet))
+  key
+    .command('list')
+    .description('The names of stored keys')
+    .option('--json', 'one JSON object a line')
+    .action(run(async () => (await import('./key.ts')).keyList))
+  key
+    .command('rm')
+    .argument('<name>')
+    .description('Removes a key')
+    .action(run(async () => (await import('./key.ts')).keyRemove))
+
   const runs = program.command('runs').description('Earlier runs')
   runs
     .command('list')
@@ -175,6 +203,7 @@ function addRunOptions(command: Command): Command {
       'lets programs and web tools reach this host by https; may be given again',
       collect,
     )
+    .option('--from-recording <run>', 'repeats a run by what was recorded of it, without any network')
     .option('--egress <file>', 'rules of what may leave the VM, for this run')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')

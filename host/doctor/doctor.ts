@@ -9,6 +9,7 @@ import { type Machine, probeMachine } from '../vm/accelerator.ts'
 import { QEMU } from '../vm/programs.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
+import { checkConfig } from './config-finding.ts'
 import type { Finding } from './finding.ts'
 import { checkTemplates } from './template-finding.ts'
 
@@ -58,7 +59,7 @@ export async function runDoctor(options: DoctorOptions): Promise<Finding[]> {
     await checkDisk(state.status === 'fail' ? '/' : folders.home, 'disk-state', 'Disk for state and runs'),
     await checkDisk(state.status === 'fail' ? '/' : folders.cache, 'disk-cache', 'Disk for images'),
     state,
-    checkKey(env),
+    ...(await checkConfig({ folders, env })),
   ]
 }
 
@@ -215,18 +216,6 @@ async function checkFolders(folders: Folders): Promise<Finding> {
         ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
         : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'
     return { ...heading, status: 'fail', seen, remedy }
-  }
-}
-
-function checkKey(env: Readonly<Record<string, string | undefined>>): Finding {
-  const heading = { id: 'key', title: 'Model' }
-  if (env.CAISSON_LLM_URL) return { ...heading, status: 'ok', seen: 'a server of your own (CAISSON_LLM_URL)' }
-  if (env.NVIDIA_API_KEY) return { ...heading, status: 'ok', seen: 'NVIDIA_API_KEY is set' }
-  return {
-    ...heading,
-    status: 'warn',
-    seen: 'no key: the built-in offline model answers, which knows a few kinds of requests',
-    remedy: 'Set NVIDIA_API_KEY, or CAISSON_LLM_URL and CAISSON_LLM_KEY, for a real model.',
   }
 }
 

@@ -1,4 +1,4 @@
-import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, utimes } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -12,7 +12,11 @@ let root: string
 let folders: Folders
 beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), 'caisson-doctor-'))
-  folders = resolveFolders({ CAISSON_HOME: join(root, 'home'), CAISSON_CACHE: join(root, 'cache') })
+  folders = resolveFolders({
+    CAISSON_HOME: join(root, 'home'),
+    CAISSON_CACHE: join(root, 'cache'),
+    XDG_CONFIG_HOME: join(root, 'config'),
+  })
 })
 afterEach(() => rm(root, { recursive: true, force: true }))
 
@@ -40,6 +44,7 @@ describe('runDoctor', () => {
       'disk-state',
       'disk-cache',
       'folders',
+      'configuration',
       'key',
     ]) {
       expect(ids).toContain(id)
@@ -122,6 +127,36 @@ describe('runDoctor', () => {
   it('reports an image check that throws as a failed check', async () => {
     const { byId } = await examine({}, () => Promise.reject(new Error('manifest is damaged')))
     expect(byId('image')).toMatchObject({ status: 'fail', seen: 'manifest is damaged' })
+  })
+
+  it('names where a key comes from, and says when it is not there or the configuration does not fit [V.02] [S0.09]', async () => {
+    const write = async (text: string) => {
+      await mkdir(folders.config, { recursive: true })
+      await writeFile(join(folders.config, 'config.toml'), text)
+      return await examine({ LOCAL_KEY: 'key-9876543210', PATH: process.env.PATH ?? '' })
+    }
+    const server = '[providers.local]\nurl = "http://127.0.0.1:9/v1"\nmodels = ["qwen3"]\n'
+    const good = await write(`provider = "local"\n${server}key = { env = "LOCAL_KEY" }`)
+    expect(good.byId('configuration').status).toBe('ok')
+    expect(good.byId('key')).toMatchObject({
+      status: 'ok',
+      seen: 'qwen3 of local at http://127.0.0.1:9/v1, key from the variable LOCAL_KEY',
+    })
+    expect(JSON.stringify(good.findings)).not.toContain('key-9876543210')
+    const missing = await write(`provider = "local"\n${server}key = { file = "/nowhere/key" }`)
+    expect(missing.byId('key')).toMatchObject({
+      status: 'warn',
+      seen: expect.stringContaining('/nowhere/key'),
+    })
+    expect(missing.byId('configuration')).toMatchObject({
+      status: 'warn',
+      seen: expect.stringContaining('providers.local'),
+    })
+    const broken = await write('provider = 5')
+    expect(broken.byId('configuration')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringContaining('provider: expected string'),
+    })
   })
 
   it('refuses a state folder that others may write to, and remembers nothing there', async () => {

@@ -1,0 +1,98 @@
+/**
+ * What a configuration comes to on this machine: the server of each model, whether keys are where it says, whether
+ * rules and proxies can be used. Fetches no key, runs nothing and asks no server.
+ */
+import { makePolicy } from '../egress/policy.ts'
+import { openNetwork } from '../gateway/network.ts'
+import { chooseProvider, type ProviderChoice } from '../gateway/providers.ts'
+import { storedKeys } from './keyring.ts'
+import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
+import type { Config, KeySource } from './schema.ts'
+
+export interface ConfigFact {
+  /** The section, such as `providers.local`. */
+  readonly what: string
+  readonly seen: string
+  /** What a person should know, though nothing is wrong. */
+  readonly note?: string
+  /** What is wrong and what to do; absent: nothing. */
+  readonly problem?: string
+}
+
+/** One fact for each section that says something; of the model see {@link inspectModel}. */
+export async function inspectSections(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  return [
+    ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
+    ...(await inspectKeys(config, place)),
+    inspectNetwork(config, place),
+    inspectEgress(config),
+  ]
+}
+
+/** The provider and model of a run that names none. */
+export async function inspectModel(config: Config, place: KeyPlace): Promise<ConfigFact> {
+  const chosen = chooseProvider({ env: place.env, config, storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return { what: 'model', seen: 'none can be used', problem: chosen.error.message }
+  const { model, name, baseUrl, notes } = chosen.value
+  const seen = baseUrl === null ? `${model}, built in` : `${model} of ${name} at ${baseUrl}`
+  const note = notes.join(' ')
+  return await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
+}
+
+async function inspectProvider(name: string, config: Config, place: KeyPlace): Promise<ConfigFact> {
+  const what = `providers.${name}`
+  const { models = [] } = config.providers[name] ?? {}
+  // As its default, whatever the lists and the environment say; the model is of no account here.
+  const only = { ...config, provider: name, providers: withoutLists(config.providers) }
+  const env = { ...place.env, CAISSON_LLM_URL: undefined, CAISSON_MODEL: undefined }
+  const chosen = chooseProvider({ env, config: only, model: 'any', storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
+  const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`
+  return await withKey({ what, seen: `${chosen.value.baseUrl}, ${asked}` }, chosen.value, place)
+}
+
+function withoutLists(providers: Config['providers']): Config['providers'] {
+  return Object.fromEntries(
+    Object.entries(providers).map(([name, { models: _, ...provider }]) => [name, provider]),
+  )
+}
+
+async function inspectKeys({ secrets, search }: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  const facts = Object.entries(secrets).map(([name, { from, hosts }]) =>
+    withSource({ what: `secrets.${name}`, seen: `for ${hosts.join(', ')}` }, from, place),
+  )
+  if (search === undefined) return await Promise.all(facts)
+  const found = { what: 'search', seen: search.provider }
+  facts.push('key' in search ? withSource(found, search.key, place) : Promise.resolve(found))
+  return await Promise.all(facts)
+}
+
+async function withKey(
+  fact: ConfigFact,
+  { keySource }: ProviderChoice,
+  place: KeyPlace,
+): Promise<ConfigFact> {
+  return keySource === null ? fact : await withSource(fact, keySource, place)
+}
+
+async function withSource(fact: ConfigFact, source: KeySource, place: KeyPlace): Promise<ConfigFact> {
+  const seen = `${fact.seen}, key from ${describeSource(source)}`
+  const inspected = await inspectKey(source, place)
+  return inspected.ok ? { ...fact, seen } : { ...fact, seen, problem: inspected.error }
+}
+
+function inspectNetwork({ network }: Config, { env }: KeyPlace): ConfigFact {
+  const opened = openNetwork(network, env)
+  const what = 'network'
+  if (!opened.ok) return { what, seen: 'cannot be used', problem: opened.error }
+  const proxy = opened.value.proxyFor({ scheme: 'https', host: 'example.com', port: 443 })
+  const ca = network.ca === undefined ? '' : `, also trusting ${network.ca}`
+  return { what, seen: `${proxy === null ? 'direct' : `through ${proxy.shown}`}${ca}` }
+}
+
+function inspectEgress({ egress }: Config): ConfigFact {
+  const made = makePolicy({ configuration: egress.rules, otherwise: egress.default })
+  if (!made.ok) return { what: 'egress', seen: 'cannot be used', problem: made.error }
+  const otherwise = egress.default === 'ask' ? 'asked' : 'denied'
+  return { what: 'egress', seen: `${egress.rules.length} rules; whatever none is about is ${otherwise}` }
+}

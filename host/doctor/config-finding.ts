@@ -1,0 +1,45 @@
+// What doctor says of the user's configuration and of the model: whether the file fits, and whether the key is where
+// it says, named by its source and never by its value.
+
+import { type ConfigFact, inspectModel, inspectSections } from '../config/inspect.ts'
+import type { KeyPlace } from '../config/keys.ts'
+import { configFile, loadConfig } from '../config/load.ts'
+import type { Folders } from '../state/folders.ts'
+import type { Finding } from './finding.ts'
+
+const configuration = { id: 'configuration', title: 'Configuration' }
+const key = { id: 'key', title: 'Model' }
+const noKey =
+  'Set NVIDIA_API_KEY, or CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
+
+/** The findings `configuration` and `key`. */
+export async function checkConfig(place: KeyPlace & { readonly folders: Folders }): Promise<Finding[]> {
+  const file = configFile(place.folders)
+  const loaded = await loadConfig(place.folders)
+  if (!loaded.ok) {
+    const remedy = 'Correct the file; caisson config check looks again.'
+    return [
+      { ...configuration, status: 'fail', seen: loaded.error, remedy },
+      { ...key, status: 'warn', seen: 'not known before the configuration can be read', remedy },
+    ]
+  }
+  const facts = await inspectSections(loaded.value, place)
+  return [describeSections(file, facts), describeModel(await inspectModel(loaded.value, place))]
+}
+
+function describeSections(file: string, facts: readonly ConfigFact[]): Finding {
+  const wrong = facts.filter(({ problem }) => problem !== undefined)
+  if (wrong.length === 0) return { ...configuration, status: 'ok', seen: file }
+  const seen = [file, ...wrong.map(({ what, problem }) => `${what}: ${problem}`)].join('\n')
+  return {
+    ...configuration,
+    status: 'warn',
+    seen,
+    remedy: 'Mend what it says; caisson config check looks again.',
+  }
+}
+
+function describeModel({ seen, note, problem }: ConfigFact): Finding {
+  if (problem !== undefined) return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: noKey }
+  return note === undefined ? { ...key, status: 'ok', seen } : { ...key, status: 'warn', seen, remedy: note }
+}
