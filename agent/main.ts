@@ -4,6 +4,7 @@
  */
 import { startDaemon } from './daemon.ts'
 import { readExits } from './exits.ts'
+import { createAccessTool } from './tools/access.ts'
 import { createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { createFileTools } from './tools/files.ts'
 import { createHelper } from './utils/helper.ts'
@@ -14,7 +15,11 @@ import { describeWorkspace } from './workspace/listing.ts'
 export function startAgent(): void {
   const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
   const helper = createHelper(CAISSON_HELPER)
-  const tools = [...createFileTools(createRunSandboxed(helper)), ...createCodeTools(helper)]
+  const tools = [
+    ...createFileTools(createRunSandboxed(helper)),
+    ...createCodeTools(helper),
+    createAccessTool(),
+  ]
 
   const daemon = startDaemon({
     openRpc: createPortOpener('caisson.rpc'),

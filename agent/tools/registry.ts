@@ -178,10 +178,11 @@ async function guard(
 ): Promise<Result<string>> {
   try {
     if (context.signal.aborted) return interrupted()
-    const refused = await gate(tool, call, parsed, context)
-    if (refused !== null) return refused
+    const gated = await gate(tool, call, parsed, context)
+    if (!gated.ok) return gated
     if (context.signal.aborted) return interrupted()
-    const execution = tool.execute(parsed.input, context)
+    const allowed = gated.value === undefined ? {} : { allowed: gated.value }
+    const execution = tool.execute(parsed.input, { ...context, ...allowed })
     const result = await withGrace(execution, context.signal, options.cancelGraceMs ?? 1_000)
     if (result === 'given up') return interrupted()
     if (!result.ok) return { ok: false, error: boundError(result.error) }
@@ -205,14 +206,14 @@ async function guard(
   }
 }
 
-/** Null when the call may go ahead. The digest of what was shown is over the very input that is then executed. */
+/** Whether the call may go ahead, with what the host said to it. The digest of what was shown is over the very input that is then executed. */
 async function gate(
   tool: Tool,
   call: ToolCall,
   parsed: ParsedArguments,
   context: InvokeContext,
-): Promise<{ ok: false; error: ToolError } | null> {
-  if (!tool.requiresApproval && !context.askTools.has(tool.name)) return null
+): Promise<Result<string | undefined>> {
+  if (!tool.requiresApproval && !context.askTools.has(tool.name)) return { ok: true, value: undefined }
   if (parsed.canonical.length > limits.documentMaxChars) {
     return toolFailure(
       'too_large',
@@ -226,7 +227,7 @@ async function gate(
     arguments: parsed.canonical,
     preview: cutMiddle(preview.toWellFormed(), limits.textMaxChars),
   })
-  if (answer.decision === 'allow') return null
+  if (answer.decision === 'allow') return { ok: true, value: answer.hint }
   const hint = answer.hint === undefined || answer.hint.trim() === '' ? '' : ` They said: ${answer.hint}`
   return toolFailure(
     'denied',

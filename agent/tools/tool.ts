@@ -7,6 +7,8 @@ import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 export interface ToolContext {
   /** Ends the call, and with it everything that it started. */
   readonly signal: AbortSignal
+  /** What the host said when it allowed the call; absent when it was not asked or said nothing. */
+  readonly allowed?: string
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }

@@ -6,6 +6,7 @@ import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
+import { createAccessTool } from '../../agent/tools/access.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
@@ -156,7 +157,11 @@ describe('the documents', () => {
 
 describe('the document on tools', () => {
   const helper = createHelper('/nonexistent')
-  const tools = [...createFileTools(createRunSandboxed(helper)), ...createCodeTools(helper)]
+  const tools = [
+    ...createFileTools(createRunSandboxed(helper)),
+    ...createCodeTools(helper),
+    createAccessTool(),
+  ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
   const rows = tableAfter('specs/tool-system.md', '## The tools')
 

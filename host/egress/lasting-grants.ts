@@ -1,0 +1,114 @@
+/**
+ * Answers about ways out that hold for always, as rules in the state folder: written whole or not at all, one writer at a
+ * time, bounded. A file that cannot be read is never taken for an empty one, for a person's no may be in it.
+ */
+import { readFileSync, statSync } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
+import path from 'node:path'
+import * as z from 'zod'
+import { EgressRule } from '#specs/protocol/egress.ts'
+import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
+import type { Folders } from '../state/folders.ts'
+import { parseJson } from '../state/json.ts'
+import { takeProcessLock } from '../state/process-lock.ts'
+
+const maxGrants = 1_000
+
+const LastingGrant = z.strictObject({
+  /** By which it is revoked; never given twice. */
+  id: Count.min(1),
+  rule: EgressRule,
+  /** In which the person was asked. */
+  runId: RunId,
+  at: Milliseconds,
+})
+export type LastingGrant = Readonly<z.infer<typeof LastingGrant>>
+
+const GrantFile = z.strictObject({ nextId: Count.min(1), grants: z.array(LastingGrant).max(maxGrants) })
+type GrantFile = z.infer<typeof GrantFile>
+
+/** The file cannot be used; the message says what to do. */
+export class GrantFileError extends Error {
+  override readonly name = 'GrantFileError'
+}
+
+export class LastingGrants {
+  readonly file: string
+  readonly #lock: string
+  #known: { readonly version: string; readonly content: GrantFile } | undefined
+
+  constructor({ home, locks }: Pick<Folders, 'home' | 'locks'>) {
+    this.file = path.join(home, 'egress-grants.json')
+    this.#lock = path.join(locks, 'egress-grants.lock')
+  }
+
+  /**
+   * All that hold now, oldest first; read again when another process changed them. At once, so that nothing can be
+   * revoked between the look and the decision. @throws {GrantFileError}
+   */
+  list(): readonly LastingGrant[] {
+    return this.#read().grants
+  }
+
+  /** Keeps the rules that are not there yet. @throws {GrantFileError} */
+  async add(rules: readonly EgressRule[], runId: string): Promise<void> {
+    await this.#change(({ nextId, grants }) => {
+      const have = new Set(grants.map(({ rule }) => JSON.stringify(rule)))
+      const fresh = rules.filter((rule) => !have.has(JSON.stringify(rule)))
+      if (grants.length + fresh.length > maxGrants)
+        throw new GrantFileError(`${maxGrants} grants are kept already; caisson policy revoke removes some`)
+      const at = Date.now()
+      const added = fresh.map((rule, index) => ({ id: nextId + index, rule, runId, at }))
+      return { nextId: nextId + fresh.length, grants: [...grants, ...added] }
+    })
+  }
+
+  /** The grant that does not hold any more, or null when there is none of this number. @throws {GrantFileError} */
+  async revoke(id: number): Promise<LastingGrant | null> {
+    let revoked: LastingGrant | null = null
+    await this.#change((content) => {
+      revoked = content.grants.find((grant) => grant.id === id) ?? null
+      return { ...content, grants: content.grants.filter((grant) => grant.id !== id) }
+    })
+    return revoked
+  }
+
+  async #change(make: (content: GrantFile) => GrantFile): Promise<void> {
+    await using _ = await takeProcessLock(this.#lock)
+    const content = make(this.#read())
+    const fresh = `${this.file}.new`
+    try {
+      const file = await open(fresh, 'w', 0o600)
+      await file.writeFile(`${JSON.stringify(content, null, 2)}\n`).finally(async () => {
+        await file.sync()
+        await file.close()
+      })
+      await rename(fresh, this.file)
+    } catch (cause) {
+      throw new GrantFileError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
+    }
+  }
+
+  #read(): GrantFile {
+    try {
+      const { ino, mtimeNs, size } = statSync(this.file, { bigint: true })
+      const version = `${ino} ${mtimeNs} ${size}`
+      if (this.#known?.version === version) return this.#known.content
+      const content = GrantFile.parse(parseJson(readFileSync(this.file, 'utf8')))
+      this.#known = { version, content }
+      return content
+    } catch (cause) {
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')
+        return { nextId: 1, grants: [] }
+      const seen = cause instanceof z.ZodError ? 'it is not of its form' : wordsOf(cause)
+      throw new GrantFileError(
+        `cannot read what was granted for always in ${this.file}: ${seen}; correct the file or remove it`,
+        { cause },
+      )
+    }
+  }
+}
+
+function wordsOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
+}
