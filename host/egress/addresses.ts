@@ -1,4 +1,5 @@
 /** Which addresses are on the public internet. What is not plainly public is not: a range that nobody knows counts as inside. */
+import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
 /** Where clouds tell a machine its own credentials. */
@@ -31,8 +32,10 @@ const words: Readonly<Record<string, string>> = {
  */
 export function notPublic(address: string): string | null {
   const [plain = '', zone] = address.split('%')
-  if (!ipaddr.IPv4.isValidFourPartDecimal(plain) && !ipaddr.IPv6.isValid(plain)) return 'not an address'
-  const parsed = ipaddr.process(plain)
+  const family = isIP(plain)
+  if (family === 0) return 'not an address'
+  // The library takes ::1.2.3.4 for the IPv4 address in it, the system does not: in hexadecimal there is one reading.
+  const parsed = ipaddr.process(family === 4 ? plain : new URL(`http://[${plain}]`).hostname.slice(1, -1))
   if (metadata.has(parsed.toString())) return 'a cloud’s metadata service'
   if (zone !== undefined) return 'the local link'
   return parsed instanceof ipaddr.IPv6 ? notPublic6(parsed) : notPublic4(parsed)
