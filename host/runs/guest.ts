@@ -36,7 +36,7 @@ import { GuestVm } from './guest-vm.ts'
 import { isAtWork } from './nap.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
-import { openRunGateway } from './run-gateway.ts'
+import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import type { RunPlan } from './run-plan.ts'
 
 /** Time for the agent to answer in its first session, after init was ready. */
@@ -93,12 +93,13 @@ export class Guest implements AsyncDisposable {
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
-    this.#gateway = openRunGateway(plan, log, recorder, (event) => this.#noteSoon(event)).gateway
+    const outside = openRunGateway(plan, { log, recorder, approvals, note: (event) => this.#noteSoon(event) })
+    this.#gateway = outside.gateway
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
-    this.#link = this.#openLink(approvals, cloned)
+    this.#link = this.#openLink(outside, cloned)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -313,7 +314,7 @@ export class Guest implements AsyncDisposable {
     }
   }
 
-  #openLink(approvals: ApprovalQueue, cloned: boolean): AgentLink {
+  #openLink({ approve }: RunGateway, cloned: boolean): AgentLink {
     return openAgentLink({
       cloned,
       rpc: this.#vm.current.rpc,
@@ -335,7 +336,7 @@ export class Guest implements AsyncDisposable {
         },
         requestApproval: async (request, { signal }) => ({
           ok: true,
-          value: await approvals.ask(request, signal),
+          value: await approve(request, signal),
         }),
         completeTask: async (completion) => {
           this.#hasCompleted = true

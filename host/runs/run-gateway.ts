@@ -1,8 +1,14 @@
 /** What one run reaches through the host: its gateway, its egress and the gateway's own services, put together once. */
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { ApprovalQueue } from '../approvals/queue.ts'
+import { AccessDesk, accessTool } from '../egress/access.ts'
 import { createConnector } from '../egress/connect.ts'
 import type { Egress } from '../egress/egress.ts'
-import { type Access, RunEgress } from '../egress/run-egress.ts'
+import { LastingGrants } from '../egress/lasting-grants.ts'
+import type { Policy } from '../egress/policy.ts'
+import { readRule } from '../egress/rules.ts'
+import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
 import { createGateway, type Gateway, type GatewayServices } from '../gateway/gateway.ts'
 import type { Recorder } from '../recording/recorder.ts'
@@ -11,19 +17,26 @@ import type { RunPlan } from './run-plan.ts'
 
 export interface RunGateway {
   readonly gateway: Gateway
-  readonly egress: Egress
+  /** Answers a question of the agent: about a way out by the egress, about a tool's call by the queue. */
+  readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
 }
 
-export function openRunGateway(
-  plan: RunPlan,
-  log: CappedLog,
-  recorder: Recorder,
-  note: (event: HostEvent) => void,
-): RunGateway {
+/** What a run has that its gateway writes to or asks. */
+export interface RunParts {
+  readonly log: CappedLog
+  readonly recorder: Recorder
+  readonly approvals: ApprovalQueue
+  /** Journals an event. */
+  readonly note: (event: HostEvent) => void
+}
+
+export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }: RunParts): RunGateway {
   const { provider, runId, limits, recording } = plan
+  const policy = recording === undefined ? plan.egress : nothingOut
+  const access = new AccessDesk({ runId, policy, approvals, lasting: new LastingGrants(plan.folders) })
   const egress = new RunEgress({
-    policy: plan.egress,
-    access: nobody,
+    policy,
+    access,
     connect: createConnector({ network: plan.network }),
     note,
   })
@@ -47,7 +60,11 @@ export function openRunGateway(
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
     logger: { info: write('info'), warn: write('warn') },
   })
-  return { gateway, egress }
+  return {
+    gateway,
+    approve: (request, signal) =>
+      request.tool === accessTool ? egress.ask(request, signal) : approvals.ask(request, signal),
+  }
 }
 
 /** Every path under the name `gateway` but the model's, and everything that is not under it. */
@@ -55,10 +72,9 @@ function servicesOf(egress: Egress): GatewayServices {
   return { paths: {}, outward: createOutward(egress) }
 }
 
-const nobodyWords = 'nobody can be asked in this run; do without it and say so in your answer'
-const nobody: Access = {
-  granted: () => [],
-  used: () => undefined,
-  askFor: () => Promise.resolve({ ok: false, error: `refused: ${nobodyWords}` }),
-  decide: () => Promise.resolve({ decision: 'deny', hint: nobodyWords }),
-}
+/** What a recording answers needs no network, and what it does not answer gets none. */
+const closed = readRule(
+  { effect: 'deny', host: '*', reason: 'the run is repeated from a recording, without a network' },
+  'run',
+)
+const nothingOut: Policy = { rules: closed.ok ? [closed.value] : [], otherwise: 'deny' }
