@@ -1,0 +1,372 @@
+// Asking for a way out: the desk over a real queue, a real policy and real files.
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import { HostEvent } from '#specs/protocol/event.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
+import { AccessDesk } from '../../egress/access.ts'
+import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { decide, makePolicy } from '../../egress/policy.ts'
+import { parseAuthority, parseTarget } from '../../egress/target.ts'
+
+const runId = 'run-00000000000000000001'
+const never = new AbortController().signal
+const url = 'https://api.example.com/v1/rates?day=1'
+
+interface Setting extends Partial<Pick<ApprovalQueueOptions, 'mode' | 'rules' | 'attended'>> {
+  readonly otherwise?: 'deny' | 'ask'
+  readonly egress?: readonly EgressRule[]
+  readonly folder?: string
+  readonly lingerMs?: number
+}
+
+/** A desk with its queue, and what it journaled. */
+async function open(setting: Setting = {}) {
+  const {
+    otherwise = 'deny',
+    egress = [],
+    folder = await temporaryFolder(),
+    lingerMs,
+    ...queueOptions
+  } = setting
+  const made = makePolicy({ configuration: egress, otherwise })
+  if (!made.ok) throw new Error(made.error)
+  const policy = made.value
+  const events: HostEvent[] = []
+  const record = async (event: HostEvent) => events.push(HostEvent.parse(event))
+  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, ...queueOptions, record })
+  const lasting = new LastingGrants({ home: folder, locks: folder })
+  const desk = new AccessDesk({
+    runId,
+    policy,
+    approvals,
+    lasting,
+    ...(lingerMs === undefined ? {} : { lingerMs }),
+  })
+  let count = 0
+  const request = (address: string, reason = 'rates are needed'): ApprovalRequest => ({
+    approvalId: `ap-${++count}`,
+    runId,
+    agentPath: 'root',
+    stepId: 's',
+    callId: `c${count}`,
+    tool: 'request_access',
+    arguments: JSON.stringify({ reason, url: address }),
+    preview: '',
+  })
+  const tunnel = (authority: string) => {
+    const target = parseAuthority(authority)
+    if (!target.ok) throw new Error(target.error)
+    return target.value
+  }
+  /** As whoever serves a connection does it. */
+  const connect = async (target: ReturnType<typeof tunnel>, signal = never): Promise<string | true> => {
+    const decision = decide(policy, target, desk.granted())
+    if (decision.effect === 'deny') return decision.rule
+    if (decision.effect === 'allow') {
+      if (decision.by !== null) desk.used(decision.by)
+      return true
+    }
+    const asked = await desk.askFor(target, decision, signal)
+    return asked.ok || asked.error
+  }
+  const waiting = async (count = 1): Promise<string[]> => {
+    await expect.poll(() => approvals.pending.length).toBe(count)
+    return approvals.pending
+  }
+  const questions = () => events.flatMap((event) => (event.type === 'approval-request' ? [event] : []))
+  const decisions = () => events.flatMap((event) => (event.type === 'approval-decision' ? [event] : []))
+  return { desk, approvals, lasting, folder, request, tunnel, connect, waiting, questions, decisions }
+}
+
+const get = (address: string) => {
+  const target = parseTarget(address, 'GET')
+  if (!target.ok) throw new Error(target.error)
+  return target.value
+}
+
+describe('request_access', () => {
+  it('is a question of the host’s own: it says what a yes allows, and the agent’s reason stays the agent’s [G.03, S1.11]', async () => {
+    const { desk, approvals, request, waiting, questions } = await open()
+    const answer = desk.decide(request(url, 'allow everything?'))
+    const [id = ''] = await waiting()
+    expect(questions()[0]).toMatchObject({
+      kind: 'enforced',
+      access: {
+        from: 'agent',
+        address: url,
+        because: 'no rule allows it',
+        offers: [
+          { reach: 'host', allows: 'https connections to api.example.com (port 443)' },
+          {
+            reach: 'suffix',
+            allows: 'https connections to api.example.com and every name below it (port 443)',
+          },
+          {
+            reach: 'path',
+            allows: 'requests for https://api.example.com/v1/rates and what is below it, by web_fetch alone',
+          },
+        ],
+      },
+      request: { arguments: JSON.stringify({ reason: 'allow everything?', url }) },
+    })
+    approvals.answer(id, { decision: 'deny', scope: 'once', hint: 'use rates.csv' })
+    expect(await answer).toEqual({ decision: 'deny', hint: 'use rates.csv' })
+  })
+
+  it('opens the way at once, without anything being started anew: for the run to every connection, to no other host [G.02, G.03]', async () => {
+    const { desk, approvals, request, tunnel, connect, waiting, decisions } = await open()
+    expect(await connect(tunnel('api.example.com:443'))).toBe('no rule allows it')
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run' })
+    expect(await answer).toEqual({
+      decision: 'allow',
+      hint: 'allowed: https connections to api.example.com (port 443), in this run. Try again what was refused.',
+    })
+    expect(decisions()[0]).toMatchObject({ by: 'person', scope: 'run', reach: 'host' })
+    for (const _ of [1, 2]) expect(await connect(tunnel('api.example.com:443'))).toBe(true)
+    for (const other of ['api.example.com:8443', 'example.com:443', 'x.api.example.com:443'])
+      expect(await connect(tunnel(other))).toBe('no rule allows it')
+    expect(await connect(get('http://api.example.com/'))).toBe('no rule allows it')
+    expect(await desk.decide(request(url))).toMatchObject({
+      decision: 'allow',
+      hint: expect.stringMatching(/^already/),
+    })
+    expect(approvals.pending).toEqual([])
+  })
+
+  it('lets one connection out after a yes for once', async () => {
+    const { desk, approvals, request, tunnel, connect, waiting } = await open()
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'once', reach: 'suffix' })
+    await answer
+    const both = await Promise.all([
+      connect(tunnel('a.api.example.com:443')),
+      connect(tunnel('api.example.com:443')),
+    ])
+    expect(both.filter((outcome) => outcome === true)).toHaveLength(1)
+  })
+
+  it('lets no tunnel out after a yes for a path, where no path can be seen [G.02]', async () => {
+    const { desk, approvals, request, tunnel, connect, waiting } = await open()
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run', reach: 'path' })
+    await answer
+    expect(await connect(get('https://api.example.com/v1/rates?day=2'))).toBe(true)
+    expect(await connect(get('https://api.example.com/v1/rates/2'))).toBe(true)
+    expect(await connect(get('https://api.example.com/v1/ratesecret'))).toBe('no rule allows it')
+    expect(await connect(tunnel('api.example.com:443'))).toBe('no rule allows it')
+  })
+
+  it('asks nobody about what a rule denies or what lies inside, and takes no answer that the question does not offer [G.02, G.03]', async () => {
+    const { desk, approvals, request, waiting, decisions } = await open({
+      egress: [{ effect: 'deny', host: '*.example.com', reason: 'not ours' }],
+      mode: 'all',
+    })
+    for (const address of [url, 'http://169.254.169.254/latest/', 'https://127.0.0.1/', 'https://localhost/'])
+      expect(await desk.decide(request(address))).toMatchObject({ decision: 'deny' })
+    expect(decisions().map(({ by }) => by)).toEqual(['rule', 'rule', 'rule', 'rule'])
+    expect(decisions()[0]?.rule).toContain('deny *.example.com')
+    void desk.decide(request('https://1.2.3.4/'))
+    const [id = ''] = await waiting()
+    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })).toBe(false)
+    expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'host' })).toBe(true)
+  })
+
+  it('refuses what is no address, and a second question under the id of the first', async () => {
+    const { desk, request, approvals, waiting } = await open()
+    for (const address of [
+      'file:///etc/passwd',
+      'https://user:pw@example.com/',
+      'example.com',
+      'https://a b/',
+    ])
+      expect(await desk.decide(request(address))).toMatchObject({ decision: 'deny' })
+    const first = request(url)
+    const answer = desk.decide(first)
+    const again = desk.decide(first)
+    const [id = ''] = await waiting()
+    const lie = { ...first, arguments: JSON.stringify({ reason: 'x', url: 'https://evil.example.net/' }) }
+    expect(await desk.decide(lie)).toMatchObject({ decision: 'deny' })
+    approvals.answer(id, { decision: 'allow', scope: 'once' })
+    expect(await answer).toEqual(await again)
+  })
+
+  it('is denied where nobody is there, with what would allow it; --approve all is no yes to this [S1.11]', async () => {
+    const { desk, request, decisions } = await open({ attended: false, mode: 'all' })
+    expect((await desk.decide(request(url))).decision).toBe('deny')
+    expect((await desk.decide(request('http://api.example.com:8080/'))).decision).toBe('deny')
+    expect(decisions()[0]?.rule).toContain('--allow-host api.example.com')
+    expect(decisions()[1]?.rule).toContain(
+      '{ effect = "allow", host = "api.example.com", schemes = ["http"], ports = [8080] }',
+    )
+  })
+
+  it('follows rules that name the tool, by host or by whole address; a rule for every tool is no yes to this', async () => {
+    const rules: ApprovalRule[] = [
+      { effect: 'allow', tool: '*' },
+      { effect: 'allow', tool: 'request_access', pattern: '*.example.com' },
+      { effect: 'allow', tool: 'request_access', argument: 'url', pattern: 'https://docs.example.net/v2/*' },
+      { effect: 'deny', tool: 'request_access', pattern: 'bad.*', reason: 'no' },
+    ]
+    const { desk, request, tunnel, connect } = await open({ rules, attended: false })
+    expect(await desk.decide(request(url))).toMatchObject({ decision: 'allow' })
+    expect(await connect(tunnel('api.example.com:443'))).toBe(true)
+    expect(await desk.decide(request('https://evil.net/x.example.com'))).toMatchObject({ decision: 'deny' })
+    expect(await desk.decide(request('https://bad.example.com/'))).toEqual({ decision: 'deny', hint: 'no' })
+    expect(await desk.decide(request('https://docs.example.net/v2/a'))).toMatchObject({ decision: 'allow' })
+    expect(await connect(get('https://docs.example.net/v2/a/b'))).toBe(true)
+    expect(await connect(tunnel('docs.example.net:443'))).toBe('no rule allows it')
+  })
+
+  it('is not asked again in a run after a no for the run', async () => {
+    const { desk, approvals, request, waiting, decisions } = await open()
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'deny', scope: 'run' })
+    await answer
+    expect((await desk.decide(request('https://api.example.com/other'))).decision).toBe('deny')
+    expect(decisions()[1]).toMatchObject({
+      by: 'rule',
+      rule: 'a person said no to api.example.com for this run',
+    })
+  })
+})
+
+describe('an answer for always', () => {
+  it('holds in later runs and in those at work, until it is revoked [S1.11]', async () => {
+    const first = await open()
+    const other = await open({ folder: first.folder })
+    const answer = first.desk.decide(first.request(url))
+    first.approvals.answer((await first.waiting())[0] ?? '', { decision: 'allow', scope: 'always' })
+    await answer
+    const target = first.tunnel('api.example.com:443')
+    expect(await other.connect(target)).toBe(true)
+    const [grant] = first.lasting.list()
+    expect(grant).toMatchObject({ id: 1, runId, rule: { effect: 'allow', host: 'api.example.com' } })
+    expect(statSync(first.lasting.file).mode & 0o777).toBe(0o600)
+    expect(await other.lasting.revoke(1)).toEqual(grant)
+    expect(await other.lasting.revoke(1)).toBeNull()
+    expect(await first.connect(target)).toBe('no rule allows it')
+    await first.lasting.add([{ effect: 'allow', host: 'b.example' }], runId)
+    expect(first.lasting.list().map(({ id }) => id)).toEqual([2])
+  })
+
+  it('does not hold, and nobody is asked, while the file cannot be read; nothing is written over it', async () => {
+    const { desk, lasting, request, tunnel, connect } = await open({ otherwise: 'ask' })
+    await lasting.add([{ effect: 'allow', host: 'api.example.com' }], runId)
+    const file = lasting.file
+    writeFileSync(file, readFileSync(file, 'utf8').replace('allow', 'alow'))
+    expect(await connect(tunnel('api.example.com:443'))).toContain('egress-grants.json')
+    expect((await desk.decide(request(url))).hint).toContain('correct the file or remove it')
+    await expect(lasting.add([], runId)).rejects.toThrow('cannot read')
+    expect(readFileSync(file, 'utf8')).toContain('alow')
+  })
+
+  it('keeps no rule twice, and all that several processes add at once', async () => {
+    const { lasting, folder } = await open()
+    const all = Array.from({ length: 8 }, (_, at) =>
+      new LastingGrants({ home: folder, locks: folder }).add(
+        [{ effect: 'allow', host: `h${at % 4}.example` }],
+        runId,
+      ),
+    )
+    await Promise.all(all)
+    expect(
+      lasting
+        .list()
+        .map(({ rule }) => rule.host)
+        .sort(),
+    ).toEqual(['h0.example', 'h1.example', 'h2.example', 'h3.example'])
+    expect(path.dirname(lasting.file)).toBe(folder)
+  })
+})
+
+describe('a connection that a rule asks about', () => {
+  it('waits for the answer; attempts for one place share a question [G.02, S1.11]', async () => {
+    const { approvals, tunnel, connect, waiting, questions } = await open({ otherwise: 'ask' })
+    const target = tunnel('files.example.com:443')
+    const attempts = [connect(target), connect(target), connect(target)]
+    const other = connect(tunnel('other.example.com:443'))
+    const [id = '', otherId = ''] = await waiting(2)
+    expect(questions()[0]).toMatchObject({
+      kind: 'enforced',
+      access: {
+        from: 'connection',
+        address: 'https://files.example.com/',
+        offers: [{ reach: 'host' }, { reach: 'suffix' }],
+      },
+    })
+    approvals.answer(id, { decision: 'allow', scope: 'run' })
+    expect(await Promise.all(attempts)).toEqual([true, true, true])
+    approvals.answer(otherId, { decision: 'deny', scope: 'once', hint: 'not that' })
+    expect(await other).toBe('refused: CONNECT other.example.com:443: not that. Do without it.')
+    expect(await connect(tunnel('other.example.com:443'))).toContain('not that')
+    expect(questions()).toHaveLength(2)
+  })
+
+  it('uses up a yes for once: the attempts beside it are asked about again', async () => {
+    const { approvals, tunnel, connect, waiting } = await open({ otherwise: 'ask' })
+    const target = tunnel('files.example.com:443')
+    const attempts = [connect(target), connect(target)]
+    const [first = ''] = await waiting()
+    approvals.answer(first, { decision: 'allow', scope: 'once' })
+    await expect.poll(() => approvals.pending.filter((id) => id !== first)).toHaveLength(1)
+    const [second = ''] = approvals.pending
+    approvals.answer(second, { decision: 'deny', scope: 'once' })
+    expect((await Promise.all(attempts)).filter((outcome) => outcome === true)).toHaveLength(1)
+  })
+
+  it('is answered by an answer to another question that covers it', async () => {
+    const { desk, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask' })
+    const connecting = connect(tunnel('cdn.example.com:443'))
+    await waiting()
+    const asked = desk.decide(request('https://example.com/'))
+    const [, id = ''] = await waiting(2)
+    approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'suffix' })
+    expect(await connecting).toBe(true)
+    await asked
+    expect(approvals.pending).toEqual([])
+  })
+
+  it('stays open for a while when the program gives up, for it often tries again; then it is withdrawn', async () => {
+    const { approvals, tunnel, connect, waiting, decisions } = await open({ otherwise: 'ask', lingerMs: 200 })
+    const target = tunnel('slow.example.com:443')
+    const giving = new AbortController()
+    const attempt = connect(target, giving.signal)
+    const before = await waiting()
+    giving.abort()
+    expect(await attempt).toContain('has gone')
+    const again = new AbortController()
+    const second = connect(target, again.signal)
+    expect(approvals.pending).toEqual(before)
+    again.abort()
+    await second
+    await expect
+      .poll(() => decisions())
+      .toMatchObject([{ by: 'agent', rule: 'the program that asked has given up' }])
+    expect(approvals.pending).toEqual([])
+  })
+
+  it('is refused without a question once too many wait, or were asked in the run', async () => {
+    const { approvals, tunnel, connect, waiting, questions } = await open({ otherwise: 'ask' })
+    for (let at = 0; at < 32; at++) void connect(tunnel(`h${at}.example.com:443`))
+    await waiting(32)
+    expect(await connect(tunnel('one-more.example.com:443'))).toContain('wait already')
+    approvals.leave()
+    await expect.poll(() => approvals.pending).toEqual([])
+    for (let at = 32; at < 300; at++) await connect(tunnel(`h${at}.example.com:443`))
+    expect(questions()).toHaveLength(256)
+    expect(await connect(tunnel('last.example.com:443'))).toContain('this run asked 256')
+  })
+
+  it('is denied once the run is ending', async () => {
+    const { approvals, tunnel, connect, waiting } = await open({ otherwise: 'ask' })
+    const attempt = connect(tunnel('files.example.com:443'))
+    await waiting()
+    approvals.close()
+    expect(await attempt).toContain('the run is ending')
+  })
+})
