@@ -4,29 +4,20 @@
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
-import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
-import { type ChatRequest, parseChatRequest, requestMaxBytes } from './chat-request.ts'
+import type { Usage } from '#specs/protocol/task.ts'
+import type { BudgetLimits } from './budget.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
+import { closedError, createModelRoute, type ModelExchange } from './model-route.ts'
 import { createOfflineUpstream } from './offline/upstream.ts'
 import type { Provider } from './providers.ts'
-import { guestGone, relayAnswer, sendError } from './relay.ts'
+import { sendError } from './relay.ts'
 import type { Upstream } from './upstream.ts'
+
+export type { ModelExchange }
 
 /** The name under which the guest's client finds the model route: `http://gateway/v1`. */
 export const gatewayAuthority = 'gateway'
-
-/** One model request, as the journal's `model-end` wants it. */
-export interface ModelExchange {
-  /** HTTP status given to the guest. */
-  readonly status: number
-  readonly durationMs: number
-  readonly usage: Usage
-  /** Whether the provider gave no numbers and the usage is an estimate. */
-  readonly estimated: boolean
-  /** Absent when the exchange went well; at most a line. */
-  readonly error?: string
-}
 
 /** A request that was refused because no policy allows it. */
 export interface DeniedRequest {
@@ -58,8 +49,8 @@ export interface GatewayLogger {
 export interface GatewayOptions {
   readonly provider: Provider
   readonly runId: string
-  /** Tokens in and out that the run may use; checked before each request, so that open ones may go beyond it. */
-  readonly limits: { readonly maxTokens: number }
+  /** What the run may spend at its model. */
+  readonly limits: BudgetLimits
   /** What is served beside the model route; without it everything else is refused. */
   readonly services?: GatewayServices
   /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
@@ -84,15 +75,12 @@ export interface Gateway extends AsyncDisposable {
 }
 
 const defaultTimeouts = { firstByteTimeoutMs: 300_000, idleTimeoutMs: 180_000, requestBodyTimeoutMs: 30_000 }
-/** Requests of one run that may be open at once: NVIDIA's shared workers refuse more. */
-const openMaxRequests = 6
 /** Refusals of one run that are reported; a guest can make any number. */
 const deniedMaxReports = 256
 const noPolicy = 'refused: no egress policy'
 
 export function createGateway(options: GatewayOptions): Gateway {
   const { provider, logger } = options
-  const now = options.now ?? (() => performance.now())
   const timeouts = { ...defaultTimeouts, ...options.timeouts }
   const server: Upstream =
     provider.baseUrl === null
@@ -102,12 +90,9 @@ export function createGateway(options: GatewayOptions): Gateway {
   const upstream = options.wrapUpstream?.(server, key) ?? server
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
-  let used = noUsage
-  let openRequests = 0
   let denied = 0
 
   function report(exchange: ModelExchange): void {
-    used = addUsage(used, exchange.usage)
     const { error, ...rest } = exchange
     const line = error?.replaceAll(/\s+/g, ' ').slice(0, protocolLimits.lineMaxChars)
     options.onExchange(line === undefined ? rest : { ...rest, error: line })
@@ -127,35 +112,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     )
   }
 
-  async function serveChat(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
-    const started = now()
-    const refuse = (error: WireError): void => {
-      sendError(stream, error)
-      report({
-        status: error.status,
-        durationMs: elapsed(started, now()),
-        usage: noUsage,
-        estimated: false,
-        error: `${error.code}: ${error.message}`,
-      })
-    }
-    if (openRequests >= openMaxRequests) {
-      return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
-    }
-    openRequests += 1
-    try {
-      const request = await readRequest(stream, timeouts.requestBodyTimeoutMs)
-      if (!request.ok) return refuse(request.error)
-      const left = options.limits.maxTokens - used.inputTokens - used.outputTokens
-      if (left < 1) return refuse(tokensUsedUp(options.limits.maxTokens))
-      const answer = await upstream.send(request.value, { maxTokens: left, signal })
-      if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
-      const result = await relayAnswer(stream, answer.value, { key, signal })
-      report({ ...result, durationMs: elapsed(started, now()) })
-    } finally {
-      openRequests -= 1
-    }
-  }
+  const model = createModelRoute({
+    provider,
+    upstream,
+    limits: options.limits,
+    requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
+    onExchange: report,
+    now: options.now ?? (() => performance.now()),
+  })
 
   async function serve(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
     const gone = new AbortController()
@@ -174,7 +138,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       }
       if (route.kind === 'service') return await route.serve(stream, headers, signal)
       if (route.kind === 'models') return sendModels(stream, provider.model)
-      await serveChat(stream, signal)
+      await model.serve(stream, signal)
     } catch (cause) {
       // A bug of ours: the guest learns that it failed, the log learns why.
       logger.warn(
@@ -200,7 +164,7 @@ export function createGateway(options: GatewayOptions): Gateway {
       open.add(work)
     },
     isBusy: () => open.size > 0,
-    usage: () => used,
+    usage: model.usage,
     close,
     [Symbol.asyncDispose]: close,
   }
@@ -250,32 +214,6 @@ function findRoute(headers: IncomingHttpHeaders, services?: GatewayServices): Ro
   return 'serve' in route ? { kind: 'service', serve: route.serve } : { kind: route.kind }
 }
 
-type Read = { ok: true; value: ChatRequest } | { ok: false; error: WireError }
-
-async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promise<Read> {
-  const parts: Buffer[] = []
-  let bytes = 0
-  const timer = setTimeout(() => stream.destroy(), timeoutMs)
-  try {
-    for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
-      const part = chunk as Buffer
-      bytes += part.length
-      if (bytes > requestMaxBytes) {
-        const text = `The request is larger than ${requestMaxBytes} bytes. Send less of the conversation.`
-        return { ok: false, error: gatewayError('request_too_large', text) }
-      }
-      parts.push(part)
-    }
-  } catch {
-    return { ok: false, error: gatewayError('invalid_request', 'The request broke off.') }
-  } finally {
-    clearTimeout(timer)
-  }
-  const parsed = parseChatRequest(Buffer.concat(parts))
-  if (parsed.ok) return parsed
-  return { ok: false, error: gatewayError('invalid_request', `Not a chat request: ${parsed.error}.`) }
-}
-
 function sendModels(stream: ServerHttp2Stream, model: string): void {
   const body = JSON.stringify({
     object: 'list',
@@ -287,16 +225,6 @@ function sendModels(stream: ServerHttp2Stream, model: string): void {
     'content-length': Buffer.byteLength(body),
   })
   stream.end(body)
-}
-
-const closedError = gatewayError('closed', 'The run is over; the gateway is closed.')
-
-function tokensUsedUp(maxTokens: number): WireError {
-  return gatewayError('limit_tokens', `The run's budget of ${maxTokens} tokens is used up.`)
-}
-
-function elapsed(from: number, to: number): number {
-  return Math.max(0, Math.round(to - from))
 }
 
 /** Foreign text for a line of the journal. */

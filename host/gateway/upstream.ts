@@ -14,12 +14,16 @@ export interface UpstreamAnswer {
   readonly body: AsyncIterable<Uint8Array>
 }
 
+export interface SendOptions {
+  /** Output tokens that the run may still use, at least 1. */
+  readonly maxTokens: number
+  readonly signal: AbortSignal
+  /** Told of each wait for a turn at the provider, in milliseconds. */
+  readonly onQueued?: (ms: number) => void
+}
+
 export interface Upstream {
-  /** @param options.maxTokens output tokens that the run may still use, at least 1 */
-  send(
-    request: ChatRequest,
-    options: { readonly maxTokens: number; readonly signal: AbortSignal },
-  ): Promise<Result<UpstreamAnswer, WireError>>
+  send(request: ChatRequest, options: SendOptions): Promise<Result<UpstreamAnswer, WireError>>
   close(): Promise<void>
 }
 

@@ -48,15 +48,7 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     limits,
     services: servicesOf(egress),
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
-    onExchange: ({ status, durationMs, usage, estimated, error }) =>
-      note({
-        type: 'model-end',
-        status,
-        durationMs,
-        usage,
-        estimated,
-        ...(error === undefined ? {} : { error }),
-      }),
+    onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
     logger: { info: write('info'), warn: write('warn') },
   })

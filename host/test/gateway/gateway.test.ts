@@ -156,8 +156,8 @@ describe('everything else', () => {
   })
 })
 
-describe('the budget of tokens', () => {
-  it('refuses, with its own code, once the tokens are used up [S0.07]', async () => {
+describe('the budget of a run', () => {
+  it('refuses, with its own code, once the tokens are used up [S0.07] [G.05]', async () => {
     await using upstream = await startUpstream((response) =>
       sendStream(response, usageChunk(60, 50), sse('[DONE]')),
     )
@@ -165,7 +165,38 @@ describe('the budget of tokens', () => {
     expect(await test.request()).toMatchObject({ status: 200 })
     expect(await test.request()).toMatchObject({ status: 429, code: 'limit_tokens' })
     expect(upstream.requests).toHaveLength(1)
-    expect(JSON.parse(upstream.requests[0]?.body ?? '')).toMatchObject({ max_tokens: 100 })
+    const sent = JSON.parse(upstream.requests[0]?.body ?? '')
+    expect(sent.max_tokens).toBe(100 - Math.ceil(JSON.stringify(chatBody).length / 4))
+  })
+
+  it('refuses one more than its requests, and what its money does not allow [G.05]', async () => {
+    await using upstream = await startUpstream((response) =>
+      sendStream(response, usageChunk(1_000, 1_000), sse('[DONE]')),
+    )
+    const provider = { ...customProvider(upstream.url), price: { input: 1, output: 9 } }
+    await using few = await startGateway(provider, { limits: { maxTokens: 1_000_000, maxRequests: 1 } })
+    expect(await few.request()).toMatchObject({ status: 200 })
+    expect(await few.request()).toMatchObject({ status: 429, code: 'limit_requests' })
+    await using poor = await startGateway(provider, { limits: { maxTokens: 1_000_000, maxCostUsd: 0.01 } })
+    expect(await poor.request()).toMatchObject({ status: 200 })
+    expect(await poor.request()).toMatchObject({ status: 429, code: 'limit_cost' })
+    expect(poor.exchanges[0]).toMatchObject({ costUsd: 0.01 })
+    expect(poor.exchanges[1]).not.toHaveProperty('costUsd')
+    expect(upstream.requests).toHaveLength(2)
+  })
+
+  it('holds for requests side by side: they cannot go beyond it together [G.05]', async () => {
+    await using upstream = await startUpstream((response, _request, body) => {
+      const { max_tokens } = JSON.parse(body)
+      setTimeout(() => sendStream(response, usageChunk(18, max_tokens), sse('[DONE]')), 20)
+    })
+    await using test = await startGateway(customProvider(upstream.url), { limits: { maxTokens: 1_000 } })
+    const body = { ...chatBody, max_tokens: 300 }
+    const answers = await Promise.all(Array.from({ length: 6 }, () => test.request({ body })))
+    expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3)
+    expect(answers.map(({ code }) => code)).toContain('limit_tokens')
+    const { inputTokens, outputTokens } = test.gateway.usage()
+    expect(inputTokens + outputTokens).toBeLessThanOrEqual(1_010)
   })
 
   it('counts by estimate when the provider reports nothing [S0.07]', async () => {

@@ -1,0 +1,152 @@
+/**
+ * The route to the model: reads the guest's chat request, reserves what it may cost, has the upstream answer it, and
+ * carries the answer back. Refuses what is not a chat request, and what the run's budget does not allow.
+ */
+import type { ServerHttp2Stream } from 'node:http2'
+import { noUsage, type Usage } from '#specs/protocol/task.ts'
+import { Budget, type BudgetLimits } from './budget.ts'
+import {
+  type ChatRequest,
+  outputDefaultTokens,
+  outputMaxTokens,
+  parseChatRequest,
+  requestMaxBytes,
+} from './chat-request.ts'
+import { gatewayError, type WireError } from './gateway-error.ts'
+import type { Provider } from './providers.ts'
+import { guestGone, relayAnswer, sendError } from './relay.ts'
+import type { Upstream } from './upstream.ts'
+
+/** One model request, as the journal's `model-end` wants it. */
+export interface ModelExchange {
+  /** HTTP status given to the guest. */
+  readonly status: number
+  /** Without `queuedMs`. */
+  readonly durationMs: number
+  /** How long it waited for its turn at the provider, or for others' reservations; absent: not noticeably. */
+  readonly queuedMs?: number
+  readonly usage: Usage
+  /** Whether the provider gave no numbers and the usage is an estimate. */
+  readonly estimated: boolean
+  /** By the user's price table; absent: the price is not known. */
+  readonly costUsd?: number
+  /** Absent when the exchange went well; at most a line. */
+  readonly error?: string
+}
+
+export interface ModelRouteOptions {
+  readonly provider: Provider
+  readonly upstream: Upstream
+  readonly limits: BudgetLimits
+  readonly requestBodyTimeoutMs: number
+  readonly onExchange: (exchange: ModelExchange) => void
+  /** Milliseconds on a clock that only goes forward. */
+  readonly now: () => number
+}
+
+export interface ModelRoute {
+  /** Serves one chat request and ends its stream. A rejection is a bug of ours. */
+  serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void>
+  /** Sum over the exchanges that ended. */
+  usage(): Usage
+}
+
+/** Requests of one run that may be open at once: NVIDIA's shared workers refuse more. */
+const openMaxRequests = 6
+/** Bytes of JSON per token until the provider has said how many it counts. */
+const firstBytesPerToken = 4
+/** A wait that is worth a number, in milliseconds. */
+const queuedMinMs = 50
+
+export function createModelRoute(options: ModelRouteOptions): ModelRoute {
+  const { provider, upstream, now } = options
+  const key = provider.key?.reveal() ?? null
+  const budget = new Budget(options.limits, priceOf(provider), provider.model)
+  let bytesPerToken = firstBytesPerToken
+  let openRequests = 0
+
+  async function serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
+    const started = now()
+    let queuedMs = 0
+    const report = (outcome: Omit<ModelExchange, 'durationMs' | 'queuedMs'>): void => {
+      const durationMs = Math.max(0, Math.round(now() - started - queuedMs))
+      const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
+      options.onExchange({ ...outcome, durationMs, ...queued })
+    }
+    const refuse = (error: WireError): void => {
+      sendError(stream, error)
+      const { status, code, message } = error
+      report({ status, usage: noUsage, estimated: false, error: `${code}: ${message}` })
+    }
+    if (openRequests >= openMaxRequests) {
+      return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
+    }
+    openRequests += 1
+    try {
+      const read = await readRequest(stream, options.requestBodyTimeoutMs)
+      if (!read.ok) return refuse(read.error)
+      const { request, bytes } = read
+      const asked = now()
+      const reserved = await budget.reserve({
+        inputTokens: Math.ceil(bytes / bytesPerToken),
+        outputTokens: Math.min(request.max_tokens ?? outputDefaultTokens, outputMaxTokens),
+        signal,
+      })
+      queuedMs += now() - asked
+      if (!reserved.ok) return refuse(reserved.error)
+      const { maxOutputTokens, settle } = reserved.value
+      let used = noUsage
+      try {
+        const onQueued = (ms: number): void => {
+          queuedMs += ms
+        }
+        const answer = await upstream.send(request, { maxTokens: maxOutputTokens, signal, onQueued })
+        if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
+        const result = await relayAnswer(stream, answer.value, { key, signal })
+        used = result.usage
+        if (!result.estimated && used.inputTokens > 0) bytesPerToken = bytes / used.inputTokens
+        const costUsd = settle(used)
+        report(costUsd === null ? result : { ...result, costUsd })
+      } finally {
+        settle(used)
+      }
+    } finally {
+      openRequests -= 1
+    }
+  }
+
+  return { serve, usage: () => budget.usage }
+}
+
+/** The offline model costs nothing. */
+function priceOf({ baseUrl, price }: Provider): { input: number; output: number } | null {
+  return baseUrl === null ? { input: 0, output: 0 } : (price ?? null)
+}
+
+type Read = { ok: true; request: ChatRequest; bytes: number } | { ok: false; error: WireError }
+
+async function readRequest(stream: ServerHttp2Stream, timeoutMs: number): Promise<Read> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  const timer = setTimeout(() => stream.destroy(), timeoutMs)
+  try {
+    for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+      const part = chunk as Buffer
+      bytes += part.length
+      if (bytes > requestMaxBytes) {
+        const text = `The request is larger than ${requestMaxBytes} bytes. Send less of the conversation.`
+        return { ok: false, error: gatewayError('request_too_large', text) }
+      }
+      parts.push(part)
+    }
+  } catch {
+    return { ok: false, error: gatewayError('invalid_request', 'The request broke off.') }
+  } finally {
+    clearTimeout(timer)
+  }
+  const parsed = parseChatRequest(Buffer.concat(parts))
+  if (parsed.ok) return { ok: true, request: parsed.value, bytes }
+  return { ok: false, error: gatewayError('invalid_request', `Not a chat request: ${parsed.error}.`) }
+}
+
+export const closedError = gatewayError('closed', 'The run is over; the gateway is closed.')
