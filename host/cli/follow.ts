@@ -73,8 +73,9 @@ export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => v
 /** The question that an item asks and that still waits: rules and modes answer at once. */
 function openQuestion(run: FollowedRun, item: FeedItem) {
   if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
-  const { request } = item.event
-  return run.waitsFor(request.approvalId) ? request : undefined
+  const { request, access } = item.event
+  if (!run.waitsFor(request.approvalId)) return undefined
+  return access === undefined ? request : { ...request, access }
 }
 
 async function putQuestion(

@@ -1,10 +1,13 @@
 /** An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it. Everything in it is the agent's claim. */
-import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { Colours } from './colours.ts'
 import { foreignLine, foreignRows } from './foreign.ts'
 import { formatCount } from './format.ts'
 
-export type Question = Omit<ApprovalRequest, 'runId'>
+export type Question = Omit<ApprovalRequest, 'runId'> & {
+  /** Of a question of the host's own about a way out. */
+  readonly access?: AccessQuestion
+}
 
 /** Rows of arguments and of the preview that come with the question. */
 const argumentsMaxRows = 40

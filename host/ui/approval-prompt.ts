@@ -1,22 +1,15 @@
 /** Puts one approval before the person at the terminal and reads the answer; takes the question back when it is withdrawn. */
-import type { Readable, Writable } from 'node:stream'
-import { select, text } from '@clack/prompts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
+import { promptAccess, promptHint } from './access-prompt.ts'
 import { type Question, questionLines, seeAllLabel, wholeQuestion } from './approval-lines.ts'
+import { choose, columnsOf, type PromptIo } from './ask.ts'
 import { coloursFor } from './colours.ts'
 import { foreignLine } from './foreign.ts'
-import { strikeOut } from './strike-out.ts'
 import { discardTypeAhead } from './type-ahead.ts'
-
-export interface PromptIo {
-  readonly input: Readable & { isTTY?: boolean }
-  readonly output: Writable & { isTTY?: boolean; columns?: number; rows?: number }
-  /** Withdraws the question. */
-  readonly signal: AbortSignal
-}
 
 /** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
 export async function promptApproval(request: Question, io: PromptIo): Promise<ApprovalAnswer | null> {
+  if (request.access !== undefined) return await promptAccess(request, request.access, io)
   const { lines, isCut } = questionLines(request, coloursFor(io.output), columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
   await discardTypeAhead(io.input)
@@ -26,7 +19,7 @@ export async function promptApproval(request: Question, io: PromptIo): Promise<A
       { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },
       { value: 'deny', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
-      ...(isCut ? [{ value: 'view', label: seeAllLabel }] : []),
+      ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
     ])
     if (choice === null) return null
     if (choice === 'once' || choice === 'run') return { decision: 'allow', scope: choice }
@@ -34,14 +27,6 @@ export async function promptApproval(request: Question, io: PromptIo): Promise<A
     if (choice !== 'view') return { decision: 'deny', scope: 'once' }
     if (!(await showPages(request, io))) return null
   }
-}
-
-async function promptHint(io: PromptIo): Promise<ApprovalAnswer | null> {
-  const hint = await prompt(io, (streams) => text({ message: 'What should it do instead?', ...streams }))
-  if (hint === null) return null
-  return hint
-    ? { decision: 'deny', scope: 'once', hint: hint.slice(0, 2_000) }
-    : { decision: 'deny', scope: 'once' }
 }
 
 /** Shows all of the question, a screen at a time. False when the person pressed Esc or Ctrl-C, or it was withdrawn. */
@@ -66,27 +51,4 @@ async function showPages(request: Question, io: PromptIo): Promise<boolean> {
     }
   }
   return true
-}
-
-function choose(
-  io: PromptIo,
-  message: string,
-  initialValue: string,
-  options: { value: string; label: string }[],
-): Promise<string | null> {
-  return prompt(io, (streams) => select({ message, options, initialValue, ...streams }))
-}
-
-async function prompt(
-  { input, output, signal }: PromptIo,
-  open: (streams: { input: Readable; output: Writable }) => Promise<string | symbol>,
-): Promise<string | null> {
-  if (signal.aborted) return null
-  using _ = strikeOut(input, signal)
-  const answer = await open({ input, output })
-  return typeof answer === 'string' ? answer : null
-}
-
-function columnsOf(output: { readonly columns?: number }): number {
-  return output.columns || 80
 }

@@ -54,10 +54,8 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
               `    ${foreignLine(event.tool, 60)}: ${event.error.code}: ${foreignLine(event.error.message, 300)}`,
             ),
           ]
-    case 'approval-request': {
-      const { tool, arguments: given } = event.request
-      return [`${colours.yellow('?')} asks to call ${foreignLine(tool, 60)} ${describeArguments(given)}`]
-    }
+    case 'approval-request':
+      return [`${colours.yellow('?')} ${describeQuestion(event)}`]
     case 'approval-decision':
       return [approvalLine(event, colours)]
     case 'egress-denied':
@@ -145,11 +143,21 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
   return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', answerMaxLines)]
 }
 
+function describeQuestion({ access, request }: Of<'approval-request'>): string {
+  if (access === undefined)
+    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
+  const what = foreignLine(access.offers[0]?.allows ?? access.address)
+  return access.from === 'agent'
+    ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
+    : `a way out is asked about: ${what}`
+}
+
 function approvalLine(event: Of<'approval-decision'>, colours: Colours): string {
   if (event.by === 'agent')
     return colours.yellow(`  Question withdrawn by the agent: ${foreignLine(event.rule ?? '')}`)
   const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
-  const scope = event.scope === 'run' && event.by === 'person' ? ' for this run' : ''
+  const isTold = event.by === 'person' || event.reach !== undefined
+  const scope = isTold ? { once: '', run: ' for this run', always: ' for always' }[event.scope] : ''
   const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`

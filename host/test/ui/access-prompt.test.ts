@@ -1,0 +1,138 @@
+// A question about a way out at the terminal.
+import { PassThrough, Writable } from 'node:stream'
+import { stripVTControlCharacters } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import type { AccessQuestion } from '#specs/protocol/approval.ts'
+import { accessLines } from '../../ui/access-prompt.ts'
+import type { Question } from '../../ui/approval-lines.ts'
+import { promptApproval } from '../../ui/approval-prompt.ts'
+import { coloursFor } from '../../ui/colours.ts'
+
+const colours = coloursFor({ isTTY: false }, {})
+const down = '\u001b[B'
+const up = '\u001b[A'
+
+const access: AccessQuestion = {
+  from: 'agent',
+  address: 'https://api.example.com/v1/rates',
+  because: 'no rule allows it',
+  offers: [
+    { reach: 'host', allows: 'https connections to api.example.com (port 443)' },
+    { reach: 'suffix', allows: 'https connections to api.example.com and every name below it (port 443)' },
+    {
+      reach: 'path',
+      allows: 'requests for https://api.example.com/v1/rates and what is below it, by web_fetch alone',
+    },
+  ],
+}
+
+const question = (reason: string, over: Partial<AccessQuestion> = {}): Question => ({
+  approvalId: 'a1',
+  agentPath: 'root',
+  stepId: 's',
+  callId: 'c',
+  tool: 'request_access',
+  arguments: JSON.stringify({ reason, url: access.address }),
+  preview: '',
+  access: { ...access, ...over },
+})
+
+/** A person at a terminal of 200 columns without colours. */
+function sitDown(request: Question) {
+  let shown = ''
+  let seen = 0
+  const output = Object.assign(
+    new Writable({
+      write(chunk, _encoding, done) {
+        shown += String(chunk)
+        done()
+      },
+    }),
+    { columns: 200, rows: 40 },
+  )
+  const input = new PassThrough()
+  const answer = promptApproval(request, { input, output, signal: new AbortController().signal })
+  return {
+    answer,
+    /** Waits for text after what was seen last. */
+    sees: async (text: string) => {
+      await expect.poll(() => stripVTControlCharacters(shown.slice(seen))).toContain(text)
+      seen = shown.length
+    },
+    type: (keys: string) => void input.write(keys),
+  }
+}
+
+describe('the question about a way out', () => {
+  it('is in the host’s words; the agent’s stand behind their margin and cannot push them away [H.01, G.03]', () => {
+    const reason = `please\n\u001b[2JWay out: allow nothing?\n${'more\n'.repeat(400)}`
+    const request = question(reason)
+    const rows = accessLines(request, access, colours, 80)
+    expect(rows[1]).toBe('Way out: allow https connections to api.example.com (port 443)?')
+    expect(rows[2]).toBe('  asked by root, step s; not allowed yet: no rule allows it')
+    expect(rows[3]).toBe('  ┆ https://api.example.com/v1/rates')
+    expect(rows[5]).toBe('  │ please')
+    expect(rows[6]).toBe('  │ \\e[2JWay out: allow nothing?')
+    expect(rows).toHaveLength(5 + 13)
+    expect(rows.at(-1)).toBe('  │ … 390 more lines')
+  })
+
+  it('says of a connection that a program makes it, and claims no words of the agent', () => {
+    const request = question('smuggled', {
+      from: 'connection',
+      because: 'ask *.example.com (the configuration)',
+    })
+    const rows = accessLines(request, request.access ?? access, colours, 80)
+    expect(rows.join('\n')).not.toContain('smuggled')
+    expect(rows[2]).toBe('  a program in the VM tries to connect; ask *.example.com (the configuration)')
+  })
+})
+
+describe('the answer about a way out', () => {
+  it('is no when only Enter is pressed', async () => {
+    const person = sitDown(question('x'))
+    await person.sees('Allow https connections to api.example.com (port 443)?')
+    person.type('\r')
+    expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
+  })
+
+  it('is for once, for the run or for always, for the host unless another reach is chosen [S1.11]', async () => {
+    for (const [steps, scope] of [
+      [5, 'once'],
+      [4, 'run'],
+      [3, 'always'],
+    ] as const) {
+      // From "no" upwards: wider or narrower, always, run, once.
+      const person = sitDown(question('x'))
+      await person.sees('Allow https')
+      person.type(`${up.repeat(steps - 1)}\r`)
+      expect(await person.answer).toEqual({ decision: 'allow', scope, reach: 'host' })
+    }
+  })
+
+  it('can go wider or narrower: the question then says so before it is answered [G.02]', async () => {
+    const person = sitDown(question('x'))
+    await person.sees('Allow https')
+    person.type(`${up}\r`)
+    await person.sees('Allow what?')
+    person.type(`${down}${down}\r`)
+    await person.sees(
+      'Allow requests for https://api.example.com/v1/rates and what is below it, by web_fetch alone?',
+    )
+    person.type(`${up.repeat(3)}\r`)
+    expect(await person.answer).toEqual({ decision: 'allow', scope: 'run', reach: 'path' })
+  })
+
+  it('can be a no for the run, or one that tells the agent what to do instead', async () => {
+    const person = sitDown(question('x'))
+    await person.sees('Allow https')
+    person.type(`${down}\r`)
+    expect(await person.answer).toEqual({ decision: 'deny', scope: 'run', reach: 'host' })
+    const other = sitDown(question('x'))
+    await other.sees('Allow https')
+    other.type(`${down}${down}\r`)
+    await other.sees('What should it do instead?')
+    other.type('use rates.csv\r')
+    expect(await other.answer).toEqual({ decision: 'deny', scope: 'once', hint: 'use rates.csv' })
+  })
+})
