@@ -86,7 +86,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Gateway
   'G.01': now('No key enters the guest, and credentials that the guest sends are dropped'),
-  'G.02': later('Egress rules', 'come with the gateway; until then everything but the model is refused'),
+  'G.02': now(
+    'Nothing leaves the VM but by a rule of the user or an answer: deny wins, order does not matter, spellings do not help, and a permitted name never leads to an address inside',
+  ),
   'G.03': now('A refused connection says that it was refused and why'),
   'G.05': now(
     'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows',

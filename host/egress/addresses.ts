@@ -41,6 +41,15 @@ export function notPublic(address: string): string | null {
   return parsed instanceof ipaddr.IPv6 ? notPublic6(parsed) : notPublic4(parsed)
 }
 
+/**
+ * The same of a host before anything is looked up: addresses, and names that mean this machine by definition (RFC 6761).
+ * Any other name is null, wherever it leads.
+ */
+export function hostInside(host: string): string | null {
+  if (host === 'localhost' || host.endsWith('.localhost')) return 'this machine'
+  return isIP(host) === 0 ? null : notPublic(host)
+}
+
 function notPublic4(address: ipaddr.IPv4): string | null {
   const range = address.range()
   return range === 'unicast' ? null : (words[range] ?? 'a reserved range')

@@ -4,10 +4,10 @@
  */
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { notPublic } from './addresses.ts'
+import { hostInside } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
-import { describeTarget, isAddress, targetUrl } from './target.ts'
+import { describeTarget, targetUrl } from './target.ts'
 
 /** Longest piece of a target in a message, in characters. */
 const shownMaxChars = 300
@@ -54,8 +54,11 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
   if (denying !== undefined) return by(denying, false)
   const deciding = find('ask') ?? find('allow')
   if (deciding?.rule.effect === 'allow') return by(deciding, true)
-  const inside = deciding === undefined ? insideWords(target.host) : null
-  if (inside !== null) return { effect: 'deny', rule: inside, by: null, canAsk: false }
+  const inside = deciding === undefined ? hostInside(target.host) : null
+  if (inside !== null) {
+    const rule = `${target.host} is an address of ${inside}; only a rule that names it can allow that, no question`
+    return { effect: 'deny', rule, by: null, canAsk: false }
+  }
   const grant = find('allow', orderRules(granted))
   if (grant !== undefined) return by(grant, true)
   if (deciding !== undefined) return by(deciding, true)
@@ -108,16 +111,4 @@ function shorten(text: string): string {
 
 function by(rule: PolicyRule, canAsk: boolean): Decision {
   return { effect: rule.rule.effect, rule: rule.words, by: rule, canAsk }
-}
-
-function insideWords(host: string): string | null {
-  const inside = isAddress(host) ? notPublic(host) : isLoopbackName(host) ? 'this machine' : null
-  return inside === null
-    ? null
-    : `${host} is an address of ${inside}; only a rule that names it can allow that, no question`
-}
-
-/** Names that mean this machine by definition (RFC 6761), whatever is asked of a resolver. */
-function isLoopbackName(host: string): boolean {
-  return host === 'localhost' || host.endsWith('.localhost')
 }

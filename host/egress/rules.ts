@@ -4,7 +4,7 @@
  */
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { notPublic } from './addresses.ts'
+import { hostInside } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { isAddress, parseHost } from './target.ts'
 import { isClearPath, plainPath } from './url-path.ts'
@@ -106,7 +106,7 @@ const kinds: readonly string[] = ['address', 'name', 'below', 'any']
 
 function matchesHost(pattern: HostPattern, host: string, effect: EgressRule['effect']): boolean {
   // An address inside is let in by its own name alone; kept out it is by anything.
-  if (pattern.kind === 'any') return effect === 'deny' || !isAddress(host) || notPublic(host) === null
+  if (pattern.kind === 'any') return effect === 'deny' || hostInside(host) === null
   // A name below an address would be another machine's.
   if (pattern.kind === 'below') return !isAddress(host) && host.endsWith(`.${pattern.value}`)
   return host === pattern.value
@@ -151,7 +151,7 @@ function pathProblem(path: string): string | null {
   const plain = path.endsWith('/*') ? path.slice(0, -1) : path
   if (plain.includes('*')) return 'a * stands only at the end, behind a /: /v1/* is /v1 and all below it'
   if (/[?#]/.test(plain)) return 'a query or fragment is not compared; leave it out'
-  if (!isClearPath(plain))
+  if (!isClearPath(plainPath(plain)))
     return 'servers read it in different ways (.., //, ;, an encoded slash); write it plainly'
   return null
 }
