@@ -13,6 +13,8 @@ import { makePolicy, type Policy } from './egress/policy.ts'
 import { type Network, openNetwork } from './gateway/network.ts'
 import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { openRecording, recordedProvider } from './recording/open.ts'
+import type { Recording } from './recording/replay.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
@@ -85,6 +87,11 @@ export interface RunOptions {
   readonly keep?: boolean
   /** Told what goes on before the run has a journal, such as the building of the image. */
   readonly onProgress?: (text: string) => void
+  /**
+   * Repeats a run without its model, the web or any network: a run by name, or the directory of one. What the recording
+   * has no answer for fails.
+   */
+  readonly fromRecording?: string
   /** Gives up before the run has started; afterwards use {@link Run.cancel}. */
   readonly signal?: AbortSignal
 }
@@ -135,8 +142,17 @@ export class Host implements AsyncDisposable {
   }
 
   /** The provider that a run would use for this model; no key is fetched. @throws {ConfigError} @throws {ProviderError} */
-  async provider(model?: string): Promise<ProviderChoice> {
-    return await this.#chooseProvider(await this.config(), model)
+  async provider(options: Pick<RunOptions, 'model' | 'fromRecording'> = {}): Promise<ProviderChoice> {
+    return (await this.#choose(await this.config(), options)).choice
+  }
+
+  async #choose(
+    config: Config,
+    { model, fromRecording }: Pick<RunOptions, 'model' | 'fromRecording'>,
+  ): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
+    if (fromRecording === undefined) return { choice: await this.#chooseProvider(config, model) }
+    const recording = await openRecording(fromRecording, (name) => this.runs.find(name))
+    return { choice: recordedProvider(recording), recording }
   }
 
   async #chooseProvider(config: Config, model: string | undefined): Promise<ProviderChoice> {
@@ -226,7 +242,7 @@ export class Host implements AsyncDisposable {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
     const config = await this.config()
     const network = this.#network(config)
-    const choice = await this.#chooseProvider(config, options.model)
+    const { choice, recording } = await this.#choose(config, options)
     // First the directory: from then on no program, as one that prints a key, comes from it.
     const directory = this.#directory(workspace)
     const provider = await this.#fetchKey(choice)
@@ -242,6 +258,7 @@ export class Host implements AsyncDisposable {
       config,
       network,
       egress: policyOf(config, options.egress?.rules),
+      ...(recording === undefined ? {} : { recording }),
       provider,
       prompt,
       directory,

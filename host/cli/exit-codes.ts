@@ -33,6 +33,7 @@ const usageErrors: ReadonlySet<string> = new Set([
   'ConfigError',
   'RuleError',
   'UnknownRunError',
+  'RecordingError',
   'UnknownVmError',
   'WorkspaceRefusedError',
 ])

@@ -21,6 +21,8 @@ export interface RunFlags extends VmFlags {
   readonly model?: string
   readonly tool?: string[]
   readonly approve: string
+  /** A run, or the directory of one. */
+  readonly fromRecording?: string
   readonly allowHost?: string[]
   /** A file of rules of egress. */
   readonly egress?: string
@@ -63,6 +65,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     prompt,
     ...given('include', flags.include),
     ...given('model', flags.model),
+    ...given('fromRecording', flags.fromRecording),
     ...given('tools', flags.tool),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
     ...given('keep', flags.keep),
@@ -89,7 +92,7 @@ async function egressRules({ allowHost: hosts = [], egress }: RunFlags): Promise
 async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
   using view = new ProgressView(io.stdout)
-  view.lines((await host.provider(options.model)).notes)
+  view.lines((await host.provider(options)).notes)
   const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
@@ -108,7 +111,7 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  for (const note of (await host.provider(options.model)).notes) io.stderr.write(`${note}\n`)
+  for (const note of (await host.provider(options)).notes) io.stderr.write(`${note}\n`)
   const run = await host.start({
     ...options,
     onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),

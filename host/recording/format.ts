@@ -68,6 +68,9 @@ export const Exchange = z.discriminatedUnion('kind', [
 ])
 export type Exchange = z.infer<typeof Exchange>
 
+/** How long a command took, in the words of the agent's tools: never the same twice. */
+const elapsed = /\[([^[\]\n]{0,80}), after [\d.]{1,10} m?s\]/g
+
 /** A chat request by its parts: a digest for each message, one for the rest, and one for all. */
 export interface ChatDigest {
   readonly key: string
@@ -76,8 +79,8 @@ export interface ChatDigest {
 }
 
 /**
- * Model, limits and the ids of calls are left out: the first two are the host's choice, and an id that a server left out
- * is drawn at random. Calls are numbered in their order instead.
+ * Model, limits, the ids of calls and the durations of commands are left out: the first two are the host's choice, an id
+ * that a server left out is drawn at random, and no command takes as long twice. Calls are numbered in their order instead.
  */
 export function digestChat(request: ChatRequest): ChatDigest {
   const { messages, settings } = splitChat(request)
@@ -87,7 +90,10 @@ export function digestChat(request: ChatRequest): ChatDigest {
     return numbers.get(id)
   }
   const digests = messages.map((message) => {
-    if (message.role === 'tool') return sha256({ ...message, tool_call_id: numberOf(message.tool_call_id) })
+    if (message.role === 'tool') {
+      const content = message.content.replace(elapsed, '[$1]')
+      return sha256({ ...message, content, tool_call_id: numberOf(message.tool_call_id) })
+    }
     if (message.role !== 'assistant' || message.tool_calls === undefined) return sha256(message)
     const calls = message.tool_calls.map((call) => ({ ...call, id: numberOf(call.id) }))
     return sha256({ ...message, tool_calls: calls })

@@ -149,8 +149,7 @@ function parseJournal(text: string, runId: string): JournalEvent[] {
   let prev = firstPrev
   for (const [index, line] of text.split('\n').entries()) {
     if (line === '') continue
-    const event = parseLine(line, index + 1)
-    const { hash, ...body } = event
+    const { event, hash, digest } = parseLine(line, index + 1)
     const fault =
       event.seq !== events.length + 1
         ? `seq ${event.seq} instead of ${events.length + 1}`
@@ -158,7 +157,7 @@ function parseJournal(text: string, runId: string): JournalEvent[] {
           ? `the run is ${event.runId} instead of ${runId}`
           : event.prev !== prev
             ? 'the hash of the line before does not agree'
-            : hashOf(body) !== hash
+            : digest !== hash
               ? 'the hash of the line does not agree'
               : undefined
     if (fault !== undefined)
@@ -169,15 +168,19 @@ function parseJournal(text: string, runId: string): JournalEvent[] {
   return events
 }
 
-function parseLine(line: string, number: number): JournalEvent {
+function parseLine(line: string, number: number): { event: JournalEvent; hash: string; digest: string } {
   try {
-    return JournalEvent.parse(JSON.parse(line))
+    const value: unknown = JSON.parse(line)
+    const event = JournalEvent.parse(value)
+    // Of the line as it was written: the schema has an order of keys of its own.
+    const { hash: _, ...body } = value as JournalEvent
+    return { event, hash: event.hash, digest: hashOf(body) }
   } catch (cause) {
     throw new JournalError(`journal line ${number}: not an event; it was changed or damaged`, { cause })
   }
 }
 
-/** Key order is that of the schema, in writing as in reading, so that the same event has the same bytes. */
+/** Over the keys in the order in which they were written. */
 function hashOf(body: Omit<JournalEvent, 'hash'>): string {
   return createHash('sha256').update(JSON.stringify(body)).digest('hex')
 }

@@ -277,7 +277,7 @@ export const JournalEvent = z.discriminatedUnion('source', [
     event: HostEvent,
     /** `hash` of the line before; 64 zeros in the first. */
     prev: Sha256,
-    /** sha256 over the JSON of this object without `hash`, keys in the order given here. */
+    /** sha256 over the JSON of this object without `hash`, keys in the order in which they stand. */
     hash: Sha256,
   }),
   z.strictObject({

@@ -14,7 +14,7 @@ const program = `import { Host, type Run, type RunOptions } from 'caisson'
 const options: RunOptions = { prompt: 'x' }
 const host = new Host()
 const start: (options: RunOptions) => Promise<Run> = (given) => host.start(given)
-console.log(typeof start, options.prompt, (await host.provider('caisson/offline')).name)
+console.log(typeof start, options.prompt, (await host.provider({ model: 'caisson/offline' })).name)
 `
 
 it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01 S0.15]', async () => {

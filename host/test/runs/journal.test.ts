@@ -33,6 +33,14 @@ describe('the journal', () => {
     expect(events.at(-1)?.hash).toBe(head)
   })
 
+  it('reads back an event whatever the order of its keys [S0.12]', async () => {
+    {
+      await using journal = await Journal.open({ runId, path: file })
+      await journal.append({ source: 'host', event: { reason: 'r', target: 't', type: 'egress-denied' } })
+    }
+    expect(await readJournal(file, runId)).toMatchObject([{ event: { type: 'egress-denied', target: 't' } }])
+  })
+
   it('goes on from the last line when it is opened again', async () => {
     await write(['one'])
     await write(['two'])
