@@ -53,7 +53,8 @@ export function listenTo(stepId: string, run: Run, signal: AbortSignal): TurnHoo
 function noteRetry(stepId: string, run: Run, error: ModelError, delayMs: number): void {
   const { code, status, message } = error
   run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
-  const text = `the model's server failed (${message}); asking again in ${(delayMs / 1000).toFixed(1)} s`
+  const when = delayMs === 0 ? 'at once' : `in ${(delayMs / 1000).toFixed(1)} s`
+  const text = `the model's server failed (${message}); asking again ${when}`
   run.report
     .event({ type: 'note', level: 'warn', text: boundText(text, limits.textMaxChars) })
     .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not taken'))

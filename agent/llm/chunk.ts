@@ -2,7 +2,9 @@
  * One chunk of a chat completion, or one whole completion, as typed parts. Every field is taken only in the form that
  * it should have; what is missing or of another type counts as absent.
  */
-import { errorFromStream, type ModelError } from './errors.ts'
+import { errorFromStream } from './dialects.ts'
+import { type ModelError, modelError } from './errors.ts'
+import { isRecord } from './json-schema.ts'
 import type { ToolCallFragment } from './tool-calls.ts'
 
 export interface TokenCount {
@@ -21,40 +23,48 @@ export type StreamPart =
   | { readonly type: 'finish'; readonly reason: string }
   | { readonly type: 'error'; readonly error: ModelError }
 
-/** The parts of one decoded chunk, in the order text, calls, usage, finish. */
-export function partsOfChunk(chunk: unknown): StreamPart[] {
-  if (!isRecord(chunk)) return []
-  const { choices } = chunk
-  const isError = chunk.object === 'error' || (chunk.error !== undefined && chunk.error !== null)
-  if (isError && !(Array.isArray(choices) && choices.length > 0)) {
-    return [{ type: 'error', error: errorFromStream(chunk.error ?? chunk) }]
-  }
-  const parts: StreamPart[] = []
-  const choice: unknown = Array.isArray(choices) ? choices[0] : undefined
+/** Adds the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */
+export function readChunk(chunk: unknown, parts: StreamPart[]): void {
+  if (!isRecord(chunk)) return
+  const failure = chunk.object === 'error' ? chunk : errorWithin(chunk.error)
+  if (failure !== null) return void parts.push({ type: 'error', error: errorFromStream(failure) })
+  const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined
   if (isRecord(choice)) {
     const delta = isRecord(choice.delta) ? choice.delta : choice.message
-    if (isRecord(delta)) parts.push(...partsOfDelta(delta))
+    if (isRecord(delta)) readDelta(delta, parts)
   }
-  const usage = readUsage(chunk.usage)
-  if (usage !== null) parts.push({ type: 'usage', usage })
-  if (isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '') {
-    parts.push({ type: 'finish', reason: choice.finish_reason })
-  }
-  return parts
+  if (isRecord(chunk.usage)) parts.push({ type: 'usage', usage: readUsage(chunk.usage) })
+  if (isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '')
+    parts.push(readFinish(choice.finish_reason))
 }
 
-function partsOfDelta(delta: Record<string, unknown>): StreamPart[] {
-  const parts: StreamPart[] = []
-  const reasoning = delta.reasoning_content ?? delta.reasoning
-  if (typeof reasoning === 'string' && reasoning !== '') parts.push({ type: 'reasoning', text: reasoning })
-  if (typeof delta.content === 'string' && delta.content !== '') {
-    parts.push({ type: 'text', text: delta.content })
-  }
-  const calls = Array.isArray(delta.tool_calls) ? delta.tool_calls : []
-  for (const call of calls) {
+/** What an `error` field says; null where it says that there is none. */
+function errorWithin(value: unknown): unknown {
+  if (isRecord(value)) return Object.keys(value).length > 0 ? value : null
+  return typeof value === 'string' && value !== '' ? value : null
+}
+
+function readDelta(delta: Record<string, unknown>, parts: StreamPart[]): void {
+  // Some servers send the same reasoning under both names.
+  const reasoning = textOf(delta.reasoning_content) || textOf(delta.reasoning)
+  if (reasoning !== '') parts.push({ type: 'reasoning', text: reasoning })
+  if (Array.isArray(delta.content)) for (const part of delta.content) readContentPart(part, parts)
+  const text = textOf(delta.content) || textOf(delta.refusal)
+  if (text !== '') parts.push({ type: 'text', text })
+  if (!Array.isArray(delta.tool_calls)) return
+  for (const call of delta.tool_calls)
     if (isRecord(call)) parts.push({ type: 'tool-call-delta', fragment: readFragment(call) })
+}
+
+/** Content as a list: text, and the thinking of Mistral's models, itself a list. */
+function readContentPart(part: unknown, parts: StreamPart[]): void {
+  if (!isRecord(part)) return
+  if (textOf(part.text) !== '') parts.push({ type: 'text', text: textOf(part.text) })
+  const thoughts = Array.isArray(part.thinking) ? part.thinking : [part.thinking]
+  for (const thought of thoughts) {
+    const text = isRecord(thought) ? textOf(thought.text) : textOf(thought)
+    if (text !== '') parts.push({ type: 'reasoning', text })
   }
-  return parts
 }
 
 function readFragment(call: Record<string, unknown>): ToolCallFragment {
@@ -69,8 +79,36 @@ function readFragment(call: Record<string, unknown>): ToolCallFragment {
   }
 }
 
-function readUsage(value: unknown): TokenCount | null {
-  if (!isRecord(value)) return null
+/** Other words for the four reasons that mean something here. */
+const finishReasons: Readonly<Record<string, string>> = {
+  max_tokens: 'length',
+  max_output_tokens: 'length',
+  model_length: 'length',
+  model_context_window_exceeded: 'length',
+  end_turn: 'stop',
+  stop_sequence: 'stop',
+  eos: 'stop',
+  eos_token: 'stop',
+  function_call: 'tool_calls',
+  tool_call: 'tool_calls',
+  tool_use: 'tool_calls',
+  safety: 'content_filter',
+  refusal: 'content_filter',
+}
+
+function readFinish(word: string): StreamPart {
+  const plain = word.toLowerCase()
+  if (plain === 'error' || plain === 'abort') {
+    const message = `the model's server ended its answer with the reason "${plain}"`
+    return { type: 'error', error: modelError('server_error', message) }
+  }
+  return {
+    type: 'finish',
+    reason: Object.hasOwn(finishReasons, plain) ? (finishReasons[plain] ?? word) : plain,
+  }
+}
+
+function readUsage(value: Record<string, unknown>): TokenCount {
   const details = isRecord(value.completion_tokens_details) ? value.completion_tokens_details : {}
   return {
     inputTokens: readCount(value.prompt_tokens),
@@ -85,6 +123,6 @@ function readCount(value: unknown): number {
     : 0
 }
 
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : ''
 }

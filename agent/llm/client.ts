@@ -1,13 +1,14 @@
 /**
- * The model's client: one request, its stream as typed parts, and the fold of the parts to a turn. Speaks the
+ * The model's client: one request, its answer as typed parts, and the fold of the parts to a turn. Speaks the
  * OpenAI-compatible protocol; knows no key (the gateway adds it). Refuses answers beyond a bound of bytes, silence,
  * and streams that stop without saying that they are finished. Never throws for what a server does.
  */
 import { type Dispatcher, request as sendRequest } from 'undici'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
-import { partsOfChunk, type StreamPart, type TokenCount } from './chunk.ts'
-import { errorFromResponse, type ModelError, modelError } from './errors.ts'
+import { readChunk, type StreamPart, type TokenCount } from './chunk.ts'
+import { describePage, errorFromResponse, errorFromStream, isHtml } from './dialects.ts'
+import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
 import {
   type ChatMessage,
   type ToolCallRequest,
@@ -15,7 +16,7 @@ import {
   toWireMessage,
   toWireTool,
 } from './messages.ts'
-import { readError, readEvents } from './sse.ts'
+import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
 import { ToolCallCollector } from './tool-calls.ts'
 
 export interface ChatRequest {
@@ -24,6 +25,10 @@ export interface ChatRequest {
   /** Left out of the request when empty. */
   readonly tools: readonly ToolSpec[]
   readonly maxTokens: number
+  /** Default true; a server that streams badly is asked for its answer in one piece. */
+  readonly stream?: boolean
+  /** Whether the model gets back what it thought before its calls. */
+  readonly echoReasoning?: boolean
 }
 
 export interface ClientOptions {
@@ -46,45 +51,48 @@ export interface Turn {
   readonly reasoning: string
   readonly toolCalls: readonly ToolCallRequest[]
   readonly usage: Usage
-  /** The provider's word; `unknown` when it ended its stream without one. */
+  /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's word; `unknown` when it gave none. */
   readonly finishReason: string
 }
 
+const defaultMaxBytes = 16 * 1024 * 1024
 const errorBodyMaxBytes = 64 * 1024
+/** The words of an error are worth a shorter wait than an answer. */
+const errorBodyTimeoutMs = 10_000
 /** As many as the host lets through in one message. */
 const toolCallsMaxCount = 128
 
-/** The answer to `request` in parts, as they come. A part `error` is the last; the request is not repeated here. */
-export async function* streamChat(request: ChatRequest, options: ClientOptions): AsyncGenerator<StreamPart> {
+/**
+ * The answer to `request` in parts, as many at a time as one read brought. A part `error` is the last; the request is not
+ * repeated here.
+ */
+export async function* streamChat(
+  request: ChatRequest,
+  options: ClientOptions,
+): AsyncGenerator<readonly StreamPart[]> {
   // Own controller: leaving the generator early ends the request, and so the work at the other end.
   const controller = new AbortController()
   const signal = AbortSignal.any([options.signal, controller.signal])
-  const firstEventTimeoutMs = options.firstEventTimeoutMs ?? 300_000
+  const limits = limitsOf(options)
   try {
     const response = await sendRequest(`${options.baseUrl}/chat/completions`, {
       ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
       method: 'POST',
-      headers: { 'content-type': 'application/json', accept: 'text/event-stream' },
+      headers: {
+        'content-type': 'application/json',
+        accept: request.stream === false ? 'application/json' : 'text/event-stream',
+      },
       body: JSON.stringify(toWireRequest(request)),
       signal,
-      headersTimeout: firstEventTimeoutMs,
+      headersTimeout: limits.firstEventTimeoutMs,
       bodyTimeout: 0,
     })
-    const type = headerText(response.headers['content-type'])
     // A failed response emits its error also where nobody reads any more.
     response.body.on('error', () => undefined)
-    if (response.statusCode !== 200) {
-      const body = await readBounded(response.body, errorBodyMaxBytes)
-      const retryAfter = headerText(response.headers['retry-after'])
-      yield { type: 'error', error: errorFromResponse(response.statusCode, body ?? '', retryAfter) }
-    } else if (/\bjson\b/i.test(type)) {
-      yield* readWhole(await readBounded(response.body, options.maxBytes ?? defaultMaxBytes))
-    } else if (/\bhtml\b/i.test(type)) {
-      const text = `expected an event stream from the model, got ${type}; check the address of the model's server`
-      yield { type: 'error', error: modelError('broken', text, false, 200) }
-    } else yield* readStream(response.body, options, firstEventTimeoutMs)
+    if (response.statusCode === 200) yield* readAnswer(response.body, limits, options.signal)
+    else yield [{ type: 'error', error: await readRefusal(response, limits) }]
   } catch (error) {
-    yield { type: 'error', error: requestError(error, options.signal) }
+    yield [{ type: 'error', error: requestFailure(error, options.signal) }]
   } finally {
     controller.abort()
   }
@@ -95,7 +103,7 @@ export async function* streamChat(request: ChatRequest, options: ClientOptions):
  * Fails with the stream's error; what had come by then is lost, for nothing of it was acted on.
  */
 export async function collectTurn(
-  parts: AsyncIterable<StreamPart>,
+  batches: AsyncIterable<readonly StreamPart[]>,
   onPart?: (part: StreamPart) => void,
 ): Promise<Result<Turn, ModelError>> {
   const text: string[] = []
@@ -103,19 +111,19 @@ export async function collectTurn(
   const calls = new ToolCallCollector()
   let tokens: TokenCount = noUsage
   let finishReason = 'unknown'
-  for await (const part of parts) {
-    onPart?.(part)
-    if (part.type === 'error') return { ok: false, error: part.error }
-    if (part.type === 'text') text.push(part.text)
-    else if (part.type === 'reasoning') reasoning.push(part.text)
-    else if (part.type === 'usage') tokens = greater(tokens, part.usage)
-    else if (part.type === 'finish') finishReason = part.reason
-    else calls.add(part.fragment)
+  for await (const parts of batches) {
+    for (const part of parts) {
+      onPart?.(part)
+      if (part.type === 'text') text.push(part.text)
+      else if (part.type === 'tool-call-delta') calls.add(part.fragment)
+      else if (part.type === 'reasoning') reasoning.push(part.text)
+      else if (part.type === 'usage') tokens = greater(tokens, part.usage)
+      else if (part.type === 'finish') finishReason = part.reason
+      else return { ok: false, error: part.error }
+    }
     if (calls.count > toolCallsMaxCount) {
-      return {
-        ok: false,
-        error: modelError('broken', `more than ${toolCallsMaxCount} tool calls in one answer`, false),
-      }
+      const message = `more than ${toolCallsMaxCount} tool calls in one answer`
+      return { ok: false, error: modelError('answer_too_large', message) }
     }
   }
   const spoken = splitThinking(text.join(''))
@@ -131,94 +139,108 @@ export async function collectTurn(
   }
 }
 
-const defaultMaxBytes = 16 * 1024 * 1024
-
-function toWireRequest(request: ChatRequest): Record<string, unknown> {
+function limitsOf(options: ClientOptions): BodyLimits {
   return {
-    model: request.model,
-    messages: request.messages.map(toWireMessage),
-    ...(request.tools.length > 0 ? { tools: request.tools.map(toWireTool) } : {}),
-    max_tokens: request.maxTokens,
-    stream: true,
-    stream_options: { include_usage: true },
-  }
-}
-
-async function* readStream(
-  body: AsyncIterable<Uint8Array>,
-  options: ClientOptions,
-  firstEventTimeoutMs: number,
-): AsyncGenerator<StreamPart> {
-  const limits = {
-    firstEventTimeoutMs,
+    firstEventTimeoutMs: options.firstEventTimeoutMs ?? 300_000,
     idleTimeoutMs: options.idleTimeoutMs ?? 180_000,
     maxBytes: options.maxBytes ?? defaultMaxBytes,
   }
+}
+
+function toWireRequest(request: ChatRequest): Record<string, unknown> {
+  const streamed = request.stream !== false
+  return {
+    model: request.model,
+    messages: request.messages.map((message) => toWireMessage(message, request.echoReasoning)),
+    ...(request.tools.length > 0 ? { tools: request.tools.map(toWireTool) } : {}),
+    max_tokens: request.maxTokens,
+    stream: streamed,
+    ...(streamed ? { stream_options: { include_usage: true } } : {}),
+  }
+}
+
+async function* readAnswer(
+  body: AsyncIterable<Uint8Array>,
+  limits: BodyLimits,
+  signal: AbortSignal,
+): AsyncGenerator<readonly StreamPart[]> {
   let finished = false
   let said = false
-  for await (const item of readEvents(body, limits, options.signal)) {
-    if ('error' in item) return void (yield { type: 'error', error: item.error })
-    if (item.data.trim() === '') continue
-    if (item.data.trim() === '[DONE]') {
-      finished = true
-      break
-    }
-    const chunk = parseChunk(item.data)
-    if (!chunk.ok) return void (yield { type: 'error', error: chunk.error })
-    for (const part of partsOfChunk(chunk.value)) {
-      if (part.type === 'finish') finished = true
-      if (part.type !== 'usage') said = true
-      yield part
-      if (part.type === 'error') return
-    }
+  for await (const item of readBody(body, limits, signal)) {
+    if (item.type === 'error') return void (yield [{ type: 'error', error: item.error }])
+    const parts: StreamPart[] = []
+    if (item.type === 'document') readDocument(item.text, parts)
+    else for (const event of item.events) if (!readEvent(event, parts)) break
+    const last = parts.at(-1)
+    finished ||= item.type === 'document' || item.done || parts.some(({ type }) => type === 'finish')
+    said ||= parts.some(({ type }) => type !== 'usage')
+    if (last !== undefined) yield parts
+    if (last?.type === 'error') return
   }
-  if (!finished)
-    yield { type: 'error', error: modelError('broken', 'the stream ended without a finish', true) }
-  else if (!said) yield { type: 'error', error: modelError('broken', 'the model answered nothing', true) }
+  if (!finished) yield [broken('truncated', 'the stream ended without a finish')]
+  else if (!said) yield [broken('empty', 'the model answered nothing')]
 }
 
-async function* readWhole(body: string | null): AsyncGenerator<StreamPart> {
-  if (body === null) {
-    return void (yield {
-      type: 'error',
-      error: modelError('too_large', 'the answer passed its bound', false),
-    })
-  }
-  const chunk = parseChunk(body)
-  if (!chunk.ok) return void (yield { type: 'error', error: chunk.error })
-  const parts = partsOfChunk(chunk.value)
-  if (parts.length === 0) {
-    yield { type: 'error', error: modelError('broken', 'the JSON answer holds no completion', true, 200) }
-  }
-  yield* parts
+/** Adds an event's parts; false when it was the last that makes sense. */
+function readEvent({ name, data, ended }: SseEvent, parts: StreamPart[]): boolean {
+  if (data.trim() === '') return true
+  const chunk = parseJson(data)
+  if (name === 'error') {
+    parts.push({ type: 'error', error: errorFromStream(chunk === undefined ? data : chunk) })
+  } else if (chunk === undefined) {
+    parts.push(broken(ended ? 'broken' : 'truncated', `expected JSON from the model, got ${sample(data)}`))
+  } else readChunk(chunk, parts)
+  return parts.at(-1)?.type !== 'error'
 }
 
-function parseChunk(text: string): Result<unknown, ModelError> {
+function readDocument(text: string, parts: StreamPart[]): void {
+  const value = parseJson(text)
+  if (value !== undefined) {
+    // A list is how Google's server words an error.
+    readChunk(Array.isArray(value) ? value[0] : value, parts)
+    if (parts.length === 0)
+      parts.push(broken('not_a_model', `the JSON answer holds no completion: ${sample(text)}`))
+  } else if (isHtml(text))
+    parts.push(broken('not_a_model', `expected a model's answer, got ${describePage(text)}`))
+  else parts.push(broken('truncated', `the JSON answer of the model is not whole: ${sample(text)}`))
+}
+
+async function readRefusal(response: Dispatcher.ResponseData, limits: BodyLimits): Promise<ModelError> {
+  const timeoutMs = Math.min(limits.idleTimeoutMs, errorBodyTimeoutMs)
+  const text = await readHead(response.body, {
+    firstEventTimeoutMs: timeoutMs,
+    idleTimeoutMs: timeoutMs,
+    maxBytes: errorBodyMaxBytes,
+  })
+  const { 'retry-after': retryAfter } = response.headers
+  return errorFromResponse(
+    response.statusCode,
+    text,
+    (Array.isArray(retryAfter) ? retryAfter[0] : retryAfter) ?? null,
+  )
+}
+
+function requestFailure(error: unknown, signal: AbortSignal): ModelError {
+  if (!signal.aborted && error instanceof Error && error.name === 'HeadersTimeoutError')
+    return modelError('timed_out', 'the model did not begin to answer in time')
+  return readFailure(error, signal, false)
+}
+
+function broken(code: ModelErrorCode, message: string): StreamPart {
+  return { type: 'error', error: modelError(code, message) }
+}
+
+function sample(text: string): string {
+  return JSON.stringify(text.trim().slice(0, 80))
+}
+
+/** Undefined for what is not JSON. */
+function parseJson(text: string): unknown {
   try {
-    return { ok: true, value: JSON.parse(text) }
+    return JSON.parse(text)
   } catch {
-    const sample = JSON.stringify(text.slice(0, 80))
-    return { ok: false, error: modelError('broken', `expected JSON from the model, got ${sample}`, true) }
+    return undefined
   }
-}
-
-/** The body as text; null when it is longer than the bound. */
-async function readBounded(body: AsyncIterable<Uint8Array>, maxBytes: number): Promise<string | null> {
-  const parts: Uint8Array[] = []
-  let total = 0
-  for await (const part of body) {
-    total += part.byteLength
-    if (total > maxBytes) return null
-    parts.push(part)
-  }
-  return new TextDecoder().decode(Buffer.concat(parts))
-}
-
-function requestError(error: unknown, signal: AbortSignal): ModelError {
-  if (!signal.aborted && error instanceof Error && error.name === 'HeadersTimeoutError') {
-    return modelError('timed_out', 'the model did not begin to answer in time', true)
-  }
-  return readError(error, signal)
 }
 
 /** Some models think aloud at the head of their text. */
@@ -235,8 +257,4 @@ function greater(a: TokenCount, b: TokenCount): TokenCount {
     outputTokens: Math.max(a.outputTokens, b.outputTokens),
     reasoningTokens: Math.max(a.reasoningTokens, b.reasoningTokens),
   }
-}
-
-function headerText(value: string | string[] | undefined): string {
-  return typeof value === 'string' ? value : (value?.[0] ?? '')
 }

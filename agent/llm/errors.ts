@@ -1,20 +1,87 @@
 /**
- * What can go wrong with a model, as one value: made from a status and body in any of the known dialects
- * (OpenAI and vLLM `error`, problem+json `title` and `detail`, plain text or HTML), or from a broken stream.
+ * What can go wrong with a model, as one value. Each code has one row in {@link modelFailures}: how often a request is made,
+ * after which pause, and the reason with which a run ends when it is final. How a failure is read off an answer is in `dialects.ts`.
  */
 import type { RunReason } from '#specs/protocol/error.ts'
 
+interface Rule {
+  /** Requests for one turn, the first included; 1 where asking again cannot help. */
+  readonly attempts: number
+  /** The first pause; doubled for each further one. */
+  readonly firstDelayMs: number
+  readonly reason: RunReason
+}
+
+const never = (reason: RunReason): Rule => ({ attempts: 1, firstDelayMs: 0, reason })
+const often = (reason: RunReason, firstDelayMs = 1_000): Rule => ({ attempts: 5, firstDelayMs, reason })
+
+export const modelFailures = {
+  /** No connection, or one that broke before an answer. */
+  unreachable: often('model_unreachable'),
+  /** Silence beyond the time-out, here or at the provider (408, 504). */
+  timed_out: { attempts: 3, firstDelayMs: 1_000, reason: 'model_unreachable' },
+  /** The provider put the request into a queue (202). */
+  pending: often('model_unreachable', 2_000),
+  /** 400: this request will never be right. */
+  invalid_request: never('model_refused'),
+  /** The conversation is longer than the model's context. */
+  context_exceeded: never('model_refused'),
+  /** 401: no key, or a wrong one. */
+  unauthorized: never('model_refused'),
+  /** 402, or a quota that is spent. */
+  payment_required: never('model_refused'),
+  /** 403: the key may not use this model. */
+  forbidden: never('model_refused'),
+  /** 404: no such model for this account, or a wrong address. */
+  not_found: never('model_refused'),
+  /** 410: the model was retired. */
+  gone: never('model_refused'),
+  /** 413: the request is too large. */
+  request_too_large: never('model_refused'),
+  /** 422: a field that the provider does not take. */
+  unprocessable: never('model_refused'),
+  /** Other statuses below 500. */
+  refused: never('model_refused'),
+  rate_limited: often('model_unreachable', 2_000),
+  /** 409, 425: in conflict with another request. */
+  conflict: often('model_unreachable'),
+  /** 500: may be an accident, may come of this very request. */
+  server_error: { attempts: 3, firstDelayMs: 1_000, reason: 'model_unreachable' },
+  /** 502 and the like: a proxy that did not reach the model. */
+  bad_gateway: often('model_unreachable'),
+  /** 503, 529, and what providers say in its place. */
+  overloaded: often('model_unreachable', 2_000),
+  /** 501, 505. */
+  unsupported: never('model_refused'),
+
+  /** The server takes no streamed requests, or only such: the other form is tried at once. */
+  stream_refused: never('model_refused'),
+  stream_required: never('model_refused'),
+  /** An answer that is not the protocol's. */
+  broken: often('model_broken'),
+  /** An answer that stopped without saying that it was finished. */
+  truncated: often('model_broken'),
+  /** A whole answer with nothing in it. */
+  empty: often('model_broken'),
+  /** Arguments of a call that stop in the middle of an answer said to be finished. */
+  cut_arguments: { attempts: 3, firstDelayMs: 0, reason: 'model_broken' },
+  /** A web page, or JSON of another kind: no model lives at this address. */
+  not_a_model: never('model_broken'),
+  answer_too_large: never('model_broken'),
+
+  /** The run's budgets, kept by the host. */
+  limit_tokens: never('limit_tokens'),
+  limit_requests: never('limit_tokens'),
+  limit_cost: never('limit_tokens'),
+  /** The host has closed the run's way to the model. */
+  closed: never('model_unreachable'),
+  cancelled: never('cancelled'),
+} as const satisfies Readonly<Record<string, Rule>>
+
+export type ModelErrorCode = keyof typeof modelFailures
+
 export interface ModelError {
-  readonly code:
-    | 'unreachable'
-    | 'timed_out'
-    | 'rate_limited'
-    | 'overloaded'
-    | 'refused'
-    | 'broken'
-    | 'too_large'
-    | 'limit_tokens'
-    | 'cancelled'
+  readonly code: ModelErrorCode
   /** HTTP status; null when there was no answer, or the failure lay within a stream. */
   readonly status: number | null
   readonly message: string
@@ -26,121 +93,22 @@ export interface ModelError {
 
 const messageMaxChars = 1_000
 
-/** A failure that has no HTTP answer of its own. */
 export function modelError(
-  code: ModelError['code'],
+  code: ModelErrorCode,
   message: string,
-  retryable: boolean,
   status: number | null = null,
+  retryAfterMs: number | null = null,
 ): ModelError {
-  return { code, status, message: cutMessage(message), retryable, retryAfterMs: null }
-}
-
-/** The failure that an answer other than 200 means. `retryAfter` is that header, seconds or a date. */
-export function errorFromResponse(
-  status: number,
-  body: string,
-  retryAfter: string | null,
-  nowMs: number = Date.now(),
-): ModelError {
-  const said = readErrorBody(body)
-  const text = said.message === '' ? `the model's server answered ${status}` : said.message
-  const message = cutMessage(`${status}: ${text}`)
-  const retryAfterMs = parseRetryAfter(retryAfter, nowMs)
-  const { code, retryable } = classify(status, said)
-  return { code, status, message, retryable, retryAfterMs }
-}
-
-/** The failure that an error object within a stream of status 200 means. */
-export function errorFromStream(error: unknown): ModelError {
-  const said = readErrorValue(error)
-  const status = typeof said.code === 'number' && said.code >= 400 && said.code < 600 ? said.code : 500
-  const { code, retryable } = classify(status, said)
-  const text = said.message === '' ? 'the model reported an error without words' : said.message
-  return { code, status: null, message: cutMessage(`in the stream: ${text}`), retryable, retryAfterMs: null }
+  const retryable = modelFailures[code].attempts > 1
+  return { code, status, message: cutMessage(message), retryable, retryAfterMs }
 }
 
 /** The reason with which a run ends when this failure is final. */
 export function reasonOf(error: ModelError): RunReason {
-  switch (error.code) {
-    case 'refused':
-      return 'model_refused'
-    case 'broken':
-    case 'too_large':
-      return 'model_broken'
-    case 'limit_tokens':
-      return 'limit_tokens'
-    case 'cancelled':
-      return 'cancelled'
-    default:
-      return 'model_unreachable'
-  }
-}
-
-interface SaidError {
-  readonly message: string
-  readonly type: string
-  readonly code: unknown
-}
-
-function classify(status: number, said: SaidError): Pick<ModelError, 'code' | 'retryable'> {
-  const words = `${said.type} ${String(said.code)} ${said.message}`
-  if (/\blimit_tokens\b/.test(words)) return { code: 'limit_tokens', retryable: false }
-  if (/DEGRADED|ResourceExhausted|overloaded/i.test(words)) return { code: 'overloaded', retryable: true }
-  if (status === 429) return { code: 'rate_limited', retryable: !/quota|credits/i.test(words) }
-  if (status === 408 || status === 504) return { code: 'timed_out', retryable: true }
-  if (status === 202 || status === 409 || status === 425) return { code: 'overloaded', retryable: true }
-  if (status === 501 || status === 505) return { code: 'refused', retryable: false }
-  if (status >= 500) return { code: 'overloaded', retryable: true }
-  if (status < 400) return { code: 'broken', retryable: false }
-  return { code: 'refused', retryable: false }
-}
-
-function readErrorBody(body: string): SaidError {
-  const text = body.trim()
-  if (text === '') return { message: '', type: '', code: null }
-  if (/^<(!doctype|html|\?xml)/i.test(text)) {
-    const title = /<title[^>]*>([^<]{0,200})/i.exec(text)?.[1]?.trim() ?? ''
-    return {
-      message: `an HTML page${title === '' ? '' : ` ("${title}")`}, not a model's answer`,
-      type: '',
-      code: null,
-    }
-  }
-  try {
-    return readErrorValue(JSON.parse(text))
-  } catch {
-    return { message: text, type: '', code: null }
-  }
-}
-
-function readErrorValue(value: unknown): SaidError {
-  if (typeof value === 'string') return { message: value, type: '', code: null }
-  if (!isRecord(value)) return { message: '', type: '', code: null }
-  if (isRecord(value.error)) return readErrorValue(value.error)
-  const title = firstText(value.title, value.error, value.reason)
-  const detail = firstText(value.message, value.detail)
-  const message = [title, detail].filter((part) => part !== '').join(': ')
-  return { message, type: firstText(value.type), code: value.code ?? value.status ?? null }
-}
-
-function firstText(...values: unknown[]): string {
-  for (const value of values) if (typeof value === 'string' && value.trim() !== '') return value.trim()
-  return ''
-}
-
-function parseRetryAfter(header: string | null, nowMs: number): number | null {
-  if (header === null || header.trim() === '') return null
-  const seconds = Number(header)
-  const waitMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(header) - nowMs
-  return Number.isFinite(waitMs) ? Math.max(0, Math.min(waitMs, 10 * 60_000)) : null
+  return modelFailures[error.code].reason
 }
 
 function cutMessage(message: string): string {
   const flat = message.replaceAll(/\s+/g, ' ').trim().toWellFormed()
   return flat.length <= messageMaxChars ? flat : `${flat.slice(0, messageMaxChars - 1)}…`
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -33,14 +33,17 @@ export interface ToolSpec {
 /**
  * The message in wire form. An assistant's content beside calls is `null` rather than empty (some servers answer
  * 400 to `""`), a tool's result is never empty, and arguments that are not a JSON object go as `{}`
- * (llama-server answers 500 to history that it cannot parse).
+ * (llama-server answers 500 to history that it cannot parse). `echoReasoning` sends back what the model thought before its
+ * calls, for models that refuse their own calls without it.
  */
-export function toWireMessage(message: ChatMessage): Record<string, unknown> {
+export function toWireMessage(message: ChatMessage, echoReasoning = false): Record<string, unknown> {
   switch (message.role) {
     case 'assistant': {
       const content = message.content.trim() === '' ? null : message.content
       if (message.toolCalls.length === 0) return { role: 'assistant', content: content ?? '(no answer)' }
-      return { role: 'assistant', content, tool_calls: message.toolCalls.map(toWireCall) }
+      const toolCalls = message.toolCalls.map(toWireCall)
+      const reasoning = echoReasoning ? { reasoning_content: message.reasoning ?? '' } : {}
+      return { role: 'assistant', content, ...reasoning, tool_calls: toolCalls }
     }
     case 'tool':
       return {
@@ -61,7 +64,18 @@ export function toWireTool(tool: ToolSpec): Record<string, unknown> {
   }
 }
 
+/** A conversation is sent with every turn; its calls are looked at once. */
+const wireCalls = new WeakMap<ToolCallRequest, Record<string, unknown>>()
+
 function toWireCall(call: ToolCallRequest): Record<string, unknown> {
+  const known = wireCalls.get(call)
+  if (known !== undefined) return known
+  const made = makeWireCall(call)
+  wireCalls.set(call, made)
+  return made
+}
+
+function makeWireCall(call: ToolCallRequest): Record<string, unknown> {
   return {
     id: call.id,
     type: 'function',

@@ -1,14 +1,17 @@
 /**
  * The model as planner and steps see it: a question, an answer or a typed failure. Repeats a request with back-off as long
- * as the failure may pass and nothing of the answer was acted on, which nothing is before a turn is whole.
+ * as the failure may pass and nothing of the answer was acted on, which nothing is before a turn is whole. What a provider
+ * turned out not to bear is not asked of it again in this run.
  */
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import { type ChatRequest, type ClientOptions, collectTurn, streamChat, type Turn } from './client.ts'
-import { type ModelError, modelError } from './errors.ts'
+import { type ModelError, modelError, modelFailures } from './errors.ts'
+import { ProviderHabits } from './habits.ts'
+import { isCutOff } from './tool-calls.ts'
 
-export type TurnRequest = Omit<ChatRequest, 'model' | 'maxTokens'>
+export type TurnRequest = Pick<ChatRequest, 'messages' | 'tools'>
 
 export interface TurnHooks {
   readonly signal: AbortSignal
@@ -25,9 +28,9 @@ export interface ModelOptions extends Omit<ClientOptions, 'signal'> {
   readonly model: string
   /** Default 16,384: enough for a file of some length, and within what hosted models allow. */
   readonly maxTokens?: number
-  /** Requests for one turn, the first included; default 5. */
+  /** Bounds the requests for one turn, the first included, below what each failure has of its own. */
   readonly maxAttempts?: number
-  /** The first pause, doubled each time up to `maxDelayMs`; default 1 s, for a rate limit 2 s. */
+  /** The first pause in place of each failure's own; doubled each time up to `maxDelayMs`. */
   readonly firstDelayMs?: number
   /** Default 60 s. */
   readonly maxDelayMs?: number
@@ -35,35 +38,67 @@ export interface ModelOptions extends Omit<ClientOptions, 'signal'> {
   readonly random?: () => number
 }
 
-/** A model behind `baseUrl`. */
+/** A model behind `baseUrl`, for one run. */
 export function createModel(options: ModelOptions): Model {
-  const maxAttempts = options.maxAttempts ?? 5
-  const maxTokens = options.maxTokens ?? 16_384
+  const habits = new ProviderHabits()
   return async (request, hooks) => {
-    for (let attempt = 1; ; attempt++) {
-      const parts = streamChat(
-        { ...request, model: options.model, maxTokens },
-        { ...options, signal: hooks.signal },
+    for (let attempt = 1; ; ) {
+      const turn = await askOnce(request, habits, options, hooks)
+      if (turn.ok) {
+        habits.noteSuccess()
+        return turn
+      }
+      const { error } = turn
+      // Another form of the request is another request: it is made at once, and each change is made once.
+      if (habits.adapt(error)) {
+        hooks.onRetry?.(error, 0)
+        continue
+      }
+      const attempts = Math.min(
+        modelFailures[error.code].attempts,
+        options.maxAttempts ?? Number.POSITIVE_INFINITY,
       )
-      const turn = await collectTurn(parts, (part) => {
-        if (part.type === 'text') hooks.onText?.(part.text)
-        else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
-      })
-      if (turn.ok || !turn.error.retryable || attempt >= maxAttempts) return turn
-      const delayMs = pauseBefore(attempt, turn.error, options)
-      hooks.onRetry?.(turn.error, delayMs)
+      if (attempt >= attempts) return turn
+      const delayMs = pauseBefore(attempt, error, options)
+      attempt++
+      hooks.onRetry?.(error, delayMs)
       try {
         await sleep(delayMs, undefined, { signal: hooks.signal })
       } catch {
-        return { ok: false, error: modelError('cancelled', 'the request was cancelled', false) }
+        return { ok: false, error: modelError('cancelled', 'the request was cancelled') }
       }
     }
   }
 }
 
+async function askOnce(
+  request: TurnRequest,
+  habits: ProviderHabits,
+  options: ModelOptions,
+  hooks: TurnHooks,
+): Promise<Result<Turn, ModelError>> {
+  const { stream, echoReasoning } = habits
+  const { model, maxTokens = 16_384 } = options
+  const { messages, tools } = request
+  const parts = streamChat(
+    { messages, tools, model, maxTokens, stream, echoReasoning },
+    { ...options, signal: hooks.signal },
+  )
+  const turn = await collectTurn(parts, (part) => {
+    if (part.type === 'text') hooks.onText?.(part.text)
+    else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
+  })
+  // Cut by the length limit is the model's own doing.
+  if (!turn.ok || !habits.mayMendArguments || turn.value.finishReason === 'length') return turn
+  const cut = turn.value.toolCalls.find(({ argumentsText }) => isCutOff(argumentsText))
+  if (cut === undefined) return turn
+  const message = `the arguments of a call of ${JSON.stringify(cut.name.slice(0, 64))} stop in the middle, in an answer said to be finished`
+  return { ok: false, error: modelError('cut_arguments', message) }
+}
+
 function pauseBefore(attempt: number, error: ModelError, options: ModelOptions): number {
   const maxDelayMs = options.maxDelayMs ?? 60_000
-  const first = options.firstDelayMs ?? (error.code === 'rate_limited' ? 2_000 : 1_000)
+  const first = options.firstDelayMs ?? modelFailures[error.code].firstDelayMs
   const full = Math.min(first * 2 ** (attempt - 1), maxDelayMs)
   const jittered = full / 2 + (full / 2) * (options.random ?? drawFraction)()
   return Math.round(Math.max(jittered, Math.min(error.retryAfterMs ?? 0, 2 * maxDelayMs)))

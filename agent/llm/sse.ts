@@ -1,95 +1,194 @@
 /**
- * Server-sent events out of bytes: UTF-8 split anywhere, CR, LF and CRLF, a byte order mark, comments, a last event
- * without its blank line. Refuses streams beyond a bound of bytes, and silence: the clock is reset by events, not by bytes.
+ * The body of an answer out of its bytes: server-sent events (UTF-8 split anywhere, CR, LF and CRLF, a byte order mark, comments,
+ * a last event without its blank line), or one whole document where the server sent that. Refuses bodies beyond a bound of
+ * bytes, and silence: the clock is reset by events, not by bytes.
  */
 import { createParser } from 'eventsource-parser'
 import { type ModelError, modelError } from './errors.ts'
 
-export interface SseLimits {
+export interface BodyLimits {
   /** Longest wait for the first event. */
   readonly firstEventTimeoutMs: number
-  /** Longest wait between two events; comments do not count. */
+  /** Longest wait between two events, or two reads of a whole document; comments do not count. */
   readonly idleTimeoutMs: number
-  /** Bytes of the whole stream. */
+  /** Bytes of the whole body. */
   readonly maxBytes: number
 }
 
-export type SseItem = { readonly data: string } | { readonly error: ModelError }
+export interface SseEvent {
+  /** `message` unless the server named it. */
+  readonly name: string
+  readonly data: string
+  /** False when the body ended within the event. */
+  readonly ended: boolean
+}
 
-/**
- * The data of each event. An item with `error` is the last one; it stands for silence, excess or a failed read
- * (a read that fails because `signal` was aborted is `cancelled`).
- */
-export async function* readEvents(
+export type BodyItem =
+  /** What one read brought; `done` once the server has said that nothing follows. */
+  | { readonly type: 'events'; readonly events: readonly SseEvent[]; readonly done: boolean }
+  /** All of a body that is no stream. */
+  | { readonly type: 'document'; readonly text: string }
+  /** Always the last: silence, excess or a failed read. */
+  | { readonly type: 'error'; readonly error: ModelError }
+
+/** The data of the event after which nothing is said. */
+const endOfStream = '[DONE]'
+/** How long a server may take to end its answer once it has said that it is done; waiting keeps the connection whole. */
+const endGraceMs = 250
+
+/** The body in the form in which it came. A read that fails because `signal` was aborted is `cancelled`. */
+export async function* readBody(
   body: AsyncIterable<Uint8Array>,
-  limits: SseLimits,
+  limits: BodyLimits,
   signal: AbortSignal,
-): AsyncGenerator<SseItem> {
-  const events: string[] = []
-  const parser = createParser({ onEvent: ({ data }) => events.push(data) })
-  const decoder = new TextDecoder()
-  const bytes = body[Symbol.asyncIterator]()
+): AsyncGenerator<BodyItem> {
+  const reads = body[Symbol.asyncIterator]()
   const clock = new IdleClock(limits)
+  const reader = new BodyReader()
   let total = 0
+  let leaving = false
   try {
     for (;;) {
-      const next = await clock.race(bytes.next())
-      if (next === 'silent') return void (yield { error: silenceError(clock) })
-      if (next.done === true) break
-      total += next.value.byteLength
+      const next = await clock.race(reads.next())
+      if (next === 'silent') {
+        if (!leaving) yield { type: 'error', error: silenceError(clock) }
+        return
+      }
+      total += next.value?.byteLength ?? 0
       if (total > limits.maxBytes) {
         const text = `the model's answer passed the bound of ${limits.maxBytes} bytes`
-        return void (yield { error: modelError('too_large', text, false) })
+        return void (yield { type: 'error', error: modelError('answer_too_large', text) })
       }
-      parser.feed(decoder.decode(next.value, { stream: true }))
-      if (events.length > 0) clock.reset()
-      for (const data of events.splice(0)) yield { data }
+      const events = next.done === true ? reader.end() : reader.feed(next.value)
+      if (events.length > 0 || reader.form === 'document') clock.reset()
+      const justDone = reader.done && !leaving
+      if (justDone) {
+        clock.leave(endGraceMs)
+        leaving = true
+      }
+      if (events.length > 0 || justDone) yield { type: 'events', events, done: justDone }
+      if (next.done === true) break
     }
-    // Two line ends close an event that came without its blank line.
-    parser.feed(`${decoder.decode()}\n\n`)
-    for (const data of events.splice(0)) yield { data }
+    if (reader.form === 'document') yield { type: 'document', text: reader.documentText() }
   } catch (error) {
-    yield { error: readError(error, signal) }
+    if (!leaving) yield { type: 'error', error: readFailure(error, signal, total > 0) }
   } finally {
     clock.stop()
     // The body may be stuck in a read; ending it is its own business.
-    bytes.return?.().catch(() => undefined)
+    reads.return?.().catch(() => undefined)
   }
 }
 
-/** What a failed read or a failed request means. */
-export function readError(error: unknown, signal: AbortSignal): ModelError {
-  if (signal.aborted) return modelError('cancelled', 'the request was cancelled', false)
+/** The head of a body as text, up to its end, its failure, its bound or its silence, whichever comes first. */
+export async function readHead(body: AsyncIterable<Uint8Array>, limits: BodyLimits): Promise<string> {
+  const reads = body[Symbol.asyncIterator]()
+  const clock = new IdleClock(limits)
+  const parts: Uint8Array[] = []
+  try {
+    for (let total = 0; total < limits.maxBytes; ) {
+      const next = await clock.race(reads.next())
+      if (next === 'silent' || next.done === true) break
+      parts.push(next.value)
+      total += next.value.byteLength
+      clock.reset()
+    }
+  } catch {
+    // What came is enough.
+  } finally {
+    clock.stop()
+    reads.return?.().catch(() => undefined)
+  }
+  return new TextDecoder().decode(Buffer.concat(parts).subarray(0, limits.maxBytes))
+}
+
+/** What a failed read or a failed request means; `begun` once something of the answer had come. */
+export function readFailure(error: unknown, signal: AbortSignal, begun: boolean): ModelError {
+  if (signal.aborted) return modelError('cancelled', 'the request was cancelled')
   const word = error instanceof Error ? error.message : String(error)
-  return modelError('unreachable', `the connection to the model failed: ${word}`, true)
+  return begun
+    ? modelError('truncated', `the connection to the model broke in the middle of its answer: ${word}`)
+    : modelError('unreachable', `the connection to the model failed: ${word}`)
 }
 
 function silenceError(clock: IdleClock): ModelError {
-  return modelError('timed_out', `no event from the model for ${clock.waitedMs} ms`, true)
+  return modelError('timed_out', `no event from the model for ${clock.waitedMs} ms`)
+}
+
+/** Bytes in, events out; each character is seen once. */
+class BodyReader {
+  readonly #decoder = new TextDecoder()
+  readonly #document: string[] = []
+  #events: SseEvent[] = []
+  /** Decided by the first character that is no white space. */
+  form: 'unknown' | 'events' | 'document' = 'unknown'
+  /** Whether the stream has said that it is finished. */
+  done = false
+  #ended = true
+  readonly #parser = createParser({
+    onEvent: ({ event = 'message', data }) => {
+      if (data.trim() === endOfStream) this.done = true
+      else if (!this.done) this.#events.push({ name: event, data, ended: this.#ended })
+    },
+  })
+
+  feed(bytes: Uint8Array): readonly SseEvent[] {
+    return this.#take(this.#decoder.decode(bytes, { stream: true }))
+  }
+
+  end(): readonly SseEvent[] {
+    const rest = this.#decoder.decode()
+    this.#ended = false
+    // Two line ends close an event that came without its blank line.
+    return this.#take(this.form === 'events' ? `${rest}\n\n` : rest)
+  }
+
+  documentText(): string {
+    return this.#document.join('')
+  }
+
+  #take(text: string): readonly SseEvent[] {
+    if (this.form === 'unknown') this.form = formOf(text)
+    if (this.form === 'document') this.#document.push(text)
+    if (this.form !== 'events') return []
+    this.#parser.feed(text)
+    const events = this.#events
+    if (events.length > 0) this.#events = []
+    return events
+  }
+}
+
+/** JSON and HTML give themselves away, whatever the server calls them. */
+function formOf(text: string): BodyReader['form'] {
+  const first = text.trimStart().charAt(0)
+  if (first === '') return 'unknown'
+  return first === '{' || first === '[' || first === '<' ? 'document' : 'events'
 }
 
 /** One timer for all reads, so that a stream of many chunks does not make a timer for each. */
 class IdleClock {
-  readonly #limits: SseLimits
+  readonly #limits: BodyLimits
   #timer: NodeJS.Timeout
   #onSilent: () => void = () => undefined
   #silent = false
   waitedMs: number
 
-  constructor(limits: SseLimits) {
+  constructor(limits: BodyLimits) {
     this.#limits = limits
     this.waitedMs = limits.firstEventTimeoutMs
     this.#timer = setTimeout(() => this.#fire(), this.waitedMs)
   }
 
+  /** Something came; the next wait is the one between two events. */
   reset(): void {
-    if (this.waitedMs === this.#limits.idleTimeoutMs) {
-      this.#timer.refresh()
-      return
-    }
+    if (this.waitedMs === this.#limits.idleTimeoutMs) this.#timer.refresh()
+    else this.leave(this.#limits.idleTimeoutMs)
+  }
+
+  /** Silence after `ms` from now. */
+  leave(ms: number): void {
     clearTimeout(this.#timer)
-    this.waitedMs = this.#limits.idleTimeoutMs
-    this.#timer = setTimeout(() => this.#fire(), this.waitedMs)
+    this.waitedMs = ms
+    this.#timer = setTimeout(() => this.#fire(), ms)
   }
 
   stop(): void {
@@ -97,10 +196,10 @@ class IdleClock {
   }
 
   async race<T>(read: Promise<T>): Promise<T | 'silent'> {
-    if (this.#silent) return 'silent'
     return new Promise((resolve, reject) => {
       this.#onSilent = () => resolve('silent')
       read.then(resolve, reject)
+      if (this.#silent) resolve('silent')
     })
   }
 

@@ -20,6 +20,19 @@ interface OpenCall {
   readonly scan: JsonScan
 }
 
+/** Whether the text is JSON that stops too early: good up to its end, and not whole. */
+export function isCutOff(text: string): boolean {
+  if (text.trim() === '') return false
+  try {
+    JSON.parse(text)
+    return false
+  } catch (error) {
+    const said = error instanceof Error ? error.message : ''
+    const place = /at position (\d+)/.exec(said)?.[1]
+    return place === undefined ? said.startsWith('Unexpected end') : Number(place) === text.length
+  }
+}
+
 /** Collects the calls of one turn, in the order in which they began. */
 export class ToolCallCollector {
   readonly #calls: OpenCall[] = []
@@ -36,10 +49,7 @@ export class ToolCallCollector {
     // Some servers repeat the whole name in every fragment: it is assigned, never appended.
     if (name !== null) call.name = name
     call.id ??= id
-    if (fragment.argumentsText !== '') {
-      call.parts.push(fragment.argumentsText)
-      call.scan.feed(fragment.argumentsText)
-    }
+    if (fragment.argumentsText !== '') call.parts.push(fragment.argumentsText)
   }
 
   /** The calls; ids are the server's, or empty where it gave none. Calls that never got a name are left in, nameless. */
@@ -67,7 +77,7 @@ export class ToolCallCollector {
     if (id !== null) {
       if (known.id === id) return known
       if (known.id !== null) return this.#calls.find((call) => call.id === id && call.index === index)
-      return known.scan.complete ? undefined : known
+      return isComplete(known) ? undefined : known
     }
     return beginsAnother(known, name, fragment.argumentsText) ? undefined : known
   }
@@ -82,12 +92,19 @@ export class ToolCallCollector {
 
 /** Without an id: a name after arguments that are already whole is the head of another call. */
 function beginsAnother(call: OpenCall, name: string | null, argumentsText: string): boolean {
-  if (name === null || call.name === '' || !call.scan.complete) return false
+  if (name === null || call.name === '' || !isComplete(call)) return false
   return name !== call.name || argumentsText.trim() !== ''
+}
+
+/** Whether the call's arguments have closed. Most servers leave no doubt, so that most arguments are never looked at. */
+function isComplete({ parts, scan }: OpenCall): boolean {
+  while (scan.seenParts < parts.length) scan.feed(parts[scan.seenParts] ?? '')
+  return scan.complete
 }
 
 /** Follows brackets and strings, to know when a JSON object or array has closed; each character is seen once. */
 class JsonScan {
+  seenParts = 0
   #depth = 0
   #inString = false
   #escaped = false
@@ -98,6 +115,7 @@ class JsonScan {
   }
 
   feed(text: string): void {
+    this.seenParts++
     for (let at = 0; at < text.length; at++) {
       const code = text.charCodeAt(at)
       if (this.#inString) {

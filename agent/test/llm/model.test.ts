@@ -1,9 +1,11 @@
-// The model as steps see it: what is asked again, after which pause, and what is not.
+// The model as steps see it: what is asked again, after which pause and in which form, and what is not.
 import { describe, expect, it } from 'vitest'
-import { delta, reply } from '#specs/testing/model-replies.ts'
+import { type Fault, faults } from '#specs/testing/model-quirks.ts'
+import { delta, failure, reply } from '#specs/testing/model-replies.ts'
 import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
 import { streamChat } from '../../llm/client.ts'
 import type { ModelError } from '../../llm/errors.ts'
+import type { ChatMessage } from '../../llm/messages.ts'
 import { createModel, type ModelOptions } from '../../llm/model.ts'
 
 async function ask(replies: readonly ScriptedReply[], options: Partial<ModelOptions> = {}) {
@@ -46,10 +48,18 @@ describe('createModel', () => {
   })
 
   it('does not ask again when that cannot help [S1.07]', async () => {
-    for (const body of ['{"error":{"message":"x","code":"limit_tokens"}}', '{"detail":"quota exceeded"}']) {
+    const spent = JSON.stringify({ error: { message: 'x', type: 'gateway_error', code: 'limit_tokens' } })
+    for (const body of [spent, '{"detail":"quota exceeded"}'])
       expect((await ask([{ status: 429, body }])).asked).toHaveLength(1)
-    }
-    expect((await ask([{ status: 403, body: '' }])).asked).toHaveLength(1)
+    expect((await ask([failure(403)])).asked).toHaveLength(1)
+    expect((await ask([faults['an HTML page']])).asked).toHaveLength(1)
+  })
+
+  it('gives up a doubtful request sooner than one that will pass [G.05]', async () => {
+    expect((await ask([failure(500)])).asked).toHaveLength(3)
+    expect((await ask([failure(504)])).asked).toHaveLength(3)
+    expect((await ask([failure(429)])).asked).toHaveLength(5)
+    expect((await ask([failure(429)], { maxAttempts: 2 })).asked).toHaveLength(2)
   })
 
   it('sends the same bytes again [S1.07]', async () => {
@@ -79,15 +89,134 @@ describe('createModel', () => {
   })
 })
 
+/** A conversation of several turns in one run; what each request was like. */
+async function converse(
+  turns: number,
+  replies: readonly ScriptedReply[],
+  history: readonly ChatMessage[] = [],
+) {
+  await using server = await startScriptedModel(replies)
+  const model = createModel({ model: 'm', baseUrl: server.baseUrl, firstDelayMs: 1, maxDelayMs: 1 })
+  const said: string[] = []
+  const notes: string[] = []
+  for (let turn = 0; turn < turns; turn++) {
+    const answer = await model(
+      { messages: [{ role: 'user', content: 'hi' }, ...history], tools: [] },
+      {
+        signal: new AbortController().signal,
+        onRetry: (error, ms) => void notes.push(`${error.code} ${ms > 0}`),
+      },
+    )
+    said.push(answer.ok ? answer.value.text || `${answer.value.toolCalls.length} calls` : answer.error.code)
+  }
+  return { said, notes, streamed: server.asked.map(({ body }) => body.stream), asked: server.asked }
+}
+
+describe('providers that break streams', () => {
+  const cut = faults['arguments cut off']
+  const good = reply({ text: 'good' })
+
+  it.each<[string, ScriptedReply]>([
+    ['refused', failure(400, 'Streaming is not supported for this model')],
+    ['not JSON', faults['an event that is not JSON']],
+  ])(
+    'are asked for whole answers at once when a stream is %s, for the rest of the run [G.05]',
+    async (_name, bad) => {
+      const { said, streamed, notes } = await converse(2, [bad, good])
+      expect(said).toEqual(['good', 'good'])
+      expect(streamed).toEqual([true, false, false])
+      expect(notes).toEqual([expect.stringMatching(/ false$/)])
+    },
+  )
+
+  it.each<Fault>([
+    'an end without finish',
+    'a connection reset in the middle',
+    'no bytes',
+    'empty choices alone',
+  ])('are asked for whole answers after %s in two answers in a row [G.05]', async (fault) => {
+    const bad = faults[fault]
+    expect(await converse(2, [bad, good])).toMatchObject({
+      said: ['good', 'good'],
+      streamed: [true, true, true],
+    })
+    expect((await converse(3, [bad, good, bad, good])).streamed).toEqual([true, true, true, true, true])
+    expect((await converse(2, [bad, bad, good])).streamed).toEqual([true, true, false, false])
+  })
+
+  it('are asked for whole answers after arguments were cut off twice in the run [G.05] [G.07]', async () => {
+    const { said, streamed, notes } = await converse(3, [cut, good, cut, good])
+    expect(said).toEqual(['good', 'good', 'good'])
+    expect(streamed).toEqual([true, true, true, false, false])
+    expect(notes.every((note) => note.startsWith('cut_arguments'))).toBe(true)
+  })
+
+  it('leave to the tools what is cut off in a whole answer too, or by the length limit [G.07]', async () => {
+    const calls = [{ id: 'a', name: 'f', arguments: '{"path":"a' }]
+    const whole = await converse(1, [reply({ calls })])
+    expect(whole).toMatchObject({ said: ['1 calls'], streamed: [true, true, false] })
+    const long = await converse(1, [reply({ calls, finishReason: 'length' })])
+    expect(long).toMatchObject({ said: ['1 calls'], streamed: [true] })
+  })
+
+  it('are not suspected for arguments that are not JSON but not cut either, or of none [G.07]', async () => {
+    for (const text of ['{"code": "print("hi")"}', "{'a': 1}", '', 'null', '{"a":1}}', 'ls -l']) {
+      const answer = reply({ calls: [{ id: 'a', name: 'f', arguments: text }] })
+      expect(await converse(1, [answer])).toMatchObject({ said: ['1 calls'], streamed: [true] })
+    }
+  })
+
+  it('are asked for streams again when they give nothing else, and then go on so [G.05]', async () => {
+    const required = failure(400, 'This model only supports streaming')
+    const bad = faults['an event that is not JSON']
+    const { said, streamed } = await converse(2, [bad, required, good, bad, good])
+    expect(said).toEqual(['good', 'good'])
+    expect(streamed).toEqual([true, false, true, true, true])
+  })
+
+  it('are not asked in circles [G.05]', async () => {
+    const refusing = (asked: { body: Readonly<Record<string, unknown>> }): ScriptedReply =>
+      failure(400, asked.body.stream === true ? 'streaming is not supported' : 'stream must be true')
+    await using server = await startScriptedModel(refusing)
+    const model = createModel({ model: 'm', baseUrl: server.baseUrl, firstDelayMs: 1 })
+    const turn = await model({ messages: [], tools: [] }, { signal: new AbortController().signal })
+    expect(turn).toMatchObject({ ok: false, error: { code: 'stream_refused' } })
+    expect(server.asked).toHaveLength(3)
+  })
+})
+
+describe('providers that want reasoning back', () => {
+  it('get it with the calls it led to, once they have said so [S1.07]', async () => {
+    const history: ChatMessage[] = [
+      {
+        role: 'assistant',
+        content: '',
+        toolCalls: [{ id: 'a', name: 'f', argumentsText: '{}' }],
+        reasoning: 'hm',
+      },
+      { role: 'tool', callId: 'a', content: 'x' },
+    ]
+    const wants = failure(400, 'The reasoning_content in the thinking mode must be passed back to the API')
+    const { said, asked } = await converse(2, [wants, reply({ text: 'good' })], history)
+    expect(said).toEqual(['good', 'good'])
+    expect(asked.map(({ messages }) => 'reasoning_content' in (messages[1] ?? {}))).toEqual([
+      false,
+      true,
+      true,
+    ])
+    expect(asked[1]?.messages[1]).toMatchObject({ reasoning_content: 'hm' })
+  })
+})
+
 describe('streamChat', () => {
   it('ends its request when its reader leaves early [S1.07]', async () => {
     await using server = await startScriptedModel([{ body: delta({ content: 'x' }), after: 'hang' }])
     const request = { model: 'm', messages: [], tools: [], maxTokens: 1 }
-    for await (const part of streamChat(request, {
+    for await (const parts of streamChat(request, {
       baseUrl: server.baseUrl,
       signal: new AbortController().signal,
     })) {
-      expect(part).toEqual({ type: 'text', text: 'x' })
+      expect(parts).toEqual([{ type: 'text', text: 'x' }])
       break
     }
     await expect.poll(() => server.abandoned()).toBe(1)

@@ -1,0 +1,64 @@
+/**
+ * What one run has learned of its provider: whether it streams well enough to be asked for streams, and whether it wants the
+ * model's reasoning back. Learned from failures alone; each change is made once, so that no request is made in circles.
+ */
+import type { ModelError, ModelErrorCode } from './errors.ts'
+
+/** Failures of a streamed answer that a whole one would not have, and what each weighs. */
+const streamFaults: Partial<Record<ModelErrorCode, number>> = {
+  stream_refused: 2,
+  broken: 2,
+  truncated: 1,
+  empty: 1,
+}
+/** The weight at which streams are given up. */
+const faultsMax = 2
+
+export class ProviderHabits {
+  /** Since the last turn that came whole. */
+  #faults = 0
+  /** In the whole run: they come and go with what the model writes. */
+  #cutArguments = 0
+  #triedWhole = false
+  /** Whether answers are asked for as streams. */
+  stream = true
+  /** Whether the reasoning before calls is sent back with them. */
+  echoReasoning = false
+
+  /** Whether another form of the request may bring arguments that are not cut. */
+  get mayMendArguments(): boolean {
+    return this.stream && !this.#triedWhole
+  }
+
+  noteSuccess(): void {
+    this.#faults = 0
+  }
+
+  /** Takes a failure in; true when the request is to be made at once in another form. */
+  adapt(error: ModelError): boolean {
+    if (!this.echoReasoning && wantsReasoning(error)) {
+      this.echoReasoning = true
+      return true
+    }
+    return this.stream ? this.#leaveStreams(error) : this.#returnToStreams(error)
+  }
+
+  #leaveStreams({ code }: ModelError): boolean {
+    if (code === 'cut_arguments') this.#cutArguments++
+    else this.#faults += streamFaults[code] ?? 0
+    if (this.#faults + this.#cutArguments < faultsMax || this.#triedWhole) return false
+    this.stream = false
+    this.#triedWhole = true
+    return true
+  }
+
+  /** Some answer only in streams, and a long answer in one piece may pass every time-out. */
+  #returnToStreams({ code }: ModelError): boolean {
+    this.stream = code === 'stream_required' || code === 'timed_out'
+    return this.stream
+  }
+}
+
+function wantsReasoning({ code, message }: ModelError): boolean {
+  return (code === 'invalid_request' || code === 'unprocessable') && /\breasoning_content\b/.test(message)
+}
