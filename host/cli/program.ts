@@ -108,6 +108,13 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./config.ts')).configCheck))
 
+  const policy = program.command('policy').description('What may leave a VM')
+  policy
+    .command('revoke')
+    .argument('[number...]', 'as listed; none: lists what was answered for always')
+    .description('Takes back answers about ways out that were given for always')
+    .action(run(async () => (await import('./policy-revoke.ts')).policyRevoke))
+
   const key = program.command('key').description("Keys in the system's keyring")
   key
     .command('set')

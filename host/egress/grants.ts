@@ -33,7 +33,7 @@ export class RunGrants {
     this.#always = []
     try {
       this.#always = this.#lasting.list().map(({ id, rule }) => {
-        const read = toRule(rule, 'grant-always')
+        const read = toAnswerRule(rule, 'grant-always')
         // One that is passed over could be a no.
         if (!read.ok) throw new GrantFileError(`${this.#lasting.file}: grant ${id}: ${read.error}`)
         return read.value
@@ -71,7 +71,7 @@ export class RunGrants {
   async add(rules: readonly EgressRule[], scope: ApprovalScope): Promise<string | null> {
     const held: PolicyRule[] = []
     for (const rule of rules) {
-      const read = toRule(rule, scope === 'once' ? 'grant-once' : 'grant-run')
+      const read = toAnswerRule(rule, scope === 'once' ? 'grant-once' : 'grant-run')
       if (!read.ok) return read.error
       held.push(read.value)
     }
@@ -91,7 +91,8 @@ export class RunGrants {
   }
 }
 
-function toRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
+/** The rule of an answer, with the words that name it to people. */
+export function toAnswerRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
   const read = readRule(rule, origin)
   if (!read.ok || rule.effect !== 'deny') return read
   const when = origin === 'grant-always' ? 'for always' : 'for this run'
