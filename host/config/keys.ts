@@ -74,7 +74,7 @@ export async function inspectKey(source: KeySource, place: KeyPlace): Promise<Re
 
 async function readSource(source: KeySource, place: KeyPlace): Promise<Result<string, string>> {
   if ('env' in source) {
-    const value = place.env[source.env]?.trim()
+    const value = Object.hasOwn(place.env, source.env) ? place.env[source.env]?.trim() : undefined
     if (value) return { ok: true, value }
     return { ok: false, error: `the variable ${source.env} is not set; set it to the key` }
   }

@@ -43,6 +43,11 @@ describe('the command line', () => {
       'runs list',
       'runs show',
       'runs rm',
+      'config path',
+      'config check',
+      'key set',
+      'key list',
+      'key rm',
     ]
     commands.push('workspace diff', 'workspace apply', 'workspace undo')
     for (const command of commands) {
