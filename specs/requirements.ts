@@ -90,6 +90,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Nothing leaves the VM but by a rule of the user or an answer: deny wins, order does not matter, spellings do not help, and a permitted name never leads to an address inside',
   ),
   'G.03': now('A refused connection says that it was refused and why'),
+  'G.04': now(
+    'Secrets of the user stay on the host: a request that it makes itself carries one only to the hosts that it is bound to',
+  ),
   'G.05': now(
     'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows',
   ),

@@ -1,0 +1,181 @@
+/**
+ * Named secrets for the guest's requests: they stay on the host, the guest writes `{{NAME}}`, and a request that the
+ * host itself makes over TLS to a host the secret is bound to gets the value. A placeholder anywhere else is refused.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import type { Config, KeySource } from '../config/schema.ts'
+import type { Target } from '../egress/egress.ts'
+import { hostInUrl, parseHost } from '../egress/target.ts'
+import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { Secret } from '../gateway/secret.ts'
+import { findPlaceholders, placeholderOf, replacePlaceholders } from './placeholders.ts'
+import { createRedaction, noRedaction, type Redaction } from './redaction.ts'
+
+/** What the guest may know of a secret. */
+export interface SecretBinding {
+  /** `A-Z 0-9 _`; the guest writes `{{NAME}}`. */
+  readonly name: string
+  /** Names, or `*.example.com` for all names below. */
+  readonly hosts: readonly string[]
+}
+
+/** A secret as the user gives it: its value, or where it is taken from each time it is used. */
+export type SecretSetting = { readonly hosts: readonly string[] } & (
+  | { readonly value: string }
+  | { readonly from: KeySource }
+)
+
+/** Headers with their secrets in them. */
+export interface FilledHeaders {
+  readonly headers: Readonly<Record<string, string>>
+  /** Names of the secrets that were put in, sorted; empty when the headers are as they were. */
+  readonly names: readonly string[]
+}
+
+/** A shorter one could not be taken out of an answer without damage to what has nothing to do with it. */
+const valueMinChars = 6
+/** Values that are taken out of answers, the newest: a secret may be rotated any number of times. */
+const usedMaxCount = 256
+
+export class Secrets {
+  readonly #resolve: (source: KeySource) => Promise<Result<Secret, string>>
+  readonly #settings = new Map<
+    string,
+    { hosts: readonly string[]; read: () => Promise<Result<Secret, string>> }
+  >()
+  readonly #used = new Set<string>()
+  #redaction = noRedaction
+
+  /**
+   * @param resolve reads a source, anew with each request, so that a rotated value holds at once
+   * @throws {TypeError} for a host that is no name
+   */
+  constructor(
+    configured: Config['secrets'],
+    resolve: (source: KeySource) => Promise<Result<Secret, string>>,
+  ) {
+    this.#resolve = resolve
+    for (const [name, setting] of Object.entries(configured)) this.set(name, setting)
+  }
+
+  /** What the guest may write, by name. */
+  list(): SecretBinding[] {
+    const bindings = [...this.#settings].map(([name, { hosts }]) => ({ name, hosts }))
+    return bindings.sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  /**
+   * Adds a secret or puts another in its place, from the next request on, also of runs under way. A run tells its agent
+   * only of those that there were when it began. @throws {TypeError} for a name, host or value that cannot be
+   */
+  set(name: string, setting: SecretSetting): void {
+    if (!/^[A-Z][A-Z0-9_]{0,63}$/.test(name)) throw new TypeError(`secret ${name}: expected A-Z 0-9 _`)
+    const hosts = setting.hosts.map((host) => readHost(name, host))
+    if (hosts.length === 0) throw new TypeError(`secret ${name} is bound to no host`)
+    if ('value' in setting) {
+      const value = new Secret(setting.value)
+      this.#settings.set(name, { hosts, read: () => Promise.resolve({ ok: true, value }) })
+    } else this.#settings.set(name, { hosts, read: () => this.#resolve(setting.from) })
+  }
+
+  /** From the next request on the secret is refused; false when there is none of that name. */
+  revoke(name: string): boolean {
+    return this.#settings.delete(name)
+  }
+
+  /** Takes every value that was ever put into a request out of what comes back, whatever request that was. */
+  get redaction(): Redaction {
+    return this.#redaction
+  }
+
+  /**
+   * Names of the secrets in the headers of a request, sorted, if it may carry them; reads none. Refused: a name that is not
+   * known, a host that the secret is not bound to, a request without TLS or that the host does not make itself.
+   */
+  check(headers: Readonly<Record<string, string>>, target: Target): Result<string[], WireError> {
+    const names = [...new Set(Object.values(headers).flatMap(findPlaceholders))].sort()
+    for (const name of names) {
+      const why = this.#whyNot(name, target)
+      if (why !== null) return refused(why)
+    }
+    return { ok: true, value: names }
+  }
+
+  /**
+   * The headers of a request with the secrets in their places; nothing is to be sent when this fails.
+   * @param headers values by name; Basic credentials may hold placeholders inside
+   */
+  async putInto(
+    headers: Readonly<Record<string, string>>,
+    target: Target,
+  ): Promise<Result<FilledHeaders, WireError>> {
+    const names = this.check(headers, target)
+    if (!names.ok) return names
+    const values = new Map<string, string>()
+    for (const name of names.value) {
+      const value = await this.#read(name)
+      if (!value.ok) return refused(value.error)
+      values.set(name, value.value)
+    }
+    if (values.size === 0) return { ok: true, value: { headers, names: [] } }
+    this.#remember(values.values())
+    const filled = Object.entries(headers).map(
+      ([header, text]) => [header, replacePlaceholders(text, (name) => values.get(name) ?? '')] as const,
+    )
+    return { ok: true, value: { headers: Object.fromEntries(filled), names: names.value } }
+  }
+
+  /** Why a request may not carry a secret; null when it may. */
+  #whyNot(name: string, { scheme, host, port, method }: Target): string | null {
+    const shown = placeholderOf(name)
+    const setting = this.#settings.get(name)
+    if (setting === undefined) {
+      const known = this.list().filter(({ hosts }) => hosts.some((pattern) => covers(pattern, host)))
+      const those = known.map((binding) => placeholderOf(binding.name)).join(', ') || 'none'
+      return `There is no secret ${shown}. Those for ${host}: ${those}.`
+    }
+    if (!setting.hosts.some((pattern) => covers(pattern, host))) {
+      return `The secret ${shown} is bound to ${setting.hosts.join(', ')}; a request to ${host} may not carry it.`
+    }
+    if (scheme === 'https' && method !== null) return null
+    const place = `${scheme}://${hostInUrl(host)}:${port}`
+    return `The secret ${shown} goes out over https alone, in requests that the host makes itself; not to ${place}.`
+  }
+
+  async #read(name: string): Promise<Result<string, string>> {
+    const shown = placeholderOf(name)
+    const read = await this.#settings.get(name)?.read()
+    if (read === undefined) return { ok: false, error: `The secret ${shown} was revoked.` }
+    if (!read.ok) return { ok: false, error: `The secret ${shown} cannot be read on the host: ${read.error}` }
+    const value = read.value.reveal()
+    if (value.length >= valueMinChars && /^[\x20-\x7e]+$/.test(value)) return { ok: true, value }
+    const expected = `at least ${valueMinChars} visible ASCII characters`
+    return { ok: false, error: `The secret ${shown} is not fit for a header: expected ${expected}.` }
+  }
+
+  #remember(values: Iterable<string>): void {
+    const before = this.#used.size
+    for (const value of values) this.#used.add(value)
+    if (this.#used.size === before) return
+    for (const oldest of [...this.#used].slice(0, -usedMaxCount)) this.#used.delete(oldest)
+    this.#redaction = createRedaction([...this.#used])
+  }
+}
+
+/** A host's one spelling, so that it is compared with that of requests; `*.` stays in front. */
+function readHost(name: string, text: string): string {
+  const wild = text.startsWith('*.') ? '*.' : ''
+  const host = parseHost(text.slice(wild.length))
+  if (!host.ok) throw new TypeError(`secret ${name}: ${host.error}`)
+  return `${wild}${host.value}`
+}
+
+function covers(pattern: string, host: string): boolean {
+  return pattern.startsWith('*.')
+    ? host.endsWith(pattern.slice(1)) && host.length > pattern.length - 1
+    : host === pattern
+}
+
+function refused(message: string): { ok: false; error: WireError } {
+  return { ok: false, error: gatewayError('secret_refused', message) }
+}

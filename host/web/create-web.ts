@@ -1,0 +1,53 @@
+/** The web tools of one run, put together from its egress, the user's secrets and the search of the configuration. */
+import type { Dispatcher } from 'undici'
+import type { Result } from '#specs/protocol/error.ts'
+import type { KeySource, SearchConfig } from '../config/schema.ts'
+import type { Egress } from '../egress/egress.ts'
+import type { Network } from '../gateway/network.ts'
+import type { Secret } from '../gateway/secret.ts'
+import type { Secrets } from '../secrets/secrets.ts'
+import { fetchPage } from './fetch-page.ts'
+import { createSearch } from './search.ts'
+import type { Web } from './web.ts'
+
+export interface WebOptions {
+  readonly egress: Egress
+  readonly secrets: Secrets
+  readonly network: Network
+  readonly search: SearchConfig | undefined
+  /** For one page, all its hops together; default 30 s. */
+  readonly pageTimeoutMs?: number
+  /** Reads the key of the search provider, with each search. */
+  resolveKey(source: KeySource): Promise<Result<Secret, string>>
+}
+
+export function createWeb({
+  egress,
+  secrets,
+  network,
+  search,
+  resolveKey,
+  pageTimeoutMs,
+}: WebOptions): Web & AsyncDisposable {
+  let dispatcher: Dispatcher | undefined
+  const ask = createSearch({
+    config: search,
+    egress,
+    resolveKey,
+    // No connection is kept: a run makes few searches, and none is to outlive it.
+    dispatcher: () => (dispatcher ??= network.dispatcher({ pipelining: 0 })),
+  })
+  const fetchOptions = {
+    egress,
+    secrets,
+    secureContext: () => network.secureContext(),
+    ...(pageTimeoutMs === undefined ? {} : { timeoutMs: pageTimeoutMs }),
+  }
+  return {
+    fetch: (request, signal) => fetchPage(request, fetchOptions, signal),
+    search: ask,
+    [Symbol.asyncDispose]: async () => {
+      await dispatcher?.destroy()
+    },
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * Makes a page readable in a process of its own, with bounds on its time and memory: what a hostile page does to a parser
+ * ends with that process. At most two at once in this process.
+ */
+import { fileURLToPath } from 'node:url'
+import { execa } from 'execa'
+import * as z from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+import { parseJson } from '../state/json.ts'
+import type { ReadablePage } from './readable.ts'
+
+export interface ReaderBounds {
+  readonly timeoutMs: number
+  readonly heapMiB: number
+}
+const defaultBounds: ReaderBounds = { timeoutMs: 20_000, heapMiB: 384 }
+/** For a reader that outlives this process: nobody would end it. */
+const cpuSeconds = 30
+const outputMaxChars = 16 * 1024 * 1024
+const readersMaxCount = 2
+
+const Answer = z.strictObject({ title: z.string(), markdown: z.string() })
+
+const entry = fileURLToPath(
+  new URL(import.meta.url.endsWith('.ts') ? './reader.ts' : './reader.js', import.meta.url),
+)
+/** Reading is left open, as modules may lie anywhere; there is nothing in the process to carry what was read away. */
+const flags = ['--permission', '--allow-fs-read=*', '--no-warnings']
+
+/**
+ * @param html the page's text, at most some MiB
+ * @param url of the page
+ * @returns an error in words where the page is beyond the bounds
+ */
+export async function readPage(
+  html: string,
+  url: string,
+  signal: AbortSignal,
+  { timeoutMs, heapMiB }: ReaderBounds = defaultBounds,
+): Promise<Result<ReadablePage, string>> {
+  await using _place = await takePlace(signal)
+  const command = `ulimit -t ${cpuSeconds}; exec "$@"`
+  const { stdout, timedOut, isCanceled, failed } = await execa(
+    '/bin/sh',
+    ['-c', command, 'sh', process.execPath, ...flags, `--max-old-space-size=${heapMiB}`, entry],
+    {
+      input: JSON.stringify({ html, url }),
+      cwd: '/',
+      env: {},
+      extendEnv: false,
+      stderr: 'ignore',
+      reject: false,
+      timeout: timeoutMs,
+      killSignal: 'SIGKILL',
+      cancelSignal: signal,
+      maxBuffer: outputMaxChars,
+      stripFinalNewline: false,
+    },
+  )
+  if (isCanceled) return { ok: false, error: 'reading was cancelled' }
+  if (timedOut) return { ok: false, error: `reading it took more than ${timeoutMs / 1000} s` }
+  const answer = Answer.safeParse(failed ? undefined : parseJson(stdout))
+  if (answer.success) return { ok: true, value: answer.data }
+  return { ok: false, error: 'it is too large or too deeply nested to be read as a page' }
+}
+
+let readers = 0
+const waiting: (() => void)[] = []
+
+/** Waits for its turn; goes on at once when the signal aborts, for then there is nothing to be done. */
+async function takePlace(signal: AbortSignal): Promise<AsyncDisposable> {
+  while (readers >= readersMaxCount && !signal.aborted) {
+    const turn = Promise.withResolvers<void>()
+    waiting.push(turn.resolve)
+    signal.addEventListener('abort', turn.resolve as () => void, { once: true })
+    await turn.promise
+    signal.removeEventListener('abort', turn.resolve as () => void)
+  }
+  readers += 1
+  return {
+    [Symbol.asyncDispose]: () => {
+      readers -= 1
+      waiting.shift()?.()
+      return Promise.resolve()
+    },
+  }
+}

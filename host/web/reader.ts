@@ -1,0 +1,9 @@
+/**
+ * The process that makes one page readable: `{html,url}` as JSON on standard input, `{title,markdown}` on standard
+ * output. It holds nothing but the page, and may neither write files nor start programs; see read-page.ts.
+ */
+import { text } from 'node:stream/consumers'
+import { makeReadable } from './readable.ts'
+
+const { html, url } = JSON.parse(await text(process.stdin)) as { html: string; url: string }
+process.stdout.write(JSON.stringify(makeReadable(html, url)))

@@ -1,0 +1,142 @@
+/**
+ * The search of the web tools: one request to the provider of the user's configuration, by its documented HTTP form. The
+ * provider is reached as the user named it, past the egress policy, like the model's server; the guest chooses the words
+ * of the query and nothing else of the request.
+ */
+import { type Dispatcher, request as send } from 'undici'
+import type { WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { KeySource, SearchConfig } from '../config/schema.ts'
+import type { Egress } from '../egress/egress.ts'
+import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { redactText } from '../gateway/redact.ts'
+import type { Secret } from '../gateway/secret.ts'
+import { parseJson } from '../state/json.ts'
+import { readProvider, type SearchProvider } from './search-providers.ts'
+
+export interface SearchOptions {
+  readonly config: SearchConfig | undefined
+  readonly egress: Pick<Egress, 'record'>
+  /** Reads the provider's key, with each search. */
+  resolveKey(source: KeySource): Promise<Result<Secret, string>>
+  /** undici's, made at the first search. */
+  dispatcher(): Dispatcher
+  /** Default 20 s. */
+  readonly timeoutMs?: number
+  /** Searches of one run, which may cost money each; default 500. */
+  readonly maxSearches?: number
+}
+
+const answerMaxBytes = 4 * 1024 * 1024
+const defaultCount = 8
+const notConfigured =
+  'No search provider is configured on the host. Do without a search: fetch known addresses, or say in your answer that ' +
+  'the user can set one up in config.toml, for example: [search] provider = "searxng", url = "https://search.example.org"; ' +
+  'or provider = "brave" or "tavily" with key = { keyring = "NAME" }.'
+
+/** The search of one run. */
+export function createSearch(
+  options: SearchOptions,
+): (request: WebSearchRequest, signal: AbortSignal) => Promise<Result<WebSearchAnswer, WireError>> {
+  const maxSearches = options.maxSearches ?? 500
+  let searches = 0
+  return async (request, signal) => {
+    if (options.config === undefined) return failure('not_configured', notConfigured)
+    const provider = readProvider(options.config)
+    if (!provider.ok) return failure('not_configured', provider.error)
+    if (searches >= maxSearches) {
+      return failure(
+        'limit_requests',
+        `The run has made its ${maxSearches} searches. Work with what was found.`,
+      )
+    }
+    searches += 1
+    return await search(provider.value, request, options, signal)
+  }
+}
+
+async function search(
+  provider: SearchProvider,
+  { query, count = defaultCount }: WebSearchRequest,
+  options: SearchOptions,
+  outer: AbortSignal,
+): Promise<Result<WebSearchAnswer, WireError>> {
+  const key = provider.key === null ? null : await options.resolveKey(provider.key)
+  if (key !== null && !key.ok) {
+    return failure(
+      'not_configured',
+      `The key of the search provider ${provider.name} cannot be read on the host: ${key.error}`,
+    )
+  }
+  const secret = key?.value.reveal() ?? null
+  const asked = provider.build(query, count, secret ?? '')
+  const late = AbortSignal.timeout(options.timeoutMs ?? 20_000)
+  const signal = AbortSignal.any([outer, late])
+  const started = performance.now()
+  let bytesIn = 0
+  const answer = await ask()
+  options.egress.record({
+    kind: 'search',
+    target: `${asked.method} ${provider.url}`.slice(0, limits.lineMaxChars),
+    rule: `the search provider of the configuration: ${provider.name}`,
+    bytesOut: asked.url.length + (asked.body?.length ?? 0),
+    bytesIn,
+    durationMs: Math.round(performance.now() - started),
+    ...(answer.ok ? {} : { error: answer.error.message.slice(0, limits.lineMaxChars) }),
+  })
+  return answer
+
+  async function ask(): Promise<Result<WebSearchAnswer, WireError>> {
+    try {
+      const response = await send(asked.url, {
+        dispatcher: options.dispatcher(),
+        method: asked.method,
+        headers: { ...asked.headers, accept: 'application/json', 'user-agent': 'caisson/0.1 (+web-search)' },
+        ...(asked.body === undefined ? {} : { body: asked.body }),
+        signal,
+      })
+      response.body.on('error', () => undefined)
+      const parts: Buffer[] = []
+      for await (const chunk of response.body as AsyncIterable<Buffer>) {
+        bytesIn += chunk.length
+        if (bytesIn > answerMaxBytes) {
+          return failure(
+            'response_too_large',
+            `The answer of ${provider.name} is larger than ${answerMaxBytes} bytes.`,
+          )
+        }
+        parts.push(chunk)
+      }
+      const text = redactText(Buffer.concat(parts).toString('utf8'), secret)
+      if (response.statusCode !== 200) return refusal(provider, response.statusCode, text)
+      const results = provider.read(parseJson(text))
+      if (results !== null) return { ok: true, value: { results: results.slice(0, count) } }
+      return failure('upstream_broken', `The answer of ${provider.name} is not of its documented form.`)
+    } catch (cause) {
+      if (late.aborted) return failure('upstream_timeout', `${provider.name} did not answer in time.`)
+      if (outer.aborted) return failure('closed', 'The search was cancelled.')
+      const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown'
+      return failure('upstream_unreachable', `${provider.name} cannot be reached (${code}).`)
+    }
+  }
+}
+
+/** A status in words; what only the user can mend is said to be so. */
+function refusal(provider: SearchProvider, status: number, text: string): { ok: false; error: WireError } {
+  const words = provider.readError(parseJson(text))?.replaceAll(/\s+/g, ' ').slice(0, 300)
+  const said = words === undefined ? '' : ` It says: ${words}`
+  const remedy = provider.remedies[status]
+  if (remedy !== undefined)
+    return failure('not_configured', `${provider.name} refused the search (${status}): ${remedy}.${said}`)
+  if (status === 429)
+    return failure(
+      'limit_concurrency',
+      `${provider.name} is asked too often (429); wait before the next search.${said}`,
+    )
+  return failure('upstream_broken', `${provider.name} answered with status ${status}.${said}`)
+}
+
+function failure(code: GatewayErrorCode, message: string): { ok: false; error: WireError } {
+  return { ok: false, error: gatewayError(code, message) }
+}

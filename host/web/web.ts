@@ -1,0 +1,16 @@
+/** What the web tools ask of the host: one page, or a search. Served to the guest by serve-web.ts, and recorded there. */
+import type {
+  WebFetchAnswer,
+  WebFetchRequest,
+  WebSearchAnswer,
+  WebSearchRequest,
+} from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { WireError } from '../gateway/gateway-error.ts'
+
+export interface Web {
+  /** Follows redirects; every hop is judged, connected and journaled by the run's egress. */
+  fetch(request: WebFetchRequest, signal: AbortSignal): Promise<Result<WebFetchAnswer, WireError>>
+  /** Asks the search provider of the user's configuration. */
+  search(request: WebSearchRequest, signal: AbortSignal): Promise<Result<WebSearchAnswer, WireError>>
+}
