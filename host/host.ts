@@ -320,10 +320,8 @@ export class Host implements AsyncDisposable {
   }
 }
 
-/** @throws {ConfigError | RuleError} naming the rule that cannot be used */
+/** @throws {RuleError} naming the rule that cannot be used; those of the configuration were looked at with it */
 function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
-  const configuration = makePolicy({ configuration: egress.rules, otherwise: egress.default })
-  if (!configuration.ok) throw new ConfigError(`the configuration: ${configuration.error}`)
   const own = rules.map((rule) => EgressRule.parse(rule))
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
   if (policy.ok) return policy.value

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import { readRule } from '../egress/rules.ts'
 
 /** Of a provider or a key. */
 export const Name = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'expected 1 to 64 of a-z 0-9 _ -')
@@ -100,7 +101,7 @@ export const Config = z.strictObject({
     .strictObject({
       /** What no rule matches: refused, or put before the person. */
       default: z.enum(['deny', 'ask']).default('deny'),
-      rules: z.array(EgressRule).max(1_000).default([]),
+      rules: z.array(EgressRule.superRefine(refuseUnreadable)).max(1_000).default([]),
     })
     .default({ default: 'deny', rules: [] }),
   secrets: z
@@ -111,3 +112,9 @@ export const Config = z.strictObject({
 export type Config = z.infer<typeof Config>
 /** The same before the defaults: what the file, or a program, has to say. */
 export type ConfigInput = z.input<typeof Config>
+
+/** A rule of egress that could be read in two ways. */
+function refuseUnreadable(rule: EgressRule, context: z.RefinementCtx): void {
+  const read = readRule(rule, 'configuration')
+  if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
+}
