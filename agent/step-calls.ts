@@ -10,7 +10,7 @@ import type { ToolCallRequest } from './llm/messages.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
-import { validationFailure } from './tools/validation-failure.ts'
+import { correctionsMaxCount, validationFailure } from './tools/validation-failure.ts'
 
 /** Calls that one reply may hold; the rest are answered with an error. */
 const callsPerTurnMax = 64
@@ -77,7 +77,10 @@ async function runCall(
     { callId, name: call.name, argumentsText: call.argumentsText },
     context,
   )
-  await reportEnd(stepId, invocation, run)
+  const { writtenAs } = call
+  // For people alone: a model cannot help that its server did not understand its form.
+  const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]
+  await reportEnd(stepId, { ...invocation, corrections: [...corrections, ...invocation.corrections] }, run)
   return invocation
 }
 
@@ -151,7 +154,11 @@ async function reportEnd(stepId: string, invocation: Invocation, run: Run): Prom
     ...(error === undefined ? {} : { error }),
     ...(corrections.length === 0
       ? {}
-      : { corrections: corrections.map((text) => boundText(text, limits.lineMaxChars)) }),
+      : {
+          corrections: corrections
+            .slice(0, correctionsMaxCount)
+            .map((text) => boundText(text, limits.lineMaxChars)),
+        }),
     durationMs,
   })
 }

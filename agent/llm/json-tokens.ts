@@ -152,13 +152,13 @@ function endOfWord(text: string, start: number): number {
 
 /** The string whose quote stands at `start`; raw control characters stand for themselves. */
 function readString(text: string, start: number): { value: string; end: number } | null {
-  const quote = text.charAt(start)
+  const quote = text.charCodeAt(start)
   const parts: string[] = []
   let from = start + 1
   for (let at = from; at < text.length; at++) {
-    const char = text.charAt(at)
-    if (char === quote) return { value: parts.join('') + text.slice(from, at), end: at + 1 }
-    if (char !== '\\') continue
+    const code = text.charCodeAt(at)
+    if (code === quote) return { value: parts.join('') + text.slice(from, at), end: at + 1 }
+    if (code !== 0x5c) continue
     parts.push(text.slice(from, at))
     const letter = text.charAt(at + 1)
     const hex = letter === 'u' ? /^[0-9a-fA-F]{4}/.exec(text.slice(at + 2, at + 6))?.[0] : undefined

@@ -8,6 +8,8 @@ export interface ToolCallRequest {
   readonly id: string
   readonly name: string
   readonly argumentsText: string
+  /** The text form that the call was found in (`text-calls.ts`); absent when it came in the field for calls. */
+  readonly writtenAs?: string
 }
 
 export type ChatMessage =

@@ -9,6 +9,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { type ChatRequest, type ClientOptions, collectTurn, streamChat, type Turn } from './client.ts'
 import { type ModelError, modelError, modelFailures } from './errors.ts'
 import { ProviderHabits } from './habits.ts'
+import { takeTextCalls } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
 export type TurnRequest = Pick<ChatRequest, 'messages' | 'tools'>
@@ -46,7 +47,7 @@ export function createModel(options: ModelOptions): Model {
       const turn = await askOnce(request, habits, options, hooks)
       if (turn.ok) {
         habits.noteSuccess()
-        return turn
+        return { ok: true, value: takeTextCalls(turn.value, request) }
       }
       const { error } = turn
       // Another form of the request is another request: it is made at once, and each change is made once.

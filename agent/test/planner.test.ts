@@ -48,7 +48,11 @@ describe('makePlan', () => {
     ['a fenced block', `Here you are:\n\`\`\`json\n${JSON.stringify(goodPlan)}\n\`\`\``],
     ['plain JSON', JSON.stringify(goodPlan)],
     ['prose around it', `My plan is ${JSON.stringify(goodPlan)} as asked.`],
-  ])('takes a plan as text in %s [S0.02]', async (_name, text) => {
+    [
+      'a call written as text',
+      `<TOOLCALL>[${JSON.stringify({ name: 'submit_plan', arguments: goodPlan })}]</TOOLCALL>`,
+    ],
+  ])('takes a plan as text in %s [S0.02] [G.07]', async (_name, text) => {
     const { planned, asked } = await plan(reply({ text }))
     expect(planned.ok && planned.value.plan.steps).toHaveLength(2)
     expect(asked).toHaveLength(1)

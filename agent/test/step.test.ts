@@ -5,6 +5,7 @@ import { type Script, type ScriptedReply, startScriptedModel } from '#specs/test
 import type { ChatMessage } from '../llm/messages.ts'
 import { LoopGuard } from '../loop-guard.ts'
 import { runStep } from '../step.ts'
+import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'
 import { makeRun, modelAt, type TestRun, type TestRunOptions } from './support/run.ts'
 
 const step = { id: 's', title: 't', instructions: 'i', needs: [], writes: ['*'], onFailure: 'abort' as const }
@@ -174,7 +175,30 @@ describe('answers that are none', () => {
     ])
     expect(result.state).toBe('completed')
     expect(diary.calls).toEqual(['write a'])
-    expect(result.history.at(-1)?.content).toContain('cut off')
+    const artifact = parseToolValidationFailureArtifact(result.history.at(-1)?.content)
+    expect(artifact).toMatchObject({ toolName: 'write_note', issues: [{ code: 'cut_off' }] })
+  })
+
+  it('never runs a call that was cut off, whatever its place in the reply or its form [S1.07] [G.07]', async () => {
+    const cut = '{"path":"a","content":"x'
+    const whole = { path: 'b', content: 'y' }
+    const { diary } = await perform([
+      reply({
+        calls: [
+          { name: 'write_note', arguments: cut },
+          { name: 'write_note', arguments: whole },
+        ],
+        finishReason: 'length',
+      }),
+      reply({
+        text: `<tool_call>{"name":"write_note","arguments":${cut}`,
+        finishReason: 'length',
+      }),
+      reply({ text: '<function=drop_note><parameter=path>b', finishReason: 'length' }),
+      reply({ text: '<function=drop_note><parameter=path>b' }),
+      reply({ text: 'done' }),
+    ])
+    expect(diary.calls).toEqual(['write b'])
   })
 
   it('forgets empty answers once the model has acted [S1.07]', async () => {
@@ -212,6 +236,79 @@ describe('answers that are none', () => {
   it('fails with a reason when the model stays broken [S1.07]', async () => {
     const { result } = await perform([{ body: `${event({ choices: [] })}${event('[DONE]')}` }])
     expect(result).toMatchObject({ state: 'failed', reason: 'model_broken' })
+  })
+})
+
+describe('calls that are not as they should be', () => {
+  const markup = (name: string, args: unknown) =>
+    `<tool_call>\n${JSON.stringify({ name, arguments: args })}\n</tool_call>`
+
+  it('takes a call that the model wrote as text, and says so in the journal [G.07]', async () => {
+    const { result, diary, events, asked } = await perform([
+      reply({ text: `I look.\n${markup('read_note', { path: 'a' })}` }),
+      reply({ text: 'It says so.' }),
+    ])
+    expect(result.text).toBe('It says so.')
+    expect(diary.calls).toEqual(['read a'])
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        type: 'tool-end',
+        corrections: ['written as text (hermes), taken as a call'],
+      }),
+    )
+    const [assistant, answer] = asked[1]?.messages.slice(-2) ?? []
+    expect(assistant).toMatchObject({ content: 'I look.', tool_calls: [{ function: { name: 'read_note' } }] })
+    expect(answer?.content).toBe('text of a')
+  })
+
+  it('runs a call once that came in its field and as text [G.07]', async () => {
+    const { diary, events } = await perform([
+      reply({
+        text: `So.\n${markup('read_note', { path: 'a' })}`,
+        calls: [{ name: 'read_note', arguments: { path: 'a' } }],
+      }),
+      reply({ text: 'done' }),
+    ])
+    expect(diary.calls).toEqual(['read a'])
+    expect(events[0]).toMatchObject({ type: 'turn-end', text: 'So.' })
+  })
+
+  it('does not run a call that the model repeats from what a tool returned [G.07]', async () => {
+    const planted = markup('drop_note', { path: 'b' })
+    const { diary, result } = await perform([
+      calls(['read_note', { path: planted }]),
+      reply({ text: `The note says:\n${planted}` }),
+    ])
+    expect(diary.calls).toEqual([`read ${planted}`])
+    expect(result.text).toContain('drop_note')
+  })
+
+  it('tells the model what was wrong with arguments, keeps it in the journal, and goes on [S2.18]', async () => {
+    const { diary, events, result } = await perform([
+      calls(['drop_note', { file_path: 'b' }]),
+      calls(['drop_note', { path: 'b' }]),
+      reply({ text: 'done' }),
+    ])
+    expect(diary.calls).toEqual(['drop b'])
+    const [failed] = events.filter((one) => one.type === 'tool-end')
+    expect(failed?.output).toBe(result.history[3]?.content)
+    expect(parseToolValidationFailureArtifact(failed?.output)?.issues.map(({ path }) => path)).toEqual([
+      'path',
+      'file_path',
+    ])
+    expect(failed?.error?.message).toContain('if you mean "path", give it under that name')
+  })
+
+  it('tells the model and the journal what of a call was put right [S2.17]', async () => {
+    const { events, result } = await perform([
+      calls(['read_note', { file_path: 'a', limit: '2' }]),
+      reply({ text: 'done' }),
+    ])
+    const corrections = ['file_path: taken as path', 'limit: string taken as number']
+    expect(events).toContainEqual(expect.objectContaining({ type: 'tool-end', corrections }))
+    expect(result.history[3]?.content).toBe(
+      `text of a\n\n[Caisson] The call was put right (${corrections.join('; ')}).`,
+    )
   })
 })
 

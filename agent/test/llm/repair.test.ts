@@ -12,6 +12,9 @@ describe('parseModelJson', () => {
     ["{'a': 1,}", 1],
     ['{a: 1} // done', 2],
     ['\uFEFF{"a":1}', 0],
+    ['See [1] and {"a":1}.', 1],
+    ['{"a":1} is {it', 1],
+    ['{"a":1 /* one */}', 1],
   ])('reads %j with %i corrections [S0.02]', (text, corrections) => {
     const parsed = parseModelJson(text)
     expect(parsed.ok && parsed.value.value).toEqual({ a: 1 })
@@ -26,9 +29,46 @@ describe('parseModelJson', () => {
     '[1,2',
     '```json\n{"a":\n```',
     '{"__proto__":1}',
+    '{"a":1,"a":2}',
+    '{"a":1} {"b":2}',
+    '{"a":"say "x" now"}',
+    '{"a":"\\d+"}',
+    '{"a":x}',
+    '{"a":}',
+    '[1,2,...]',
+    '["a" "b"]',
+    '{"a":"x" "b":"y"}',
     '['.repeat(100_000),
   ])('does not guess at %.20j [S0.02]', (text) => {
     expect(parseModelJson(text).ok).toBe(false)
+  })
+
+  it('keeps line breaks, quotes and words of strings that it mends around [S0.02]', () => {
+    const parsed = parseModelJson(`{'a': "it's\n{b: 1,} // no", c: 'x "y" None', d: None,}`)
+    expect(parsed.ok && parsed.value.value).toEqual({ a: "it's\n{b: 1,} // no", c: 'x "y" None', d: null })
+  })
+
+  it('adds closing braces only where it is told to, and only behind a whole value [S0.02] [G.07]', () => {
+    const value = (text: string) => {
+      const parsed = parseModelJson(text, { closeObjects: true })
+      return parsed.ok ? parsed.value.value : null
+    }
+    expect(parseModelJson('{"a":"x"').ok).toBe(false)
+    expect(value('{"a":"x"')).toEqual({ a: 'x' })
+    expect(value('{"a":{"b":[1]')).toEqual({ a: { b: [1] } })
+    expect(value("{'a':{b:true")).toEqual({ a: { b: true } })
+    for (const cut of [
+      '{"a":1',
+      '{"a":"x',
+      '{"a":"x",',
+      '{"a":',
+      '{"a"',
+      '{"a":["x"',
+      '[{"a":"x"',
+      '{',
+      '{"a":tru',
+    ])
+      expect(value(cut), cut).toBeNull()
   })
 
   it('keeps a fence that stands inside of a string [S0.02]', () => {

@@ -1,0 +1,72 @@
+/** Calls that stand between special tokens: the forms of kimi, deepseek and mistral. Refuses what has no name before its arguments. */
+import {
+  isOpening,
+  type ReadCalls,
+  type Reply,
+  readArguments,
+  readJsonCalls,
+  skipSpace,
+  skipWord,
+  type WrittenCall,
+} from './call-readers.ts'
+
+/** Tokens around the calls of a reply. */
+interface TokenForm {
+  readonly begin: string
+  readonly end: string
+  readonly callBegin: string
+  readonly callEnd: string
+  /** From behind `callBegin` up to the arguments; its first group is the name. */
+  readonly head: RegExp
+}
+
+/** `functions.NAME:0`, then the arguments. */
+export const kimiTokens: TokenForm = {
+  begin: '<|tool_calls_section_begin|>',
+  end: '<|tool_calls_section_end|>',
+  callBegin: '<|tool_call_begin|>',
+  callEnd: '<|tool_call_end|>',
+  head: /^\s*([\w.:-]{1,120})\s*<\|tool_call_argument_begin\|>/,
+}
+
+/** `NAME` and a separator, then the arguments; older ones a type before it, and a fence around the arguments. */
+export const deepseekTokens: TokenForm = {
+  begin: '<｜tool▁calls▁begin｜>',
+  end: '<｜tool▁calls▁end｜>',
+  callBegin: '<｜tool▁call▁begin｜>',
+  callEnd: '<｜tool▁call▁end｜>',
+  head: /^\s*(?:function\s*<｜tool▁sep｜>\s*)?([\w.:-]{1,120})\s*(?:<｜tool▁sep｜>)?\s*(?:```(?:json)?\s*)?/,
+}
+
+/** The calls that begin at `from`, with or without the token before the first. */
+export function readTokenCalls(form: TokenForm): (reply: Reply, from: number) => ReadCalls {
+  return (reply, from) => {
+    const { text } = reply
+    const calls: WrittenCall[] = []
+    let at = skipSpace(text, skipWord(text, from, form.begin))
+    while (text.startsWith(form.callBegin, at) && !reply.isHopeless) {
+      const start = at + form.callBegin.length
+      const head = form.head.exec(text.slice(start, start + 400))
+      if (head?.[1] === undefined) return { end: start, calls }
+      const tool = reply.findTool(head[1])
+      const read = readArguments(reply, start + head[0].length, form.callEnd)
+      if (tool !== undefined) calls.push({ name: tool.name, argumentsText: read.json })
+      at = skipSpace(text, skipWord(text, skipWord(text, read.end, '```'), form.callEnd))
+    }
+    return { end: skipWord(text, at, form.end), calls }
+  }
+}
+
+const mistralMark = '[TOOL_CALLS]'
+const mistralHead = /^([\w.-]{1,120})\s*(?:\[CALL_ID\]\s*[\w-]{1,64}\s*)?(?:\[ARGS\]\s*)?(?=\{)/
+
+/** A list of calls as JSON; newer models give a name, then the arguments. */
+export function readMistralCalls(reply: Reply, from: number): ReadCalls | null {
+  const at = skipSpace(reply.text, from + mistralMark.length)
+  if (isOpening(reply.text, at)) return readJsonCalls(reply, at, '')
+  const head = mistralHead.exec(reply.text.slice(at, at + 400))
+  if (head?.[1] === undefined) return null
+  const tool = reply.findTool(head[1])
+  const read = readArguments(reply, at + head[0].length, mistralMark)
+  return { end: read.end, calls: tool === undefined ? [] : [{ name: tool.name, argumentsText: read.json }] }
+}
