@@ -7,9 +7,11 @@ import { parseArgs } from 'node:util'
 import type { Figures } from './bench.ts'
 import { printFigures } from './figures.ts'
 import { measureClient } from './llm-client.ts'
+import { measureGateway } from './llm-gateway.ts'
 
 const parts: Readonly<Record<string, () => Promise<Figures>>> = {
   client: measureClient,
+  gateway: measureGateway,
 }
 
 const { values } = parseArgs({
