@@ -5,6 +5,11 @@ export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { Plan, Step } from '#specs/protocol/plan.ts'
 export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 export { RunLimits, type Usage } from '#specs/protocol/task.ts'
+export {
+  parseToolValidationFailureArtifact,
+  type ToolValidationFailure,
+  type ToolValidationIssue,
+} from '#specs/protocol/validation-failure.ts'
 export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export { ControlError } from './control/client.ts'
