@@ -5,8 +5,9 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { RuleError } from './approvals/rules.ts'
 import { storedKeys } from './config/keyring.ts'
+import { resolveKey } from './config/keys.ts'
 import { loadConfig, parseConfig } from './config/load.ts'
-import type { Config, ConfigInput } from './config/schema.ts'
+import type { Config, ConfigInput, KeySource } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
@@ -23,6 +24,7 @@ import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
 import { newRunId, RunStore } from './runs/store.ts'
 import { warmUp } from './runs/warm-up.ts'
+import { SecretChanges, Secrets } from './secrets/secrets.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
@@ -116,6 +118,8 @@ export class Host implements AsyncDisposable {
   readonly runs: RunStore
   /** Running VMs of this user, of whatever process. */
   readonly vms: VmDirectory
+  /** Secrets that are set or revoked while runs are under way, over those of the configuration. */
+  readonly secrets = new SecretChanges()
   readonly #env: Readonly<Record<string, string | undefined>>
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #config: ConfigInput | undefined
@@ -170,6 +174,11 @@ export class Host implements AsyncDisposable {
     const fetched = await fetchKey(choice, { folders: this.folders, env: this.#env })
     if (fetched.ok) return fetched.value
     throw new ProviderError(fetched.error.message)
+  }
+
+  /** What may leave the VM of a run with these rules of its own. @throws {ConfigError} @throws {RuleError} */
+  async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
+    return policyOf(await this.config(), rules)
   }
 
   #network({ network }: Config): Network {
@@ -249,6 +258,7 @@ export class Host implements AsyncDisposable {
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     const continues =
       options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
+    const resolveSource = (source: KeySource) => resolveKey(source, { folders: this.folders, env: this.#env })
     const plan: RunPlan = {
       ...(continues === undefined ? {} : { continues }),
       keep: options.keep ?? continues !== undefined,
@@ -258,6 +268,8 @@ export class Host implements AsyncDisposable {
       config,
       network,
       egress: policyOf(config, options.egress?.rules),
+      secrets: new Secrets(config.secrets, resolveSource, this.secrets),
+      resolveKey: resolveSource,
       ...(recording === undefined ? {} : { recording }),
       provider,
       prompt,

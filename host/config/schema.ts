@@ -5,6 +5,7 @@
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { readRule } from '../egress/rules.ts'
+import { readSecretHost } from '../secrets/secret-host.ts'
 
 /** Of a provider or a key. */
 export const Name = z.string().regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'expected 1 to 64 of a-z 0-9 _ -')
@@ -56,7 +57,10 @@ export type PriceConfig = z.infer<typeof PriceConfig>
 export const SecretConfig = z.strictObject({
   from: KeySource,
   /** Hosts whose requests may carry it: names, or `*.example.com` for all below. */
-  hosts: z.array(z.string().min(1)).min(1).max(64),
+  hosts: z
+    .array(z.string().refine((host) => readSecretHost(host) !== null, 'expected a host, such as example.com'))
+    .min(1)
+    .max(64),
 })
 export type SecretConfig = z.infer<typeof SecretConfig>
 

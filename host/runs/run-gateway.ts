@@ -10,8 +10,12 @@ import type { Policy } from '../egress/policy.ts'
 import { readRule } from '../egress/rules.ts'
 import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
-import { createGateway, type Gateway, type GatewayServices } from '../gateway/gateway.ts'
+import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import type { Recorder } from '../recording/recorder.ts'
+import { createWeb } from '../web/create-web.ts'
+import { recordWeb, replayWeb } from '../web/recorded-web.ts'
+import { serveWeb } from '../web/serve-web.ts'
+import type { Web } from '../web/web.ts'
 import type { CappedLog } from './capped-log.ts'
 import type { RunPlan } from './run-plan.ts'
 
@@ -46,7 +50,7 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     provider,
     runId,
     limits,
-    services: servicesOf(egress),
+    services: { paths: serveWeb(webOf(plan, egress, recorder)), outward: createOutward(egress) },
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
@@ -59,9 +63,14 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
   }
 }
 
-/** Every path under the name `gateway` but the model's, and everything that is not under it. */
-function servicesOf(egress: Egress): GatewayServices {
-  return { paths: {}, outward: createOutward(egress) }
+/** The web tools: what a recording has of them, or the web itself, recorded. */
+function webOf(
+  { recording, secrets, network, config, resolveKey }: RunPlan,
+  egress: Egress,
+  recorder: Recorder,
+): Web {
+  if (recording !== undefined) return recordWeb(replayWeb(recording), recorder)
+  return recordWeb(createWeb({ egress, secrets, network, search: config.search, resolveKey }), recorder)
 }
 
 /** What a recording answers needs no network, and what it does not answer gets none. */

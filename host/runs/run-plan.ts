@@ -1,13 +1,16 @@
 /** What a run is told before it starts; decided once, never changed. */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config, KeySource } from '../config/schema.ts'
 import type { Policy } from '../egress/policy.ts'
 import type { Network } from '../gateway/network.ts'
 import type { Provider } from '../gateway/providers.ts'
+import type { Secret } from '../gateway/secret.ts'
 import type { Image } from '../image/image.ts'
 import type { Recording } from '../recording/replay.ts'
+import type { Secrets } from '../secrets/secrets.ts'
 import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmDiskImage } from '../vm/vm.ts'
@@ -26,6 +29,10 @@ export interface RunPlan {
   readonly network: Network
   /** What may leave the VM beside the model. */
   readonly egress: Policy
+  /** The user's secrets for requests of the guest. */
+  readonly secrets: Secrets
+  /** Reads a key from where the configuration says it is. */
+  readonly resolveKey: (source: KeySource) => Promise<Result<Secret, string>>
   readonly provider: Provider
   /** Answers in the place of the model's server and the web; nothing goes to a network then. */
   readonly recording?: Recording

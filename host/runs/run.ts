@@ -5,6 +5,7 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import { ControlServer } from '../control/server.ts'
+import { secretsContext } from '../secrets/context.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
@@ -231,8 +232,8 @@ export class Run {
   }
 
   #task(guest: Guest): Task {
-    const { runId, prompt, provider, limits, tools, approvals, continues } = this.#plan
-    const context = { ...continues?.context, ...this.#plan.context }
+    const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = this.#plan
+    const context = { ...secretsContext(secrets), ...continues?.context, ...this.#plan.context }
     return {
       runId,
       prompt,

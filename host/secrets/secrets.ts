@@ -5,11 +5,12 @@
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config, KeySource } from '../config/schema.ts'
 import type { Target } from '../egress/egress.ts'
-import { hostInUrl, parseHost } from '../egress/target.ts'
+import { hostInUrl } from '../egress/target.ts'
 import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { Secret } from '../gateway/secret.ts'
 import { findPlaceholders, placeholderOf, replacePlaceholders } from './placeholders.ts'
 import { createRedaction, noRedaction, type Redaction } from './redaction.ts'
+import { readSecretHost } from './secret-host.ts'
 
 /** What the guest may know of a secret. */
 export interface SecretBinding {
@@ -37,50 +38,71 @@ const valueMinChars = 6
 /** Values that are taken out of answers, the newest: a secret may be rotated any number of times. */
 const usedMaxCount = 256
 
+/** A secret with its hosts in one spelling. */
+interface Setting {
+  readonly hosts: readonly string[]
+  readonly from: KeySource | Secret
+}
+
+/** What a program changes while runs are under way; it holds in all of them, over the configuration. */
+export class SecretChanges {
+  /** Null for one that was revoked. */
+  readonly #settings = new Map<string, Setting | null>()
+
+  /**
+   * Adds a secret or puts another in its place, from the next request on. A run tells its agent only of those that there
+   * were when it began. @throws {TypeError} for a name, host or value that cannot be
+   */
+  set(name: string, setting: SecretSetting): void {
+    this.#settings.set(name, readSetting(name, setting))
+  }
+
+  /** From the next request on the secret is refused. */
+  revoke(name: string): void {
+    this.#settings.set(name, null)
+  }
+
+  /** Undefined where the configuration holds. */
+  find(name: string): Setting | null | undefined {
+    return this.#settings.get(name)
+  }
+
+  names(): string[] {
+    return [...this.#settings.keys()]
+  }
+}
+
+/** The secrets of one run. */
 export class Secrets {
   readonly #resolve: (source: KeySource) => Promise<Result<Secret, string>>
-  readonly #settings = new Map<
-    string,
-    { hosts: readonly string[]; read: () => Promise<Result<Secret, string>> }
-  >()
+  readonly #configured: ReadonlyMap<string, Setting>
+  readonly #changes: SecretChanges
   readonly #used = new Set<string>()
   #redaction = noRedaction
 
   /**
    * @param resolve reads a source, anew with each request, so that a rotated value holds at once
-   * @throws {TypeError} for a host that is no name
+   * @throws {TypeError} for a host that is no name; the configuration was looked at with its schema
    */
   constructor(
     configured: Config['secrets'],
     resolve: (source: KeySource) => Promise<Result<Secret, string>>,
+    changes: SecretChanges = new SecretChanges(),
   ) {
     this.#resolve = resolve
-    for (const [name, setting] of Object.entries(configured)) this.set(name, setting)
+    this.#changes = changes
+    this.#configured = new Map(
+      Object.entries(configured).map(([name, setting]) => [name, readSetting(name, setting)]),
+    )
   }
 
   /** What the guest may write, by name. */
   list(): SecretBinding[] {
-    const bindings = [...this.#settings].map(([name, { hosts }]) => ({ name, hosts }))
-    return bindings.sort((a, b) => (a.name < b.name ? -1 : 1))
-  }
-
-  /**
-   * Adds a secret or puts another in its place, from the next request on, also of runs under way. A run tells its agent
-   * only of those that there were when it began. @throws {TypeError} for a name, host or value that cannot be
-   */
-  set(name: string, setting: SecretSetting): void {
-    if (!/^[A-Z][A-Z0-9_]{0,63}$/.test(name)) throw new TypeError(`secret ${name}: expected A-Z 0-9 _`)
-    const hosts = setting.hosts.map((host) => readHost(name, host))
-    if (hosts.length === 0) throw new TypeError(`secret ${name} is bound to no host`)
-    if ('value' in setting) {
-      const value = new Secret(setting.value)
-      this.#settings.set(name, { hosts, read: () => Promise.resolve({ ok: true, value }) })
-    } else this.#settings.set(name, { hosts, read: () => this.#resolve(setting.from) })
-  }
-
-  /** From the next request on the secret is refused; false when there is none of that name. */
-  revoke(name: string): boolean {
-    return this.#settings.delete(name)
+    const names = new Set([...this.#configured.keys(), ...this.#changes.names()])
+    return [...names].sort().flatMap((name) => {
+      const setting = this.#find(name)
+      return setting === undefined ? [] : [{ name, hosts: setting.hosts }]
+    })
   }
 
   /** Takes every value that was ever put into a request out of what comes back, whatever request that was. */
@@ -125,10 +147,15 @@ export class Secrets {
     return { ok: true, value: { headers: Object.fromEntries(filled), names: names.value } }
   }
 
+  #find(name: string): Setting | undefined {
+    const changed = this.#changes.find(name)
+    return changed === undefined ? this.#configured.get(name) : (changed ?? undefined)
+  }
+
   /** Why a request may not carry a secret; null when it may. */
   #whyNot(name: string, { scheme, host, port, method }: Target): string | null {
     const shown = placeholderOf(name)
-    const setting = this.#settings.get(name)
+    const setting = this.#find(name)
     if (setting === undefined) {
       const known = this.list().filter(({ hosts }) => hosts.some((pattern) => covers(pattern, host)))
       const those = known.map((binding) => placeholderOf(binding.name)).join(', ') || 'none'
@@ -144,8 +171,9 @@ export class Secrets {
 
   async #read(name: string): Promise<Result<string, string>> {
     const shown = placeholderOf(name)
-    const read = await this.#settings.get(name)?.read()
-    if (read === undefined) return { ok: false, error: `The secret ${shown} was revoked.` }
+    const from = this.#find(name)?.from
+    if (from === undefined) return { ok: false, error: `The secret ${shown} was revoked.` }
+    const read = from instanceof Secret ? { ok: true as const, value: from } : await this.#resolve(from)
     if (!read.ok) return { ok: false, error: `The secret ${shown} cannot be read on the host: ${read.error}` }
     const value = read.value.reveal()
     if (value.length >= valueMinChars && /^[\x20-\x7e]+$/.test(value)) return { ok: true, value }
@@ -162,12 +190,15 @@ export class Secrets {
   }
 }
 
-/** A host's one spelling, so that it is compared with that of requests; `*.` stays in front. */
-function readHost(name: string, text: string): string {
-  const wild = text.startsWith('*.') ? '*.' : ''
-  const host = parseHost(text.slice(wild.length))
-  if (!host.ok) throw new TypeError(`secret ${name}: ${host.error}`)
-  return `${wild}${host.value}`
+function readSetting(name: string, setting: SecretSetting): Setting {
+  if (!/^[A-Z][A-Z0-9_]{0,63}$/.test(name)) throw new TypeError(`secret ${name}: expected A-Z 0-9 _`)
+  if (setting.hosts.length === 0) throw new TypeError(`secret ${name} is bound to no host`)
+  const hosts = setting.hosts.map((text) => {
+    const host = readSecretHost(text)
+    if (host === null) throw new TypeError(`secret ${name}: ${text} is not the name of a host`)
+    return host
+  })
+  return { hosts, from: 'value' in setting ? new Secret(setting.value) : setting.from }
 }
 
 function covers(pattern: string, host: string): boolean {

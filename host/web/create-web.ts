@@ -1,5 +1,4 @@
 /** The web tools of one run, put together from its egress, the user's secrets and the search of the configuration. */
-import type { Dispatcher } from 'undici'
 import type { Result } from '#specs/protocol/error.ts'
 import type { KeySource, SearchConfig } from '../config/schema.ts'
 import type { Egress } from '../egress/egress.ts'
@@ -21,21 +20,12 @@ export interface WebOptions {
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
 }
 
-export function createWeb({
-  egress,
-  secrets,
-  network,
-  search,
-  resolveKey,
-  pageTimeoutMs,
-}: WebOptions): Web & AsyncDisposable {
-  let dispatcher: Dispatcher | undefined
+export function createWeb({ egress, secrets, network, search, resolveKey, pageTimeoutMs }: WebOptions): Web {
   const ask = createSearch({
     config: search,
     egress,
     resolveKey,
-    // No connection is kept: a run makes few searches, and none is to outlive it.
-    dispatcher: () => (dispatcher ??= network.dispatcher({ pipelining: 0 })),
+    dispatcher: () => network.dispatcher(),
   })
   const fetchOptions = {
     egress,
@@ -46,8 +36,5 @@ export function createWeb({
   return {
     fetch: (request, signal) => fetchPage(request, fetchOptions, signal),
     search: ask,
-    [Symbol.asyncDispose]: async () => {
-      await dispatcher?.destroy()
-    },
   }
 }

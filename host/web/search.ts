@@ -20,7 +20,7 @@ export interface SearchOptions {
   readonly egress: Pick<Egress, 'record'>
   /** Reads the provider's key, with each search. */
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
-  /** undici's, made at the first search. */
+  /** undici's, for one search: runs make few of them, and no connection is to outlive its own. */
   dispatcher(): Dispatcher
   /** Default 20 s. */
   readonly timeoutMs?: number
@@ -88,9 +88,10 @@ async function search(
   return answer
 
   async function ask(): Promise<Result<WebSearchAnswer, WireError>> {
+    const dispatcher = options.dispatcher()
     try {
       const response = await send(asked.url, {
-        dispatcher: options.dispatcher(),
+        dispatcher,
         method: asked.method,
         headers: { ...asked.headers, accept: 'application/json', 'user-agent': 'caisson/0.1 (+web-search)' },
         ...(asked.body === undefined ? {} : { body: asked.body }),
@@ -118,6 +119,8 @@ async function search(
       if (outer.aborted) return failure('closed', 'The search was cancelled.')
       const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown'
       return failure('upstream_unreachable', `${provider.name} cannot be reached (${code}).`)
+    } finally {
+      await dispatcher.destroy().catch(() => undefined)
     }
   }
 }

@@ -11,6 +11,7 @@ import { readJournal } from '../../runs/journal.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { Run } from '../../runs/run.ts'
 import { newRunId } from '../../runs/store.ts'
+import { Secrets } from '../../secrets/secrets.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { findVms, finish, testBench } from '../support/runs.ts'
 
@@ -31,6 +32,8 @@ async function untilToolRuns(run: Run): Promise<void> {
   }
   throw new Error('the run ended before a tool began')
 }
+
+const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
 
 describe('a fault in the middle of a run', () => {
   it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [S1.12 S4.07]', async () => {
@@ -98,6 +101,8 @@ describe('a fault in the middle of a run', () => {
       config: Config.parse({}),
       network: directNetwork,
       egress: { rules: [], otherwise: 'deny' as const },
+      secrets: new Secrets({}, noKey),
+      resolveKey: noKey,
       provider: offlineProvider(false),
       prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
       directory: bench.workspace,

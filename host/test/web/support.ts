@@ -101,7 +101,6 @@ export async function openWeb(options: TestWebOptions): Promise<TestWeb> {
     ...(options.pageTimeoutMs === undefined ? {} : { pageTimeoutMs: options.pageTimeoutMs }),
     resolveKey,
   })
-  onTestFinished(async () => web[Symbol.asyncDispose]())
   const { signal } = new AbortController()
   return { web, secrets, records, denied, ports, fetch: (url, more) => web.fetch({ url, ...more }, signal) }
 }
