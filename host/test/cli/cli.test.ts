@@ -43,6 +43,9 @@ describe('the command line', () => {
       'runs list',
       'runs show',
       'runs rm',
+      'policy check',
+      'policy explain',
+      'policy revoke',
       'config path',
       'config check',
       'key set',
@@ -78,6 +81,10 @@ describe('the command line', () => {
     expect(await cli(['run', 'x', '--max-time', '5 days'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('90s, 10m or 2h'),
+    })
+    expect(await cli(['run', 'x', '--max-cost', '0'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('US dollars such as 5 or 0.50'),
     })
     expect(await cli(['run', 'x', '--cpus', '0'])).toMatchObject({
       code: 2,
