@@ -26,6 +26,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
   'FolderError',
   'ProviderError',
   'KeyringError',
+  'GrantFileError',
   'RunBusyError',
 ])
 const usageErrors: ReadonlySet<string> = new Set([

@@ -109,6 +109,17 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./config.ts')).configCheck))
 
   const policy = program.command('policy').description('What may leave a VM')
+  addEgressOptions(policy.command('check').argument('<url>', 'a whole http or https address'))
+    .description(
+      'Whether a request and a tunnel to an address would be let out, by which rule, and where it leads',
+    )
+    .option('--method <name>', 'of the request', 'GET')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./policy.ts')).policyCheck))
+  addEgressOptions(policy.command('explain'))
+    .description('The rules in force, the strongest first, and where each comes from')
+    .option('--json', 'as JSON')
+    .action(run(async () => (await import('./policy.ts')).policyExplain))
   policy
     .command('revoke')
     .argument('[number...]', 'as listed; none: lists what was answered for always')
@@ -191,8 +202,19 @@ function addVmOptions(command: Command): Command {
     )
 }
 
+/** What may leave the VM, for one run. */
+function addEgressOptions(command: Command): Command {
+  return command
+    .option(
+      '--allow-host <host>',
+      'lets programs and web tools reach this host by https; may be given again',
+      collect,
+    )
+    .option('--egress <file>', 'rules of what may leave the VM, for this run')
+}
+
 function addRunOptions(command: Command): Command {
-  return addVmOptions(command)
+  return addEgressOptions(addVmOptions(command))
     .option('-w, --workspace <dir>', 'the directory to work on (default: the current one)')
     .option(
       '--include <pattern>',
@@ -205,13 +227,7 @@ function addRunOptions(command: Command): Command {
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
-    .option(
-      '--allow-host <host>',
-      'lets programs and web tools reach this host by https; may be given again',
-      collect,
-    )
     .option('--from-recording <run>', 'repeats a run by what was recorded of it, without any network')
-    .option('--egress <file>', 'rules of what may leave the VM, for this run')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')
     .option('--max-time <duration>', 'wall time of the run, such as 20m', parseDuration)

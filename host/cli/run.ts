@@ -1,9 +1,8 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
-import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
-import { allowHost, readRuleFile } from '../egress/rule-file.ts'
+import { rulesOfFlags } from '../egress/rule-file.ts'
 import type { RunOptions } from '../host.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
@@ -78,14 +77,9 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
     rules,
-    egress: { rules: await egressRules(flags) },
+    egress: { rules: await rulesOfFlags(flags) },
     attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
   }
-}
-
-/** The hosts that were named, then the rules of the file; the order does not matter. */
-async function egressRules({ allowHost: hosts = [], egress }: RunFlags): Promise<EgressRule[]> {
-  return [...hosts.map(allowHost), ...(egress === undefined ? [] : await readRuleFile(egress))]
 }
 
 /** For people: progress on stdout, questions where a terminal is. */

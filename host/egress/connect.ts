@@ -58,7 +58,7 @@ export function createConnector({
     }
     const addresses = found.ok ? found.value : []
     for (const address of addresses) {
-      const reason = judge(address, notPublic(address) ?? ownAddress(address))
+      const reason = judge(address, insideOf(address))
       if (reason !== null) return failure('refused', reason)
     }
     return proxy === null
@@ -95,6 +95,8 @@ async function connectDirectly(
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: nextAddressMs,
     noDelay: true,
+    // A server that has said all may still be listening.
+    allowHalfOpen: true,
   })
   const place = `${hostInUrl(host)}:${port}`
   const end = (kind: ConnectFailure['kind'], message: string): void => {
@@ -132,8 +134,11 @@ async function connectThrough(
   return opened.ok ? opened : failure(signal.aborted ? 'cancelled' : 'unreachable', opened.error.message)
 }
 
-/** This machine's own addresses on a network: its services may trust who comes from here. */
-function ownAddress(address: string): string | null {
+/** What an address is instead of a public one; null when it is public. */
+export function insideOf(address: string): string | null {
+  const inside = notPublic(address)
+  if (inside !== null) return inside
+  // This machine's own addresses on a network: its services may trust who comes from here.
   const own = Object.values(networkInterfaces()).some((list) => list?.some((one) => one.address === address))
   return own ? 'this machine' : null
 }

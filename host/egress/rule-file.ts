@@ -12,8 +12,16 @@ import { readRule, readRules } from './rules.ts'
 const maxBytes = 1024 * 1024
 const RuleFile = z.strictObject({ rules: z.array(EgressRule).max(1_000) })
 
-/** @throws {RuleError} naming file, place and what to do */
-export async function readRuleFile(path: string): Promise<EgressRule[]> {
+/** @throws {RuleError} naming the flag or file, the place and what to do */
+export async function rulesOfFlags(flags: {
+  readonly allowHost?: readonly string[]
+  readonly egress?: string
+}): Promise<EgressRule[]> {
+  const named = (flags.allowHost ?? []).map(allowHost)
+  return flags.egress === undefined ? named : [...named, ...(await readRuleFile(flags.egress))]
+}
+
+async function readRuleFile(path: string): Promise<EgressRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new RuleError(`cannot read the egress rules in ${path}`, { cause })
   })
@@ -29,8 +37,8 @@ export async function readRuleFile(path: string): Promise<EgressRule[]> {
   return parsed.data.rules
 }
 
-/** The rule that lets programs reach a host over https. @throws {RuleError} */
-export function allowHost(host: string): EgressRule {
+/** The rule that lets programs reach a host over https. */
+function allowHost(host: string): EgressRule {
   const rule: EgressRule = { effect: 'allow', host }
   const ready = readRule(rule, 'run')
   if (ready.ok) return rule

@@ -1,0 +1,111 @@
+/** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import type { Target } from '../egress/egress.ts'
+import { RunGrants } from '../egress/grants.ts'
+import { GrantFileError, LastingGrants } from '../egress/lasting-grants.ts'
+import { isOpen, type Outlook, outlookFor } from '../egress/outlook.ts'
+import type { Policy } from '../egress/policy.ts'
+import { resolveName } from '../egress/resolve.ts'
+import { rulesOfFlags } from '../egress/rule-file.ts'
+import { orderRules, type PolicyRule } from '../egress/rules.ts'
+import { describeTarget, parseTarget } from '../egress/target.ts'
+import { prepareFolders } from '../state/folders.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+
+interface PolicyFlags {
+  readonly allowHost?: string[]
+  readonly egress?: string
+  readonly json?: boolean
+}
+
+/** A request, and for https the tunnel that programs make: 0 when the request would go out unasked, 3 otherwise. */
+export async function policyCheck(
+  io: Io,
+  url: string,
+  flags: PolicyFlags & { method: string },
+): Promise<ExitCode> {
+  const target = parseTarget(url, flags.method)
+  if (!target.ok) throw new UsageError(target.error)
+  const { policy, grants } = await inForce(io, flags)
+  const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
+  const request = await outlookFor(target.value, parts)
+  const tunnel: Target = { ...target.value, method: null, path: null }
+  const seen =
+    target.value.scheme === 'https'
+      ? [
+          { target: target.value, outlook: request },
+          { target: tunnel, outlook: await outlookFor(tunnel, parts) },
+        ]
+      : [{ target: target.value, outlook: request }]
+  if (flags.json === true) {
+    const [first, second] = seen.map(({ target: one, outlook }) => asJson(one, outlook))
+    await writeJsonLine(io.stdout, { request: first, ...(second === undefined ? {} : { tunnel: second }) })
+  } else for (const { target: one, outlook } of seen) show(io, one, outlook)
+  return isOpen(request) ? exitCodes.completed : exitCodes.denied
+}
+
+/** The rules, the strongest first. */
+export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
+  const { policy, grants } = await inForce(io, flags)
+  const answers = orderRules(grants.standing())
+  if (flags.json === true) {
+    const plain = ({ rule, origin }: PolicyRule): EgressRule & { origin: string } => ({ ...rule, origin })
+    const { otherwise } = policy
+    const value = { rules: policy.rules.map(plain), answers: answers.map(plain), otherwise }
+    await writeJsonLine(io.stdout, value)
+    return exitCodes.completed
+  }
+  const lines = [
+    'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
+    ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
+    ...(answers.length === 0
+      ? []
+      : ['Answers that settle what would be asked or is not allowed (caisson policy revoke):']),
+    ...answers.map(({ words }) => `  ${foreignLine(words)}`),
+    policy.otherwise === 'ask'
+      ? 'Everything else is asked; addresses inside your network only where a rule names them.'
+      : 'Everything else is denied; the agent may ask for it with request_access.',
+    'The model’s server is reached by the host itself and is not under these rules.',
+  ]
+  io.stdout.write(`${lines.join('\n')}\n`)
+  return exitCodes.completed
+}
+
+/** What a run with these flags would go by. */
+async function inForce(io: Io, flags: PolicyFlags): Promise<{ policy: Policy; grants: RunGrants }> {
+  const host = hostOf(io)
+  await prepareFolders(host.folders)
+  const policy = await host.egressPolicy(await rulesOfFlags(flags))
+  // No run: it keeps no answers.
+  const grants = new RunGrants(new LastingGrants(host.folders), '')
+  const problem = grants.refresh()
+  if (problem !== null) throw new GrantFileError(problem)
+  return { policy, grants }
+}
+
+function show(io: Io, target: Target, { decision, leads, lookupProblem }: Outlook): void {
+  const lines = [
+    `${foreignLine(describeTarget(target))}: ${decision.effect}`,
+    `  rule     ${foreignLine(decision.rule)}`,
+    ...leads.map(
+      ({ address, problem }) =>
+        `  address  ${address}${problem === null ? '' : `  refused: ${foreignLine(problem)}`}`,
+    ),
+    ...(lookupProblem === undefined ? [] : [`  address  ${foreignLine(lookupProblem)}`]),
+  ]
+  io.stdout.write(`${lines.join('\n')}\n`)
+}
+
+function asJson(target: Target, { decision, leads, lookupProblem }: Outlook): object {
+  const { effect, rule } = decision
+  return {
+    target: describeTarget(target),
+    effect,
+    rule,
+    addresses: leads.map(({ address, problem }) => ({ address, ...(problem === null ? {} : { problem }) })),
+    ...(lookupProblem === undefined ? {} : { lookupProblem }),
+  }
+}
