@@ -94,11 +94,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Secrets of the user stay on the host: a request that it makes itself carries one only to the hosts that it is bound to',
   ),
   'G.05': now(
-    'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows',
+    'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows; what fails is repeated by its own rule, never a turn whose calls were started',
   ),
   'G.06': now('What a run exchanged with its model and the web is recorded, and repeats it without either'),
   'G.07': now(
-    'Calls that a model wrote badly are repaired where the repair is certain, and asked again where not',
+    'A stream is read alike in every form that servers give it; calls that a model wrote badly are repaired where the repair is certain, and asked again where not',
   ),
 
   // Workspace

@@ -71,8 +71,8 @@ export const modelFailures = {
 
   /** The run's budgets, kept by the host. */
   limit_tokens: never('limit_tokens'),
-  limit_requests: never('limit_tokens'),
-  limit_cost: never('limit_tokens'),
+  limit_requests: never('limit_requests'),
+  limit_cost: never('limit_cost'),
   /** The host has closed the run's way to the model. */
   closed: never('model_unreachable'),
   cancelled: never('cancelled'),

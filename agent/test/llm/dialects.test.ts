@@ -55,6 +55,11 @@ describe('statuses', () => {
     },
   )
 
+  it('ends a run with the very limit that the host keeps [G.05]', () => {
+    for (const code of ['limit_tokens', 'limit_requests', 'limit_cost'] as const)
+      expect(reasonOf(modelError(code, 'spent'))).toBe(code)
+  })
+
   it('has a row above for every status of the table [G.05]', () => {
     const promised = Object.fromEntries(rows.map(([status, code]) => [status, code]))
     expect(promised).toMatchObject(statusCodes)
