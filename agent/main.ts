@@ -4,6 +4,7 @@
  */
 import { startDaemon } from './daemon.ts'
 import { readExits } from './exits.ts'
+import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { createFileTools } from './tools/files.ts'
@@ -15,9 +16,12 @@ import { describeWorkspace } from './workspace/listing.ts'
 export function startAgent(): void {
   const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
   const helper = createHelper(CAISSON_HELPER)
+  const network = createProgramNetwork({
+    openStream: (headers, options) => daemon.link.http.openStream(headers, options),
+  })
   const tools = [
     ...createFileTools(createRunSandboxed(helper)),
-    ...createCodeTools(helper),
+    ...createCodeTools(helper, { network }),
     createAccessTool(),
   ]
 

@@ -6,6 +6,7 @@ import type { Buffer } from 'node:buffer'
 import { availableParallelism } from 'node:os'
 import * as z from 'zod'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
+import type { ProgramNetwork } from '../proxy/proxy.ts'
 import type { ExecRequest, ExecResult, Helper, HelperError, HelperErrorCode } from '../utils/helper.ts'
 import { type OutputBounds, OutputKeeper } from './output.ts'
 import { pythonCommand } from './python-runner.ts'
@@ -35,8 +36,8 @@ export interface CodeToolsOptions {
   readonly pids?: number
   /** 100 is one core; default all cores. */
   readonly cpuPercent?: number
-  /** Added to every program's environment, such as the loopback proxy. */
-  readonly env?: Readonly<Record<string, string>>
+  /** The way to the network of programs; absent: none is offered. */
+  readonly network?: ProgramNetwork
 }
 
 const defaults = {
@@ -91,6 +92,8 @@ const outputSchema = z.strictObject({
   outputExceeded: z.boolean(),
   /** It failed while the disk of the workspace was full. */
   diskFull: z.boolean(),
+  /** Connections that did not come about while it ran, a line each; programs such as git hide why. */
+  refusedConnections: z.array(z.string().max(700)).max(32),
   durationMs: z.int().min(0),
 })
 type CodeOutput = z.output<typeof outputSchema>
@@ -141,11 +144,15 @@ interface Program {
   readonly wallMs: number
 }
 
-function requestOf({ argv, stdin, wallMs }: Program, options: CodeToolsOptions): ExecRequest {
+function requestOf(
+  { argv, stdin, wallMs }: Program,
+  options: CodeToolsOptions,
+  env: Readonly<Record<string, string>> = {},
+): ExecRequest {
   return {
     argv,
     ...(stdin === undefined ? {} : { stdin }),
-    env: { ...environment, ...options.env },
+    env: { ...environment, ...env },
     limits: {
       wallMs,
       memoryBytes: options.memoryBytes ?? defaults.memoryBytes,
@@ -164,7 +171,9 @@ async function run(
   const startedAt = performance.now()
   const tooMuch = new AbortController()
   const output = new Output(options, context, () => tooMuch.abort())
-  const ended = await helper.execInSandbox(requestOf(program, options), {
+  const network = await options.network?.prepare()
+  const refusals = options.network?.watch()
+  const ended = await helper.execInSandbox(requestOf(program, options, network?.env), {
     signal: AbortSignal.any([context.signal, tooMuch.signal]),
     onOutput: (stream, bytes) => output.take(stream, bytes),
   })
@@ -174,7 +183,9 @@ async function run(
   if (!ended.ok && !outputExceeded) return failed(ended.error)
   const result = ended.ok ? ended.value : endedByUs(performance.now() - startedAt)
   const diskFull = result.exitCode !== 0 && (await isDiskFull(helper))
-  return toolSuccess({ ...output.texts(), ...result, outputExceeded, diskFull })
+  const refused = refusals?.list() ?? []
+  const refusedConnections = network?.problem == null ? refused : [network.problem, ...refused]
+  return toolSuccess({ ...output.texts(), ...result, outputExceeded, diskFull, refusedConnections })
 }
 
 /** Both streams of one call: kept for the result, shown while they come. */
@@ -250,7 +261,8 @@ function failed(error: HelperError): { ok: false; error: ReturnType<typeof toolF
 function describeOutput(value: CodeOutput, options: CodeToolsOptions): string {
   const parts = [value.stdout.trimEnd()]
   if (value.stderr.trim() !== '') parts.push(`[standard error]\n${value.stderr.trimEnd()}`)
-  parts.push(...describeEnd(value, options).map((note) => `[${note}]`))
+  const refused = value.refusedConnections.map((line) => `no connection: ${line}`)
+  parts.push(...[...refused, ...describeEnd(value, options)].map((note) => `[${note}]`))
   return parts.filter((part) => part !== '').join('\n')
 }
 

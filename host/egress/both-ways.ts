@@ -3,6 +3,7 @@
  * back-pressure, half-close, and bounds on bytes, time and silence. Looks at nothing of what passes.
  */
 import type { Duplex, Writable } from 'node:stream'
+import { finished } from 'node:stream/promises'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 
 /** What one connection may use. */
@@ -93,16 +94,22 @@ export interface GuestSide {
 export async function carryBothWays(guest: GuestSide, outside: Duplex, watch: Watch): Promise<void> {
   const { stream, source } = guest
   const stop = (text: string) => (): void => watch.stop({ why: 'broken', text })
-  const out = pump(source, outside, 'out', watch).then(() => {
+  const out = pump(source, outside, 'out', watch).then(async () => {
     // HTTP/2 ends a stream that was reset as if it were complete.
     if ((stream.rstCode ?? 0) !== 0) throw new Error('reset')
-    outside.end()
+    await endAndFlush(outside)
   })
-  const back = pump(readAll(outside), stream, 'in', watch).then(() => stream.end())
+  const back = pump(readAll(outside), stream, 'in', watch).then(() => endAndFlush(stream))
   await Promise.all([
     out.catch(stop('the guest, or the server while the guest was sending, broke off')),
     back.catch(stop('the server, or the guest while it was receiving, broke off')),
   ])
+}
+
+/** Who closes a stream at once loses what it has not sent yet. */
+async function endAndFlush(stream: Writable): Promise<void> {
+  stream.end()
+  await finished(stream, { readable: false })
 }
 
 /** All that a stream gives; what ended early is an error, also when it said so before anybody listened. */

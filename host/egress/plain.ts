@@ -8,10 +8,11 @@ import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Result } from '#specs/protocol/error.ts'
+import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
 import type { Egress, Permit, Target } from './egress.ts'
-import { errorHeader, refuse } from './refusal.ts'
+import { refuse } from './refusal.ts'
 import { describeTarget, hostInUrl } from './target.ts'
 
 export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
@@ -68,7 +69,7 @@ export function passHeaders(answer: IncomingHttpHeaders): OutgoingHttpHeaders | 
   const headers: OutgoingHttpHeaders = {}
   let count = 0
   for (const [name, value] of Object.entries(answer)) {
-    const own = name === errorHeader || name.startsWith('proxy-') || named.includes(name)
+    const own = name === gatewayErrorHeader || name.startsWith('proxy-') || named.includes(name)
     if (value === undefined || own || !token.test(name)) continue
     if (notPassedOn.has(name) && name !== 'content-length') continue
     const values = Array.isArray(value) ? value : [value]
@@ -177,7 +178,6 @@ class Exchange implements Disposable {
       stream.end()
       return null
     } catch {
-      // Only a reset cannot be taken for the end of the answer.
       if (!stream.destroyed) stream.destroy(new Error('the answer broke off'))
       return 'the answer broke off'
     }
@@ -188,12 +188,12 @@ class Exchange implements Disposable {
     return error.message
   }
 
-  #onStop({ why, text }: Stop): void {
+  #onStop(stop: Stop): void {
     this.#outside?.destroy()
-    const stream = this.#stream
-    if (stream.destroyed) return
-    if (why === 'limit' && !stream.headersSent) refuse(stream, gatewayError('upstream_timeout', `${text}.`))
-    else stream.destroy(Object.assign(new Error(text), why === 'limit' ? { name: 'AbortError' } : {}))
+    if (stop.why === 'limit' && !this.#stream.headersSent)
+      refuse(this.#stream, gatewayError('upstream_timeout', `${stop.text}.`))
+    // Only a reset cannot be taken for the end of the answer.
+    else this.#stream.destroy(new Error(stop.text))
   }
 
   [Symbol.dispose](): void {

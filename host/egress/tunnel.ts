@@ -2,21 +2,18 @@
  * One tunnel: TLS between a program of the guest and the server that was permitted. Refuses whatever does not begin as
  * TLS for that very name, so that a permitted name cannot carry other protocols or lead to other sites of the same machine.
  */
-import { constants, type ServerHttp2Stream } from 'node:http2'
+import type { ServerHttp2Stream } from 'node:http2'
 import type { Duplex } from 'node:stream'
 import { type ConnectionLimits, carryBothWays, readAll, type Stop, Watch } from './both-ways.ts'
 import { readClientHello } from './client-hello.ts'
 import type { Egress, Permit } from './egress.ts'
-import { refuse } from './refusal.ts'
+import { OpenTunnel, refuse } from './refusal.ts'
 import { describeTarget, isAddress } from './target.ts'
 
 export interface TunnelLimits extends ConnectionLimits {
   /** How long the guest may take to say for whom its TLS is. */
   readonly helloMs: number
 }
-
-/** Fatal alert `unrecognized_name`, which every TLS client has words for. */
-const unrecognizedName = Buffer.from([0x15, 3, 1, 0, 2, 2, 112])
 
 /** Serves the tunnel to its end and records it; never rejects. */
 export async function serveTunnel(
@@ -26,9 +23,11 @@ export async function serveTunnel(
 ): Promise<void> {
   const started = performance.now()
   let outside: Duplex | null = null
-  const onStop = (stop: Stop): void => {
+  let tunnel: OpenTunnel | null = null
+  const onStop = ({ why, text }: Stop): void => {
     outside?.destroy()
-    breakOff(stream, stop)
+    if (why === 'limit' && tunnel !== null) tunnel.refuse(text)
+    else stream.destroy(new Error(text))
   }
   using watch = new Watch(limits, onStop)
   const onAbort = (): void => watch.stop({ why: 'over', text: 'the guest ended it, or the run is over' })
@@ -39,7 +38,10 @@ export async function serveTunnel(
     if (connected.ok) {
       outside = connected.value
       outside.on('error', () => undefined)
-      error = await serveConnected(stream, outside, permit, watch, limits.helloMs)
+      if (watch.stopped === null && !stream.destroyed) {
+        tunnel = new OpenTunnel(stream)
+        error = await serveConnected({ stream, tunnel, outside, permit, watch, helloMs: limits.helloMs })
+      }
     } else {
       refuse(stream, connected.error)
       error = connected.error.message
@@ -60,18 +62,18 @@ export async function serveTunnel(
   })
 }
 
-async function serveConnected(
-  stream: ServerHttp2Stream,
-  outside: Duplex,
-  permit: Permit,
-  watch: Watch,
-  helloMs: number,
-): Promise<string | null> {
-  if (watch.stopped !== null || stream.destroyed) {
-    outside.destroy()
-    return null
-  }
-  stream.respond({ ':status': 200 })
+interface Connected {
+  readonly stream: ServerHttp2Stream
+  readonly tunnel: OpenTunnel
+  readonly outside: Duplex
+  readonly permit: Permit
+  readonly watch: Watch
+  readonly helloMs: number
+}
+
+/** @returns what was wrong, for the journal */
+async function serveConnected(parts: Connected): Promise<string | null> {
+  const { stream, tunnel, outside, permit, watch, helloMs } = parts
   const iterator = readAll(stream)[Symbol.asyncIterator]()
   const late = setTimeout(
     () => watch.stop({ why: 'limit', text: `ended: no TLS ClientHello within ${helloMs / 1000} s` }),
@@ -87,7 +89,7 @@ async function serveConnected(
   const wrong = disagreement(hello.reading, permit.target.host)
   if (wrong !== null) {
     outside.destroy()
-    await refuseInside(stream)
+    tunnel.refuse(`refused: ${wrong}. A tunnel carries TLS for the name it was opened for, and nothing else.`)
     return `refused: ${wrong}`
   }
   await carryBothWays({ stream, source: resume(hello.bytes, iterator) }, outside, watch)
@@ -118,24 +120,6 @@ export function disagreement(reading: Refused, host: string): string | null {
   if (serverName !== null) return `the tunnel is to ${host}, its TLS asks for ${printable(serverName)}`
   // An address is no server name (RFC 6066).
   return isAddress(host) ? null : `the tunnel is to ${host}, its TLS names no server`
-}
-
-/** Says so in the client's own language, then with a code that the guest's proxy knows. */
-async function refuseInside(stream: ServerHttp2Stream): Promise<void> {
-  if (stream.destroyed) return
-  await new Promise<void>((resolve) => {
-    stream.once('close', resolve)
-    stream.write(unrecognizedName, () => resolve())
-  })
-  if (!stream.destroyed) stream.close(constants.NGHTTP2_INADEQUATE_SECURITY)
-}
-
-/** CANCEL tells the guest that it was a limit; any other code that the connection broke. */
-function breakOff(stream: ServerHttp2Stream, stop: Stop): void {
-  if (stream.destroyed) return
-  const error = new Error(stop.text)
-  if (stop.why === 'limit') error.name = 'AbortError'
-  stream.destroy(error)
 }
 
 async function* resume(held: Buffer, iterator: AsyncIterator<Buffer>): AsyncIterable<Buffer> {

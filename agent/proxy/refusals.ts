@@ -1,0 +1,47 @@
+/**
+ * The connections that did not come about, since programs such as curl and git hide why. Bounded in number and length;
+ * what is said is for a model to act on.
+ */
+
+const keptMax = 256
+/** What one call is told of. */
+const listedMax = 20
+const lineMaxChars = 600
+
+export interface RefusalWatch {
+  /** What was refused since the watch began, one line each, equal ones once; calls at the same time see each other's. */
+  list(): string[]
+}
+
+export class Refusals {
+  #kept: string[] = []
+  #dropped = 0
+
+  /** @param target method and address @param reason what the host said */
+  note(target: string, reason: string): void {
+    // The host often names the target itself.
+    this.#kept.push(oneLine(reason.startsWith(target) ? reason : `${target}: ${reason}`))
+    if (this.#kept.length <= keptMax) return
+    this.#kept.shift()
+    this.#dropped += 1
+  }
+
+  watch(): RefusalWatch {
+    const begin = this.#dropped + this.#kept.length
+    return {
+      list: () => {
+        const since = this.#kept.slice(Math.max(0, begin - this.#dropped))
+        const counts = new Map<string, number>()
+        for (const line of since) counts.set(line, (counts.get(line) ?? 0) + 1)
+        const lines = [...counts].map(([line, count]) => (count === 1 ? line : `${line} (${count} times)`))
+        const more = lines.length - listedMax
+        return more <= 0 ? lines : [...lines.slice(0, listedMax), `and ${more} more`]
+      },
+    }
+  }
+}
+
+export function oneLine(text: string): string {
+  const line = text.replaceAll(/[\s\p{Cc}]+/gu, ' ').trim()
+  return line.length <= lineMaxChars ? line : `${line.slice(0, lineMaxChars - 2).toWellFormed()} …`
+}
