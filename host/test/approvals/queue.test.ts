@@ -4,7 +4,8 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
+import { ApprovalQueue, type ApprovalQueueOptions, type Enforced } from '../../approvals/queue.ts'
+import type { Ruling } from '../../approvals/rulings.ts'
 
 const request = (over: Partial<ApprovalRequest> = {}): ApprovalRequest => ({
   approvalId: 'a1',
@@ -67,6 +68,47 @@ describe('the approval queue', () => {
     })
     void queue.ask(request({ approvalId: 'a3', tool: 'run_bash', arguments: '{"command":"x"}' }))
     await expect.poll(() => queue.pending).toEqual(['a3'])
+  })
+
+  it('takes no answer that a tool’s question does not offer; the question stays open [S1.11]', async () => {
+    const { queue } = open()
+    const decision = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    expect(queue.answer('a1', { decision: 'allow', scope: 'always' })).toBe(false)
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once', reach: 'host' })).toBe(false)
+    expect(queue.pending).toEqual(['a1'])
+    expect(queue.answer('a1', { decision: 'allow', scope: 'once' })).toBe(true)
+    expect(await decision).toEqual({ decision: 'allow' })
+  })
+
+  it('keeps a question of the host’s own apart from the tool’s standing answers, and carries its answer out after it is journaled [S1.11]', async () => {
+    const { queue, events } = open()
+    const seen: string[] = []
+    const allow = { decision: 'allow', scope: 'once' } as const
+    const enforced = {
+      access: {
+        from: 'agent',
+        address: 'https://a.example/',
+        because: 'no rule allows it',
+        offers: [{ reach: 'suffix', allows: 'a' }],
+      },
+      call: { tool: 'request_access', arguments: '{"host":"a.example"}' },
+      known: () => undefined,
+      unattended: { decision: 'deny', scope: 'once', by: 'mode' },
+      carryOut: async ({ scope, reach }: Ruling) => {
+        seen.push(`${scope} ${reach} after ${events.at(-1)?.type}`)
+        return { decision: 'allow', hint: 'now' }
+      },
+    } as const satisfies Enforced
+    const way = queue.ask(request({ tool: 'request_access' }), undefined, enforced)
+    const tool = queue.ask(request({ approvalId: 'a2', tool: 'request_access' }))
+    await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
+    queue.answer('a2', { decision: 'allow', scope: 'run' })
+    expect(await tool).toEqual({ decision: 'allow' })
+    expect(queue.pending).toEqual(['a1'])
+    expect(queue.answer('a1', allow)).toBe(true)
+    expect(await way).toEqual({ decision: 'allow', hint: 'now' })
+    expect(seen).toEqual(['once suffix after approval-decision'])
   })
 
   it('denies what asks when nobody is there, and names what would allow it', async () => {

@@ -41,6 +41,11 @@ describe('decisions on standard input', () => {
     expect(problems).toEqual([])
   })
 
+  it('say of a way out how long and how far it is allowed [S1.11]', async () => {
+    const { values } = await read('{"approvalId":"a","decision":"allow","scope":"always","reach":"suffix"}\n')
+    expect(values).toEqual([{ approvalId: 'a', decision: 'allow', scope: 'always', reach: 'suffix' }])
+  })
+
   it('are refused with the line when they are anything else, and nothing is decided by them', async () => {
     const { values, problems } = await read(
       'yes\n{"approvalId":"a"}\n{"approvalId":"a","decision":"allow","all":true}\n{"cancel":false}\n[]\n',

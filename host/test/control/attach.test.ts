@@ -26,6 +26,8 @@ const question = {
 interface Scripted extends RunService {
   emit(event: HostEvent): Promise<void>
   ask(approvalId: string): Promise<unknown>
+  /** A question about a way out; resolves to the answer as the host was to carry it out. */
+  askAccess(approvalId: string): Promise<unknown>
   finish(): void
   readonly cancels: [string, boolean | undefined][]
   readonly socket: string
@@ -59,6 +61,27 @@ async function scriptedRun(): Promise<Scripted> {
     ...service,
     emit,
     ask: (approvalId) => queue.ask({ ...question, runId, approvalId }),
+    askAccess: (approvalId) =>
+      new Promise((resolve) => {
+        void queue.ask({ ...question, runId, approvalId }, undefined, {
+          access: {
+            from: 'agent',
+            address: 'https://a.example/',
+            because: '',
+            offers: [
+              { reach: 'host', allows: 'a' },
+              { reach: 'suffix', allows: 'b' },
+            ],
+          },
+          call: { tool: 'request_access', arguments: '{}' },
+          known: () => undefined,
+          unattended: { decision: 'deny', scope: 'once', by: 'mode' },
+          carryOut: async (ruling) => {
+            resolve(ruling)
+            return { decision: ruling.decision }
+          },
+        })
+      }),
     finish: () => {
       const end = { outcome: 'completed', reason: 'completed', message: '', summary: 'done' } as const
       const usage = { requests: 0, inputTokens: 0, outputTokens: 0, reasoningTokens: 0 }
@@ -108,6 +131,16 @@ describe('an attached run', () => {
     expect(await decision).toEqual({ decision: 'deny', hint: 'keep it' })
     await withdrawn
     expect(second.waitsFor('a1')).toBe(false)
+  })
+
+  it('may answer a question about a way out: for how long, how far, and nothing that is not offered [V.08 S1.11]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    const answered = run.askAccess('a1')
+    await until(() => client.waitsFor('a1'), 'the question')
+    expect(await client.answer('a1', { decision: 'allow', scope: 'run', reach: 'path' })).toBe(false)
+    expect(await client.answer('a1', { decision: 'allow', scope: 'always', reach: 'suffix' })).toBe(true)
+    expect(await answered).toEqual({ decision: 'allow', scope: 'always', reach: 'suffix', by: 'person' })
   })
 
   it('does not ask again what was decided before [V.08 S1.11]', async () => {

@@ -42,6 +42,36 @@ function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string):
 }
 
 describe('the lines of a run', () => {
+  it('tell a way out from a tool’s call, and how long an answer holds [S1.11, G.03]', () => {
+    const request = {
+      approvalId: 'a1',
+      agentPath: 'root',
+      stepId: 'a',
+      callId: 'c1',
+      tool: 'request_access',
+      arguments: '{"reason":"rates\\u001b[2J","url":"https://a.example/"}',
+      preview: '',
+    }
+    const offers = [{ reach: 'host' as const, allows: 'https connections to a.example (port 443)' }]
+    const asked = (from: 'agent' | 'connection'): HostEvent => ({
+      type: 'approval-request',
+      kind: 'enforced',
+      request,
+      digest: 'a'.repeat(64),
+      access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
+    })
+    expect(linesOf(asked('agent'), planned(), colours)).toEqual([
+      '? asks for a way out: https connections to a.example (port 443) · reason: rates\\e[2J · url: https://a.example/',
+    ])
+    expect(linesOf(asked('connection'), planned(), colours)).toEqual([
+      '? a way out is asked about: https connections to a.example (port 443)',
+    ])
+    const decided = { type: 'approval-decision', approvalId: 'a1', decision: 'allow', by: 'person' } as const
+    expect(linesOf({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
+      '  Allowed by you for always',
+    ])
+  })
+
   it('come from a state that does not grow with calls that never end [S1.05]', () => {
     let state = planned()
     for (let at = 0; at < 1_000; at++) {
