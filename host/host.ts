@@ -4,15 +4,12 @@ import { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { RuleError } from './approvals/rules.ts'
-import { storedKeys } from './config/keyring.ts'
-import { resolveKey } from './config/keys.ts'
-import { loadConfig, parseConfig } from './config/load.ts'
-import type { Config, ConfigInput, KeySource } from './config/schema.ts'
+import type { Config, ConfigInput } from './config/schema.ts'
+import { Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
-import { type Network, openNetwork } from './gateway/network.ts'
-import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from './gateway/providers.ts'
+import type { ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
 import type { Recording } from './recording/replay.ts'
@@ -98,15 +95,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal
 }
 
-/** A provider setting that cannot be used. */
-export class ProviderError extends Error {
-  override readonly name = 'ProviderError'
-}
-
-/** A configuration that cannot be used. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError'
-}
+export { ConfigError, ProviderError } from './config/settings.ts'
 
 /** A directory that cannot be a workspace. */
 export class WorkspaceRefusedError extends Error {
@@ -120,29 +109,23 @@ export class Host implements AsyncDisposable {
   readonly vms: VmDirectory
   /** Secrets that are set or revoked while runs are under way, over those of the configuration. */
   readonly secrets = new SecretChanges()
-  readonly #env: Readonly<Record<string, string | undefined>>
   readonly #poolOptions: HostPoolOptions | undefined
-  readonly #config: ConfigInput | undefined
+  readonly #settings: Settings
   #pool: Promise<VmPool> | undefined
   #isClosed = false
 
   constructor(options: HostOptions = {}) {
     this.#poolOptions = options.pool
-    this.#config = options.config
-    this.#env = options.env ?? process.env
-    this.folders = resolveFolders(this.#env)
+    const env = options.env ?? process.env
+    this.folders = resolveFolders(env)
+    this.#settings = new Settings({ folders: this.folders, env }, options.config)
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
   }
 
   /** The configuration that a run would start with now. @throws {ConfigError} */
   async config(): Promise<Config> {
-    const loaded =
-      this.#config === undefined
-        ? await loadConfig(this.folders)
-        : parseConfig(this.#config, 'the configuration that the host was given')
-    if (loaded.ok) return loaded.value
-    throw new ConfigError(loaded.error)
+    return await this.#settings.config()
   }
 
   /** The provider that a run would use for this model; no key is fetched. @throws {ConfigError} @throws {ProviderError} */
@@ -154,37 +137,14 @@ export class Host implements AsyncDisposable {
     config: Config,
     { model, fromRecording }: Pick<RunOptions, 'model' | 'fromRecording'>,
   ): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
-    if (fromRecording === undefined) return { choice: await this.#chooseProvider(config, model) }
+    if (fromRecording === undefined) return { choice: await this.#settings.chooseProvider(config, model) }
     const recording = await openRecording(fromRecording, (name) => this.runs.find(name))
     return { choice: recordedProvider(recording), recording }
-  }
-
-  async #chooseProvider(config: Config, model: string | undefined): Promise<ProviderChoice> {
-    const chosen = chooseProvider({
-      env: this.#env,
-      config,
-      storedKeys: await storedKeys(this),
-      ...(model === undefined ? {} : { model }),
-    })
-    if (chosen.ok) return chosen.value
-    throw new ProviderError(chosen.error.message)
-  }
-
-  async #fetchKey(choice: ProviderChoice): Promise<Provider> {
-    const fetched = await fetchKey(choice, { folders: this.folders, env: this.#env })
-    if (fetched.ok) return fetched.value
-    throw new ProviderError(fetched.error.message)
   }
 
   /** What may leave the VM of a run with these rules of its own. @throws {ConfigError} @throws {RuleError} */
   async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
     return policyOf(await this.config(), rules)
-  }
-
-  #network({ network }: Config): Network {
-    const opened = openNetwork(network, this.#env)
-    if (opened.ok) return opened.value
-    throw new ConfigError(opened.error)
   }
 
   /** The image, built when it is not there. */
@@ -250,15 +210,15 @@ export class Host implements AsyncDisposable {
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
     const config = await this.config()
-    const network = this.#network(config)
+    const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
-    // First the directory: from then on no program, as one that prints a key, comes from it.
     const directory = this.#directory(workspace)
-    const provider = await this.#fetchKey(choice)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     const continues =
       options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
-    const resolveSource = (source: KeySource) => resolveKey(source, { folders: this.folders, env: this.#env })
+    // After the directory: from then on no program, such as one that prints a key, comes from it.
+    const provider = await this.#settings.fetchKey(choice)
+    const { resolveKey } = this.#settings
     const plan: RunPlan = {
       ...(continues === undefined ? {} : { continues }),
       keep: options.keep ?? continues !== undefined,
@@ -268,8 +228,8 @@ export class Host implements AsyncDisposable {
       config,
       network,
       egress: policyOf(config, options.egress?.rules),
-      secrets: new Secrets(config.secrets, resolveSource, this.secrets),
-      resolveKey: resolveSource,
+      secrets: new Secrets(config.secrets, resolveKey, this.secrets),
+      resolveKey,
       ...(recording === undefined ? {} : { recording }),
       provider,
       prompt,

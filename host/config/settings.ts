@@ -1,0 +1,74 @@
+/**
+ * The user's settings as one host has them: its configuration and environment, read for each run, and what follows from
+ * them (provider, keys, network). What cannot be used is thrown, for there is no run without it.
+ */
+
+import type { Result } from '#specs/protocol/error.ts'
+import { type Network, openNetwork } from '../gateway/network.ts'
+import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from '../gateway/providers.ts'
+import type { Secret } from '../gateway/secret.ts'
+import { storedKeys } from './keyring.ts'
+import { type KeyPlace, resolveKey } from './keys.ts'
+import { loadConfig, parseConfig } from './load.ts'
+import type { Config, ConfigInput, KeySource } from './schema.ts'
+
+/** A provider setting that cannot be used. */
+export class ProviderError extends Error {
+  override readonly name = 'ProviderError'
+}
+
+/** A configuration that cannot be used. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError'
+}
+
+export class Settings {
+  readonly #place: KeyPlace & { readonly folders: { readonly config: string } }
+  readonly #given: ConfigInput | undefined
+
+  /** @param given in the place of the file */
+  constructor(place: KeyPlace & { readonly folders: { readonly config: string } }, given?: ConfigInput) {
+    this.#place = place
+    this.#given = given
+  }
+
+  /** As it is now. @throws {ConfigError} */
+  async config(): Promise<Config> {
+    const loaded =
+      this.#given === undefined
+        ? await loadConfig(this.#place.folders)
+        : parseConfig(this.#given, 'the configuration that the host was given')
+    if (loaded.ok) return loaded.value
+    throw new ConfigError(loaded.error)
+  }
+
+  /** Who is asked for a model; no key is fetched. @throws {ProviderError} */
+  async chooseProvider(config: Config, model?: string): Promise<ProviderChoice> {
+    const chosen = chooseProvider({
+      env: this.#place.env,
+      config,
+      storedKeys: await storedKeys(this.#place),
+      ...(model === undefined ? {} : { model }),
+    })
+    if (chosen.ok) return chosen.value
+    throw new ProviderError(chosen.error.message)
+  }
+
+  /** @throws {ProviderError} */
+  async fetchKey(choice: ProviderChoice): Promise<Provider> {
+    const fetched = await fetchKey(choice, this.#place)
+    if (fetched.ok) return fetched.value
+    throw new ProviderError(fetched.error.message)
+  }
+
+  /** Fetches the key of a secret or a service, each time it is asked. */
+  readonly resolveKey = (source: KeySource): Promise<Result<Secret, string>> =>
+    resolveKey(source, this.#place)
+
+  /** How this host reaches the internet. @throws {ConfigError} */
+  network({ network }: Config): Network {
+    const opened = openNetwork(network, this.#place.env)
+    if (opened.ok) return opened.value
+    throw new ConfigError(opened.error)
+  }
+}
