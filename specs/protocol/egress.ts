@@ -7,13 +7,14 @@ import { Count, Document, Line, Text } from './text.ts'
 
 /**
  * One rule of egress. deny wins over ask, ask over allow; what no rule matches is denied, or asked where the user's
- * configuration says so.
+ * configuration says so. What an allow rule leaves out it means narrowly, as each field says; a deny or ask rule means
+ * wholly what it leaves out: every scheme, port, method and path.
  */
 export const EgressRule = z.strictObject({
   effect: z.enum(['allow', 'ask', 'deny']),
   /**
    * `example.com`: that name alone. `*.example.com`: every name below it, not itself. An address in its usual spelling:
-   * itself. `*`: every name and public address.
+   * itself. `*`: every name and public address; in a deny rule every address.
    */
   host: Line.min(1),
   /** Absent: 443 for https, 80 for http. */
@@ -23,13 +24,13 @@ export const EgressRule = z.strictObject({
     .array(z.enum(['https', 'http']))
     .min(1)
     .optional(),
-  /** Upper case. A rule with methods or a path never allows a tunnel, in which neither can be seen. */
+  /** Upper case. A rule with methods or a path never allows a tunnel, in which neither can be seen; it may deny one. */
   methods: z
     .array(z.string().regex(/^[A-Z]{1,20}$/))
     .min(1)
     .max(20)
     .optional(),
-  /** Of the path without query, from its `/`: exact, or with a `*` at its end for everything below. */
+  /** Of the path without query, from its `/`: exact, or `/a/*` for `/a` and everything below. */
   path: Line.regex(/^\//, 'begins with /').optional(),
   /** Shown to people and, for a denial, to the agent. */
   reason: Line.optional(),
