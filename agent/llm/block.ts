@@ -1,0 +1,11 @@
+/** Foreign text for a model, in a block that it cannot leave. */
+
+/**
+ * `text` between an opening and a closing tag, each alone on its line. A closing tag of the same name inside is written
+ * `<\/name>`.
+ * @param attributes behind the opening tag's name, with a space before them
+ */
+export function block(tag: string, text: string, attributes = ''): string {
+  const inert = text.replaceAll(new RegExp(`</(?=${tag}\\b)`, 'gi'), '<\\/')
+  return `<${tag}${attributes}>\n${inert}\n</${tag}>`
+}
