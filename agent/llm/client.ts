@@ -37,7 +37,7 @@ export interface ClientOptions {
   readonly signal: AbortSignal
   /** undici's; absent: the global one. */
   readonly dispatcher?: Dispatcher
-  /** Default 300 s: prompts of 100,000 tokens were seen to take two minutes. */
+  /** Default 10 minutes: longer than the gateway waits for its turn at a server and for the server's first byte together. */
   readonly firstEventTimeoutMs?: number
   /** Default 180 s. */
   readonly idleTimeoutMs?: number
@@ -141,7 +141,7 @@ export async function collectTurn(
 
 function limitsOf(options: ClientOptions): BodyLimits {
   return {
-    firstEventTimeoutMs: options.firstEventTimeoutMs ?? 300_000,
+    firstEventTimeoutMs: options.firstEventTimeoutMs ?? 600_000,
     idleTimeoutMs: options.idleTimeoutMs ?? 180_000,
     maxBytes: options.maxBytes ?? defaultMaxBytes,
   }

@@ -45,6 +45,7 @@ export const gatewayCodes: Readonly<Record<string, ModelErrorCode>> = {
   upstream_timeout: 'timed_out',
   upstream_broken: 'truncated',
   upstream_pending: 'pending',
+  upstream_busy: 'rate_limited',
   upstream_redirect: 'refused',
   upstream_untrusted: 'refused',
   not_recorded: 'refused',
