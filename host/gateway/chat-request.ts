@@ -1,7 +1,6 @@
 /**
- * The chat request that a guest may send, as a strict schema, and the request that is made anew from it for the
- * provider. A field that is not listed here is refused by name: nothing passes that the gateway does not know.
- * Format: OpenAI's chat completions as NVIDIA NIM, vLLM, llama.cpp and Ollama speak it.
+ * The chat request that a guest may send, as a strict schema. A field that is not listed here is refused by name:
+ * nothing passes that the gateway does not know. Format: OpenAI's chat completions as NVIDIA NIM, vLLM, llama.cpp and Ollama speak it.
  */
 import { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
@@ -105,26 +104,6 @@ export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
     ok: false,
     error: issues.map((issue) => `${issue.path.join('.') || 'body'}: ${issue.message}`).join('; '),
   }
-}
-
-/**
- * The body for the provider: the guest's fields in a fixed order, the host's model, a bounded `max_tokens`.
- * @param options.maxTokens most output tokens that the run may still use
- * @param options.askUsage whether to ask for the usage chunk at the end of a stream
- */
-export function buildProviderBody(
-  request: ChatRequest,
-  options: { model: string; maxTokens: number; askUsage: boolean },
-): string {
-  const { model: _model, stream_options: _options, max_tokens: wanted, messages, ...rest } = request
-  const body = {
-    model: options.model,
-    messages,
-    ...rest,
-    max_tokens: Math.max(1, Math.min(wanted ?? outputDefaultTokens, outputMaxTokens, options.maxTokens)),
-    ...(request.stream === true && options.askUsage ? { stream_options: { include_usage: true } } : {}),
-  }
-  return JSON.stringify(body)
 }
 
 /** Counts brackets outside strings; on text that is not JSON it may say anything, and the parser refuses that. */

@@ -19,6 +19,8 @@ export const gatewayErrorCodes = [
   'upstream_redirect',
   'upstream_broken',
   'upstream_pending',
+  /** The turn at the provider did not come in time. */
+  'upstream_busy',
   'response_too_large',
   /** The server's certificate is not trusted; nothing was sent. */
   'upstream_untrusted',
@@ -42,6 +44,8 @@ export interface WireError {
   /** `gateway_error`, or the upstream's word. */
   readonly type: string
   readonly code: string
+  /** When it can be tried again, in milliseconds from now; absent: nobody said. */
+  readonly retryAfterMs?: number | undefined
 }
 
 /** Longest message that is passed on, in characters. */
@@ -63,6 +67,7 @@ const statusOf: Record<GatewayErrorCode, number> = {
   upstream_redirect: 421,
   upstream_broken: 502,
   upstream_pending: 503,
+  upstream_busy: 503,
   response_too_large: 413,
   upstream_untrusted: 421,
   unsupported_content: 415,

@@ -8,7 +8,9 @@ import type { Usage } from '#specs/protocol/task.ts'
 import type { BudgetLimits } from './budget.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
+import type { ModelMemory } from './model-memory.ts'
 import { closedError, createModelRoute, type ModelExchange } from './model-route.ts'
+import type { Network } from './network.ts'
 import { createOfflineUpstream } from './offline/upstream.ts'
 import type { Provider } from './providers.ts'
 import { sendError } from './relay.ts'
@@ -51,6 +53,10 @@ export interface GatewayOptions {
   readonly runId: string
   /** What the run may spend at its model. */
   readonly limits: BudgetLimits
+  /** How the host reaches the model server; absent: directly. */
+  readonly network?: Network
+  /** What is known of models; absent: it is learnt anew. */
+  readonly memory?: ModelMemory
   /** What is served beside the model route; without it everything else is refused. */
   readonly services?: GatewayServices
   /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
@@ -74,7 +80,12 @@ export interface Gateway extends AsyncDisposable {
   close(): Promise<void>
 }
 
-const defaultTimeouts = { firstByteTimeoutMs: 300_000, idleTimeoutMs: 180_000, requestBodyTimeoutMs: 30_000 }
+const defaultTimeouts = {
+  firstByteTimeoutMs: 300_000,
+  idleTimeoutMs: 180_000,
+  queueTimeoutMs: 240_000,
+  requestBodyTimeoutMs: 30_000,
+}
 /** Refusals of one run that are reported; a guest can make any number. */
 const deniedMaxReports = 256
 const noPolicy = 'refused: no egress policy'
@@ -85,7 +96,14 @@ export function createGateway(options: GatewayOptions): Gateway {
   const server: Upstream =
     provider.baseUrl === null
       ? createOfflineUpstream()
-      : createHttpUpstream({ provider: { ...provider, baseUrl: provider.baseUrl }, timeouts })
+      : createHttpUpstream({
+          provider: { ...provider, baseUrl: provider.baseUrl },
+          timeouts,
+          runId: options.runId,
+          log: (fields, text) => logger.info(fields, text),
+          ...(options.network === undefined ? {} : { network: options.network }),
+          ...(options.memory === undefined ? {} : { memory: options.memory }),
+        })
   const key = provider.key?.reveal() ?? null
   const upstream = options.wrapUpstream?.(server, key) ?? server
   const closing = new AbortController()

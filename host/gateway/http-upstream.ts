@@ -1,37 +1,61 @@
 /**
- * Sends chat requests to one model server. The request is built anew: path, headers and body are the host's own;
- * the key goes to the provider's origin only, and no redirect is followed.
+ * Has one model server answer chat requests: each waits for its turn at the key, is put in the server's own form, and is
+ * sent anew when the server certainly did nothing with it: too many requests, or something in it that it does not take.
  */
-import { Agent, type Dispatcher, request as send } from 'undici'
-import { buildProviderBody, type ChatRequest } from './chat-request.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { type Abilities, abilitiesOf } from './abilities.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
+import {
+  type ExchangeFailure,
+  type ExchangeTimeouts,
+  exchange,
+  headerText,
+  watchBody,
+} from './http-exchange.ts'
+import { ModelMemory, type Said } from './model-memory.ts'
+import { directNetwork, type Network } from './network.ts'
 import type { Provider } from './providers.ts'
+import { type QueueTurn, sharedQueue } from './queue.ts'
 import { redactText } from './redact.ts'
-import { type Upstream, type UpstreamAnswer, UpstreamBreak } from './upstream.ts'
-import { errorBodyMaxBytes, readUpstreamError } from './upstream-error.ts'
+import { type Refusal, readRefusal } from './refusal.ts'
+import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
+import { modelRemedy, toolsRemedy } from './upstream-error.ts'
+import { buildWireRequest } from './wire-request.ts'
 
-export interface UpstreamTimeouts {
-  /** From the request to the first byte of an answer. Long prompts take minutes on shared servers. */
-  readonly firstByteTimeoutMs: number
-  /** Between two chunks of an answer. */
-  readonly idleTimeoutMs: number
+export interface UpstreamTimeouts extends ExchangeTimeouts {
+  /** For a turn at the key, pauses that the server wished for included. */
+  readonly queueTimeoutMs: number
 }
 
-const userAgent = 'caisson/0.1 (+model-gateway)'
-const connectTimeoutMs = 15_000
+export interface HttpUpstreamOptions {
+  readonly provider: Provider & { readonly baseUrl: string }
+  readonly timeouts: UpstreamTimeouts
+  /** Takes turns with other runs that have the same key. */
+  readonly runId: string
+  readonly network?: Network
+  /** Absent: what the server says is remembered for this run alone. */
+  readonly memory?: ModelMemory
+  /** Told of what a person may wonder about: pauses, and what the server does not take. */
+  readonly log?: (fields: object, text: string) => void
+}
+
 const responseHeaderMaxBytes = 32 * 1024
 /** Headers of an answer that the guest may see. */
 const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
+/** Requests that may be open at once with one key, unless the configuration says otherwise. */
+const defaultMaxConcurrent = 4
+/** Times that one request is put differently. */
+const maxAdaptations = 6
 
-/** @param options.baseUrl,options.key as a provider has them */
-export function createHttpUpstream(options: {
-  provider: Provider & { readonly baseUrl: string }
-  timeouts: UpstreamTimeouts
-}): Upstream {
-  const { provider, timeouts } = options
+export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
+  const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
+  const { baseUrl, model } = provider
   const key = provider.key?.reveal() ?? null
-  const dispatcher = new Agent({
-    connect: { timeout: connectTimeoutMs },
+  const queue = sharedQueue(baseUrl, key, {
+    maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
+    requestsPerMinute: provider.requestsPerMinute ?? null,
+  })
+  const dispatcher = network.dispatcher({
     headersTimeout: timeouts.firstByteTimeoutMs,
     bodyTimeout: 0,
     maxHeaderSize: responseHeaderMaxBytes,
@@ -39,211 +63,178 @@ export function createHttpUpstream(options: {
     // request that then meets the closed connection cannot be told from one that was acted on.
     pipelining: 0,
   })
-  /** Some servers refuse `stream_options`; they are asked once, then never again. */
-  let askUsage = true
 
-  async function attempt(request: ChatRequest, maxTokens: number, signal: AbortSignal): Promise<Attempt> {
-    const body = buildProviderBody(request, { model: provider.model, maxTokens, askUsage })
-    const response = await send(`${provider.baseUrl}/chat/completions`, {
-      dispatcher,
-      method: 'POST',
-      headers: requestHeaders(provider.name, key, request.stream === true),
-      body,
-      signal,
-    })
-    return { response, requestBytes: Buffer.byteLength(body) }
+  /** With an answer, the turn is over when its body is; with a failure, the caller ends it. */
+  async function ask(
+    attempt: Attempt,
+    turn: QueueTurn,
+    signal: AbortSignal,
+  ): Promise<{ ok: true; answer: UpstreamAnswer } | ExchangeFailure> {
+    const { body, streamed } = attempt
+    const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts })
+    if (!got.ok) return got
+    turn.accepted()
+    const { response, contentType } = got
+    response.body.once('close', () => turn.release())
+    const headers: Record<string, string> = {}
+    for (const name of shownHeaders) {
+      const value = headerText(response.headers[name])
+      if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redactText(value, key)
+    }
+    const answer = {
+      streamed: contentType === 'text/event-stream',
+      headers,
+      requestBytes: Buffer.byteLength(body),
+      body: watchBody(response, timeouts.idleTimeoutMs),
+    }
+    return { ok: true, answer }
   }
 
   return {
-    async send(request, { maxTokens, signal }) {
-      try {
-        let tried = await attempt(request, maxTokens, signal)
-        let failure = await readFailure(tried.response, provider.name, key, timeouts)
-        if (failure !== null && askUsage && request.stream === true && refusesUsage(failure)) {
-          askUsage = false
-          tried = await attempt(request, maxTokens, signal)
-          failure = await readFailure(tried.response, provider.name, key, timeouts)
-          // Refused all the same: the reason was another one.
-          if (failure !== null && failure.status === 400) askUsage = true
+    async send(
+      request,
+      { maxTokens, signal, onQueued }: SendOptions,
+    ): Promise<Result<UpstreamAnswer, WireError>> {
+      const until = performance.now() + timeouts.queueTimeoutMs
+      const state: Adaptation = { learnt: {}, promptTokens: null, count: 0 }
+      for (let again = false; ; again = true) {
+        const said = { ...(await memory.recall(baseUrl, model)), ...state.learnt }
+        const abilities = abilitiesOf(model, abilitiesSaid(said))
+        if (request.tools !== undefined && !abilities.tools)
+          return fail(gatewayError('invalid_request', toolsRemedy(model)))
+        const refused = new Set(said.refusedFields)
+        const { promptTokens } = state
+        const wire = buildWireRequest(request, { model, abilities, refused, maxTokens, promptTokens })
+        const maxWaitMs = Math.max(0, until - performance.now())
+        const turn = await queue.take({ runId, model, signal, maxWaitMs, again })
+        if (!turn.ok) return fail(noTurn(turn.error, timeouts.queueTimeoutMs, queue.heldMs))
+        onQueued?.(turn.value.waitedMs)
+        const streamed = request.stream === true && !refused.has('stream')
+        const got = await ask({ body: wire.body, streamed }, turn.value, signal)
+        if (got.ok) {
+          await remember(state.learnt, said)
+          return { ok: true, value: got.answer }
         }
-        if (failure !== null) return { ok: false, error: failure }
-        return { ok: true, value: toAnswer(tried, key, timeouts) }
-      } catch (cause) {
-        return { ok: false, error: describeFailure(cause, provider.baseUrl, timeouts) }
+        const pauseMs = pauseAfter(got, turn.value)
+        turn.value.release()
+        if (pauseMs !== null) {
+          log?.(
+            { runId, status: got.status, pauseMs: Math.round(pauseMs) },
+            'the model server asks for a pause',
+          )
+          if (isPassing(got) && performance.now() + pauseMs < until) continue
+          return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
+        }
+        const refusal = got.status === null ? null : readRefusal(got.status, got.body, wire.spare)
+        if (refusal !== null && adapt(state, refusal, said, abilities)) {
+          log?.({ runId, ...refusal }, 'the model server does not take the request as it was')
+          continue
+        }
+        return fail(await explain(got, refusal))
       }
     },
     close: () => dispatcher.destroy(),
   }
+
+  /** What one more request has proven; a model that answers is not gone. */
+  async function remember(learnt: Said, said: Said): Promise<void> {
+    const isBack = said.isGone === true || said.refusedTools === true
+    const news = isBack ? { ...learnt, isGone: false, refusedTools: false } : learnt
+    if (Object.keys(news).length > 0) await memory.learn(baseUrl, model, news)
+  }
+
+  /** A failure that is for a person to mend, with what they can do; remembered, as it is of the model. */
+  async function explain(got: ExchangeFailure, refusal: Refusal | null): Promise<WireError> {
+    if (refusal?.kind === 'tools') {
+      await memory.learn(baseUrl, model, { refusedTools: true })
+      return { ...got.error, message: `${got.error.message} (${toolsRemedy(model)})` }
+    }
+    // A text in the place of JSON is of a server that has no such path: the address is wrong, not the model.
+    const isModelGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
+    if (!isModelGone) return got.error
+    await memory.learn(baseUrl, model, { isGone: true })
+    return {
+      ...got.error,
+      message: `${got.error.message} (${modelRemedy(provider, await memory.gone(baseUrl))})`,
+    }
+  }
 }
 
 interface Attempt {
-  readonly response: Dispatcher.ResponseData
-  readonly requestBytes: number
+  readonly body: string
+  readonly streamed: boolean
 }
 
-function requestHeaders(
-  name: Provider['name'],
-  key: string | null,
-  streamed: boolean,
-): Record<string, string> {
+/** How a request is put differently from what was known before. */
+interface Adaptation {
+  learnt: Said
+  promptTokens: number | null
+  count: number
+}
+
+/** Takes the refusal into account; false when nothing would be different. */
+function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: Abilities): boolean {
+  state.count += 1
+  if (state.count > maxAdaptations) return false
+  const { learnt } = state
+  switch (refusal.kind) {
+    case 'fields':
+      state.learnt = {
+        ...learnt,
+        refusedFields: [...new Set([...(said.refusedFields ?? []), ...refusal.fields])],
+      }
+      return true
+    case 'context': {
+      const { contextTokens, promptTokens } = refusal
+      const isTold = abilities.contextTokens === contextTokens && state.promptTokens === promptTokens
+      if (isTold || (promptTokens !== null && promptTokens >= contextTokens)) return false
+      state.learnt = { ...learnt, contextTokens }
+      state.promptTokens = promptTokens
+      return true
+    }
+    case 'output':
+      if (refusal.maxOutputTokens >= abilities.maxOutputTokens) return false
+      state.learnt = { ...learnt, maxOutputTokens: refusal.maxOutputTokens }
+      return true
+    case 'single_calls':
+      if (!abilities.parallelCalls) return false
+      state.learnt = { ...learnt, singleCalls: true }
+      return true
+    case 'tools':
+      return false
+  }
+}
+
+function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): Partial<Abilities> {
   return {
-    'content-type': 'application/json',
-    accept: streamed ? 'text/event-stream' : 'application/json',
-    'user-agent': userAgent,
-    ...(key === null ? {} : { authorization: `Bearer ${key}` }),
-    // Holds a queued request open instead of a 202 with an address to poll.
-    ...(name === 'nvidia' ? { 'nvcf-poll-seconds': '300' } : {}),
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+    ...(singleCalls === true ? { parallelCalls: false } : {}),
   }
 }
 
-/** What is wrong with an answer by its head; null when its body is the answer. Reads the body of a failure, bounded. */
-async function readFailure(
-  response: Dispatcher.ResponseData,
-  provider: Provider['name'],
-  key: string | null,
-  timeouts: UpstreamTimeouts,
-): Promise<WireError | null> {
-  const status = response.statusCode
-  if (status === 200) {
-    if (contentTypeOf(response) !== null) return null
-    const shown = redactText(headerText(response.headers['content-type']) ?? 'no content type', key).slice(
-      0,
-      100,
-    )
-    discard(response)
-    return gatewayError(
-      'upstream_broken',
-      `The model server answered 200 with ${shown} instead of a model's answer.`,
-    )
-  }
-  if (status >= 400 && status <= 599) {
-    const body = await readBounded(response, timeouts.idleTimeoutMs)
-    return readUpstreamError(status, body, key, provider)
-  }
-  discard(response)
-  if (status >= 300 && status <= 399) {
-    return gatewayError(
-      'upstream_redirect',
-      `The model server answered with a redirect (${status}), which is not followed, so that the key goes nowhere else.` +
-        ' Set the final address in CAISSON_LLM_URL.',
-    )
-  }
-  if (status === 202) {
-    return gatewayError(
-      'upstream_pending',
-      'The model server put the request into a queue (202). Try again later.',
-    )
-  }
-  return gatewayError(
-    'upstream_broken',
-    `The model server answered with the status ${status}, which has no meaning here.`,
-  )
+/** Holds the queue back as the server wishes; null when it wished for nothing. */
+function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
+  if (status === 429) return turn.refused(retryAfterMs)
+  if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
+  if (status !== null) turn.accepted()
+  return null
 }
 
-function toAnswer(
-  { response, requestBytes }: Attempt,
-  key: string | null,
-  timeouts: UpstreamTimeouts,
-): UpstreamAnswer {
-  const headers: Record<string, string> = {}
-  for (const name of shownHeaders) {
-    const value = headerText(response.headers[name])
-    if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redactText(value, key)
-  }
-  const streamed = contentTypeOf(response) === 'text/event-stream'
-  return { streamed, headers, requestBytes, body: watchBody(response, timeouts.idleTimeoutMs) }
+/** Whether "too many" is of this minute, and not of the account. */
+function isPassing({ status, body }: ExchangeFailure): boolean {
+  return status === 429 && !/quota|credit|billing|insufficient|payment/i.test(body)
 }
 
-/** The body with the time-out between chunks; only the time spent waiting for the server counts. */
-async function* watchBody(
-  response: Dispatcher.ResponseData,
-  idleTimeoutMs: number,
-): AsyncGenerator<Uint8Array> {
-  const stalled = gatewayError(
-    'upstream_timeout',
-    `The model server was silent for ${idleTimeoutMs / 1000} s.`,
-  )
-  const chunks = response.body[Symbol.asyncIterator]()
-  try {
-    for (;;) {
-      const timer = setTimeout(() => response.body.destroy(new UpstreamBreak(stalled)), idleTimeoutMs)
-      const next = await chunks.next().finally(() => clearTimeout(timer))
-      if (next.done === true) return
-      yield next.value as Uint8Array
-    }
-  } catch (cause) {
-    if (cause instanceof UpstreamBreak) throw cause
-    const reason = reasonOf(cause)
-    throw new UpstreamBreak(
-      gatewayError(
-        'upstream_broken',
-        `The connection to the model server ended in the middle of the answer (${reason}).`,
-      ),
-    )
-  } finally {
-    discard(response)
-  }
+function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
+  if (why === 'cancelled')
+    return gatewayError('closed', 'The request was cancelled while it waited for its turn.')
+  const text =
+    `The request waited ${timeoutMs / 1000} s for its turn at the model server: its rate or the number of requests at ` +
+    'once is used up by requests with the same key. Try again later, or run less at once.'
+  return { ...gatewayError('upstream_busy', text), retryAfterMs: Math.round(heldMs) }
 }
 
-async function readBounded(response: Dispatcher.ResponseData, idleTimeoutMs: number): Promise<string> {
-  const parts: Uint8Array[] = []
-  let size = 0
-  try {
-    for await (const chunk of watchBody(response, idleTimeoutMs)) {
-      parts.push(chunk)
-      size += chunk.byteLength
-      if (size >= errorBodyMaxBytes) break
-    }
-  } catch {
-    // The status is known; what came of the reason is enough.
-  }
-  return Buffer.concat(parts).subarray(0, errorBodyMaxBytes).toString('utf8')
-}
-
-function contentTypeOf(response: Dispatcher.ResponseData): 'text/event-stream' | 'application/json' | null {
-  const type = headerText(response.headers['content-type'])?.split(';')[0]?.trim().toLowerCase()
-  return type === 'text/event-stream' || type === 'application/json' ? type : null
-}
-
-function refusesUsage(failure: WireError): boolean {
-  if (failure.status !== 400 && failure.status !== 422) return false
-  return /stream_options|include_usage|extra (inputs|fields)|unrecogni[sz]ed|unknown (field|parameter|argument)|not permitted/i.test(
-    failure.message,
-  )
-}
-
-function describeFailure(cause: unknown, baseUrl: string, timeouts: UpstreamTimeouts): WireError {
-  const code = codeOf(cause)
-  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
-    const seconds = timeouts.firstByteTimeoutMs / 1000
-    return gatewayError('upstream_timeout', `The model server did not begin to answer within ${seconds} s.`)
-  }
-  if (code === 'UND_ERR_HEADERS_OVERFLOW' || code.startsWith('HPE_')) {
-    return gatewayError('upstream_broken', `The model server's answer is not proper HTTP (${code}).`)
-  }
-  const { origin } = new URL(baseUrl)
-  return gatewayError(
-    'upstream_unreachable',
-    `The model server ${origin} cannot be reached (${reasonOf(cause)}). Check the network and the address.`,
-  )
-}
-
-function codeOf(cause: unknown): string {
-  return cause instanceof Error && 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
-}
-
-/** A short word for a network failure; never the whole message, which may quote what was sent or received. */
-function reasonOf(cause: unknown): string {
-  const code = codeOf(cause) || (cause instanceof Error ? codeOf(cause.cause) : '')
-  return code || (cause instanceof Error ? cause.name : 'unknown')
-}
-
-function headerText(value: string | string[] | undefined): string | undefined {
-  return Array.isArray(value) ? value[0] : value
-}
-
-/** Lets go of a body that nobody reads; the connection is closed with it. */
-function discard(response: Dispatcher.ResponseData): void {
-  response.body.on('error', () => {})
-  response.body.destroy()
+function fail(error: WireError): Result<UpstreamAnswer, WireError> {
+  return { ok: false, error }
 }

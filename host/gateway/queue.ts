@@ -191,8 +191,10 @@ export class RequestQueue {
       const pauseMs = full / 2 + (full / 2) * this.#random()
       this.#refusals.set(model, { count, at: now, pauseMs })
     }
-    const own = this.#refusals.get(model)?.pauseMs ?? firstPauseMs
-    const pauseMs = retryAfterMs === null ? own : Math.min(Math.max(0, retryAfterMs), maxRetryAfterMs)
+    const { count, pauseMs: own } = this.#refusals.get(model) ?? { count: 1, pauseMs: firstPauseMs }
+    // A wish that was kept and met with another refusal was too small.
+    const least = count === 1 ? 0 : own
+    const pauseMs = retryAfterMs === null ? own : Math.max(least, Math.min(retryAfterMs, maxRetryAfterMs))
     if (!isSame || retryAfterMs !== null) this.#heldUntil = Math.max(this.#heldUntil, now + pauseMs)
     return Math.max(0, this.#heldUntil - now)
   }

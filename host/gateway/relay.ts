@@ -2,7 +2,7 @@
  * Carries an upstream's answer to the guest's stream: back-pressure, redaction, the bound on its size, the usage
  * read along the way. When the answer breaks off, the guest is told inside the stream, or the stream is reset.
  */
-import type { ServerHttp2Stream } from 'node:http2'
+import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
 import { errorBody, gatewayError, type WireError } from './gateway-error.ts'
 import { createStreamRedactor } from './redact.ts'
@@ -122,11 +122,13 @@ async function relayWhole(
 export function sendError(stream: ServerHttp2Stream, error: WireError): void {
   if (stream.destroyed || stream.closed || stream.headersSent) return
   const body = errorBody(error)
-  stream.respond({
+  const headers: OutgoingHttpHeaders = {
     ':status': error.status,
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(body),
-  })
+  }
+  if (error.retryAfterMs !== undefined) headers['retry-after'] = `${Math.ceil(error.retryAfterMs / 1000)}`
+  stream.respond(headers)
   stream.end(body)
 }
 

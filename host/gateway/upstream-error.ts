@@ -5,9 +5,11 @@
 
 import { z } from 'zod'
 import { parseJson } from '../state/json.ts'
+import { suggestedModels } from './abilities.ts'
 import { boundMessage, type WireError } from './gateway-error.ts'
 import type { Provider } from './providers.ts'
 import { redactText } from './redact.ts'
+import { isNvidiaAddress } from './server-address.ts'
 
 /** Bytes of an error body that are read; the rest is dropped. */
 export const errorBodyMaxBytes = 64 * 1024
@@ -24,23 +26,35 @@ const Problem = z
 /**
  * @param status the upstream's, 400 to 599
  * @param body its first bytes, as text
- * @param key removed from the message should the upstream echo it
- * @param provider whose setting the remedy names
+ * @param provider its key is removed from the message should the upstream echo it, and its settings are named
  */
 export function readUpstreamError(
   status: number,
   body: string,
-  key: string | null,
-  provider: Provider['name'],
+  provider: Pick<Provider, 'key' | 'keySetting' | 'name'>,
 ): WireError {
+  const key = provider.key?.reveal() ?? null
   const read = readBody(body)
   const message = read.message === '' ? 'the model server gave no reason' : read.message
   return {
     status,
-    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status, provider, key)}`, key)),
+    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`, key)),
     type: redactText(word(read.type) ?? typeOfStatus(status), key),
     code: redactText(word(read.code) ?? String(status), key),
   }
+}
+
+/** What to do about a model that its server does not have. @param gone ids that are known to be gone as well */
+export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[]): string {
+  const choose = `${model} is not available there; choose another with --model or CAISSON_MODEL`
+  if (baseUrl === null || !isNvidiaAddress(baseUrl)) return choose
+  const others = suggestedModels.filter((id) => id !== model && !gone.includes(id)).slice(0, 3)
+  return others.length === 0 ? choose : `${choose}, such as ${others.join(', ')}`
+}
+
+/** What to do about a model that takes no tools. */
+export function toolsRemedy(model: string): string {
+  return `${model} takes no tools, and the agent works by tools; choose another model with --model or CAISSON_MODEL, or switch tools on at its server`
 }
 
 function readBody(body: string): { message: string; type?: unknown; code?: unknown } {
@@ -78,13 +92,19 @@ function typeOfStatus(status: number): string {
 }
 
 /** What the person can do; the guest's model can do nothing about these. */
-function remedyFor(status: number, provider: Provider['name'], key: string | null): string {
+function remedyFor(
+  status: number,
+  body: string,
+  { key, keySetting, name }: Pick<Provider, 'key' | 'keySetting' | 'name'>,
+): string {
   if (status === 401 || status === 403) {
-    const setting = provider === 'nvidia' ? 'NVIDIA_API_KEY' : 'CAISSON_LLM_KEY'
-    return key === null ? ` (set ${setting} to a key for this server)` : ` (check the key in ${setting})`
+    if (key !== null) return ` (check the key in ${keySetting ?? 'its setting'})`
+    return ` (set a key for the provider ${name})`
   }
   if (status === 402) return ' (the account of the key has no credit left)'
-  if (status === 404 || status === 410) return ' (choose another model with --model or CAISSON_MODEL)'
+  if (status === 404 && /^\s*404 page not found/i.test(body)) {
+    return " (the address is wrong: it ends with /v1, once; set it in CAISSON_LLM_URL or in the provider's url)"
+  }
   return ''
 }
 

@@ -23,6 +23,7 @@ const Failure = z.strictObject({
   message: z.string(),
   type: z.string(),
   code: z.string(),
+  retryAfterMs: Milliseconds.optional(),
 })
 
 const ModelAnswer = z.discriminatedUnion('ok', [

@@ -9,7 +9,15 @@ import { type LlamaServer, llamaKey, llamaModel, useLlamaServer } from '../suppo
 const start = useLlamaServer()
 
 function provider(server: LlamaServer, key = llamaKey): Provider {
-  return { name: 'custom', model: llamaModel, baseUrl: server.url, key: new Secret(key), notes: [] }
+  const keySetting = 'the variable CAISSON_LLM_KEY'
+  return {
+    name: 'custom',
+    model: llamaModel,
+    baseUrl: server.url,
+    key: new Secret(key),
+    keySetting,
+    notes: [],
+  }
 }
 
 interface Folded {
@@ -118,7 +126,7 @@ it('passes the refusal of a wrong key on, without the key [G.01]', async (contex
   await using test = await startGateway(provider(server, 'wrong-key-0123456789'))
   const answer = await test.request(chat('hello'))
   expect(answer.status).toBe(401)
-  expect(answer.text).toContain('check the key in CAISSON_LLM_KEY')
+  expect(answer.text).toContain('check the key in the variable CAISSON_LLM_KEY')
   expect(JSON.stringify([answer, test.exchanges, test.logged])).not.toContain('wrong-key')
 })
 

@@ -1,8 +1,11 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { buildProviderBody, ChatRequest, parseChatRequest } from '../../gateway/chat-request.ts'
+import { abilitiesOf } from '../../gateway/abilities.ts'
+import { ChatRequest, parseChatRequest } from '../../gateway/chat-request.ts'
+import { Secret } from '../../gateway/secret.ts'
 import { readUpstreamError } from '../../gateway/upstream-error.ts'
 import { createStreamTap, readWholeAnswer } from '../../gateway/usage-tap.ts'
+import { buildWireRequest } from '../../gateway/wire-request.ts'
 
 const keys = fc.constantFrom(
   'messages',
@@ -25,6 +28,7 @@ const json = fc.letrec((tie) => ({
     fc.dictionary(keys, tie('value'), { maxKeys: 5 }),
   ),
 })).value
+const abilities = abilitiesOf('meta/llama-3.1')
 const bytes = fc.oneof(
   fc.uint8Array({ maxLength: 200 }).map((part) => Buffer.from(part)),
   json.map((value) => Buffer.from(JSON.stringify(value))),
@@ -38,9 +42,8 @@ it('whatever bytes a guest sends, the request is refused with words or made of k
         expect(parsed.error.length).toBeGreaterThan(0)
         return
       }
-      const sent: unknown = JSON.parse(
-        buildProviderBody(parsed.value, { model: 'm', maxTokens: 9, askUsage: true }),
-      )
+      const options = { model: 'm', abilities, refused: new Set<never>(), maxTokens: 9, promptTokens: null }
+      const sent: unknown = JSON.parse(buildWireRequest(parsed.value, options).body)
       expect(ChatRequest.safeParse(sent).success).toBe(true)
       expect(sent).toMatchObject({ model: 'm', max_tokens: expect.any(Number) })
     }),
@@ -51,7 +54,10 @@ it('whatever bytes a guest sends, the request is refused with words or made of k
 it('whatever an upstream answers, its error is one bounded form [S0.06]', () => {
   fc.assert(
     fc.property(bytes, fc.integer({ min: 400, max: 599 }), (body, status) => {
-      const error = readUpstreamError(status, body.toString('utf8'), 'key', 'custom')
+      const error = readUpstreamError(status, body.toString('utf8'), {
+        name: 'custom',
+        key: new Secret('key'),
+      })
       expect(error).toMatchObject({ status, type: expect.any(String), code: expect.any(String) })
       expect(error.message.length).toBeLessThanOrEqual(2_000)
     }),

@@ -120,6 +120,18 @@ describe('the queue of a key', () => {
     expect(turnOf(8).refused(null)).toBe(2_000)
   })
 
+  it('pauses longer than a wish that proved too small, so that nobody asks without end [G.05]', async () => {
+    const { ask, turnOf, wait } = startQueue()
+    const pauses: number[] = []
+    for (let index = 0; index < 3; index += 1) {
+      ask('a')
+      await wait(61_000)
+      pauses.push(turnOf(index).refused(0))
+      turnOf(index).release()
+    }
+    expect(pauses).toEqual([0, 4_000, 8_000])
+  })
+
   it('counts the refusals of requests that were open together as one [G.05]', async () => {
     const { ask, turnOf, wait } = startQueue()
     for (let index = 0; index < 4; index += 1) ask('a')

@@ -1,6 +1,7 @@
 /** A gateway behind a real HTTP/2 server on loopback, and a real HTTP server that plays an upstream, however badly. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import http2 from 'node:http2'
+import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, createServer as createNetServer, type Socket } from 'node:net'
 import {
   createGateway,
@@ -53,23 +54,26 @@ export function customProvider(baseUrl: string, key: string | null = testKey): P
     model: 'test/model',
     baseUrl,
     key: key === null ? null : new Secret(key),
+    keySetting: 'the variable CAISSON_LLM_KEY',
     notes: [],
   }
 }
 
 export async function startGateway(
   provider: Provider,
-  options: Partial<Pick<GatewayOptions, 'limits' | 'timeouts'>> = {},
+  options: Partial<
+    Pick<GatewayOptions, 'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services'>
+  > = {},
 ): Promise<TestGateway> {
   const exchanges: ModelExchange[] = []
   const denied: DeniedRequest[] = []
   const logged: string[] = []
   let wake: () => void = () => {}
   const gateway = createGateway({
-    provider,
     runId: 'run-00000000000000000000',
-    limits: options.limits ?? { maxTokens: 1_000_000 },
-    ...(options.timeouts === undefined ? {} : { timeouts: options.timeouts }),
+    limits: { maxTokens: 1_000_000 },
+    ...options,
+    provider,
     onExchange: (exchange) => {
       exchanges.push(exchange)
       wake()
@@ -152,13 +156,16 @@ export interface TestUpstream extends AsyncDisposable {
   closed(): Promise<void>
 }
 
-/** An HTTP server on loopback whose every answer is `respond`'s. */
+/** An HTTP server on loopback whose every answer is `respond`'s. @param tls speaks TLS with this certificate */
 export async function startUpstream(
   respond: (response: ServerResponse, request: IncomingMessage, body: string) => void,
+  tls?: { readonly cert: string; readonly key: string },
 ): Promise<TestUpstream> {
   const requests: TestUpstream['requests'] = []
   const first = Promise.withResolvers<void>()
-  const server: Server = createServer((request, response) => {
+  const server: Server =
+    tls === undefined ? createServer() : createTlsServer({ cert: tls.cert, key: tls.key })
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     const parts: Buffer[] = []
     request.on('data', (part: Buffer) => parts.push(part))
     request.socket.once('close', () => first.resolve())
@@ -171,7 +178,7 @@ export async function startUpstream(
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    url: `http${tls === undefined ? '' : 's'}://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     requests,
     closed: () => first.promise,
     async [Symbol.asyncDispose]() {
