@@ -21,7 +21,6 @@ import { GuestAccess } from '../control/guest-access.ts'
 import type { VmInfo } from '../control/messages.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
-import type { Gateway } from '../gateway/gateway.ts'
 import type { Recorder } from '../recording/recorder.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
@@ -60,7 +59,7 @@ export class Guest implements AsyncDisposable {
   readonly #record: RunRecord
   readonly #vm: GuestVm
   readonly #link: AgentLink
-  readonly #gateway: Gateway
+  readonly #outside: RunGateway
   readonly #log: CappedLog
   readonly #completed = Promise.withResolvers<Completion>()
   /** Rejects when the agent process that had the run is gone; another may answer in its place. */
@@ -93,13 +92,13 @@ export class Guest implements AsyncDisposable {
     this.#lost.promise.catch(() => undefined)
     this.#agentLost.promise.catch(() => undefined)
     this.#completed.promise.catch(() => undefined)
-    const outside = openRunGateway(plan, { log, recorder, approvals, note: (event) => this.#noteSoon(event) })
-    this.#gateway = outside.gateway
+    const note = (event: HostEvent) => this.#noteSoon(event)
+    this.#outside = openRunGateway(plan, { log, recorder, approvals, note })
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
-    this.#link = this.#openLink(outside, cloned)
+    this.#link = this.#openLink(cloned)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -174,7 +173,7 @@ export class Guest implements AsyncDisposable {
 
   /** Whether more than an answer of a person is being waited for. */
   isBusy(): boolean {
-    if (this.#isPaused || this.#gateway.isBusy() || this.#access.isBusy()) return true
+    if (this.#isPaused || this.#outside.gateway.isBusy() || this.#access.isBusy()) return true
     return isAtWork(this.#record.state)
   }
 
@@ -265,7 +264,7 @@ export class Guest implements AsyncDisposable {
   async #leave(): Promise<void> {
     this.#closing = true
     await this.#link[Symbol.asyncDispose]()
-    await this.#gateway.close()
+    await this.#outside.close()
     await this.#vm.stop()
   }
 
@@ -314,7 +313,7 @@ export class Guest implements AsyncDisposable {
     }
   }
 
-  #openLink({ approve }: RunGateway, cloned: boolean): AgentLink {
+  #openLink(cloned: boolean): AgentLink {
     return openAgentLink({
       cloned,
       rpc: this.#vm.current.rpc,
@@ -336,7 +335,7 @@ export class Guest implements AsyncDisposable {
         },
         requestApproval: async (request, { signal }) => ({
           ok: true,
-          value: await approve(request, signal),
+          value: await this.#outside.approve(request, signal),
         }),
         completeTask: async (completion) => {
           this.#hasCompleted = true
@@ -350,7 +349,7 @@ export class Guest implements AsyncDisposable {
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
     if (this.#access.handleStream(stream, headers) || this.#changes.handleStream(stream, headers)) return
-    this.#gateway.handleStream(stream, headers)
+    this.#outside.gateway.handleStream(stream, headers)
   }
 
   #onVmExit(exit: VmExit): void {

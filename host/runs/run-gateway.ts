@@ -23,6 +23,8 @@ export interface RunGateway {
   readonly gateway: Gateway
   /** Answers a question of the agent: about a way out by the egress, about a tool's call by the queue. */
   readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  /** Ends what is open. */
+  close(): Promise<void>
 }
 
 /** What a run has that its gateway writes to or asks. */
@@ -44,13 +46,14 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     connect: createConnector({ network: plan.network }),
     note,
   })
+  const web = webOf(plan, egress)
   const write = (level: 'info' | 'warn') => (fields: object, message: string) =>
     log.write({ at: Date.now(), from: 'gateway', level, message, ...fields })
   const gateway = createGateway({
     provider,
     runId,
     limits,
-    services: { paths: serveWeb(webOf(plan, egress, recorder)), outward: createOutward(egress) },
+    services: { paths: serveWeb(recordWeb(web, recorder)), outward: createOutward(egress) },
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
@@ -60,17 +63,20 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     gateway,
     approve: (request, signal) =>
       request.tool === accessTool ? egress.ask(request, signal) : approvals.ask(request, signal),
+    close: async () => {
+      await gateway.close()
+      await web[Symbol.asyncDispose]?.()
+    },
   }
 }
 
-/** The web tools: what a recording has of them, or the web itself, recorded. */
+/** The web tools: what a recording has of them, or the web itself. */
 function webOf(
   { recording, secrets, network, config, resolveKey }: RunPlan,
   egress: Egress,
-  recorder: Recorder,
-): Web {
-  if (recording !== undefined) return recordWeb(replayWeb(recording), recorder)
-  return recordWeb(createWeb({ egress, secrets, network, search: config.search, resolveKey }), recorder)
+): Web & Partial<AsyncDisposable> {
+  if (recording !== undefined) return replayWeb(recording)
+  return createWeb({ egress, secrets, network, search: config.search, resolveKey })
 }
 
 /** What a recording answers needs no network, and what it does not answer gets none. */
