@@ -82,6 +82,33 @@ describe('answers in every dress', () => {
     )
   })
 
+  it('reads back any text and any arguments, streamed and whole [S1.07] [G.07]', async () => {
+    const text = fc.string({ unit: 'binary', minLength: 1 }).map((one) => `x${one}`)
+    const call = fc.record({
+      name: fc.constantFrom('f', 'g'),
+      arguments: fc.dictionary(fc.string(), fc.jsonValue()),
+    })
+    const content = fc.record({ text, reasoning: text, calls: fc.array(call, { maxLength: 4 }) })
+    await fc.assert(
+      fc.asyncProperty(
+        content,
+        fc.boolean(),
+        fc.integer({ min: 1, max: 99 }),
+        async (said, asWhole, pieceBytes) => {
+          const { body, whole = '' } = reply(said)
+          const turn = await ask([asWhole ? { body: whole, pieceBytes } : { body, pieceBytes }])
+          if (!turn.ok) throw new Error(turn.error.message)
+          const { reasoning, toolCalls } = turn.value
+          expect([turn.value.text, reasoning]).toEqual([said.text, said.reasoning])
+          expect(toolCalls.map(({ argumentsText }) => argumentsText)).toEqual(
+            said.calls.map((one) => JSON.stringify(one.arguments)),
+          )
+        },
+      ),
+      { seed: 3, numRuns: 40 },
+    )
+  })
+
   it('takes the greatest usage and never adds [S1.07]', async () => {
     const usage = (count: number) => ({ prompt_tokens: 9, completion_tokens: count })
     const last = { ...usage(3), completion_tokens_details: { reasoning_tokens: 2 } }

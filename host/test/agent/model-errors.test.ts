@@ -2,12 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { errorFromResponse, errorFromStream } from '../../../agent/llm/dialects.ts'
 import type { ModelErrorCode } from '../../../agent/llm/errors.ts'
-import {
-  errorBody,
-  type GatewayErrorCode,
-  gatewayError,
-  gatewayErrorCodes,
-} from '../../gateway/gateway-error.ts'
+import { errorBody, gatewayError, gatewayErrorCodes } from '../../gateway/gateway-error.ts'
 
 /** Refusals that asking again may mend. */
 const passing: Readonly<Record<string, ModelErrorCode>> = {
