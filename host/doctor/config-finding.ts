@@ -9,8 +9,7 @@ import type { Finding } from './finding.ts'
 
 const configuration = { id: 'configuration', title: 'Configuration' }
 const key = { id: 'key', title: 'Model' }
-const noKey =
-  'Set NVIDIA_API_KEY, or CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file.'
+const mend = 'Mend what it says; caisson config check looks again.'
 
 /** The findings `configuration` and `key`. */
 export async function checkConfig(place: KeyPlace & { readonly folders: Folders }): Promise<Finding[]> {
@@ -35,11 +34,11 @@ function describeSections(file: string, facts: readonly ConfigFact[]): Finding {
     ...configuration,
     status: 'warn',
     seen,
-    remedy: 'Mend what it says; caisson config check looks again.',
+    remedy: mend,
   }
 }
 
 function describeModel({ seen, note, problem }: ConfigFact): Finding {
-  if (problem !== undefined) return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: noKey }
+  if (problem !== undefined) return { ...key, status: 'warn', seen: `${seen}: ${problem}`, remedy: mend }
   return note === undefined ? { ...key, status: 'ok', seen } : { ...key, status: 'warn', seen, remedy: note }
 }

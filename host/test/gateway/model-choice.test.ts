@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Config, type ConfigInput } from '../../config/schema.ts'
@@ -222,6 +223,44 @@ describe('the key of a configured provider', () => {
     expect(chosen(shared, 'a')).toBe('invalid_key')
     const sameServer = { providers: { far: { ...far, models: ['a'] }, again: { ...far, models: ['b'] } } }
     expect(chosen(sameServer, 'a')).toBe('far a')
+  })
+
+  it('never goes to another server than its own, whatever the configuration says [G.01]', () => {
+    const name = fc.constantFrom('nvidia', 'local', 'far')
+    const url = fc.constantFrom(
+      undefined,
+      nvidiaBaseUrl,
+      'https://api.nvidia.com.evil.example/v1',
+      'https://b.example',
+      'http://127.0.0.1:1',
+    )
+    const source = fc.constantFrom(undefined, { env: 'NVIDIA_API_KEY' }, { env: 'A' }, { keyring: 'local' })
+    const models = fc.option(fc.array(fc.constantFrom('*', 'a*', 'ab', 'nvidia/*', 'local/*')), {
+      nil: undefined,
+    })
+    const provider = fc.record({ url, key: source, models })
+    const config = fc.record({
+      provider: fc.option(name, { nil: undefined }),
+      providers: fc.dictionary(name, provider),
+    })
+    const env = { NVIDIA_API_KEY: key, A: 'another-key' }
+    const model = fc.constantFrom(undefined, 'ab', 'nvidia/x', 'nvidia/x/y', 'local/ab', 'far/nvidia/x', 'z')
+    fc.assert(
+      fc.property(config, model, (given, wanted) => {
+        const result = choose(given as ConfigInput, wanted, env, ['nvidia', 'local'])
+        if (!result.ok) {
+          expect(result.error.message).not.toContain(key)
+          return
+        }
+        const { name: chosenName, baseUrl, keySource } = result.value
+        if (JSON.stringify(keySource)?.includes('NVIDIA_API_KEY')) expect(baseUrl).toBe(nvidiaBaseUrl)
+        if (chosenName === 'nvidia') expect(baseUrl).toBe(nvidiaBaseUrl)
+        if (keySource !== null && 'keyring' in keySource && keySource.keyring !== chosenName) {
+          expect(given.providers[chosenName]?.key).toEqual(keySource)
+        }
+      }),
+      { numRuns: 1_000, seed: 43 },
+    )
   })
 
   it('is the one of the environment for NVIDIA, else of the file, else of the keyring by its name [G.01] [S0.09]', () => {
