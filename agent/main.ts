@@ -8,6 +8,8 @@ import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { createFileTools } from './tools/files.ts'
+import { createWebTools } from './tools/web.ts'
+import { createGatewayClient } from './utils/gateway-client.ts'
 import { createHelper } from './utils/helper.ts'
 import { createPortOpener } from './utils/port.ts'
 import { describeWorkspace } from './workspace/listing.ts'
@@ -23,6 +25,7 @@ export function startAgent(): void {
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper, { network }),
     createAccessTool(),
+    ...createWebTools(createGatewayClient(() => daemon.link.http)),
   ]
 
   const daemon = startDaemon({

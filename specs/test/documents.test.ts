@@ -10,6 +10,7 @@ import { createAccessTool } from '../../agent/tools/access.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
+import { createWebTools } from '../../agent/tools/web.ts'
 import { createHelper } from '../../agent/utils/helper.ts'
 import { createLogger } from '../../agent/utils/logger.ts'
 import { exitCodes } from '../../host/cli/exit-codes.ts'
@@ -161,6 +162,7 @@ describe('the document on tools', () => {
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper),
     createAccessTool(),
+    ...createWebTools({ post: () => Promise.reject(new Error('not called')) }),
   ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
   const rows = tableAfter('specs/tool-system.md', '## The tools')
