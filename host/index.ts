@@ -1,5 +1,6 @@
 /** The library: start runs, watch them, answer their approvals, bring their changes home. */
 export type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { Plan, Step } from '#specs/protocol/plan.ts'
@@ -18,6 +19,7 @@ export type { RunClient, WatchEnd } from './control/run-client.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
+export type { Policy } from './egress/policy.ts'
 export {
   ConfigError,
   Host,

@@ -56,7 +56,7 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
   if (deciding?.rule.effect === 'allow') return by(deciding, true)
   const inside = deciding === undefined ? hostInside(target.host) : null
   if (inside !== null) {
-    const rule = `${target.host} is an address of ${inside}; only a rule that names it can allow that, no question`
+    const rule = `${target.host} is an address of ${inside}: nobody is asked for those, only a rule that names one opens it`
     return { effect: 'deny', rule, by: null, canAsk: false }
   }
   const grant = find('allow', orderRules(granted))
