@@ -227,11 +227,14 @@ function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTime
   if (code === 'UND_ERR_HEADERS_OVERFLOW' || code.startsWith('HPE_')) {
     return gatewayError('upstream_broken', `The model server's answer is not proper HTTP (${code}).`)
   }
-  const remedy = /CERT|SIGNATURE|ISSUER/.test(code)
-    ? 'Its certificate is not trusted: an authority of your own goes to network.ca in the configuration.'
-    : 'Check the network and the address.'
   const { origin } = new URL(baseUrl)
-  const text = `The model server ${origin} cannot be reached (${reasonOf(cause)}). ${remedy}`
+  if (/CERT|SIGNATURE|ISSUER/.test(code)) {
+    const text =
+      `The certificate of the model server ${origin} is not trusted (${code}). An authority of your own goes to ` +
+      'network.ca in the configuration.'
+    return gatewayError('upstream_untrusted', text)
+  }
+  const text = `The model server ${origin} cannot be reached (${reasonOf(cause)}). Check the network and the address.`
   return gatewayError('upstream_unreachable', text)
 }
 

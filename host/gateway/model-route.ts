@@ -55,6 +55,8 @@ export interface ModelRoute {
 const openMaxRequests = 6
 /** Bytes of JSON per token until the provider has said how many it counts. */
 const firstBytesPerToken = 4
+/** No provider that counts fairly is beyond this. */
+const mostBytesPerToken = 16
 /** A wait that is worth a number, in milliseconds. */
 const queuedMinMs = 50
 
@@ -104,7 +106,9 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
         const result = await relayAnswer(stream, answer.value, { key, signal })
         used = result.usage
-        if (!result.estimated && used.inputTokens > 0) bytesPerToken = bytes / used.inputTokens
+        if (!result.estimated && used.inputTokens > 0) {
+          bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)
+        }
         const costUsd = settle(used)
         report(costUsd === null ? result : { ...result, costUsd })
       } finally {

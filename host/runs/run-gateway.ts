@@ -1,4 +1,5 @@
 /** What one run reaches through the host: its gateway, its egress and the gateway's own services, put together once. */
+import path from 'node:path'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
@@ -11,6 +12,7 @@ import { readRule } from '../egress/rules.ts'
 import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import { ModelMemory } from '../gateway/model-memory.ts'
 import type { Recorder } from '../recording/recorder.ts'
 import { createWeb } from '../web/create-web.ts'
 import { recordWeb, replayWeb } from '../web/recorded-web.ts'
@@ -53,6 +55,8 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     provider,
     runId,
     limits,
+    network: plan.network,
+    memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
     services: { paths: serveWeb(recordWeb(web, recorder)), outward: createOutward(egress) },
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),

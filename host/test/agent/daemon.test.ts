@@ -14,7 +14,7 @@ import { type Daemon, startDaemon } from '../../../agent/daemon.ts'
 import { createFileTools } from '../../../agent/tools/files.ts'
 import { toolFailure, toolSuccess } from '../../../agent/tools/tool.ts'
 import { describeWorkspace } from '../../../agent/workspace/listing.ts'
-import { createGateway, type Gateway } from '../../gateway/gateway.ts'
+import { createGateway, type Gateway, type GatewayOptions } from '../../gateway/gateway.ts'
 import { offlineProvider } from '../../gateway/providers.ts'
 import { type AgentLink, openAgentLink } from '../../rpc/agent-link.ts'
 
@@ -28,6 +28,8 @@ interface World extends AsyncDisposable {
   readonly events: AgentEvent[]
   readonly approvals: string[]
   readonly logs: string[]
+  /** What the gateway answered to the model's client in the place of an answer. */
+  readonly refusals: string[]
   readonly changes: { path: string; kind: string }[]
   readonly completion: Promise<Completion>
 }
@@ -37,7 +39,11 @@ afterEach(async () => {
   for (const world of worlds.splice(0)) await world[Symbol.asyncDispose]()
 })
 
-function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = 'allow'): World {
+function openWorld(
+  files: Record<string, string>,
+  decision: 'allow' | 'deny' = 'allow',
+  limits: Partial<GatewayOptions['limits']> = {},
+): World {
   const folder = mkdtempSync(join(tmpdir(), 'caisson-daemon-'))
   const [merged, base] = [join(folder, 'merged'), join(folder, 'base')]
   mkdirSync(base)
@@ -49,14 +55,15 @@ function openWorld(files: Record<string, string>, decision: 'allow' | 'deny' = '
     events: [] as AgentEvent[],
     approvals: [] as string[],
     logs: [] as string[],
+    refusals: [] as string[],
     changes: [] as World['changes'],
   }
   const completed = Promise.withResolvers<Completion>()
   const gateway = createGateway({
     provider: offlineProvider(false),
     runId,
-    limits: { maxTokens: 1_000_000 },
-    onExchange: () => undefined,
+    limits: { maxTokens: 1_000_000, ...limits },
+    onExchange: ({ error }) => void (error === undefined || heard.refusals.push(error)),
     onDenied: () => undefined,
     logger: { info: () => undefined, warn: () => undefined },
   })
@@ -126,6 +133,16 @@ const makeTask = (prompt: string, fields: object = {}): Task =>
   Task.parse({ runId, prompt, model: 'caisson/offline', limits: {}, ...fields })
 
 describe('the agent on its ports', () => {
+  it.each([
+    ['limit_requests', { maxRequests: 2 }],
+    ['limit_tokens', { maxTokens: 1_500 }],
+  ])('ends a run whose budget is used up with %s, asking no more [G.05] [S0.07]', async (reason, limits) => {
+    const world = openWorld({ 'data.csv': 'a,b\n1,2\n' }, 'allow', limits)
+    await world.link.submitTask(makeTask('Create a file `hello.txt` with the content "good day"'))
+    expect(await world.completion).toMatchObject({ outcome: 'failed', reason })
+    expect(world.refusals).toEqual([expect.stringContaining(reason)])
+  })
+
   it('carries out a task from submit to change set, with its log and events on the host [S1.01] [S1.10] [S1.12]', async () => {
     const world = openWorld({ 'data.csv': 'a,b\n1,2\n' })
     expect(

@@ -281,7 +281,7 @@ describe('the way to the model server', () => {
     expect(server.requests[0]?.request.headers.authorization).toBe(`Bearer ${testKey}`)
     await using direct = await startGateway(customProvider(server.url))
     const untrusted = await direct.request()
-    expect(untrusted).toMatchObject({ status: 502, code: 'upstream_unreachable' })
+    expect(untrusted).toMatchObject({ status: 421, code: 'upstream_untrusted' })
     expect(untrusted.text).toContain('network.ca')
   })
 
