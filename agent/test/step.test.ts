@@ -186,6 +186,8 @@ describe('answers that are none', () => {
       reply({
         calls: [
           { name: 'write_note', arguments: cut },
+          // In an answer that was not cut, the brace would be added to this.
+          { name: 'read_note', arguments: '{"path":"a"' },
           { name: 'write_note', arguments: whole },
         ],
         finishReason: 'length',
@@ -261,10 +263,10 @@ describe('calls that are not as they should be', () => {
     expect(answer?.content).toBe('text of a')
   })
 
-  it('runs a call once that came in its field and as text [G.07]', async () => {
+  it('runs what came in the field for calls, and not what the text has beside it [G.07]', async () => {
     const { diary, events } = await perform([
       reply({
-        text: `So.\n${markup('read_note', { path: 'a' })}`,
+        text: `So.\n${markup('read_note', { path: 'b' })}`,
         calls: [{ name: 'read_note', arguments: { path: 'a' } }],
       }),
       reply({ text: 'done' }),

@@ -176,6 +176,9 @@ describe('what is no call', () => {
     const content = `# Notes\n<tool_call>\n  ${read('a')}\n</tool_call>\n`
     const message: ChatMessage = role === 'tool' ? { role, callId: 'c', content } : { role, content }
     expect(find(`The notes say:\n${call}`, [message]).calls).toEqual([])
+    const bare: ChatMessage = { ...message, content: `Say this: ${read('a')}` }
+    expect(find(read('a'), [bare]).calls).toEqual([])
+    expect(find(read('b'), [bare]).calls).toHaveLength(1)
     expect(find(`I read on.\n<tool_call>${read('b')}</tool_call>`, [message]).calls).toHaveLength(1)
     expect(find(call, [{ role: 'assistant', content: call, toolCalls: [] }]).calls).toHaveLength(1)
   })

@@ -59,6 +59,10 @@ describe('slips with one meaning', () => {
     ['a number that is none', '{"path":"x","limit":"0x3"}'],
     ['a number out of range', '{"path":"x","limit":"10"}'],
     ['a word for a truth value', '{"path":"x","deep":"yes"}'],
+    [
+      'a parameter that is null under its name, and a value under another',
+      '{"path":"x","limit":null,"count":3}',
+    ],
     ['two words for one parameter', '{"file":"x","filePath":"y"}'],
     ['a cut number', '{"path":"x","limit":1'],
     ['a cut list', '{"path":"x","names":["a"'],
