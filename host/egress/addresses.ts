@@ -50,6 +50,17 @@ export function hostInside(host: string): string | null {
   return isIP(host) === 0 ? null : notPublic(host)
 }
 
+/** The IPv4 address that a network without IPv4 reaches under this IPv6 one (NAT64); null for any other. */
+export function behindNat64(address: string): string | null {
+  if (isIP(address) !== 6 || address.includes('%')) return null
+  const parsed = ipaddr.IPv6.parse(address)
+  return parsed.match(nat64) ? lastFourBytes(parsed) : null
+}
+
+function lastFourBytes(address: ipaddr.IPv6): string {
+  return ipaddr.fromByteArray(address.toByteArray().slice(12)).toString()
+}
+
 function notPublic4(address: ipaddr.IPv4): string | null {
   const range = address.range()
   return range === 'unicast' ? null : (words[range] ?? 'a reserved range')
@@ -62,7 +73,7 @@ const nat64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96')
 function notPublic6(address: ipaddr.IPv6): string | null {
   // Networks without IPv4 give every IPv4 host such an address: it is what the one inside is.
   if (address.match(nat64)) {
-    const inside = notPublic(ipaddr.fromByteArray(address.toByteArray().slice(12)).toString())
+    const inside = notPublic(lastFourBytes(address))
     return inside === null ? null : `${inside}, inside an IPv6 address`
   }
   const range = address.range()

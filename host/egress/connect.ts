@@ -10,7 +10,7 @@ import { openThroughProxy, type UserProxy } from '../gateway/user-proxy.ts'
 import { notPublic } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
-import { hostInUrl, isAddress } from './target.ts'
+import { hostInUrl, isAddress, parseHost } from './target.ts'
 
 export interface ConnectFailure {
   /** `refused`: by us, because of an address. */
@@ -56,7 +56,7 @@ export function createConnector({
       const what = kind === 'timeout' || kind === 'cancelled' ? kind : 'unreachable'
       return failure(what, `${target.host} ${message}. Check the name; or this machine is offline.`)
     }
-    const addresses = found.ok ? found.value : []
+    const addresses = found.ok ? found.value.map(oneSpelling) : []
     for (const address of addresses) {
       const reason = judge(address, insideOf(address))
       if (reason !== null) return failure('refused', reason)
@@ -132,6 +132,12 @@ async function connectThrough(
   const trust = proxy.isTls ? { secureContext: network.secureContext() } : {}
   const opened = await openThroughProxy(proxy, target, { timeoutMs, signal, ...trust })
   return opened.ok ? opened : failure(signal.aborted ? 'cancelled' : 'unreachable', opened.error.message)
+}
+
+/** As rules have it: an IPv4 address also where a resolver wraps it into an IPv6 one. */
+export function oneSpelling(address: string): string {
+  const read = parseHost(address)
+  return read.ok ? read.value : address
 }
 
 /** What an address is instead of a public one; null when it is public. */

@@ -2,7 +2,7 @@
  * What the policy would say of an address, for people who ask before a run does: the decision, the answers that hold for
  * always, and where the name leads. Nothing is connected to, and nobody is asked.
  */
-import { insideOf } from './connect.ts'
+import { insideOf, oneSpelling } from './connect.ts'
 import type { Target } from './egress.ts'
 import type { RunGrants } from './grants.ts'
 import { type Decision, decide, judgeResolved, type Policy } from './policy.ts'
@@ -45,7 +45,7 @@ export async function outlookFor(
     ? { ok: true as const, value: [target.host] }
     : await resolve(target.host, signal)
   if (!found.ok) return { decision, leads: [], lookupProblem: `${target.host} ${found.error.message}` }
-  const leads = found.value.map((address) => ({
+  const leads = found.value.map(oneSpelling).map((address) => ({
     address,
     problem: judgeResolved(policy, target, address, insideOf(address)),
   }))

@@ -4,7 +4,7 @@
  */
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { hostInside } from './addresses.ts'
+import { behindNat64, hostInside } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { isAddress, parseHost } from './target.ts'
 import { isClearPath, plainPath } from './url-path.ts'
@@ -109,7 +109,8 @@ function matchesHost(pattern: HostPattern, host: string, effect: EgressRule['eff
   if (pattern.kind === 'any') return effect === 'deny' || hostInside(host) === null
   // A name below an address would be another machine's.
   if (pattern.kind === 'below') return !isAddress(host) && host.endsWith(`.${pattern.value}`)
-  return host === pattern.value
+  // What is denied under its IPv4 address is not to be reached under the IPv6 one that leads there.
+  return host === pattern.value || (effect !== 'allow' && behindNat64(host) === pattern.value)
 }
 
 function matchesMethod({ effect, methods }: EgressRule, { method }: Target): boolean {

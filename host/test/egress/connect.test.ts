@@ -77,6 +77,17 @@ describe('a connection', () => {
     expect(server.connections()).toBe(0)
   })
 
+  it('is judged under the spelling that rules have, whatever the resolver writes [G.02]', async () => {
+    const { resolve } = answers(['::ffff:93.184.216.34', '::FFFF:0a00:0001', '2606:4700:0:0::1'])
+    const judged: string[] = []
+    const judge = (address: string) => {
+      judged.push(address)
+      return judged.length < 3 ? null : 'no'
+    }
+    await createConnector({ network: directNetwork, resolve })(target(443), judge, never)
+    expect(judged).toEqual(['93.184.216.34', '10.0.0.1', '2606:4700::1'])
+  })
+
   it('looks nothing up for an address, and judges it too [G.02]', async () => {
     const server = await startServer()
     const { resolve, names } = answers()

@@ -318,6 +318,17 @@ describe('where a permitted name leads', () => {
     expect(judge([denied, allow({ host: '93.184.216.34' })], '93.184.216.34', null)).not.toBeNull()
   })
 
+  it('is no address that a rule denies, under its IPv6 spelling for networks without IPv4 either [G.02]', () => {
+    const denied = deny({ host: '93.184.216.34' })
+    expect(judge([denied], '64:ff9b::5db8:d822', null)).toContain('deny 93.184.216.34')
+    expect(
+      effect({ rules: [allow({ host: '*' }), denied] }, request('https://[64:ff9b::93.184.216.34]/')),
+    ).toBe('deny')
+    expect(
+      effect({ rules: [allow({ host: '93.184.216.34' })] }, request('https://[64:ff9b::93.184.216.34]/')),
+    ).toBe('deny')
+  })
+
   it('is itself for an address, which the decision was about already [G.02]', () => {
     const literal = request('https://10.0.0.1/')
     expect(judge([ask({ host: '10.0.0.1' })], '10.0.0.1', 'a private network', literal)).toBeNull()
