@@ -50,7 +50,7 @@ export async function policyCheck(
 /** The rules, the strongest first. */
 export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
   const { policy, grants } = await inForce(io, flags)
-  const answers = orderRules(grants.standing())
+  const answers = orderRules([...grants.standing(), ...grants.refusals()])
   if (flags.json === true) {
     const plain = ({ rule, origin }: PolicyRule): EgressRule & { origin: string } => ({ ...rule, origin })
     const { otherwise } = policy
@@ -63,7 +63,7 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
     ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
     ...(answers.length === 0
       ? []
-      : ['Answers that settle what would be asked or is not allowed (caisson policy revoke):']),
+      : ['Answers of a person: they settle what would be asked or is not allowed (caisson policy revoke):']),
     ...answers.map(({ words }) => `  ${foreignLine(words)}`),
     policy.otherwise === 'ask'
       ? 'Everything else is asked; addresses inside your network only where a rule names them.'

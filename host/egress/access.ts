@@ -17,7 +17,7 @@ import { describe, offersFor, rulesOf } from './offers.ts'
 import { type Decision, decide, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 import type { Access } from './run-egress.ts'
-import { describeTarget, parseTarget, targetUrl } from './target.ts'
+import { parseTarget, targetUrl } from './target.ts'
 
 /** Name of the tool, and of all these questions for rules that answer approvals. */
 export const accessTool = 'request_access'
@@ -84,13 +84,10 @@ export class AccessDesk implements Access {
 
   /**
    * Asks about a target that is being tried; attempts for one place share a question, and an answer that was given once
-   * lets one of them out. @returns what allows it, in words, or the refusal for the agent
+   * lets one of them out. @returns what allows it, in words, or why it is not allowed
    */
   async askFor(target: Target, _decision: Decision, signal: AbortSignal): Promise<Result<string, string>> {
-    const refusal = (why: string): Result<string, string> => ({
-      ok: false,
-      error: `refused: ${describeTarget(target)}: ${why}. Do without it.`,
-    })
+    const refusal = (why: string): Result<string, string> => ({ ok: false, error: why })
     for (;;) {
       const problem = this.#grants.refresh()
       if (problem !== null) return refusal(problem)

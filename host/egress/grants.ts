@@ -55,11 +55,14 @@ export class RunGrants {
     return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'allow')
   }
 
+  /** Every no that holds. */
+  refusals(): PolicyRule[] {
+    return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'deny')
+  }
+
   /** The no that spares a person the question. */
   refusing(target: Target): PolicyRule | undefined {
-    return [...this.#run, ...this.#always].find(
-      (rule) => rule.rule.effect === 'deny' && isAbout(rule, target),
-    )
+    return this.refusals().find((rule) => isAbout(rule, target))
   }
 
   /** The yes has let something out. */

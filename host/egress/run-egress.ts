@@ -23,7 +23,7 @@ export interface Access {
   used(rule: PolicyRule): void
   /**
    * Asks about a target that is being tried, because `decision` says so; attempts for one place share a question.
-   * @returns the grant in words, or the reason against it, for the agent
+   * @returns the grant in words, or the reason against it
    */
   askFor(target: Target, decision: Decision, signal: AbortSignal): Promise<Result<string, string>>
   /** The agent's own question. */
@@ -67,7 +67,11 @@ export class RunEgress implements Egress {
     }
     const asked = await access.askFor(target, decision, signal)
     if (asked.ok) return this.#permit(target, asked.value)
-    return this.#deny(target, decision.rule, asked.error)
+    return this.#deny(
+      target,
+      asked.error,
+      `refused: ${describeTarget(target)}: ${asked.error}. Do without it.`,
+    )
   }
 
   async connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>> {
