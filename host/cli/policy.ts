@@ -1,5 +1,6 @@
 /** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { Settings } from '../config/settings.ts'
 import type { Target } from '../egress/egress.ts'
 import { RunGrants } from '../egress/grants.ts'
 import { GrantFileError, LastingGrants } from '../egress/lasting-grants.ts'
@@ -9,6 +10,7 @@ import { resolveName } from '../egress/resolve.ts'
 import { rulesOfFlags } from '../egress/rule-file.ts'
 import { orderRules, type PolicyRule } from '../egress/rules.ts'
 import { describeTarget, parseTarget } from '../egress/target.ts'
+import type { Network } from '../gateway/network.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
@@ -21,6 +23,14 @@ interface PolicyFlags {
   readonly json?: boolean
 }
 
+/** What would become of a target. */
+interface Seen {
+  readonly target: Target
+  readonly outlook: Outlook
+  /** The user's proxy on the way, as it may be shown. */
+  readonly proxy: string | null
+}
+
 /** A request, and for https the tunnel that programs make: 0 when the request would go out unasked, 3 otherwise. */
 export async function policyCheck(
   io: Io,
@@ -29,22 +39,21 @@ export async function policyCheck(
 ): Promise<ExitCode> {
   const target = parseTarget(url, flags.method)
   if (!target.ok) throw new UsageError(target.error)
-  const { policy, grants } = await inForce(io, flags)
+  const { policy, grants, network } = await inForce(io, flags)
   const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
-  const request = await outlookFor(target.value, parts)
-  const tunnel: Target = { ...target.value, method: null, path: null }
-  const seen =
-    target.value.scheme === 'https'
-      ? [
-          { target: target.value, outlook: request },
-          { target: tunnel, outlook: await outlookFor(tunnel, parts) },
-        ]
-      : [{ target: target.value, outlook: request }]
+  const look = async (to: Target): Promise<Seen> => ({
+    target: to,
+    outlook: await outlookFor(to, parts),
+    proxy: network.proxyFor(to)?.shown ?? null,
+  })
+  const request = await look(target.value)
+  const isTls = target.value.scheme === 'https'
+  const tunnel = isTls ? await look({ ...target.value, method: null, path: null }) : undefined
   if (flags.json === true) {
-    const [first, second] = seen.map(({ target: one, outlook }) => asJson(one, outlook))
-    await writeJsonLine(io.stdout, { request: first, ...(second === undefined ? {} : { tunnel: second }) })
-  } else for (const { target: one, outlook } of seen) show(io, one, outlook)
-  return isOpen(request) ? exitCodes.completed : exitCodes.denied
+    const value = { request: asJson(request), ...(tunnel === undefined ? {} : { tunnel: asJson(tunnel) }) }
+    await writeJsonLine(io.stdout, value)
+  } else for (const seen of [request, tunnel]) if (seen !== undefined) show(io, seen)
+  return isOpen(request.outlook) ? exitCodes.completed : exitCodes.denied
 }
 
 /** The rules, the strongest first. */
@@ -75,7 +84,10 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
 }
 
 /** What a run with these flags would go by. */
-async function inForce(io: Io, flags: PolicyFlags): Promise<{ policy: Policy; grants: RunGrants }> {
+async function inForce(
+  io: Io,
+  flags: PolicyFlags,
+): Promise<{ policy: Policy; grants: RunGrants; network: Network }> {
   const host = hostOf(io)
   await prepareFolders(host.folders)
   const policy = await host.egressPolicy(await rulesOfFlags(flags))
@@ -83,10 +95,12 @@ async function inForce(io: Io, flags: PolicyFlags): Promise<{ policy: Policy; gr
   const grants = new RunGrants(new LastingGrants(host.folders), '')
   const problem = grants.refresh()
   if (problem !== null) throw new GrantFileError(problem)
-  return { policy, grants }
+  const settings = new Settings({ folders: host.folders, env: io.env })
+  return { policy, grants, network: settings.network(await host.config()) }
 }
 
-function show(io: Io, target: Target, { decision, leads, lookupProblem }: Outlook): void {
+function show(io: Io, { target, outlook, proxy }: Seen): void {
+  const { decision, leads, lookupProblem } = outlook
   const lines = [
     `${foreignLine(describeTarget(target))}: ${decision.effect}`,
     `  rule     ${foreignLine(decision.rule)}`,
@@ -95,17 +109,19 @@ function show(io: Io, target: Target, { decision, leads, lookupProblem }: Outloo
         `  address  ${address}${problem === null ? '' : `  refused: ${foreignLine(problem)}`}`,
     ),
     ...(lookupProblem === undefined ? [] : [`  address  ${foreignLine(lookupProblem)}`]),
+    ...(proxy === null ? [] : [`  proxy    ${foreignLine(proxy)}, which looks the name up itself`]),
   ]
   io.stdout.write(`${lines.join('\n')}\n`)
 }
 
-function asJson(target: Target, { decision, leads, lookupProblem }: Outlook): object {
-  const { effect, rule } = decision
+function asJson({ target, outlook, proxy }: Seen): object {
+  const { decision, leads, lookupProblem } = outlook
   return {
     target: describeTarget(target),
-    effect,
-    rule,
+    effect: decision.effect,
+    rule: decision.rule,
     addresses: leads.map(({ address, problem }) => ({ address, ...(problem === null ? {} : { problem }) })),
     ...(lookupProblem === undefined ? {} : { lookupProblem }),
+    ...(proxy === null ? {} : { proxy }),
   }
 }

@@ -106,6 +106,13 @@ describe('policy check', () => {
     })
   })
 
+  it('says when a proxy of the user’s looks names up itself [G.02]', async () => {
+    const { cli } = await place('[network]\nproxy = "http://me:hidden@proxy.example:3128"\n')
+    const { stdout } = await cli('policy', 'check', '--allow-host', '8.8.8.8', 'https://8.8.8.8/')
+    expect(stdout).toContain('  proxy    http://proxy.example:3128, which looks the name up itself')
+    expect(stdout).not.toContain('hidden')
+  })
+
   it('is a mistake of usage for what is no address, no rule and no file of rules [H.01]', async () => {
     const { home, cli } = await place()
     const file = path.join(home, 'rules.toml')
