@@ -88,10 +88,14 @@ export class GuestHttp {
   ): Promise<ClientHttp2Stream> {
     const session = await this.#waitForSession(options)
     options.signal?.throwIfAborted()
-    const stream = session.request(headers, {
-      endStream: options.endStream ?? false,
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-    })
+    // Node's own default has a port in it; the host compares names exactly.
+    const stream = session.request(
+      { ':authority': 'gateway', ...headers },
+      {
+        endStream: options.endStream ?? false,
+        ...(options.signal === undefined ? {} : { signal: options.signal }),
+      },
+    )
     // Without one, a session that ends before the caller listens would end the process.
     stream.on('error', () => {})
     return stream

@@ -12,6 +12,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { forwardOpen, type RequestMethod, shellOpen } from '#specs/protocol/methods.ts'
 import type { ParamsInput, RpcFailure } from '#specs/protocol/peer.ts'
+import { gatewayAuthority } from '../gateway/gateway.ts'
 import type { AgentLink } from '../rpc/agent-link.ts'
 import type { ControlFailure } from './messages.ts'
 
@@ -51,7 +52,8 @@ export class GuestAccess {
   /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const path = headers[':path'] ?? ''
-    if (!/^\/(?:shell|forward)\//.test(path)) return false
+    // The name keeps out what programs of the guest ask of other servers.
+    if (headers[':authority'] !== gatewayAuthority || !/^\/(?:shell|forward)\//.test(path)) return false
     const taker = headers[':method'] === 'POST' ? this.#expected.get(path) : undefined
     if (taker === undefined) stream.respond({ ':status': 404 }, { endStream: true })
     else {

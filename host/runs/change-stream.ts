@@ -4,6 +4,7 @@
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Result } from '#specs/protocol/error.ts'
+import { gatewayAuthority } from '../gateway/gateway.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import { type ReceiveOptions, receiveChanges } from '../workspace/receive.ts'
 import { RunFailure } from './ending.ts'
@@ -25,7 +26,8 @@ export class ChangeStream {
 
   /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    if (headers[':path'] !== this.#path) return false
+    // The name keeps out what programs of the guest ask of other servers.
+    if (headers[':authority'] !== gatewayAuthority || headers[':path'] !== this.#path) return false
     if (headers[':method'] === 'POST' && this.#take !== null) this.#take(stream)
     else stream.respond({ ':status': 409 }, { endStream: true })
     return true
