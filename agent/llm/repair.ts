@@ -35,9 +35,10 @@ export function parseModelJson(text: string, options: RepairOptions = {}): Resul
   if (trimmed.length > repairMaxChars) return failure('the text is not JSON and too long to repair')
 
   const corrections: string[] = []
-  const bare =
+  const chosen =
     options.dropProse === false ? withoutFence(trimmed, corrections) : withoutProse(trimmed, corrections)
-  if (typeof bare !== 'string') return bare.error
+  if (!chosen.ok) return chosen
+  const bare = chosen.value
   const inner = parseStrict(bare)
   if (inner.ok) return { ok: true, value: { value: inner.value, corrections } }
   if (inner.error !== 'syntax') return failure(inner.error)
@@ -55,27 +56,30 @@ function failure(error: string): { ok: false; error: string } {
   return { ok: false, error }
 }
 
-/** The one JSON object (else the first list) of a text; the text itself where no bracket closes, for that is said later. */
-function withoutProse(text: string, corrections: string[]): string | { error: { ok: false; error: string } } {
+/**
+ * The one JSON object of a text, whatever other brackets its prose has; else its first list. Where no bracket closes, all
+ * from the first on.
+ */
+function withoutProse(text: string, corrections: string[]): Result<string, string> {
   const fenced = insideFence(text)
   if (fenced !== null) corrections.push('taken out of a fenced block')
   const candidate = fenced ?? text
   const groups = findGroups(candidate)
   const objects = groups.filter(({ from }) => candidate.charAt(from) === '{')
-  if (objects.length > 1) return { error: failure('found more than one JSON object; one is expected') }
-  const found = objects[0] ?? groups[0]
-  const from = candidate.search(/[{[]/)
-  if (found === undefined) return from < 0 ? candidate : candidate.slice(from)
+  const whole = objects.filter(({ from, end }) => parseStrict(candidate.slice(from, end)).ok)
+  const [found = groups[0], another] = whole.length === 1 ? whole : objects
+  if (another !== undefined) return failure('found more than one JSON object; one is expected')
+  if (found === undefined) return { ok: true, value: candidate.slice(Math.max(0, candidate.search(/[{[]/))) }
   const rest = candidate.slice(0, found.from).trim() + candidate.slice(found.end).trim()
   if (rest !== '') corrections.push('text around the JSON was dropped')
-  return candidate.slice(found.from, found.end)
+  return { ok: true, value: candidate.slice(found.from, found.end) }
 }
 
 /** The text inside of a fence that is around all of it. */
-function withoutFence(text: string, corrections: string[]): string {
+function withoutFence(text: string, corrections: string[]): { ok: true; value: string } {
   const inner = text.startsWith('```') && text.endsWith('```') ? insideFence(text) : null
   if (inner !== null) corrections.push('taken out of a fenced block')
-  return inner ?? text
+  return { ok: true, value: inner ?? text }
 }
 
 /** What stands between the first fence, with its language word, and the last; null without two fences. */

@@ -13,6 +13,7 @@ describe('parseModelJson', () => {
     ['{a: 1} // done', 2],
     ['\uFEFF{"a":1}', 0],
     ['See [1] and {"a":1}.', 1],
+    ['For each {name}: {"a":1}', 1],
     ['{"a":1} is {it', 1],
     ['{"a":1 /* one */}', 1],
   ])('reads %j with %i corrections [S0.02]', (text, corrections) => {
