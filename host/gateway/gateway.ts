@@ -135,6 +135,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     upstream,
     limits: options.limits,
     requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
+    guestTimeoutMs: timeouts.idleTimeoutMs,
     onExchange: report,
     now: options.now ?? (() => performance.now()),
   })

@@ -39,6 +39,8 @@ export interface ModelRouteOptions {
   readonly upstream: Upstream
   readonly limits: BudgetLimits
   readonly requestBodyTimeoutMs: number
+  /** How long a guest may read nothing of its answer. */
+  readonly guestTimeoutMs: number
   readonly onExchange: (exchange: ModelExchange) => void
   /** Milliseconds on a clock that only goes forward. */
   readonly now: () => number
@@ -104,7 +106,11 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         }
         const answer = await upstream.send(request, { maxTokens: maxOutputTokens, signal, onQueued })
         if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
-        const result = await relayAnswer(stream, answer.value, { key, signal })
+        const result = await relayAnswer(stream, answer.value, {
+          key,
+          signal,
+          guestTimeoutMs: options.guestTimeoutMs,
+        })
         used = result.usage
         if (!result.estimated && used.inputTokens > 0) {
           bytesPerToken = Math.min(Math.max(bytes / used.inputTokens, 1), mostBytesPerToken)

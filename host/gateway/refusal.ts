@@ -71,9 +71,9 @@ export function readRefusal(status: number, body: string, sent: ReadonlySet<Spar
 }
 
 function readLength(text: string): Refusal | null {
-  const context = number(/maximum context length (?:is|of)\s+(\d+)/i.exec(text)?.[1])
+  const context = number(/maximum context length (?:is|of)\s+(\d{1,9})\b/i.exec(text)?.[1])
   if (context !== null) {
-    const prompt = /(\d+)\s+(?:input tokens|tokens from the input|in the (?:messages|prompt))/i.exec(
+    const prompt = /\b(\d{1,9})\s+(?:input tokens|tokens from the input|in the (?:messages|prompt))/i.exec(
       text,
     )?.[1]
     return { kind: 'context', contextTokens: context, promptTokens: number(prompt) }

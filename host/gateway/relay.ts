@@ -26,11 +26,19 @@ export interface RelayResult {
   readonly error?: string
 }
 
-/** @param options.signal ends the carrying; the guest's going away does so too */
+export interface RelayOptions {
+  /** Taken out of what the guest gets. */
+  readonly key: string | null
+  /** Ends the carrying; the guest's going away does so too. */
+  readonly signal: AbortSignal
+  /** How long a guest may read nothing: an answer that nobody takes keeps others from their turn. */
+  readonly guestTimeoutMs: number
+}
+
 export async function relayAnswer(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  options: { key: string | null; signal: AbortSignal },
+  options: RelayOptions,
 ): Promise<RelayResult> {
   return answer.streamed ? relayStream(stream, answer, options) : relayWhole(stream, answer, options)
 }
@@ -38,7 +46,7 @@ export async function relayAnswer(
 async function relayStream(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  { key, signal }: { key: string | null; signal: AbortSignal },
+  { key, signal, guestTimeoutMs }: RelayOptions,
 ): Promise<RelayResult> {
   const redactor = createStreamRedactor(key)
   const tap = createStreamTap(answer.requestBytes)
@@ -47,7 +55,7 @@ async function relayStream(
   const write = async (chunk: Buffer): Promise<void> => {
     if (chunk.length === 0) return
     boundary.push(chunk)
-    if (!stream.write(chunk)) await drained(stream, signal)
+    if (!stream.write(chunk) && !(await drained(stream, signal, guestTimeoutMs))) throw new GuestStall()
   }
   stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'text/event-stream' })
   try {
@@ -67,6 +75,14 @@ async function relayStream(
     }
     await write(redactor.end())
   } catch (cause) {
+    if (cause instanceof GuestStall) {
+      stream.destroy()
+      return {
+        ...pick(tap.read()),
+        status: 200,
+        error: `the guest read nothing for ${guestTimeoutMs / 1000} s`,
+      }
+    }
     if (!(cause instanceof UpstreamBreak)) throw cause
     if (stream.destroyed || signal.aborted) return { ...pick(tap.read()), status: 200, error: guestGone }
     endBroken(stream, cause.error, boundary.atBoundary())
@@ -83,7 +99,7 @@ async function relayStream(
 async function relayWhole(
   stream: ServerHttp2Stream,
   answer: UpstreamAnswer,
-  { key, signal }: { key: string | null; signal: AbortSignal },
+  { key, signal }: RelayOptions,
 ): Promise<RelayResult> {
   const parts: Uint8Array[] = []
   let bytes = 0
@@ -150,16 +166,24 @@ function createBoundaryWatch(): { push(chunk: Buffer): void; atBoundary(): boole
   }
 }
 
-/** Resolves when the guest has read enough, or is gone. */
-function drained(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void> {
-  if (stream.destroyed || signal.aborted) return Promise.resolve()
+/** The guest does not read on. */
+class GuestStall extends Error {
+  override readonly name = 'GuestStall'
+}
+
+/** Resolves when the guest has read enough, or is gone; to false when it did neither in time. */
+function drained(stream: ServerHttp2Stream, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
+  if (stream.destroyed || signal.aborted) return Promise.resolve(true)
   return new Promise((resolve) => {
-    const finish = (): void => {
+    const leave = (isDrained: boolean): void => {
+      clearTimeout(timer)
       stream.off('drain', finish)
       stream.off('close', finish)
       signal.removeEventListener('abort', finish)
-      resolve()
+      resolve(isDrained)
     }
+    const finish = (): void => leave(true)
+    const timer = setTimeout(() => leave(false), timeoutMs)
     stream.once('drain', finish)
     stream.once('close', finish)
     signal.addEventListener('abort', finish, { once: true })

@@ -221,6 +221,23 @@ describe('the two ends', () => {
     expect(Buffer.byteLength(answer.text)).toBeGreaterThan(39_000_000)
   })
 
+  it('a guest that never reads on loses its answer, and keeps nobody from their turn [G.05]', async () => {
+    await using upstream = await startUpstream((response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      const more = (): void => {
+        while (response.writable && response.write(textChunk('x'.repeat(60_000))));
+        if (response.writable) response.once('drain', more)
+      }
+      more()
+    })
+    await using test = await startGateway(customProvider(upstream.url), { timeouts: quick })
+    const stream = test.open()
+    await once(stream, 'response')
+    await upstream.closed()
+    await test.exchanged(1)
+    expect(test.exchanges[0]?.error).toContain('read nothing')
+  })
+
   it('closing the gateway ends what is open and refuses what comes [S0.07]', async () => {
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
