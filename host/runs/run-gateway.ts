@@ -41,7 +41,9 @@ export interface RunParts {
 export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }: RunParts): RunGateway {
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
-  const access = new AccessDesk({ runId, policy, approvals, lasting: new LastingGrants(plan.folders) })
+  const lasting = new LastingGrants(plan.folders)
+  // Also where a recording answers the same is asked as then, or the agent would be told something else.
+  const access = new AccessDesk({ runId, policy: plan.egress, approvals, lasting })
   const egress = new RunEgress({
     policy,
     access,
