@@ -23,6 +23,8 @@ export function createAccessTool(): Tool {
     // The host recognises the name and asks a question of its own.
     requiresApproval: true,
     readOnly: false,
+    // It asks; what it may lead to is decided by a person who sees the host's words.
+    destructive: false,
     execute: (_input, { allowed }) =>
       Promise.resolve(toolSuccess(allowed ?? 'allowed; try again what was refused')),
     render: (text) => text,
