@@ -124,9 +124,9 @@ export function callOf(value: unknown, reply: Reply): (WrittenCall & { readonly 
   if (tool === undefined) return null
   const { name: _name, type: _type, id: _id, index: _index, arguments: given, parameters, ...others } = value
   const { name } = tool
-  // Whatever else stands there may be meant as an argument: validation shows the model what it wrote.
+  // Whatever else stands there may be meant as an argument; in a list it never fits, whatever the tool's parameters are.
   const isClear = Object.keys(others).length === 0 && (given === undefined || parameters === undefined)
-  if (!isClear) return { name, argumentsText: JSON.stringify(value), isExact: false }
+  if (!isClear) return { name, argumentsText: JSON.stringify([value]), isExact: false }
   const args = given ?? parameters ?? {}
   const argumentsText = typeof args === 'string' ? args : JSON.stringify(args)
   return { name, argumentsText, isExact: isRecord(given ?? parameters) }
