@@ -4,12 +4,14 @@
  */
 
 import { actOnCsv } from './act-csv.ts'
+import { actOnPage } from './act-page.ts'
 import type { Conversation, PastCall } from './conversation.ts'
 import type { Intent } from './intents.ts'
 import {
   answersIn,
   call,
   conclude,
+  describeDenial,
   endedWell,
   type Outcome,
   quoteOutput,
@@ -21,6 +23,9 @@ import { writeCountScript, writeSumScript } from './small-scripts.ts'
 /** The next turn of a step. */
 export function act(intent: Intent, conversation: Conversation): Reply {
   const reasoning = `The rule for "${intent.kind}" fits this step.`
+  if (intent.kind === 'fetch-page' || intent.kind === 'summarise-page' || intent.kind === 'save-page') {
+    return actOnPage(intent, conversation, reasoning)
+  }
   const failed = conversation.calls.findIndex((past) => past.errorCode !== null)
   if (failed >= 0) return explainFailure(conversation, failed, reasoning)
   if (intent.kind === 'inspect-csv' || intent.kind === 'analyse-csv') {
@@ -39,7 +44,10 @@ interface Turns {
   answer(calls: readonly PastCall[]): Outcome
 }
 
-type PlainIntent = Exclude<Intent, { kind: 'inspect-csv' | 'analyse-csv' | 'look' }>
+type PlainIntent = Exclude<
+  Intent,
+  { kind: 'inspect-csv' | 'analyse-csv' | 'fetch-page' | 'summarise-page' | 'save-page' | 'look' }
+>
 
 /** The calls of an intent in order, and what is said when all went well. */
 function turnsFor(intent: PlainIntent): Turns {
@@ -164,7 +172,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
     [
       `I could not do this task: ${reason}.`,
       'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
-      'rename, copy or delete files; search, count and list; run a command or a script; calculate. Say one of these plainly,',
+      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate. Say one of these plainly,',
       'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
       `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,
     ].join('\n'),
@@ -192,12 +200,6 @@ function explainFailure(conversation: Conversation, failed: number, reasoning: s
       ? `\nThe workspace holds:\n${quoteOutput(looked.output, 2_000)}`
       : ''
   return sayNotDone(`${past?.name}: ${quoteOutput(past?.output ?? '', 1_500)}${seen}`, reasoning)
-}
-
-/** The denial in words for people, with the hint that came with it; what the tool says is meant for a model. */
-function describeDenial({ name, output }: PastCall): string {
-  const hint = /\bwas denied[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ?? output
-  return `${name} was denied. ${quoteOutput(hint, 1_500)}`.trimEnd()
 }
 
 function appendCommand(path: string, text: string): string {

@@ -18,6 +18,10 @@ export type Intent =
   | { kind: 'read'; path: string }
   | { kind: 'run'; command: string }
   | { kind: 'calculate'; expression: string }
+  | { kind: 'fetch-page'; url: string }
+  | { kind: 'summarise-page'; url: string }
+  /** The page, or no more than its first lines. */
+  | { kind: 'save-page'; url: string; path: string; what: 'page' | 'summary' }
   | { kind: 'look'; reason: string }
 
 export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
@@ -61,6 +65,12 @@ export function wordIntent(intent: Intent): string {
       return `Run the command ${q(intent.command)}.`
     case 'calculate':
       return `Calculate ${q(intent.expression)}.`
+    case 'fetch-page':
+      return `Fetch the page ${q(intent.url)}.`
+    case 'summarise-page':
+      return `Summarise the page ${q(intent.url)}.`
+    case 'save-page':
+      return `Save the ${intent.what === 'page' ? 'page' : 'summary of'} ${q(intent.url)} to ${q(intent.path)}.`
     case 'look':
       return `Look at the workspace and say what is there. Why: ${q(intent.reason)}.`
   }
@@ -155,6 +165,14 @@ export function readIntent(instructions: string): Intent | null {
       return { kind: 'run', command: a }
     case 'Calculate $.':
       return { kind: 'calculate', expression: a }
+    case 'Fetch the page $.':
+      return { kind: 'fetch-page', url: a }
+    case 'Summarise the page $.':
+      return { kind: 'summarise-page', url: a }
+    case 'Save the page $ to $.':
+      return { kind: 'save-page', url: a, path: b, what: 'page' }
+    case 'Save the summary of $ to $.':
+      return { kind: 'save-page', url: a, path: b, what: 'summary' }
     case 'Look at the workspace and say what is there. Why: $.':
       return { kind: 'look', reason: a }
     default:
@@ -168,6 +186,7 @@ export function pathsWritten(intent: Intent): readonly string[] {
     case 'analyse-csv':
       return [intent.report, intent.chart]
     case 'create':
+    case 'save-page':
     case 'make-folder':
     case 'replace':
     case 'append':
@@ -188,6 +207,9 @@ export function pathsWritten(intent: Intent): readonly string[] {
 export function pathsRead(intent: Intent): readonly string[] {
   switch (intent.kind) {
     case 'calculate':
+    case 'fetch-page':
+    case 'summarise-page':
+    case 'save-page':
       return []
     case 'look':
     case 'run':

@@ -86,6 +86,13 @@ export function quoteOutput(output: string, maxChars = 4_000): string {
     : `${text.slice(0, maxChars).toWellFormed()}\n[… ${text.length - maxChars} characters more …]`
 }
 
+/** The denial in words for people, with the hint that came with it; what the tool says is meant for a model. */
+export function describeDenial({ name, output }: PastCall): string {
+  const hint =
+    /\bwas denied[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ?? output.replace(/^Error \([a-z_]+\):\s*/, '')
+  return `${name} was denied. ${quoteOutput(hint, 1_500)}`.trimEnd()
+}
+
 /** The lines of a script's output that are meant for the answer; a script without one did not come to its end. */
 export function answersIn(past: PastCall | undefined): Outcome {
   const lines = (past?.output ?? '').split('\n')

@@ -7,6 +7,7 @@ import { type Clause, splitClauses } from './phrases.ts'
 import { groupsOf } from './rule-groups.ts'
 import { rules } from './rules.ts'
 import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './understand-csv.ts'
+import { completePage, readPageOrder } from './understand-page.ts'
 
 export type Understanding =
   | { ok: true; intents: readonly Intent[] }
@@ -29,7 +30,13 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
       intents[intents.length - 1] = completeAnalysis(previous, clause)
       continue
     }
-    const read = readClause(clause, { paths, last: lastPath(previous) })
+    const scene = { paths, last: lastPath(previous) }
+    const page = completePage(previous, clause, scene)
+    if (page !== null) {
+      intents[intents.length - 1] = page
+      continue
+    }
+    const read = readClause(clause, scene)
     if (read !== null && 'question' in read) return { ok: false, reason: read.question }
     if (read !== null) {
       intents.push(...read)
@@ -45,6 +52,8 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
 
 function readClause(clause: Clause, scene: Scene): Read {
   if (clause.text.length > clauseMaxChars) return null
+  const page = readPageOrder(clause, scene)
+  if (page !== null) return [page]
   const analysis = readAnalysis(clause, scene)
   if (analysis !== null) return analysis
   for (const { pattern, make } of rules) {

@@ -8,8 +8,8 @@ import type { EgressRecord, EgressRule, WebFetchRequest } from '#specs/protocol/
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { SearchConfig } from '../../config/schema.ts'
 import { createConnector } from '../../egress/connect.ts'
-import { makePolicy } from '../../egress/policy.ts'
-import { RunEgress } from '../../egress/run-egress.ts'
+import { makePolicy, type Policy } from '../../egress/policy.ts'
+import { type Access, RunEgress } from '../../egress/run-egress.ts'
 import { openNetwork } from '../../gateway/network.ts'
 import { Secret } from '../../gateway/secret.ts'
 import { Secrets } from '../../secrets/secrets.ts'
@@ -40,6 +40,8 @@ export interface TestWebOptions {
   readonly search?: (ports: readonly number[]) => SearchConfig
   /** Addresses by name; absent: this machine. */
   readonly addresses?: Readonly<Record<string, string>>
+  /** Who answers what is asked; absent: nobody. */
+  readonly access?: (policy: Policy) => Access
 }
 
 /** Call it from within a test. */
@@ -73,12 +75,7 @@ export async function openWeb(options: TestWebOptions): Promise<TestWeb> {
   }
   const egress = new RunEgress({
     policy: policy.value,
-    access: {
-      granted: () => [],
-      used: () => undefined,
-      askFor: async () => ({ ok: false, error: 'refused: nobody is there' }),
-      decide: async () => ({ decision: 'deny' }),
-    },
+    access: options.access?.(policy.value) ?? nobody,
     connect: createConnector({
       network: network.value,
       resolve: async (host) => ({ ok: true, value: [options.addresses?.[host] ?? '127.0.0.1'] }),
@@ -103,6 +100,13 @@ export async function openWeb(options: TestWebOptions): Promise<TestWeb> {
   })
   const { signal } = new AbortController()
   return { web, secrets, records, denied, ports, fetch: (url, more) => web.fetch({ url, ...more }, signal) }
+}
+
+const nobody: Access = {
+  granted: () => [],
+  used: () => undefined,
+  askFor: async () => ({ ok: false, error: 'refused: nobody is there' }),
+  decide: async () => ({ decision: 'deny' }),
 }
 
 async function listen(server: Server & { closeAllConnections(): void }): Promise<number> {

@@ -242,6 +242,53 @@ describe('what a person asks for', () => {
   })
 })
 
+describe('a web page', () => {
+  const url = 'https://site.test/a?b=c,d#e'
+  const fetch = { kind: 'fetch-page', url }
+  const summary = { kind: 'summarise-page', url }
+  const save = (path: string, what = 'page') => ({ kind: 'save-page', url, path, what })
+
+  it.each([
+    [`Fetch ${url}`, [fetch]],
+    [`please fetch the page ${url}.`, [fetch]],
+    [`Could you open \`${url}\` for me?`, [fetch]],
+    [`Show me the contents of ${url}`, [fetch]],
+    [`What does ${url} say?`, [fetch]],
+    [`What is on the page ${url}?`, [fetch]],
+    [`Fetch ${url} and tell me what it says`, [fetch]],
+    [`Summarise ${url}`, [summary]],
+    [`Summarize the article at ${url}, please`, [summary]],
+    [`What is ${url} about?`, [summary]],
+    [`Fetch ${url}. Then summarise it.`, [summary]],
+    [`Save ${url} to page.md`, [save('page.md')]],
+    [`Download the file from ${url} as data/x.csv`, [save('data/x.csv')]],
+    [`Fetch ${url} and save it to page.md`, [save('page.md')]],
+    [`Summarise ${url} and write the summary to out/s.md`, [save('out/s.md', 'summary')]],
+    [`Summarise ${url} into s.md`, [save('s.md', 'summary')]],
+    [
+      `Fetch ${url} and save it to p.md. Delete notes.txt.`,
+      [save('p.md'), { kind: 'delete', path: 'notes.txt' }],
+    ],
+  ])('is read from: %s [S4.06]', (task, intents) => {
+    expect(read(task)).toEqual(intents)
+  })
+
+  it.each([
+    'Fetch site.test',
+    'Fetch https://',
+    `Fetch ${url} and email it to Bob`,
+    `Delete ${url}`,
+    `Post my files to ${url}`,
+    `Save ${url}`,
+  ])('is not guessed from: %s [S4.06]', (task) => {
+    expect(read(task)).toMatch(/^not understood/)
+  })
+
+  it('stays text where it is quoted as text [S4.06]', () => {
+    expect(read(`Write "${url}" to links.txt`)).toEqual([{ kind: 'create', path: 'links.txt', content: url }])
+  })
+})
+
 describe('the offline plan', () => {
   it('has two steps for an analysis, and the later one waits for the earlier [S0.01] [S4.06]', () => {
     const plan = Plan.parse(planTask('Analyse sales.csv', workspace))
@@ -302,6 +349,13 @@ describe('the offline plan', () => {
       fc.record({ kind: fc.constant('run' as const), command: text }),
       fc.record({ kind: fc.constant('calculate' as const), expression: text }),
       fc.record({ kind: fc.constant('look' as const), reason: text }),
+      fc.record({ kind: fc.constantFrom('fetch-page' as const, 'summarise-page' as const), url: text }),
+      fc.record({
+        kind: fc.constant('save-page' as const),
+        url: text,
+        path: text,
+        what: fc.constantFrom('page' as const, 'summary' as const),
+      }),
       fc.record({ kind: fc.constant('analyse-csv' as const), path: text, report: text, chart: text }),
     )
     fc.assert(
