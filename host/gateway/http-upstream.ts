@@ -75,7 +75,8 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     if (!got.ok) return got
     turn.accepted()
     const { response, contentType } = got
-    response.body.once('close', () => turn.release())
+    if (response.body.destroyed) turn.release()
+    else response.body.once('close', () => turn.release())
     const headers: Record<string, string> = {}
     for (const name of shownHeaders) {
       const value = headerText(response.headers[name])

@@ -10,6 +10,7 @@ import { directNetwork, type Network, openNetwork } from '../../gateway/network.
 import { isExcepted, openThroughProxy, ProxyError, parseProxy } from '../../gateway/user-proxy.ts'
 import { makeAuthority, type TestAuthority } from '../support/authority.ts'
 import { startConnectProxy } from '../support/connect-proxy.ts'
+import { startRawUpstream } from '../support/gateway.ts'
 
 async function startServer(authority?: TestAuthority): Promise<{ port: number } & AsyncDisposable> {
   const server: Server | ReturnType<typeof createHttpServer> =
@@ -102,6 +103,11 @@ describe("the host's own connections", () => {
     const to = { host: 'model.test', port: 443 }
     const late = await openThroughProxy(quiet.value, to, { timeoutMs: 50 })
     expect(late).toMatchObject({ ok: false, error: { message: expect.stringContaining('within 0.05 s') } })
+    await using strange = await startRawUpstream(Buffer.from('220 mail.example ESMTP\r\n'), (socket) =>
+      socket.end(),
+    )
+    const port = new URL(strange.url).port
+    await expect(get(open({ proxy: `127.0.0.1:${port}` }), 'https://model.test/')).rejects.toThrow(/HPE_/)
     const controller = new AbortController()
     const cancelled = openThroughProxy(quiet.value, to, { timeoutMs: 60_000, signal: controller.signal })
     controller.abort()
