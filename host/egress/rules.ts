@@ -17,6 +17,8 @@ export interface PolicyRule {
   readonly rule: EgressRule
   readonly origin: RuleOrigin
   readonly host: HostPattern
+  /** As {@link plainPath} has it; null for any. */
+  readonly path: string | null
   /** For the person and the agent: the rule as it was written, and where. */
   readonly words: string
 }
@@ -44,9 +46,10 @@ export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRul
     const problem = pathProblem(rule.path)
     if (problem !== null) return { ok: false, error: `path "${rule.path}": ${problem}` }
   }
+  const path = rule.path === undefined ? null : plainPath(rule.path)
   return {
     ok: true,
-    value: { rule, origin, host: host.value, words: `${wordsOf(rule)} (${originWords[origin]})` },
+    value: { rule, origin, host: host.value, path, words: `${wordsOf(rule)} (${originWords[origin]})` },
   }
 }
 
@@ -72,14 +75,14 @@ export function readRules(
  * Whether a rule is about a target. In doubt an allow rule is not, and any other is: what an allow rule leaves out it
  * means narrowly (https, the scheme's own port), what a deny or ask rule leaves out it means wholly.
  */
-export function isAbout({ rule, host }: PolicyRule, target: Target): boolean {
+export function isAbout({ rule, host, path }: PolicyRule, target: Target): boolean {
   const isAllow = rule.effect === 'allow'
   return (
     matchesHost(host, target.host, rule.effect) &&
     fits(rule.schemes ?? (isAllow ? ['https'] : undefined), target.scheme) &&
     fits(rule.ports ?? (isAllow ? [target.scheme === 'https' ? 443 : 80] : undefined), target.port) &&
     matchesMethod(rule, target) &&
-    matchesPath(rule, target)
+    (path === null || matchesPath(path, isAllow, target))
   )
 }
 
@@ -87,7 +90,7 @@ export function isAbout({ rule, host }: PolicyRule, target: Target): boolean {
 export function isHiddenByTunnel(rule: PolicyRule, target: Target): boolean {
   const { methods: _, path: __, ...open } = rule.rule
   const isNarrow = rule.rule.methods !== undefined || rule.rule.path !== undefined
-  return target.method === null && isNarrow && isAbout({ ...rule, rule: open }, target)
+  return target.method === null && isNarrow && isAbout({ ...rule, rule: open, path: null }, target)
 }
 
 /** Strongest first: by effect, then by how narrow the host is, then by the words; the same for any order that came in. */
@@ -119,16 +122,29 @@ function matchesMethod({ effect, methods }: EgressRule, { method }: Target): boo
 }
 
 /** A path is compared decoded; one that servers read in different ways fits no allow rule and every other. */
-function matchesPath({ effect, path: pattern }: EgressRule, { path }: Target): boolean {
-  if (pattern === undefined) return true
-  const isAllow = effect === 'allow'
-  if (path === null || !isClearPath(path)) return !isAllow
+function matchesPath(pattern: string, isAllow: boolean, target: Target): boolean {
+  const path = readPath(target)
+  if (path === null) return !isAllow
   // Some servers do not tell case apart: what is denied in one is denied in all.
-  const fold = (text: string): string => (isAllow ? text : text.toLowerCase())
-  const given = fold(plainPath(path))
-  const wanted = fold(plainPath(pattern))
+  const given = isAllow ? path.plain : path.folded
+  const wanted = isAllow ? pattern : pattern.toLowerCase()
   if (!wanted.endsWith('/*')) return given === wanted
   return given === wanted.slice(0, -2) || given.startsWith(wanted.slice(0, -1))
+}
+
+type ReadPath = { readonly plain: string; readonly folded: string } | null
+/** Read once for all rules: it may be long, and they many. */
+const pathsRead = new WeakMap<Target, ReadPath>()
+
+/** Null where the path cannot be seen, or not for certain. */
+function readPath(target: Target): ReadPath {
+  const known = pathsRead.get(target)
+  if (known !== undefined) return known
+  const { path } = target
+  const plain = path !== null && isClearPath(path) ? plainPath(path) : null
+  const read = plain === null ? null : { plain, folded: plain.toLowerCase() }
+  pathsRead.set(target, read)
+  return read
 }
 
 function fits<T>(allowed: readonly T[] | undefined, value: T): boolean {

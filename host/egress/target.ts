@@ -2,6 +2,7 @@
  * Brings what the guest calls a place into one spelling, by the rules that URLs are read with: what is judged, looked up
  * and connected to is then the same. Refuses what has more than one reading.
  */
+import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Target } from './egress.ts'
@@ -64,7 +65,7 @@ export function parseHost(text: string): Result<string, string> {
 
 /** Whether a host in its one spelling is an address, not a name. */
 export function isAddress(host: string): boolean {
-  return ipaddr.isValid(host) && (host.includes(':') || /^\d+(\.\d+){3}$/.test(host))
+  return isIP(host) !== 0
 }
 
 /** `GET https://example.com/a?b`, or `CONNECT example.com:443`: whole, for people and the journal. */

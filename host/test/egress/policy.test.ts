@@ -270,6 +270,25 @@ describe('the decision', () => {
     expect(decide(policy({}), tunnel('api.example.com:443'), narrow).effect).toBe('deny')
   })
 
+  it('reads a path once, however long it is and however many rules there are [G.02]', () => {
+    const rules = Array.from({ length: 500 }, (_, index) =>
+      index % 2 === 0
+        ? allow({ host: 'example.com', path: `/${index}/*` })
+        : deny({ host: 'example.com', path: `/${index}/*` }),
+    )
+    let reads = 0
+    const { path, ...rest } = request(`https://example.com/${'a/'.repeat(2_000)}`)
+    const long: Target = {
+      ...rest,
+      get path() {
+        reads += 1
+        return path
+      },
+    }
+    expect(decide(policy({ rules }), long).effect).toBe('deny')
+    expect(reads).toBeLessThan(5)
+  })
+
   it('puts no address inside before a person, and none of this machine [G.02]', () => {
     for (const url of [
       'http://10.0.0.1/',
