@@ -8,6 +8,7 @@ import type { Config, ConfigInput } from './config/schema.ts'
 import { Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
+import { LastingGrants } from './egress/lasting-grants.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
@@ -109,6 +110,8 @@ export class Host implements AsyncDisposable {
   readonly vms: VmDirectory
   /** Secrets that are set or revoked while runs are under way, over those of the configuration. */
   readonly secrets = new SecretChanges()
+  /** Answers about ways out that were given for always: to list and to revoke, also while runs are under way. */
+  readonly grants: LastingGrants
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #settings: Settings
   #pool: Promise<VmPool> | undefined
@@ -121,6 +124,7 @@ export class Host implements AsyncDisposable {
     this.#settings = new Settings({ folders: this.folders, env }, options.config)
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
+    this.grants = new LastingGrants(this.folders)
   }
 
   /** The configuration that a run would start with now. @throws {ConfigError} */

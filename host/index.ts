@@ -1,5 +1,10 @@
 /** The library: start runs, watch them, answer their approvals, bring their changes home. */
-export type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+export type {
+  AccessQuestion,
+  ApprovalRequest,
+  ApprovalRule,
+  ApprovalScope,
+} from '#specs/protocol/approval.ts'
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
@@ -19,6 +24,7 @@ export type { RunClient, WatchEnd } from './control/run-client.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
+export { GrantFileError, type LastingGrant, type LastingGrants } from './egress/lasting-grants.ts'
 export type { Policy } from './egress/policy.ts'
 export {
   ConfigError,

@@ -169,12 +169,18 @@ export class AccessDesk implements Access {
   #enforced(from: AccessQuestion['from'], target: Target, known: Enforced['known']): Enforced {
     const { scheme, host, port } = target
     const address = targetUrl(target)
+    const { effect, rule } = this.#judge(target)
+    const offers = offersFor(this.#options.policy, target)
     return {
       access: {
         from,
         address,
-        because: this.#judge(target).rule.slice(0, limits.lineMaxChars),
-        offers: offersFor(this.#options.policy, target),
+        because: (effect === 'allow' ? `for requests alone there is: ${rule}` : rule).slice(
+          0,
+          limits.lineMaxChars,
+        ),
+        // Where requests are let out already, the path alone would change nothing.
+        offers: effect === 'allow' ? offers.filter(({ reach }) => reach !== 'path') : offers,
       },
       call: { tool: accessTool, arguments: JSON.stringify({ host, port, scheme, url: address }) },
       known,

@@ -176,6 +176,20 @@ describe('request_access', () => {
     expect(approvals.answer(id, { decision: 'allow', scope: 'run', reach: 'host' })).toBe(true)
   })
 
+  it('can be about tunnels where requests are let out already; the path alone is not offered then [G.02]', async () => {
+    const { desk, approvals, request, tunnel, connect, waiting, questions } = await open({
+      egress: [{ effect: 'allow', host: 'api.example.com', path: '/v1/*' }],
+    })
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'run' })
+    await answer
+    expect(questions()[0]?.access).toMatchObject({
+      because: expect.stringMatching(/^for requests alone there is: allow api\.example\.com/),
+      offers: [{ reach: 'host' }, { reach: 'suffix' }],
+    })
+    expect(await connect(tunnel('api.example.com:443'))).toBe(true)
+  })
+
   it('refuses what is no address, and a second question under the id of the first', async () => {
     const { desk, request, approvals, waiting } = await open()
     for (const address of [
