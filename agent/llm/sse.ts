@@ -57,7 +57,8 @@ export async function* readBody(
       total += next.value?.byteLength ?? 0
       if (total > limits.maxBytes) {
         const text = `the model's answer passed the bound of ${limits.maxBytes} bytes`
-        return void (yield { type: 'error', error: modelError('answer_too_large', text) })
+        if (!leaving) yield { type: 'error', error: modelError('answer_too_large', text) }
+        return
       }
       const events = next.done === true ? reader.end() : reader.feed(next.value)
       if (events.length > 0 || reader.form === 'document') clock.reset()

@@ -146,7 +146,8 @@ describe('answers in every dress', () => {
   it('waits for the end of an answer that is done, but not for long, and never in vain [S1.07]', async () => {
     const body = `${delta({ content: 'x' })}${delta({}, 'stop')}${done}`
     for (const after of ['hang', 'reset', 'cut', 'end'] as const) {
-      const turn = await ask([{ body: `${body}${delta({ content: 'late' })}`, after }])
+      const late = delta({ content: 'late' }).repeat(200)
+      const turn = await ask([{ body: `${body}${late}`, pieceBytes: 500, after }], { maxBytes: 10_000 })
       expect(turn.ok && turn.value.text).toBe('x')
     }
   })
