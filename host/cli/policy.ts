@@ -1,5 +1,6 @@
 /** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
 import type { EgressRule } from '#specs/protocol/egress.ts'
+import { configFile } from '../config/load.ts'
 import { Settings } from '../config/settings.ts'
 import type { Target } from '../egress/egress.ts'
 import { RunGrants } from '../egress/grants.ts'
@@ -68,6 +69,7 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
     return exitCodes.completed
   }
   const lines = [
+    `The configuration is ${foreignLine(configFile(hostOf(io).folders))}.`,
     'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
     ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
     ...(answers.length === 0

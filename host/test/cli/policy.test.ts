@@ -152,6 +152,7 @@ describe('policy explain', () => {
       '  allow *.a.example (this run’s own rules)',
       '  allow b.example (granted for always)',
     ])
+    expect(stdout).toContain(path.join(folders.config, 'config.toml'))
     expect(stdout).toContain('Everything else is denied')
   })
 
