@@ -22,7 +22,10 @@ interface OpenCall {
 
 /** Whether the text is JSON that stops too early: good up to its end, and not whole. */
 export function isCutOff(text: string): boolean {
-  if (text.trim() === '') return false
+  // Following brackets is a fraction of the work of parsing, and says enough of whole arguments, which most are.
+  const scan = new JsonScan()
+  scan.feed(text)
+  if (scan.complete || text.trim() === '') return false
   try {
     JSON.parse(text)
     return false

@@ -3,8 +3,9 @@
  * theirs alone. Takes jobs over IPC and answers each with the milliseconds of processor time that one turn took.
  */
 
-import { type ChatRequest, collectTurn, streamChat } from '../../agent/llm/client.ts'
+import type { ChatRequest } from '../../agent/llm/client.ts'
 import type { ChatMessage } from '../../agent/llm/messages.ts'
+import { createModel } from '../../agent/llm/model.ts'
 
 export interface LlmJob {
   readonly baseUrl: string
@@ -44,7 +45,8 @@ async function measure({ baseUrl, turns, history }: LlmJob): Promise<LlmResult> 
 }
 
 async function askClient(baseUrl: string, request: ChatRequest): Promise<Said> {
-  const turn = await collectTurn(streamChat(request, { baseUrl, signal: new AbortController().signal }))
+  const model = createModel({ model: request.model, maxTokens: request.maxTokens, baseUrl, maxAttempts: 1 })
+  const turn = await model(request, { signal: new AbortController().signal })
   if (!turn.ok) throw new Error(turn.error.message)
   return { text: turn.value.text, argumentsText: turn.value.toolCalls[0]?.argumentsText ?? '' }
 }
