@@ -42,6 +42,8 @@ const aliases: Partial<Record<SpareField, readonly string[]>> = {
 
 const rejection =
   /extra[_ ](?:inputs|fields|forbidden)|unknown|unrecogni[sz]ed|unsupported|not (?:currently )?supported|(?:does|do)(?: not|n't) support|not permitted|not allowed|not a valid|invalid (?:parameter|field|argument|property|name)|unexpected|cannot find field|forbidden|not implemented|not available/i
+const wrongValue =
+  /must be (?!satisfied)|too (?:long|large|many|small|short)|out of range|greater than|less than|at least|at most|should be|expected/i
 const toolsRefused =
   /(?:does|do)(?: not|n't) support (?:tools?|function)|tool (?:use|calling|choice)\b.{0,80}(?:not (?:been )?(?:enabled|supported)|unsupported)|no endpoints found that support tool|--enable-auto-tool-choice|tools? (?:is|are) not supported/i
 const bodyMaxChars = 8_192
@@ -56,12 +58,11 @@ export function readRefusal(status: number, body: string, sent: ReadonlySet<Spar
   const length = readLength(text)
   if (length !== null) return length
   if (/only supports? single tool[- ]calls?/i.test(text)) return { kind: 'single_calls' }
-  const isRejection = rejection.test(text)
+  // What is wrong with a value is for the guest to mend: a field that is taken must not be remembered as refused.
+  const isRejection = rejection.test(text) && !wrongValue.test(text)
   const isNamed = (field: SpareField): boolean =>
-    [field, ...(aliases[field] ?? [])].some(
-      (word) => named.has(word) || (isRejection && namesField(text, word)),
-    )
-  const fields = [...sent].filter(isNamed)
+    [field, ...(aliases[field] ?? [])].some((word) => named.has(word) || namesField(text, word))
+  const fields = isRejection ? [...sent].filter(isNamed) : []
   const isToolsField = ['tools', 'functions'].some((word) => named.has(word))
   if (toolsRefused.test(text) || (isToolsField && isRejection)) return { kind: 'tools' }
   if (fields.length > 0) return { kind: 'fields', fields }

@@ -138,6 +138,18 @@ describe('what a server refuses is read from', () => {
       'a repeated conversation',
       '{"detail":[{"type":"string_type","loc":["body","messages",0,"content"],"msg":"Input should be a valid string","input":{"stop":"seed","top_p":"is not supported"}}]}',
     ],
+    [
+      'a value, by its param',
+      openAi("Invalid 'stop': array too long. Expected maximum length 4", { param: 'stop' }),
+    ],
+    [
+      'a value, by a schema',
+      '{"detail":[{"type":"less_than_equal","loc":["body","temperature"],"msg":"Input should be less than or equal to 1"}]}',
+    ],
+    [
+      'a value, in words',
+      openAi("Invalid value: 'seed' is not supported, expected an integer", { param: 'seed' }),
+    ],
     ['nothing', ''],
   ])('and nothing from %s [G.05]', (_, body) => {
     expect(readRefusal(400, body, all)).toBeNull()
