@@ -166,7 +166,10 @@ export class Secrets {
     }
     if (scheme === 'https' && method !== null) return null
     const place = `${scheme}://${hostInUrl(host)}:${port}`
-    return `The secret ${shown} goes out over https alone, in requests that the host makes itself; not to ${place}.`
+    return (
+      `The secret ${shown} goes out over https alone, in requests that the host makes itself; not to ${place}. ` +
+      'Use web_fetch, or let a program ask an http:// address with the header "caisson-upgrade: https".'
+    )
   }
 
   async #read(name: string): Promise<Result<string, string>> {

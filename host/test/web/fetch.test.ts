@@ -197,6 +197,7 @@ describe('the request for a page', () => {
     ['Transfer-Encoding', 'chunked'],
     ['content-length', '5'],
     ['Cookie', 'a=b'],
+    ['Range', 'bytes=0-5'],
     ['Proxy-Authorization', 'x'],
     ['Connection', 'upgrade'],
     ['x-y', 'a\r\nHost: evil.test'],
