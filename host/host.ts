@@ -5,11 +5,12 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { RuleError } from './approvals/rules.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
-import { Settings } from './config/settings.ts'
+import { ConfigError, Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { LastingGrants } from './egress/lasting-grants.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
+import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
@@ -216,6 +217,9 @@ export class Host implements AsyncDisposable {
     const config = await this.config()
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
+    const limits = RunLimits.parse({ ...config.limits, ...options.limits })
+    const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
+    if (unpriced !== null) throw new ConfigError(unpriced)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     const continues =
@@ -239,7 +243,7 @@ export class Host implements AsyncDisposable {
       prompt,
       directory,
       include,
-      limits: RunLimits.parse({ ...config.limits, ...options.limits }),
+      limits,
       vm,
       approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? true },
       ...(options.context === undefined ? {} : { context: options.context }),

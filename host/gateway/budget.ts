@@ -6,6 +6,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import type { PriceConfig } from '../config/schema.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
+import type { Provider } from './providers.ts'
 
 export interface BudgetLimits {
   /** In and out. */
@@ -91,12 +92,8 @@ export class Budget {
 
   #refuseNow(): WireError | null {
     const { maxRequests, maxCostUsd } = this.#limits
-    if (maxCostUsd !== undefined && this.#price === null) {
-      const text =
-        `The run may cost ${dollars(maxCostUsd)}, but the price of ${this.#model} is not known. Set it in the ` +
-        `configuration, prices."${this.#model}", or leave the limit of cost out.`
-      return gatewayError('limit_cost', text)
-    }
+    const missing = describeMissingPrice(maxCostUsd, this.#price, this.#model)
+    if (missing !== null) return gatewayError('limit_cost', missing)
     if (maxRequests === undefined || this.#requests < maxRequests) return null
     return gatewayError('limit_requests', `The run's budget of ${maxRequests} model requests is used up.`)
   }
@@ -163,6 +160,24 @@ export class Budget {
     const text = `The run's budget of ${maxTokens} tokens does not allow another request; ${used} are used.`
     return gatewayError('limit_tokens', text)
   }
+}
+
+/** The offline model costs nothing. @returns null when the price is not known */
+export function priceOf({ baseUrl, price }: Pick<Provider, 'baseUrl' | 'price'>): PriceConfig | null {
+  return baseUrl === null ? { input: 0, output: 0 } : (price ?? null)
+}
+
+/** Why a limit of cost cannot be kept; null when it can, or there is none. */
+export function describeMissingPrice(
+  maxCostUsd: number | undefined,
+  price: PriceConfig | null,
+  model: string,
+): string | null {
+  if (maxCostUsd === undefined || price !== null) return null
+  return (
+    `The run may cost ${dollars(maxCostUsd)}, but the price of ${model} is not known. Set it in the ` +
+    `configuration, prices."${model}", or leave the limit of cost out.`
+  )
 }
 
 function dollars(amount: number): string {

@@ -4,7 +4,7 @@
  */
 import type { ServerHttp2Stream } from 'node:http2'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
-import { Budget, type BudgetLimits } from './budget.ts'
+import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import {
   type ChatRequest,
   outputDefaultTokens,
@@ -126,11 +126,6 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage }
-}
-
-/** The offline model costs nothing. */
-function priceOf({ baseUrl, price }: Provider): { input: number; output: number } | null {
-  return baseUrl === null ? { input: 0, output: 0 } : (price ?? null)
 }
 
 type Read = { ok: true; request: ChatRequest; bytes: number } | { ok: false; error: WireError }

@@ -39,6 +39,12 @@ describe('caisson run that cannot start', () => {
     expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
+  it('refuses a limit of cost that nothing could be counted by, before anything starts [G.05]', async () => {
+    const place = await cliPlace({}, { CAISSON_LLM_URL: 'http://127.0.0.1:9/v1', CAISSON_MODEL: 'm' })
+    const { code, stderr } = await place.run('run', '-w', place.workspace, '--max-cost', '1', 'x')
+    expect([code, stderr]).toEqual([2, expect.stringContaining('price of m is not known')])
+  })
+
   it('refuses a model address that is none, with the variable to set, and exits with 4 [S0.09]', async () => {
     const place = await cliPlace({}, { CAISSON_LLM_URL: 'ftp://example.org', CAISSON_MODEL: 'm' })
     const { code, stderr } = await place.run('run', 'List the files', '-w', place.workspace)
