@@ -1,6 +1,7 @@
 /**
  * One request that a program of the guest makes in the clear: built anew from the target that was permitted and from
- * checked headers, so that the server sees exactly one request, the one that was judged.
+ * checked headers, so that the server sees exactly one request, the one that was judged. By https where the
+ * program tells the host so; only there may it hold placeholders of secrets.
  */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
@@ -10,10 +11,12 @@ import type { Duplex } from 'node:stream'
 import type { Result } from '#specs/protocol/error.ts'
 import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { startTls } from '../web/exchange.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
 import type { Egress, Permit, Target } from './egress.ts'
 import { refuse } from './refusal.ts'
 import { describeTarget, hostInUrl } from './target.ts'
+import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } from './upgrade.ts'
 
 export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
 
@@ -29,8 +32,10 @@ const notPassedOn = new Set([
   'trailer',
   'transfer-encoding',
   'upgrade',
+  upgradeHeader,
 ])
 const responseFieldsMax = 100
+const tlsTimeoutMs = 15_000
 const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 /** Visible characters, spaces and tabs inside, and what is beyond ASCII: no line can end in it. */
 const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/
@@ -80,15 +85,33 @@ export function passHeaders(answer: IncomingHttpHeaders): OutgoingHttpHeaders | 
   return count > responseFieldsMax ? null : headers
 }
 
+/** Headers with one value each: those in which placeholders of secrets may stand. */
+export function onlyTexts(guest: HeadersOfGuest): Record<string, string> {
+  const texts = Object.entries(guest).flatMap(([name, value]) =>
+    typeof value === 'string' && !name.startsWith(':') && !notPassedOn.has(name) && !name.startsWith('proxy-')
+      ? [[name, value] as const]
+      : [],
+  )
+  return Object.fromEntries(texts)
+}
+
+export interface PlainParts {
+  readonly egress: Egress
+  readonly limits: ConnectionLimits
+  readonly signal: AbortSignal
+  /** Absent: no request is made by https. */
+  readonly upgrade?: Upgrade | undefined
+}
+
 /** Makes the request, streams its answer back and records it; never rejects. */
 export async function servePlain(
   stream: ServerHttp2Stream,
   guest: HeadersOfGuest,
   permit: Permit,
-  { egress, limits, signal }: { egress: Egress; limits: ConnectionLimits; signal: AbortSignal },
+  { egress, limits, signal, upgrade }: PlainParts,
 ): Promise<void> {
   const started = performance.now()
-  const exchange = new Exchange(stream, limits)
+  const exchange = new Exchange(stream, limits, upgrade)
   const onAbort = (): void =>
     exchange.watch.stop({ why: 'over', text: 'the guest ended it, or the run is over' })
   signal.addEventListener('abort', onAbort, { once: true })
@@ -99,7 +122,7 @@ export async function servePlain(
     signal.removeEventListener('abort', onAbort)
     exchange[Symbol.dispose]()
   }
-  const { watch } = exchange
+  const { watch, secrets } = exchange
   error = watch.stopped?.text ?? error
   egress.record({
     kind: 'http',
@@ -108,6 +131,7 @@ export async function servePlain(
     bytesOut: watch.bytesOut,
     bytesIn: watch.bytesIn,
     durationMs: Math.round(performance.now() - started),
+    ...(secrets.length === 0 ? {} : { secrets: secrets.slice(0, 32) }),
     ...(error === null ? {} : { error: error.slice(0, 300) }),
   })
 }
@@ -115,11 +139,15 @@ export async function servePlain(
 /** One request and its answer; a failure before the answer is told as one, a later one resets the stream. */
 class Exchange implements Disposable {
   readonly watch: Watch
+  /** Names of those that were put in; out of the answer they are taken again. */
+  secrets: readonly string[] = []
   readonly #stream: ServerHttp2Stream
+  readonly #upgrade: Upgrade | undefined
   #outside: Duplex | null = null
 
-  constructor(stream: ServerHttp2Stream, limits: ConnectionLimits) {
+  constructor(stream: ServerHttp2Stream, limits: ConnectionLimits, upgrade: Upgrade | undefined) {
     this.#stream = stream
+    this.#upgrade = upgrade
     this.watch = new Watch(limits, (stop) => this.#onStop(stop))
   }
 
@@ -133,22 +161,43 @@ class Exchange implements Disposable {
     const stream = this.#stream
     const headers = buildHeaders(permit.target, guest, { isEmpty: stream.endAfterHeaders })
     if (!headers.ok) return this.#refuse(gatewayError('invalid_request', `Refused: ${headers.error}.`))
-    const connected = await egress.connect(permit, signal)
-    if (!connected.ok) return this.#refuse(connected.error)
-    this.#outside = connected.value
-    connected.value.on('error', () => undefined)
+    const filled = await this.#fill(headers.value, permit.target)
+    if (!filled.ok) return this.#refuse(filled.error)
+    const opened = await this.#open(permit, egress, signal)
+    if (!opened.ok) return this.#refuse(opened.error)
     if (this.watch.stopped !== null) return null
     try {
-      const request = startRequest(permit.target, headers.value, connected.value)
+      const request = startRequest(permit.target, filled.value, opened.value)
       const answered = waitForAnswer(request)
-      void this.#send(request, headers.value['content-length'])
-      return await this.#receive(await answered, permit.target.method === 'HEAD')
+      void this.#send(request, filled.value['content-length'])
+      return await this.#receive(await answered, permit.target)
     } catch (cause) {
       if (this.watch.stopped !== null) return null
       const why = cause instanceof Error ? cause.message : String(cause)
       const text = `${describeTarget(permit.target)}: the server gave no answer that could be read (${why}).`
       return this.#refuse(gatewayError('upstream_broken', boundMessage(text)))
     }
+  }
+
+  async #fill(headers: OutgoingHttpHeaders, target: Target): Promise<Result<OutgoingHttpHeaders, WireError>> {
+    if (this.#upgrade === undefined) return { ok: true, value: headers }
+    const filled = await putSecrets(this.#upgrade, headers, target)
+    if (!filled.ok) return filled
+    this.secrets = filled.value.names
+    return { ok: true, value: filled.value.headers }
+  }
+
+  async #open(permit: Permit, egress: Egress, signal: AbortSignal): Promise<Result<Duplex, WireError>> {
+    const connected = await egress.connect(permit, signal)
+    if (!connected.ok) return connected
+    this.#outside = connected.value
+    connected.value.on('error', () => undefined)
+    if (permit.target.scheme === 'http') return connected
+    if (this.#upgrade === undefined) throw new TypeError('a request by https without what TLS needs')
+    const over = AbortSignal.any([signal, AbortSignal.timeout(tlsTimeoutMs)])
+    const secured = await startTls(connected.value, permit.target, this.#upgrade.secureContext(), over)
+    if (secured.ok) this.#outside = secured.value
+    return secured
   }
 
   async #send(request: ClientRequest, length: OutgoingHttpHeaders['content-length']): Promise<void> {
@@ -164,17 +213,24 @@ class Exchange implements Disposable {
     }
   }
 
-  async #receive(answer: IncomingMessage, isHead: boolean): Promise<string | null> {
+  async #receive(answer: IncomingMessage, { method, scheme }: Target): Promise<string | null> {
     const stream = this.#stream
-    const headers = passHeaders(answer.headers)
-    if (headers === null) throw new Error(`more than ${responseFieldsMax} headers`)
+    const isUpgraded = scheme === 'https'
+    const passed = passHeaders(answer.headers)
+    if (passed === null) throw new Error(`more than ${responseFieldsMax} headers`)
+    // Also what an earlier request of the run has brought may come back in this one.
+    const redaction = isUpgraded ? (this.#upgrade?.secrets.redaction ?? null) : null
+    if (redaction !== null && (answer.headers['content-encoding'] ?? 'identity') !== 'identity')
+      throw new Error('it is packed, which was not asked for')
+    const headers = redaction === null ? passed : redactHeaders(passed, redaction)
     if (stream.destroyed) return null
     const status = answer.statusCode ?? 502
-    const hasBody = !isHead && ![204, 205, 304].includes(status)
+    const hasBody = method !== 'HEAD' && ![204, 205, 304].includes(status)
     stream.respond({ ...headers, ':status': status }, { endStream: !hasBody })
     if (!hasBody) return null
     try {
-      await pump(answer as AsyncIterable<Buffer>, stream, 'in', this.watch)
+      const body = answer as AsyncIterable<Buffer>
+      await pump(redaction === null ? body : redactBody(body, redaction), stream, 'in', this.watch)
       stream.end()
       return null
     } catch {

@@ -8,16 +8,19 @@ import { gatewayAuthority, type ServeStream } from '../gateway/gateway.ts'
 import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { defaultConnectionLimits } from './both-ways.ts'
 import type { Egress, Target } from './egress.ts'
-import { servePlain } from './plain.ts'
+import { onlyTexts, servePlain } from './plain.ts'
 import { refuse } from './refusal.ts'
 import { parseAuthority, parseTarget } from './target.ts'
 import { serveTunnel, type TunnelLimits } from './tunnel.ts'
+import { type Upgrade, upgradeHeader } from './upgrade.ts'
 
 export interface OutwardOptions {
   /** Defaults: 1 GiB each way, an hour, five minutes of silence, 30 s to the first TLS bytes. */
   readonly limits?: Partial<TunnelLimits>
   /** Connections of the run at once. The port carries 64 streams: the others are the model's. */
   readonly maxOpen?: number
+  /** The user's secrets, and whom TLS trusts; absent: no request is upgraded, and placeholders go out as they are written. */
+  readonly upgrade?: Upgrade
 }
 
 /** @param egress judges, connects and records; of the run that the streams belong to */
@@ -27,7 +30,7 @@ export function createOutward(egress: Egress, options: OutwardOptions = {}): Ser
   let open = 0
 
   return async (stream, headers, signal) => {
-    const target = readTarget(headers)
+    const target = readTarget(headers, options.upgrade !== undefined)
     if (!target.ok) return refuse(stream, target.error)
     if (open >= maxOpen) {
       const text = `Refused: ${maxOpen} connections of this run are open already. Close some, or make fewer at once.`
@@ -47,17 +50,21 @@ export function createOutward(egress: Egress, options: OutwardOptions = {}): Ser
     target: Target,
     signal: AbortSignal,
   ): Promise<void> {
+    const { upgrade } = options
+    // Judged before a person is asked; read when it is sure that the request is made.
+    const named = target.method === null ? null : upgrade?.secrets.check(onlyTexts(headers), target)
+    if (named?.ok === false) return refuse(stream, named.error)
     const permit = await egress.admit(target, signal)
     if (!permit.ok) return refuse(stream, permit.error)
     if (stream.destroyed || signal.aborted) return
     const parts = { egress, limits, signal }
     if (target.method === null) await serveTunnel(stream, permit.value, parts)
-    else await servePlain(stream, headers, permit.value, parts)
+    else await servePlain(stream, headers, permit.value, { ...parts, upgrade })
   }
 }
 
 /** What a stream is about; everything in it is the guest's. */
-function readTarget(headers: IncomingHttpHeaders): Result<Target, WireError> {
+function readTarget(headers: IncomingHttpHeaders, canUpgrade: boolean): Result<Target, WireError> {
   const {
     ':method': method = '',
     ':authority': authority = '',
@@ -68,13 +75,17 @@ function readTarget(headers: IncomingHttpHeaders): Result<Target, WireError> {
     ok: false,
     error: gatewayError('invalid_request', `Refused: ${text}.`),
   })
-  const parsed =
-    method === 'CONNECT' ? parseAuthority(authority) : parseTarget(`${scheme}://${authority}${path}`, method)
+  const isTunnel = method === 'CONNECT'
+  if (!isTunnel && (scheme !== 'http' || !path.startsWith('/')))
+    return refused('a request to an https address goes through a tunnel (CONNECT), with TLS of your own')
+  const wanted = isTunnel ? undefined : headers[upgradeHeader]
+  if (wanted !== undefined && (wanted !== 'https' || !canUpgrade))
+    return refused(`${upgradeHeader} takes https, and only where the host makes such requests`)
+  // The port of http is the other one of https.
+  const place = wanted === undefined ? `http://${authority}` : `https://${authority.replace(/:80$/, '')}`
+  const parsed = isTunnel ? parseAuthority(authority) : parseTarget(place + path, method)
   if (!parsed.ok) return refused(parsed.error)
-  if (method !== 'CONNECT' && !path.startsWith('/')) return refused('a path begins with /')
   if (parsed.value.host === gatewayAuthority)
     return refused('the gateway itself is not reached through the proxy; it serves the agent alone')
-  if (parsed.value.scheme === 'https' && method !== 'CONNECT')
-    return refused('a request to an https address goes through a tunnel (CONNECT), with TLS of your own')
   return parsed
 }

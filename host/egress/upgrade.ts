@@ -1,0 +1,67 @@
+/**
+ * Requests of programs that the host makes by https in their place, so that it can put the user's secrets in: into the
+ * headers of the request, and out of those and the body of its answer.
+ */
+import type { OutgoingHttpHeaders } from 'node:http'
+import type { SecureContext } from 'node:tls'
+import type { Result } from '#specs/protocol/error.ts'
+import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { findInAddress } from '../secrets/placeholders.ts'
+import type { Redaction } from '../secrets/redaction.ts'
+import type { Secrets } from '../secrets/secrets.ts'
+import type { Target } from './egress.ts'
+
+/** On a request to an http address, with the value `https`: the host is to make it by https. */
+export const upgradeHeader = 'caisson-upgrade'
+
+/** What such requests are made with. */
+export interface Upgrade {
+  readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redaction'>
+  /** Whom TLS trusts. */
+  readonly secureContext: () => SecureContext
+}
+
+/** The same headers with secrets in their places, and the names of these. Headers with several values are left alone. */
+export async function putSecrets(
+  { secrets }: Upgrade,
+  headers: OutgoingHttpHeaders,
+  target: Target,
+): Promise<Result<{ headers: OutgoingHttpHeaders; names: readonly string[] }, WireError>> {
+  const texts = Object.entries(headers).flatMap(([name, value]) =>
+    typeof value === 'string' ? [[name, value] as const] : [],
+  )
+  const filled = await secrets.putInto(Object.fromEntries(texts), target)
+  if (!filled.ok) return filled
+  const { names } = filled.value
+  if (target.scheme === 'http') return { ok: true, value: { headers, names } }
+  const inAddress = findInAddress(target.path ?? '')
+  if (inAddress !== null) {
+    const text = `The secret {{${inAddress}}} stands in an address; secrets go into headers alone.`
+    return { ok: false, error: gatewayError('secret_refused', text) }
+  }
+  // Packed, or in parts, the answer could not be searched for them.
+  const { range: _range, 'if-range': _ifRange, ...whole } = { ...headers, ...filled.value.headers }
+  return { ok: true, value: { headers: { ...whole, 'accept-encoding': 'identity' }, names } }
+}
+
+/** The headers of an answer without secrets, and without a length, which is another one when something was taken out. */
+export function redactHeaders(headers: OutgoingHttpHeaders, redaction: Redaction): OutgoingHttpHeaders {
+  const { 'content-length': _, ...rest } = headers
+  const clean: OutgoingHttpHeaders = {}
+  for (const [name, value] of Object.entries(rest)) {
+    clean[name] = Array.isArray(value)
+      ? value.map((one) => redaction.text(one))
+      : redaction.text(String(value))
+  }
+  return clean
+}
+
+export async function* redactBody(body: AsyncIterable<Buffer>, redaction: Redaction): AsyncIterable<Buffer> {
+  const redactor = redaction.stream()
+  for await (const chunk of body) {
+    const clean = redactor.push(chunk)
+    if (clean.length > 0) yield clean
+  }
+  const last = redactor.end()
+  if (last.length > 0) yield last
+}
