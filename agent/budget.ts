@@ -16,6 +16,7 @@ export class RunBudget {
   /** When the clock was last started; null while it stands. */
   #startedAt: number | null
   #waiting = 0
+  #held: PromiseWithResolvers<void> | null = null
   #stopped = false
   #calls = 0
   #usage: Usage = noUsage
@@ -70,6 +71,18 @@ export class RunBudget {
         this.#startedAt = this.#now()
         this.#arm()
       }
+    }
+  }
+
+  /** Lets the clock stand while the host says so; said twice it is the same. */
+  hold(waiting: boolean): void {
+    if (waiting === (this.#held !== null)) return
+    if (waiting) {
+      this.#held = Promise.withResolvers<void>()
+      void this.whileWaiting(this.#held.promise)
+    } else {
+      this.#held?.resolve()
+      this.#held = null
     }
   }
 

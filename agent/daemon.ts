@@ -130,14 +130,14 @@ function createHandlers(
       carry(link().http, `/shell/${shellId}`, () => options.root.openShell(request)),
     'forward/open': ({ forwardId, port }) =>
       carry(link().http, `/forward/${forwardId}`, () => connectToPort(port)),
-    'task/cancel': ({ runId, reason }) => {
-      if (inbox.cancel(runId, reason)) return Promise.resolve({ ok: true, value: {} })
-      return Promise.resolve({
-        ok: false,
-        error: { code: 'notFound', message: `no run ${runId} was submitted` },
-      })
-    },
+    'task/cancel': ({ runId, reason }) => Promise.resolve(known(runId, inbox.cancel(runId, reason))),
+    'task/hold': ({ runId, waiting }) => Promise.resolve(known(runId, inbox.hold(runId, waiting))),
   }
+}
+
+function known(runId: string, isKnown: boolean): Result<Record<string, never>, HandlerFailure> {
+  if (isKnown) return { ok: true, value: {} }
+  return { ok: false, error: { code: 'notFound', message: `no run ${runId} was submitted` } }
 }
 
 function submit(

@@ -5,13 +5,15 @@ export interface ReceivedTask {
   readonly task: Task
   /** Aborted by a cancel; its reason is the host's text. */
   readonly signal: AbortSignal
+  /** Called whenever a person begins or ceases to be asked about what the agent waits for. */
+  onHold(listener: (waiting: boolean) => void): void
 }
 
 /** Finished runs that are remembered, so that a task submitted again after a lost session is not run again. */
 const rememberedRuns = 64
 
 export class TaskInbox {
-  #current: { task: Task; controller: AbortController } | null = null
+  #current: { task: Task; controller: AbortController; hold: (waiting: boolean) => void } | null = null
   #taken = false
   #onTask: (() => void) | null = null
   readonly #finished: string[] = []
@@ -25,7 +27,7 @@ export class TaskInbox {
   submit(task: Task): 'accepted' | 'known' | 'busy' {
     if (this.#current?.task.runId === task.runId || this.#finished.includes(task.runId)) return 'known'
     if (this.#current !== null) return 'busy'
-    this.#current = { task, controller: new AbortController() }
+    this.#current = { task, controller: new AbortController(), hold: () => undefined }
     this.#taken = false
     this.#onTask?.()
     return 'accepted'
@@ -38,12 +40,23 @@ export class TaskInbox {
     return true
   }
 
+  /** False when no such run was ever submitted. */
+  hold(runId: string, waiting: boolean): boolean {
+    if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
+    this.#current.hold(waiting)
+    return true
+  }
+
   /** The next task; null once `signal` is aborted. Only one caller may wait. */
   async receiveTask(signal: AbortSignal): Promise<ReceivedTask | null> {
     while (!signal.aborted) {
       if (this.#current !== null && !this.#taken) {
         this.#taken = true
-        return { task: this.#current.task, signal: this.#current.controller.signal }
+        const current = this.#current
+        const onHold = (listener: (waiting: boolean) => void): void => {
+          current.hold = listener
+        }
+        return { task: current.task, signal: current.controller.signal, onHold }
       }
       await new Promise<void>((resolve) => {
         this.#onTask = resolve

@@ -52,6 +52,7 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
   const { task } = received
   const logger = parts.logger.child({ runId: task.runId })
   const budget = new RunBudget(task.limits)
+  received.onHold((waiting) => budget.hold(waiting))
   const report = openReport(task.runId, parts.host)
   const signal = AbortSignal.any([received.signal, budget.signal])
   logger.info({ model: task.model }, 'task received')

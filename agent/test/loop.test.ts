@@ -127,6 +127,29 @@ describe('the loop', () => {
     expect(life.log.at(-1)).toBe('complete')
   })
 
+  it('lets its clock stand while the host says that a person is asked about what it waits for [S0.07, S1.11]', async () => {
+    for (const isHeld of [true, false]) {
+      const life = await live(diligent, {
+        executor: async (_plan, run) => {
+          expect(life.inbox.hold(run.task.runId, isHeld)).toBe(true)
+          expect(life.inbox.hold(run.task.runId, isHeld)).toBe(true)
+          await new Promise((resolve) => setTimeout(resolve, 1_300))
+          expect(life.inbox.hold(run.task.runId, false)).toBe(true)
+          return {
+            outcome: 'completed',
+            reason: 'completed',
+            message: '',
+            summary: String(run.budget.tripped?.reason),
+          }
+        },
+        cancelGraceMs: 5_000,
+      })
+      const { summary } = await life.serve(makeTask({ limits: { maxWallMs: 1_000 } }))
+      expect(summary).toBe(isHeld ? 'undefined' : 'limit_time')
+      expect(life.inbox.hold('run-ffffffffffffffffffff', true)).toBe(false)
+    }
+  })
+
   it('serves one task after the other, also after one that failed [S1.01]', async () => {
     let broken = true
     const life = await live((asked, index) => (broken ? { status: 401, body: '' } : diligent(asked, index)))

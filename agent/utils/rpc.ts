@@ -177,6 +177,7 @@ class Link implements HostLink {
       'workspace/collect': whenStarted(handlers['workspace/collect']),
       'task/submit': whenStarted((params, context) => this.#submit(params, context)),
       'task/cancel': whenStarted(handlers['task/cancel']),
+      'task/hold': whenStarted(handlers['task/hold']),
       'shell/open': whenStarted(handlers['shell/open']),
       'forward/open': whenStarted(handlers['forward/open']),
       'event/ack': ({ runId, n }) => {

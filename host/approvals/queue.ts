@@ -36,8 +36,11 @@ export interface ApprovalQueueOptions {
   readonly attended: boolean
   /** Journals an event; the queue goes on when it is kept. */
   readonly record: (event: HostEvent) => Promise<unknown>
-  /** Called when a question starts (+1) or stops (-1) to wait for a person: deadlines stand still meanwhile. */
-  readonly onWaiting?: (waiting: number) => void
+  /**
+   * Called when a question starts (+1) or stops (-1) to wait for a person: deadlines stand still meanwhile.
+   * @param isUnseen whether the agent does not know that it is asked, as of a connection that a program makes
+   */
+  readonly onWaiting?: (waiting: number, isUnseen: boolean) => void
 }
 
 /** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
@@ -254,7 +257,7 @@ export class ApprovalQueue {
     const { approvalId } = request
     const answered = Promise.withResolvers<Ruling>()
     this.#waiting.set(approvalId, { request, enforced, answered })
-    this.#options.onWaiting?.(1)
+    this.#options.onWaiting?.(1, isUnseen(enforced))
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
     signal?.addEventListener('abort', withdraw, { once: true })
     void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
@@ -266,9 +269,13 @@ export class ApprovalQueue {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return
     this.#waiting.delete(approvalId)
-    this.#options.onWaiting?.(-1)
+    this.#options.onWaiting?.(-1, isUnseen(entry.enforced))
     entry.answered.resolve(ruling)
   }
+}
+
+function isUnseen(enforced: Enforced | undefined): boolean {
+  return enforced?.access.from === 'connection'
 }
 
 function offers({ access }: Enforced, reach: AccessReach | undefined): boolean {

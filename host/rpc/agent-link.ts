@@ -62,9 +62,9 @@ export interface AgentLinkOptions {
 }
 
 /** Requests that mean the same when they come twice, and so are sent again in the next session. */
-const resent = new Set(['workspace/open', 'workspace/collect', 'task/submit', 'task/cancel'])
+const resent = new Set(['workspace/open', 'workspace/collect', 'task/submit', 'task/cancel', 'task/hold'])
 /** Those that only the agent process that has the run can answer. */
-const ofTheRun = new Set(['task/submit', 'task/cancel'])
+const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/hold'])
 
 interface Run {
   intake: EventIntake

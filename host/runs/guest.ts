@@ -10,6 +10,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import {
   type RequestMethod,
   taskCancel,
+  taskHold,
   workspaceCollect,
   workspaceOpen,
   workspaceReset,
@@ -21,6 +22,7 @@ import { GuestAccess } from '../control/guest-access.ts'
 import type { VmInfo } from '../control/messages.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
+import type { VmService } from '../control/services.ts'
 import type { Recorder } from '../recording/recorder.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
@@ -48,11 +50,7 @@ const requestTimeoutMs = 60_000
 const collectTimeoutMs = 600_000
 
 /** What other processes of the user may ask, by the control socket. */
-export interface VmRequests {
-  stop(now: boolean): void
-  /** The reason when that cannot be. */
-  setPaused(paused: boolean): Promise<string | undefined>
-}
+export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 
 export class Guest implements AsyncDisposable {
   readonly #plan: RunPlan
@@ -156,6 +154,11 @@ export class Guest implements AsyncDisposable {
   /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
   async cancel(reason: string, signal: AbortSignal): Promise<void> {
     await this.#link.request(taskCancel, { runId: this.#plan.runId, reason }, { signal })
+  }
+
+  /** Tells the agent to let its clock stand, or go on. Never rejects. */
+  async holdTask(waiting: boolean): Promise<void> {
+    await this.#link.request(taskHold, { runId: this.#plan.runId, waiting }, { timeoutMs: requestTimeoutMs })
   }
 
   /** Brings the change set home. @throws {RunFailure} */
@@ -378,10 +381,8 @@ export class Guest implements AsyncDisposable {
   #failureOf(doing: string, { code, message }: RpcFailure): RunFailure {
     if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
     const tail = this.#vm.current.console.text().split('\n').slice(-15).join('\n')
-    return new RunFailure(
-      'agent_lost',
-      `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
-    )
+    const text = `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`
+    return new RunFailure('agent_lost', text)
   }
 
   #orLost<T>(work: Promise<T>): Promise<T> {

@@ -15,6 +15,7 @@ import { Nap } from './nap.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
+import { UnseenQuestions } from './unseen-questions.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
@@ -36,6 +37,7 @@ export class Run {
   #deadline: Deadline | undefined
   #nap: Nap | undefined
   #guest: Guest | undefined
+  readonly #unseen = new UnseenQuestions((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
   /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
   #working = false
@@ -47,9 +49,10 @@ export class Run {
     this.#approvals = new ApprovalQueue({
       ...plan.approvals,
       record: (event) => this.#note(event),
-      onWaiting: (change) => {
+      onWaiting: (change, isUnseen) => {
         this.#deadline?.hold(change)
         this.#nap?.hold(change)
+        if (isUnseen) this.#unseen.hold(change)
       },
     })
     this.ended = this.#live()

@@ -128,6 +128,16 @@ export const taskCancel = {
   result: Empty,
 } as const satisfies RequestMethod
 
+export const taskHold = {
+  kind: 'request',
+  name: 'task/hold',
+  direction: 'host-to-guest',
+  summary:
+    'Says whether a person is being asked about something that the agent only waits for, such as a connection: its own clock stands still meanwhile.',
+  params: z.strictObject({ runId: RunId, waiting: z.boolean() }),
+  result: Empty,
+} as const satisfies RequestMethod
+
 /** What a person's shell or command is started with. */
 export const ShellOptions = z.strictObject({
   /** Program and arguments; empty for the login shell. */
@@ -238,6 +248,7 @@ export const methods = [
   workspaceCollect,
   taskSubmit,
   taskCancel,
+  taskHold,
   shellOpen,
   forwardOpen,
   eventAck,

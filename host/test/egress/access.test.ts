@@ -16,7 +16,7 @@ const runId = 'run-00000000000000000001'
 const never = new AbortController().signal
 const url = 'https://api.example.com/v1/rates?day=1'
 
-interface Setting extends Partial<Pick<ApprovalQueueOptions, 'mode' | 'rules' | 'attended'>> {
+interface Setting extends Partial<Pick<ApprovalQueueOptions, 'mode' | 'rules' | 'attended' | 'onWaiting'>> {
   readonly otherwise?: 'deny' | 'ask'
   readonly egress?: readonly EgressRule[]
   readonly folder?: string
@@ -319,6 +319,23 @@ describe('a connection that a rule asks about', () => {
     expect(await other).toBe('not that')
     expect(await connect(tunnel('other.example.com:443'))).toContain('not that')
     expect(questions()).toHaveLength(2)
+  })
+
+  it('is one that the agent does not know of, unlike its own question: its clock is to stand still too [S0.07, S1.11]', async () => {
+    const waits: [number, boolean][] = []
+    const onWaiting = (change: number, isUnseen: boolean) => waits.push([change, isUnseen])
+    const { desk, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask', onWaiting })
+    void connect(tunnel('files.example.com:443'))
+    await waiting()
+    void desk.decide(request(url))
+    await waiting(2)
+    approvals.close()
+    expect(waits).toEqual([
+      [1, true],
+      [1, false],
+      [-1, true],
+      [-1, false],
+    ])
   })
 
   it('uses up a yes for once: the attempts beside it are asked about again', async () => {

@@ -179,6 +179,7 @@ const agreeable: AgentHandlers = {
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
   'task/submit': done,
   'task/cancel': done,
+  'task/hold': done,
   'shell/open': done,
   'forward/open': done,
 }
