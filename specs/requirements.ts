@@ -41,7 +41,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.11': now('Destructive operations wait for an approval that is decided on the host'),
   'S1.12': now('Every operation is logged in structured form and reaches the host'),
   'S1.13': later('Sub-agents in parallel', 'comes with the agent core'),
-  'S1.14': now('The VM has Node, Python and POSIX tools, and no way out but the model route'),
+  'S1.14': now(
+    'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
+  ),
   'S1.15': now('The runtime, tools, planning and protocol are specified in specs/'),
 
   // Tools
