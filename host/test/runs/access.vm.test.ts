@@ -94,4 +94,37 @@ describe('a way out of the VM', () => {
     ])
     expect(events.filter((event) => event.type === 'egress-denied')).toHaveLength(1)
   })
+
+  it('can be asked for from a VM that sleeps until the answer comes [G.03, S1.11, V.04]', async () => {
+    const port = await serve('rates after a sleep')
+    const url = `http://127.0.0.1:${port}/v1/rates`
+    const model = await callsInTurn([
+      { name: 'request_access', arguments: { url, reason: 'today’s rates' } },
+      curl(port),
+    ])
+    const env = { CAISSON_LLM_URL: model.baseUrl, CAISSON_MODEL: 'test/model' }
+    const bench = await testBench({ 'a.txt': 'a\n' }, env)
+    const rules = [{ effect: 'ask' as const, host: '127.0.0.1', schemes: ['http' as const], ports: [port] }]
+    const run = await bench.start('get the rates', {
+      attended: true,
+      egress: { rules },
+      vm: { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 },
+    })
+    const finished = finish(run)
+    let approvalId = ''
+    for await (const item of run.watch()) {
+      if (item.source !== 'host') continue
+      if (item.event.type === 'approval-request') approvalId = item.event.request.approvalId
+      if (item.event.type === 'vm-sleep') {
+        expect(run.answer(approvalId, { decision: 'allow', scope: 'run' })).toBe(true)
+        break
+      }
+    }
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(events.map(({ type }) => type)).toContain('vm-wake')
+    const outputs = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : []))
+    expect(outputs[0]).toContain('in this run')
+    expect(outputs[1]).toContain('rates after a sleep')
+  })
 })
