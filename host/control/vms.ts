@@ -1,6 +1,6 @@
 /** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
 import path from 'node:path'
-import type { Folders } from '../state/folders.ts'
+import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { judgeProcess } from '../state/process-identity.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
 import type { VmInfo } from './messages.ts'
@@ -36,13 +36,13 @@ export class VmDirectory {
     return path.join(this.#vms, id, controlSocketName)
   }
 
-  /** Oldest first. VMs whose host process is dead are left out. */
+  /** Oldest first. VMs whose host process is dead are left out. @throws {FolderError} */
   async list(): Promise<VmEntry[]> {
     const entries = await Promise.all((await this.#living()).map((record) => this.#describe(record)))
     return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
   }
 
-  /** The only VM that runs; null when none does. @throws {UnknownVmError} when several do */
+  /** The only VM that runs; null when none does. @throws {UnknownVmError} when several do @throws {FolderError} */
   async findOnly(): Promise<VmClient | null> {
     const clients = await this.#clients()
     return clients.length > 1 ? one(clients, `${clients.length} VMs run`) : (clients[0] ?? null)
@@ -50,7 +50,7 @@ export class VmDirectory {
 
   /**
    * The VM of that id, of the run of that id, or of a beginning of either that fits but one.
-   * @throws {UnknownVmError}
+   * @throws {UnknownVmError} @throws {FolderError}
    */
   async find(name: string): Promise<VmClient> {
     const found = (await this.#clients()).filter(({ info }) => isCalled(info, name))
@@ -65,6 +65,8 @@ export class VmDirectory {
   }
 
   async #living(): Promise<VmRecord[]> {
+    // Who answers at a socket there gets the keys that are typed into a shell.
+    await checkFolderIfThere(this.#vms)
     const records = await listVmRecords(this.#vms)
     const verdicts = await Promise.all(records.map(({ host }) => judgeProcess(host)))
     return records.filter((_, index) => verdicts[index] !== 'dead')

@@ -6,7 +6,7 @@ import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
-import type { Folders } from '../state/folders.ts'
+import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { lockedRuns } from '../workspace/index.ts'
 import { readJournal } from './journal.ts'
 
@@ -94,7 +94,7 @@ export class RunStore {
     return paths
   }
 
-  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. */
+  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {FolderError} */
   async find(name: string): Promise<RunPaths> {
     const ids = await this.#ids()
     if (name === 'last') {
@@ -110,12 +110,13 @@ export class RunStore {
     throw new UnknownRunError(`no run is called "${name}"; see: caisson runs list`)
   }
 
-  /** All events of a run. */
+  /** All events of a run. @throws {FolderError} */
   async read(runId: string): Promise<JournalEvent[]> {
+    await this.#check()
     return readJournal(this.paths(runId).journal, runId)
   }
 
-  /** Newest first; a damaged journal is listed with its problem, not left out. */
+  /** Newest first; a damaged journal is listed with its problem, not left out. @throws {FolderError} */
   async list(): Promise<RunSummary[]> {
     const live = lockedRuns(this.#locks)
     const summaries = await Promise.all(
@@ -155,7 +156,13 @@ export class RunStore {
     }
   }
 
+  /** Whoever else could write there could have changes applied that no run made, and questions answered. */
+  async #check(): Promise<void> {
+    await checkFolderIfThere(this.#folder)
+  }
+
   async #ids(): Promise<string[]> {
+    await this.#check()
     const names = await readdir(this.#folder).catch(() => [])
     return names.filter((name) => RunId.safeParse(name).success)
   }

@@ -78,6 +78,18 @@ async function makeFolder(folder: string): Promise<void> {
   })
 }
 
+/**
+ * For who reads what lies in `folder` and makes nothing: what another user could have put there must not be believed.
+ * One that is not there is in order. @throws {FolderError}
+ */
+export async function checkFolderIfThere(folder: string): Promise<void> {
+  const isThere = await stat(folder).then(
+    () => true,
+    (error: unknown) => !(error instanceof Error && 'code' in error && error.code === 'ENOENT'),
+  )
+  if (isThere) await checkFolder(folder)
+}
+
 /** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to or exchange. */
 export async function checkFolder(
   folder: string,

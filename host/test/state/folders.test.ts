@@ -2,6 +2,7 @@ import { chmod, lchown, mkdir, readdir, stat, symlink } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host.ts'
 import { checkFolder, prepareFolders, resolveFolders } from '../../state/folders.ts'
 
 describe('state folders', () => {
@@ -47,6 +48,22 @@ describe('state folders', () => {
     await prepareFolders(folders)
     await chmod(shared, 0o777)
     await expect(checkFolder(folders.home)).rejects.toThrow(/is reached through .*shared/)
+  })
+
+  it('are not read either where others could have laid VMs and runs: nobody else gets keys or gives changes [V.08]', async () => {
+    const base = await temporaryFolder('folders')
+    const home = path.join(base, 'state')
+    const host = new Host({ env: { CAISSON_HOME: home, CAISSON_CACHE: `${base}/cache` } })
+    expect(await host.vms.list()).toEqual([])
+    expect(await host.runs.list()).toEqual([])
+    await prepareFolders(host.folders)
+    await chmod(home, 0o777)
+    const refused = /is reached through .*state, which can be written by others/
+    await expect(host.vms.list()).rejects.toThrow(refused)
+    await expect(host.vms.find('vm')).rejects.toThrow(refused)
+    await expect(host.runs.list()).rejects.toThrow(refused)
+    await expect(host.attach('run-0')).rejects.toThrow(refused)
+    await expect(host.changes('run-00000000000000000000')).rejects.toThrow(refused)
   })
 
   it('may be reached through links of this user or of root, as macOS and some homes have them [V.06]', async () => {
