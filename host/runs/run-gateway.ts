@@ -59,7 +59,12 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     limits,
     network: plan.network,
     memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
-    services: { paths: serveWeb(recordWeb(web, recorder)), outward: createOutward(egress) },
+    services: {
+      paths: serveWeb(recordWeb(web, recorder)),
+      outward: createOutward(egress, {
+        upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
+      }),
+    },
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),

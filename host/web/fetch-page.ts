@@ -11,6 +11,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Egress, Permit, Target } from '../egress/egress.ts'
 import { describeTarget, hostInUrl, parseTarget, targetUrl } from '../egress/target.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { redactedMark } from '../gateway/redact.ts'
 import { findInAddress } from '../secrets/placeholders.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import { kindOfType, prettyJson, readText } from './content.ts'
@@ -190,7 +191,7 @@ async function toAnswer(
     }
     title = page.value.title
     // Taking the marks of HTML away may have put a secret together.
-    content = redaction.text(page.value.markdown)
+    content = redaction.text(page.value.markdown).replaceAll('\\[redacted\\]', redactedMark)
   } else if (form !== 'raw' && kind === 'json' && !body.cut) content = prettyJson(text)
   return {
     ok: true,

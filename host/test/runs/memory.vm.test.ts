@@ -1,10 +1,10 @@
 // What a guest's memory holds after a run, looked at whole: the model's key must not be in it, however it got about.
-import { open, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { startScriptedModel } from '#specs/testing/model-server.ts'
 import { testBench } from '../support/runs.ts'
+import { searchFiles } from '../support/search-files.ts'
 
 const KEY = 'sk-caisson-memory-5f0c2a91d7e84b36'
 /** The guest has read this, so its memory holds it: the search would find the key as well. */
@@ -37,27 +37,3 @@ describe('the memory of a guest', () => {
     expect(found.get(KEY.slice(0, 20))).toEqual([])
   })
 })
-
-/** Which files below `folder` hold each of the words. */
-async function searchFiles(folder: string, words: readonly string[]): Promise<Map<string, string[]>> {
-  const found = new Map(words.map((word) => [word, [] as string[]]))
-  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile()) continue
-    const file = path.join(entry.parentPath, entry.name)
-    for (const word of await searchFile(file, words)) found.get(word)?.push(path.relative(folder, file))
-  }
-  return found
-}
-
-async function searchFile(file: string, words: readonly string[]): Promise<Set<string>> {
-  const seen = new Set<string>()
-  await using handle = await open(file)
-  const piece = Buffer.alloc(8 * 1024 * 1024)
-  const overlap = Math.max(...words.map((word) => word.length))
-  for (let at = 0; ; at += piece.length - overlap) {
-    const { bytesRead } = await handle.read(piece, 0, piece.length, at)
-    const bytes = piece.subarray(0, bytesRead)
-    for (const word of words) if (bytes.includes(word)) seen.add(word)
-    if (bytesRead < piece.length) return seen
-  }
-}
