@@ -15,6 +15,7 @@ export function secretsContext(secrets: Secrets): Readonly<Record<string, string
   const rest = bindings.length > listedMaxCount ? [`and ${bindings.length - listedMaxCount} more`] : []
   const intro =
     'Write such a placeholder in a header of web_fetch, for example authorization: "Bearer {{NAME}}"; the host puts the ' +
-    'value in, over https and for these hosts alone. You never see it.'
+    'value in, over https and for these hosts alone. You never see it. A program has it put in by asking an http:// address ' +
+    'with the header caisson-upgrade: https.'
   return { secrets: [intro, ...lines, ...rest].join('\n') }
 }
