@@ -63,7 +63,9 @@ async function receive(client: FramedStream, inside: Duplex): Promise<void> {
     if (frame.payload.length === 0) inside.end()
     else if (inside.writable && !inside.write(frame.payload)) await waitForRoom(inside)
   }
-  if (!inside.writableEnded) throw new FramedStreamError('the client went without an end')
+  // The end of what it says is a frame: a client that closes is gone, also one that only listened. After the end of all
+  // this is of no effect.
+  throw new FramedStreamError('the client is gone')
 }
 
 async function finished(stream: Duplex): Promise<void> {

@@ -155,8 +155,12 @@ export class VmClient {
         await stream.sendBytes(frameKinds.stdin, piece as Buffer)
       await stream.send(frameKinds.stdin, Buffer.alloc(0))
     }
-    // A client that breaks off does so in the guest too.
+    // A client that breaks off does so in the guest too, also one that had nothing more to say.
+    let hasAll = false
     void toGuest().catch(() => stream.destroy('the client broke off'))
+    socket.once('close', () => {
+      if (!hasAll) stream.destroy('the client broke off')
+    })
     try {
       for (;;) {
         const frame = await nextFrame(stream)
@@ -164,8 +168,10 @@ export class VmClient {
           requireOk(parseMessage(stream, frame, Reply))
           return
         }
-        if (frame.payload.length === 0) socket.end()
-        else if (!socket.destroyed && !socket.write(frame.payload)) await waitForRoom(socket)
+        if (frame.payload.length === 0) {
+          hasAll = true
+          socket.end()
+        } else if (!socket.destroyed && !socket.write(frame.payload)) await waitForRoom(socket)
       }
     } finally {
       stream.end()

@@ -3,8 +3,9 @@ import { once } from 'node:events'
 import { connect, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { encodeTypedFrame, frameKinds } from '#specs/node/typed-frames.ts'
+import { askControl } from '../../control/client.ts'
 import { accessLimits } from '../../control/guest-access.ts'
 import { until } from '../rpc/support.ts'
 import { controlBench, type HelperCall, textOf } from './support.ts'
@@ -35,7 +36,9 @@ describe('a shell over the control socket', () => {
     const shell = await bench.client.openShell({ argv: [], terminal })
     expect(await textOf(shell.stdout)).toBe('welcome')
     expect(await shell.ended).toEqual({ kind: 'exited', exitCode: 7, outOfMemory: false })
-    expect(bench.helperCalls.map(({ request }) => request)).toEqual([{ op: 'shell', argv: [], terminal }])
+    expect(bench.helperCalls.map(({ request }) => request)).toEqual([
+      { op: 'shell', env: {}, argv: [], terminal },
+    ])
     expect(bench.accesses).toEqual([{ kind: 'shell', detail: '' }])
   })
 
@@ -235,6 +238,40 @@ describe('a forwarded port', () => {
     socket.write('half', () => setTimeout(() => socket.resetAndDestroy(), 50))
     expect(await ended.promise).toBe('a reset')
     server.close()
+  })
+
+  /** A server that says something for ever, such as a stream of events, and how its connection ended. */
+  const serveEvents = async () => {
+    const gone = Promise.withResolvers<string>()
+    const server = createServer({ allowHalfOpen: true }, (socket) => {
+      socket.on('error', () => gone.resolve('a reset'))
+      const timer = setInterval(() => socket.write('more'), 5)
+      socket.on('close', () => clearInterval(timer)).resume()
+    })
+    await once(server.listen(0, '127.0.0.1'), 'listening')
+    onTestFinished(() => void server.close())
+    return { port: (server.address() as { port: number }).port, gone: gone.promise }
+  }
+
+  it('breaks off in the guest when a client goes that had said all and still listened [V.08]', async () => {
+    const { port, gone } = await serveEvents()
+    const bench = await controlBench()
+    await using forwarding = await bench.client.forward({ guestPort: port })
+    const socket = connect({ host: '127.0.0.1', port: forwarding.port, allowHalfOpen: true })
+    socket.end()
+    await once(socket, 'data')
+    socket.destroy()
+    expect(await gone).toBe('a reset')
+  })
+
+  it('breaks off in the guest when the process that forwards is killed while it only listens [V.08]', async () => {
+    const { port, gone } = await serveEvents()
+    const bench = await controlBench()
+    const stream = await askControl(bench.socket, { op: 'vm/forward', port })
+    await stream.send(frameKinds.stdin, Buffer.alloc(0))
+    await stream.next()
+    stream.destroy()
+    expect(await gone).toBe('a reset')
   })
 
   it('resets the connection when the server in the guest does [V.08]', async () => {
