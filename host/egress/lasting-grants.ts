@@ -74,7 +74,9 @@ export class LastingGrants {
   }
 
   async #change(make: (content: GrantFile) => GrantFile): Promise<void> {
-    await using _ = await takeProcessLock(this.#lock)
+    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
+      throw new GrantFileError(`cannot lock ${this.#lock}: ${wordsOf(cause)}`, { cause })
+    })
     const content = make(this.#read())
     const fresh = `${this.file}.new`
     try {

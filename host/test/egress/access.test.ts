@@ -279,6 +279,15 @@ describe('an answer for always', () => {
     expect(readFileSync(file, 'utf8')).toContain('alow')
   })
 
+  it('holds for its run alone, and says so, where it cannot be kept', async () => {
+    const folder = path.join(await temporaryFolder(), 'not-there')
+    const { desk, approvals, request, tunnel, connect, waiting } = await open({ folder })
+    const answer = desk.decide(request(url))
+    approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'always' })
+    expect((await answer).hint).toContain('it holds for this run alone: cannot lock')
+    expect(await connect(tunnel('api.example.com:443'))).toBe(true)
+  })
+
   it('keeps no rule twice, and all that several processes add at once', async () => {
     const { lasting, folder } = await open()
     const all = Array.from({ length: 8 }, (_, at) =>
