@@ -15,6 +15,8 @@ const MAGIC = Buffer.from('CAISSONF', 'latin1')
 const MESSAGE_BYTES = 80
 const ANSWER_BYTES = 16
 const SEED_BYTES = 64
+/** Kept of what a guest says: some answers to questions that nobody waits for any more, and the one that is waited for. */
+const MAX_UNREAD_BYTES = 64 * ANSWER_BYTES
 const SETTLE_TRIES = 3
 /** The answer's way is part of what is seen. */
 const SETTLED_MS = 5
@@ -42,8 +44,8 @@ export class RootPort {
   constructor(port: Duplex) {
     this.#port = port
     port.on('data', (chunk: Buffer) => {
-      // A guest that talks without being asked costs nothing: more than one answer is never kept.
-      this.#unread = Buffer.concat([this.#unread, chunk]).subarray(-ANSWER_BYTES)
+      // A guest that talks without being asked costs nothing.
+      this.#unread = Buffer.concat([this.#unread, chunk]).subarray(-MAX_UNREAD_BYTES)
       this.#wake()
     })
     port.on('close', () => this.#wake())
@@ -75,18 +77,25 @@ export class RootPort {
     message.set(MAGIC)
     if (entropy) message.set(randomBytes(SEED_BYTES), MESSAGE_BYTES - SEED_BYTES)
     const deadline = performance.now() + deadlineMs
-    message.writeBigUInt64BE(BigInt(Math.round((epochMs ?? Date.now()) * 1000)), MAGIC.length)
+    const sent = BigInt(Math.round((epochMs ?? Date.now()) * 1000))
+    message.writeBigUInt64BE(sent, MAGIC.length)
     this.#port.write(message)
-    const answer = await this.#answer(deadline)
-    return Number(answer.readBigUInt64BE(MAGIC.length)) / 1000 - Date.now()
+    return Number(await this.#answer(sent, deadline)) / 1000 - Date.now()
   }
 
-  async #answer(deadline: number): Promise<Buffer> {
+  /**
+   * The guest's time, in microseconds. A guest that took the time that was sent cannot be behind it: who says so answers
+   * an earlier question, one that was given up, or asked before the VM stood still.
+   */
+  async #answer(sent: bigint, deadline: number): Promise<bigint> {
     for (;;) {
-      const answer = this.#unread
-      if (answer.length === ANSWER_BYTES) {
-        if (answer.subarray(0, MAGIC.length).equals(MAGIC)) return answer
-        throw new FreshError('the guest answered in another form')
+      while (this.#unread.length >= ANSWER_BYTES) {
+        const answer = this.#unread.subarray(0, ANSWER_BYTES)
+        this.#unread = this.#unread.subarray(ANSWER_BYTES)
+        if (!answer.subarray(0, MAGIC.length).equals(MAGIC))
+          throw new FreshError('the guest answered in another form')
+        const time = answer.readBigUInt64BE(MAGIC.length)
+        if (time >= sent) return time
       }
       const left = deadline - performance.now()
       if (this.#port.destroyed) throw new FreshError('the port closed')

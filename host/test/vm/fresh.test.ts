@@ -2,6 +2,7 @@ import { type Duplex, duplexPair } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { FreshError, RootPort } from '../../vm/fresh.ts'
+import { until } from '../rpc/support.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 
@@ -46,9 +47,31 @@ describe('the port of the guest’s root side', () => {
     const mended = portWith((_, index) => answerWith(Date.now() + (index === 0 ? HOUR_MS : 0)))
     await mended.port.settle(5_000)
     expect(mended.messages.length).toBeGreaterThanOrEqual(2)
-    const lying = portWith(() => answerWith(0))
+    const lying = portWith(() => answerWith(Date.now() + 2 * HOUR_MS))
     await lying.port.settle(5_000)
     expect(lying.messages).toHaveLength(3)
+  })
+
+  it('does not take the answer to a question that it gave up for the answer to the next one [V.03]', async () => {
+    const [host, guest] = duplexPair()
+    const port = new RootPort(host)
+    const waiting: Buffer[] = []
+    guest.on('data', (message: Buffer) => waiting.push(message))
+    // As when the VM was made to stand still just after it was asked.
+    await expect(
+      port.refresh({ entropy: false, epochMs: Date.now() - HOUR_MS, deadlineMs: 20 }),
+    ).rejects.toThrow('took neither')
+    const asked = port.refresh({ deadlineMs: 5_000 })
+    await until(() => waiting.length === 2, 'both questions')
+    const [stale, present] = waiting.map((message) => Number(message.readBigUInt64BE(8)) / 1000)
+    guest.write(answerWith((stale ?? 0) + 0.1))
+    const first = await Promise.race([asked, new Promise((resolve) => setTimeout(resolve, 20, 'waits'))])
+    expect(first).toBe('waits')
+    // In two pieces, the first of them with the rest of what came before.
+    const answer = Buffer.concat([answerWith((stale ?? 0) + 0.2), answerWith((present ?? 0) + 0.1)])
+    guest.write(answer.subarray(0, 20))
+    guest.write(answer.subarray(20))
+    expect(Math.abs(await asked)).toBeLessThan(HOUR_MS / 2)
   })
 
   it('says that a guest gives no answer, another one, or that it is gone [V.03]', async () => {
