@@ -213,13 +213,13 @@ class Exchange implements Disposable {
     }
   }
 
-  async #receive(answer: IncomingMessage, { method, scheme }: Target): Promise<string | null> {
+  async #receive(answer: IncomingMessage, { method, scheme, host }: Target): Promise<string | null> {
     const stream = this.#stream
     const isUpgraded = scheme === 'https'
     const passed = passHeaders(answer.headers)
     if (passed === null) throw new Error(`more than ${responseFieldsMax} headers`)
     // Also what an earlier request of the run has brought may come back in this one.
-    const redaction = isUpgraded ? (this.#upgrade?.secrets.redaction ?? null) : null
+    const redaction = isUpgraded ? (this.#upgrade?.secrets.redactionFor([host]) ?? null) : null
     if (redaction !== null && (answer.headers['content-encoding'] ?? 'identity') !== 'identity')
       throw new Error('it is packed, which was not asked for')
     const headers = redaction === null ? passed : redactHeaders(passed, redaction)

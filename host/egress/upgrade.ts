@@ -16,7 +16,7 @@ export const upgradeHeader = 'caisson-upgrade'
 
 /** What such requests are made with. */
 export interface Upgrade {
-  readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redaction'>
+  readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redactionFor'>
   /** Whom TLS trusts. */
   readonly secureContext: () => SecureContext
 }

@@ -50,9 +50,11 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     connect: createConnector({ network: plan.network }),
     note,
   })
-  const web = webOf(plan, egress)
   const write = (level: 'info' | 'warn') => (fields: object, message: string) =>
     log.write({ at: Date.now(), from: 'gateway', level, message, ...fields })
+  const warn = (text: string): void => write('warn')({ runId }, text)
+  plan.secrets.onUnreadable(warn)
+  const web = webOf(plan, egress, warn)
   const gateway = createGateway({
     provider,
     runId,
@@ -85,9 +87,10 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
 function webOf(
   { recording, secrets, network, config, resolveKey }: RunPlan,
   egress: Egress,
+  warn: (text: string) => void,
 ): Web & Partial<AsyncDisposable> {
   if (recording !== undefined) return replayWeb(recording)
-  return createWeb({ egress, secrets, network, search: config.search, resolveKey })
+  return createWeb({ egress, secrets, network, search: config.search, resolveKey, warn })
 }
 
 /** What a recording answers needs no network, and what it does not answer gets none. */

@@ -77,8 +77,9 @@ export class Secrets {
   readonly #resolve: (source: KeySource) => Promise<Result<Secret, string>>
   readonly #configured: ReadonlyMap<string, Setting>
   readonly #changes: SecretChanges
-  readonly #used = new Set<string>()
-  #redaction = noRedaction
+  /** Hosts that a value was bound to when it was used. */
+  readonly #used = new Map<string, readonly string[]>()
+  #onUnreadable: (text: string) => void = () => undefined
 
   /**
    * @param resolve reads a source, anew with each request, so that a rotated value holds at once
@@ -105,9 +106,20 @@ export class Secrets {
     })
   }
 
-  /** Takes every value that was ever put into a request out of what comes back, whatever request that was. */
-  get redaction(): Redaction {
-    return this.#redaction
+  /** Why a secret could not be read, for the user's log: the guest is told that it could not. */
+  onUnreadable(listener: (text: string) => void): void {
+    this.#onUnreadable = listener
+  }
+
+  /**
+   * Takes out of what comes back from these hosts every value that was ever put into a request and that one of them may
+   * carry. From no other host: what a stranger's page holds would otherwise tell which guess at a secret is right.
+   */
+  redactionFor(hosts: readonly string[]): Redaction {
+    const values = [...this.#used].flatMap(([value, patterns]) =>
+      patterns.some((pattern) => hosts.some((host) => covers(pattern, host))) ? [value] : [],
+    )
+    return values.length === 0 ? noRedaction : createRedaction(values)
   }
 
   /**
@@ -140,7 +152,7 @@ export class Secrets {
       values.set(name, value.value)
     }
     if (values.size === 0) return { ok: true, value: { headers, names: [] } }
-    this.#remember(values.values())
+    for (const [name, value] of values) this.#remember(value, this.#find(name)?.hosts ?? [])
     const filled = Object.entries(headers).map(
       ([header, text]) => [header, replacePlaceholders(text, (name) => values.get(name) ?? '')] as const,
     )
@@ -177,19 +189,20 @@ export class Secrets {
     const from = this.#find(name)?.from
     if (from === undefined) return { ok: false, error: `The secret ${shown} was revoked.` }
     const read = from instanceof Secret ? { ok: true as const, value: from } : await this.#resolve(from)
-    if (!read.ok) return { ok: false, error: `The secret ${shown} cannot be read on the host: ${read.error}` }
+    if (!read.ok) {
+      this.#onUnreadable(`the secret ${name} cannot be read: ${read.error}`)
+      const remedy = `the user finds out why with \`caisson config check\` or in the run's log`
+      return { ok: false, error: `The secret ${shown} cannot be read on the host; ${remedy}.` }
+    }
     const value = read.value.reveal()
     if (value.length >= valueMinChars && /^[\x20-\x7e]+$/.test(value)) return { ok: true, value }
     const expected = `at least ${valueMinChars} visible ASCII characters`
     return { ok: false, error: `The secret ${shown} is not fit for a header: expected ${expected}.` }
   }
 
-  #remember(values: Iterable<string>): void {
-    const before = this.#used.size
-    for (const value of values) this.#used.add(value)
-    if (this.#used.size === before) return
-    for (const oldest of [...this.#used].slice(0, -usedMaxCount)) this.#used.delete(oldest)
-    this.#redaction = createRedaction([...this.#used])
+  #remember(value: string, hosts: readonly string[]): void {
+    this.#used.set(value, [...new Set([...(this.#used.get(value) ?? []), ...hosts])])
+    for (const oldest of [...this.#used.keys()].slice(0, -usedMaxCount)) this.#used.delete(oldest)
   }
 }
 

@@ -14,17 +14,21 @@ export interface WebOptions {
   readonly secrets: Secrets
   readonly network: Network
   readonly search: SearchConfig | undefined
+  /** For the user's log: what of the configuration could not be used. */
+  readonly warn?: (text: string) => void
   /** For one page, all its hops together; default 30 s. */
   readonly pageTimeoutMs?: number
   /** Reads the key of the search provider, with each search. */
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
 }
 
-export function createWeb({ egress, secrets, network, search, resolveKey, pageTimeoutMs }: WebOptions): Web {
+export function createWeb(options: WebOptions): Web {
+  const { egress, secrets, network, search, resolveKey, pageTimeoutMs, warn } = options
   const ask = createSearch({
     config: search,
     egress,
     resolveKey,
+    ...(warn === undefined ? {} : { warn }),
     dispatcher: () => network.dispatcher(),
   })
   const fetchOptions = {

