@@ -18,7 +18,7 @@ export interface ProcessLockOptions {
   readonly onWait?: (pid: number) => void
 }
 
-/** Waits until `file` is ours. Dispose to release. @throws the signal's reason */
+/** Waits until `file` is ours. Dispose to release. @throws the signal's reason, and the system's error for a lock that cannot be read */
 export async function takeProcessLock(
   file: string,
   options: ProcessLockOptions = {},
@@ -46,7 +46,7 @@ export async function takeProcessLock(
   await sweepTokens(file)
   return {
     async [Symbol.asyncDispose]() {
-      const holder = await readHolder(file)
+      const holder = await readHolder(file).catch(() => 'unreadable' as const)
       if (typeof holder === 'object' && holder.token === token) await rm(file, { force: true })
     },
   }
@@ -57,7 +57,7 @@ async function sweepTokens(file: string): Promise<void> {
   const folder = path.dirname(file)
   const names = (await readdir(folder)).filter((name) => name.startsWith(`${path.basename(file)}.`))
   for (const name of names) {
-    const holder = await readHolder(path.join(folder, name))
+    const holder = await readHolder(path.join(folder, name)).catch(() => 'unreadable' as const)
     const dead = typeof holder === 'object' && (await judgeProcess(holder)) === 'dead'
     if (dead) await rm(path.join(folder, name), { force: true })
   }
@@ -78,8 +78,10 @@ async function readHolder(file: string): Promise<z.infer<typeof Holder> | 'none'
   let text: string
   try {
     text = await readFile(file, 'utf8')
-  } catch {
-    return 'none'
+  } catch (error) {
+    // Gone since. What cannot be read otherwise is nobody's to take over, and would be asked for without an end.
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'none'
+    throw error
   }
   try {
     return Holder.parse(JSON.parse(text))

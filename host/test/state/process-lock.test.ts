@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { ownIdentity } from '../../state/process-identity.ts'
@@ -62,3 +62,11 @@ it.each([
 function endedPid(): number {
   return spawnSync('true').pid
 }
+
+it('says that a lock cannot be read, instead of trying for ever [V.07]', async () => {
+  await using scratch = await makeScratch()
+  const file = path.join(scratch.folder, 'image.lock')
+  await mkdir(file)
+  await expect(takeProcessLock(file)).rejects.toThrow(/EISDIR/)
+  expect(await readdir(scratch.folder)).toEqual(['cache', 'image.lock'])
+})
