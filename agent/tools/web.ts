@@ -19,7 +19,7 @@ export function createWebTools(gateway: GatewayClient): Tool[] {
 
 const FetchInput = z.strictObject({
   url: WebFetchRequest.shape.url.describe('The whole address, https://example.com/page'),
-  offset: z.int().min(0).default(0).describe('Character to begin at, to read on in a long page'),
+  offset: z.int().min(0).optional().describe('Character to begin at, to read on in a long page; default 0'),
   form: WebFetchRequest.shape.form.describe('text (default): HTML as Markdown; raw: as it came'),
   headers: WebFetchRequest.shape.headers.describe(
     'Further headers; a value may hold placeholders of secrets, {{NAME}}, that the context lists',
@@ -42,7 +42,7 @@ export function createWebFetch(gateway: GatewayClient): Tool<typeof FetchInput, 
     outputSchema: FetchOutput,
     requiresApproval: false,
     readOnly: true,
-    async execute({ offset, ...request }, { signal }) {
+    async execute({ offset = 0, ...request }, { signal }) {
       const answer = await gateway.post('/web/fetch', request, WebFetchAnswer, signal)
       if (!answer.ok) return answer
       const { content, ...page } = answer.value
