@@ -204,7 +204,8 @@ async function toAnswer(
   signal: AbortSignal,
 ): Promise<Result<WebFetchAnswer, WireError>> {
   const type = response.headers['content-type']
-  const read = readText(body.bytes, type)
+  // Also as bytes: a server may call its answer's charset another than it is in.
+  const read = readText(redaction.bytes(body.bytes, body.cut), type)
   if (!read.ok) return unreadable(target, response, read.error)
   const { kind } = read.value
   const text = redaction.text(read.value.text)
@@ -222,7 +223,10 @@ async function toAnswer(
     title = page.value.title
     // Taking the marks of HTML away may have put a secret together.
     content = redaction.text(page.value.markdown).replaceAll('\\[redacted\\]', redactedMark)
-  } else if (form !== 'raw' && kind === 'json' && !body.cut) content = prettyJson(text)
+  } else if (form !== 'raw' && kind === 'json' && !body.cut) {
+    // So may reading what JSON has escaped.
+    content = redaction.text(prettyJson(text))
+  }
   return {
     ok: true,
     value: {

@@ -10,8 +10,8 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { KeySource, SearchConfig } from '../config/schema.ts'
 import type { Egress } from '../egress/egress.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
-import { redactText } from '../gateway/redact.ts'
 import type { Secret } from '../gateway/secret.ts'
+import { createRedaction } from '../secrets/redaction.ts'
 import { parseJson } from '../state/json.ts'
 import { readProvider, type SearchProvider } from './search-providers.ts'
 
@@ -74,6 +74,7 @@ async function search(
     )
   }
   const secret = key?.value.reveal() ?? null
+  const redaction = createRedaction(secret === null ? [] : [secret])
   const asked = provider.build(query, count, secret ?? '')
   const late = AbortSignal.timeout(options.timeoutMs ?? 20_000)
   const signal = AbortSignal.any([outer, late])
@@ -113,7 +114,7 @@ async function search(
         }
         parts.push(chunk)
       }
-      const text = redactText(Buffer.concat(parts).toString('utf8'), secret)
+      const text = redaction.text(Buffer.concat(parts).toString('utf8'))
       if (response.statusCode !== 200) return refusal(provider, response.statusCode, text)
       const results = provider.read(parseJson(text))
       if (results !== null) return { ok: true, value: { results: results.slice(0, count) } }
