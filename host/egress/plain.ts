@@ -35,6 +35,8 @@ const notPassedOn = new Set([
   upgradeHeader,
 ])
 const responseFieldsMax = 100
+/** In which ASCII is not written as such. */
+const otherCharset = /charset\s*=\s*"?(?:utf-?(?:7|16|32)|ucs-?[24]|unicode|ibm|cp037|ebcdic)/i
 const tlsTimeoutMs = 15_000
 const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 /** Visible characters, spaces and tabs inside, and what is beyond ASCII: no line can end in it. */
@@ -222,6 +224,8 @@ class Exchange implements Disposable {
     const redaction = isUpgraded ? (this.#upgrade?.secrets.redactionFor([host]) ?? null) : null
     if (redaction !== null && (answer.headers['content-encoding'] ?? 'identity') !== 'identity')
       throw new Error('it is packed, which was not asked for')
+    if (redaction !== null && otherCharset.test(answer.headers['content-type'] ?? ''))
+      throw new Error('it is in a charset in which it cannot be searched for secrets')
     const headers = redaction === null ? passed : redactHeaders(passed, redaction)
     if (stream.destroyed) return null
     const status = answer.statusCode ?? 502

@@ -9,6 +9,11 @@ const encodedMinChars = 8
 
 export interface Redaction {
   text(text: string): string
+  /**
+   * Bytes of a text, before anybody says in which charset it is.
+   * @param isCut whether more would have come: what at the end could be the beginning of a secret is left out
+   */
+  bytes(bytes: Buffer, isCut: boolean): Buffer
   /** A filter for one stream; chunks may cut a secret anywhere. */
   stream(): StreamRedactor
 }
@@ -17,17 +22,23 @@ export interface Redaction {
 export function createRedaction(values: readonly string[]): Redaction {
   // Longest first: a form that is part of another must not leave the rest of that one.
   const forms = [...new Set(values.flatMap(formsOf))].sort((a, b) => b.length - a.length)
+  const stream = (): StreamRedactor => {
+    const [first, ...rest] = [null, ...forms].map((form) => createStreamRedactor(form))
+    const through = (bytes: Buffer): Buffer => rest.reduce((left, one) => one.push(left), bytes)
+    return {
+      push: (chunk) => through(first?.push(chunk) ?? Buffer.alloc(0)),
+      end: () =>
+        rest.reduce<Buffer>((left, one) => Buffer.concat([one.push(left), one.end()]), Buffer.alloc(0)),
+    }
+  }
   return {
     text: (text) => forms.reduce((rest, form) => rest.replaceAll(form, redactedMark), text),
-    stream() {
-      const [first, ...rest] = [null, ...forms].map((form) => createStreamRedactor(form))
-      const through = (bytes: Buffer): Buffer => rest.reduce((left, one) => one.push(left), bytes)
-      return {
-        push: (chunk) => through(first?.push(chunk) ?? Buffer.alloc(0)),
-        end: () =>
-          rest.reduce<Buffer>((left, one) => Buffer.concat([one.push(left), one.end()]), Buffer.alloc(0)),
-      }
+    bytes(bytes, isCut) {
+      const redactor = stream()
+      const known = redactor.push(bytes)
+      return isCut ? known : Buffer.concat([known, redactor.end()])
     },
+    stream,
   }
 }
 
@@ -35,16 +46,53 @@ export function createRedaction(values: readonly string[]): Redaction {
 export const noRedaction: Redaction = createRedaction([])
 
 function formsOf(value: string): string[] {
-  const json = JSON.stringify(value).slice(1, -1)
-  const html = value
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-  const markdown = value.replaceAll(/[\\*_`[\]]/g, '\\$&')
   const encoded = base64Cores(value)
-  const urlSafe = encoded.map((text) => text.replaceAll('+', '-').replaceAll('/', '_'))
-  return [value, json, html, markdown, encodeURIComponent(value), ...encoded, ...urlSafe]
+  return [
+    value,
+    ...jsonForms(value),
+    ...htmlEscapes.map((escapes) => value.replaceAll(/["'&+/<=>`]/g, (one) => escapes[one] ?? one)),
+    ...percentForms(value),
+    value.replaceAll(/[\\*_`[\]]/g, '\\$&'),
+    ...encoded,
+    ...encoded.map((text) => text.replaceAll('+', '-').replaceAll('/', '_')),
+  ]
+}
+
+/** As JavaScript and Python write it, PHP, Go, Gson, and .NET. */
+function jsonForms(value: string): string[] {
+  const json = JSON.stringify(value).slice(1, -1)
+  const unicode = (one: string): string => `\\u00${one.charCodeAt(0).toString(16)}`
+  const dotNet = (one: string): string => `\\u00${one.charCodeAt(0).toString(16).toUpperCase()}`
+  return [
+    json,
+    json.replaceAll('/', '\\/'),
+    json.replaceAll(/[<>&]/g, unicode),
+    json.replaceAll(/[<>&=']/g, unicode),
+    value.replaceAll('\\', '\\\\').replaceAll(/["'&+<>`]/g, dotNet),
+  ]
+}
+
+const angles = { '&': '&amp;', '<': '&lt;', '>': '&gt;' } as const
+/** Of most languages, without and with single quotes; of Jinja, Go, Handlebars and Mustache. */
+const htmlEscapes: readonly Readonly<Record<string, string>>[] = [
+  angles,
+  { ...angles, '"': '&quot;' },
+  { ...angles, '"': '&quot;', "'": '&#39;' },
+  { ...angles, '"': '&quot;', "'": '&#039;' },
+  { ...angles, '"': '&quot;', "'": '&#x27;' },
+  { ...angles, '"': '&#34;', "'": '&#39;' },
+  { ...angles, '"': '&#34;', "'": '&#39;', '+': '&#43;' },
+  { ...angles, '"': '&quot;', "'": '&#x27;', '`': '&#x60;', '=': '&#x3D;' },
+  { ...angles, '"': '&quot;', "'": '&#39;', '`': '&#x60;', '=': '&#x3D;', '/': '&#x2F;' },
+]
+
+/** With and without the slash and what RFC 3986 reserves besides, as forms write a space, in both cases of hexadecimal. */
+function percentForms(value: string): string[] {
+  const plain = encodeURIComponent(value)
+  const strict = plain.replaceAll(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`)
+  const forms = [plain, strict].flatMap((form) => [form, form.replaceAll('%2F', '/')])
+  const spaced = [...forms, ...forms.map((form) => form.replaceAll('%20', '+'))]
+  return [...spaced, ...spaced.map((form) => form.replaceAll(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()))]
 }
 
 /** What of the base64 of any text that holds `value` depends on it alone, at each of the three places in a group. */

@@ -17,7 +17,10 @@ async function setUp(hosts: string[] = ['api.test']) {
   const server = createServer({ cert: authority.cert, key: authority.key }, (request, response) => {
     seen.push(request)
     response.setHeader('x-echo', request.headers.authorization ?? 'none')
-    response.end(`you sent ${request.headers.authorization} to ${request.url}`)
+    const isWide = request.url === '/wide'
+    if (isWide) response.setHeader('content-type', 'text/plain; charset=UTF-16LE')
+    const said = `you sent ${request.headers.authorization} to ${request.url}`
+    response.end(Buffer.from(said, isWide ? 'utf16le' : 'utf8'))
   })
   const port = await listen(server)
   const changes = new SecretChanges()
@@ -70,6 +73,16 @@ describe('a request that the host is told to make by https', () => {
       secrets: ['API_KEY'],
       target: expect.stringMatching(/^GET https:/),
     })
+  })
+
+  it('has no answer in a charset in which the secret could not be searched for [G.04]', async () => {
+    await using at = await setUp()
+    const answer = await at.ask('http://api.test:PORT/wide', {
+      ...upgrade,
+      authorization: 'Bearer {{API_KEY}}',
+    })
+    expect(answer).toMatchObject({ status: 502, body: expect.stringContaining('charset') })
+    expect(answer.body).not.toContain('\0')
   })
 
   it('is refused before anything is sent: another host, plain http, in an address, revoked [G.04 G.03]', async () => {
