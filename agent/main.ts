@@ -31,7 +31,11 @@ export function startAgent(): void {
   const daemon = startDaemon({
     openRpc: createPortOpener('caisson.rpc'),
     openHttp: createPortOpener('caisson.http'),
-    root: helper,
+    // A person's shell finds the network as programs do.
+    root: {
+      ...helper,
+      openShell: async (request) => helper.openShell({ ...request, env: (await network.prepare()).env }),
+    },
     tools,
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     describeExits: () => readExits(CAISSON_AGENT_EXITS),

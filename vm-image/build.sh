@@ -40,6 +40,8 @@ esac
 source "$here/lib/packages.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/root.sh
 source "$here/lib/root.sh"
+# shellcheck source-path=SCRIPTDIR source=lib/npm.sh
+source "$here/lib/npm.sh"
 # shellcheck source-path=SCRIPTDIR source=lib/initramfs.sh
 source "$here/lib/initramfs.sh"
 
@@ -57,11 +59,14 @@ fi
 mkdir -p "$out"
 fetch_packages
 fetch_node
+fetch_npm
 unpack_root
 prune_root
 configure_root
 install_node
 install_guest
+install_pip
+install_npm
 compile_python
 pack_root
 pack_initramfs

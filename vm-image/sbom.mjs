@@ -1,8 +1,8 @@
 // Writes the root's bill of materials, CycloneDX 1.6 (ECMA-424) JSON, to standard output: every package of the lock with
 // its digest, and the licenses that its copyright file declares. Same inputs, same bytes.
-// usage: sbom.mjs LOCK ARCH IMAGE FOLDER... — IMAGE holds the finished files, the FOLDERs the unpacked packages.
+// usage: sbom.mjs LOCK ARCH IMAGE NPM FOLDER... — IMAGE holds the finished files, NPM npm's own, the FOLDERs the unpacked packages.
 import { createHash } from 'node:crypto'
-import { readFileSync, realpathSync } from 'node:fs'
+import { readdirSync, readFileSync, realpathSync } from 'node:fs'
 import { join, sep } from 'node:path'
 
 const COPYRIGHT_FORMAT =
@@ -96,6 +96,45 @@ function nodeComponent({ package: name, version, sha256: digest }) {
   }
 }
 
+/** npm, and what its archive brings with it, from the folder that was packed; sorted. */
+function npmComponents(folder) {
+  const found = new Map()
+  const visit = (place) => {
+    const { name, version, license } = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8'))
+    const purl = `pkg:npm/${name.replace(/^@/, '%40')}@${encodeURIComponent(version)}`
+    const [group, short] = name.startsWith('@') ? name.split('/') : [undefined, name]
+    found.set(purl, {
+      type: place === folder ? 'application' : 'library',
+      'bom-ref': purl,
+      ...(group === undefined ? {} : { group }),
+      name: short,
+      version,
+      ...(typeof license === 'string' ? { licenses: [{ expression: license }] } : {}),
+      purl,
+      properties: [{ name: 'caisson:part', value: 'root' }],
+    })
+    const modules = join(place, 'node_modules')
+    for (const entry of list(modules)) {
+      const names = entry.startsWith('@')
+        ? list(join(modules, entry)).map((one) => join(entry, one))
+        : [entry]
+      for (const one of names)
+        if (list(join(modules, one)).includes('package.json')) visit(join(modules, one))
+    }
+  }
+  visit(folder)
+  return [...found].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, component]) => component)
+}
+
+/** Names in a folder; none where there is no folder. */
+function list(folder) {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
 function fileComponent(image, name) {
   const digest = createHash('sha256')
     .update(readFileSync(join(image, name)))
@@ -103,12 +142,13 @@ function fileComponent(image, name) {
   return { type: 'file', 'bom-ref': `file:${name}`, name, hashes: sha256(digest) }
 }
 
-function describeRoot(lockFile, arch, image, folders) {
+function describeRoot(lockFile, arch, image, npm, folders) {
   const lock = JSON.parse(readFileSync(lockFile, 'utf8'))
   const { node, packages } = lock.architectures[arch]
   const components = [
     ...packages.map((entry) => debComponent(entry, lock.release, folders)),
     nodeComponent(node),
+    ...npmComponents(npm),
   ]
   const ref = `caisson-image-${arch}`
   return {
@@ -133,8 +173,8 @@ function describeRoot(lockFile, arch, image, folders) {
 }
 
 try {
-  const [lock, arch, image, ...folders] = process.argv.slice(2)
-  process.stdout.write(`${JSON.stringify(describeRoot(lock, arch, image, folders), null, 1)}\n`)
+  const [lock, arch, image, npm, ...folders] = process.argv.slice(2)
+  process.stdout.write(`${JSON.stringify(describeRoot(lock, arch, image, npm, folders), null, 1)}\n`)
 } catch (error) {
   process.stderr.write(`${error.message}\n`)
   process.exitCode = 1

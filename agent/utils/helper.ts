@@ -91,6 +91,8 @@ export interface ShellRequest {
   readonly argv: readonly string[]
   /** Null: on pipes. */
   readonly terminal: { readonly columns: number; readonly rows: number; readonly term: string } | null
+  /** Added to a clean environment; absent: nothing. */
+  readonly env?: Readonly<Record<string, string>>
 }
 
 export interface Helper {
@@ -128,7 +130,7 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
     openShell: async (request) => {
       const socket = connect(socketPath)
       await once(socket, 'connect')
-      const payload = Buffer.from(JSON.stringify({ op: 'shell', ...request }))
+      const payload = Buffer.from(JSON.stringify({ op: 'shell', env: {}, ...request }))
       socket.write(encodeTypedFrame(frameKinds.json, payload))
       return socket
     },

@@ -35,7 +35,8 @@ _BWRAP = (
     '--cap-drop', 'ALL',
 )
 _ENVIRONMENT = {
-    'PATH': '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin',
+    # Where pip puts programs comes first.
+    'PATH': '/home/work/.local/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin',
     'HOME': '/home/work',
     'USER': 'work',
     'LOGNAME': 'work',

@@ -149,6 +149,6 @@ _OPERATIONS = {
         'stdin': _check_boolean,
         'limits': _check_limits,
     },
-    'shell': {'argv': _check_optional_argv, 'terminal': _check_terminal},
+    'shell': {'argv': _check_optional_argv, 'env': _check_environment, 'terminal': _check_terminal},
     'status': {},
 }

@@ -27,7 +27,7 @@ def to_call(request):
     return {
         'argv': [*_AS_A_SHELL_RUNS_IT, *request['argv']] if request['argv'] else list(_LOGIN_SHELL),
         'cwd': '',
-        'env': {} if terminal is None else {'TERM': terminal['term']},
+        'env': {**request['env'], **({} if terminal is None else {'TERM': terminal['term']})},
         'stdin': True,
         'limits': _LIMITS,
         'terminal': terminal,

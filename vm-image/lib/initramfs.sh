@@ -28,6 +28,6 @@ pack_initramfs() {
 
 # The licenses are read from where the packages were unpacked; the files must be finished.
 write_sbom() {
-  node "$here/sbom.mjs" "$lock" "$arch" "$out" "$work/root" "$work/kernel" "$work/busybox" >"$out/sbom.cdx.json" 2>"$work/sbom.log" ||
+  node "$here/sbom.mjs" "$lock" "$arch" "$out" "$work/npm" "$work/root" "$work/kernel" "$work/busybox" >"$out/sbom.cdx.json" 2>"$work/sbom.log" ||
     fail build_failed "the bill of materials could not be written: $(tail -n1 "$work/sbom.log")"
 }

@@ -110,17 +110,35 @@ install_guest() {
   chmod 0755 "$target/init"
 }
 
-# Byte code is made at build, by the image's own Python: the guest would compile at every start otherwise.
-# For another architecture this machine's Python 3.11 does it; byte code is the same everywhere.
-compile_python() {
+# run_python ARGUMENT...: the image's own Python; for another architecture this machine's, of the same version.
+run_python() {
   local root=$work/root python=(python3.11)
   [ "$arch" != "$(dpkg --print-architecture)" ] ||
     python=(env "PYTHONHOME=$root/usr" "$root/usr/lib64/$loader" --library-path "$root/usr/lib/$triplet" "$root/usr/bin/python3.11")
   command -v "${python[0]}" >/dev/null ||
-    fail tools_missing "python3.11, which makes the byte code of an image for $arch (apt-get install python3.11)"
-  step python 'byte code'
+    fail tools_missing "python3.11, which runs for an image for $arch (apt-get install python3.11)"
   # -B: what this very run imports must not be written with the names of the work folder in it.
-  "${python[@]}" -B -s -S -m compileall -q --invalidation-mode unchecked-hash \
+  "${python[@]}" -B -s -S "$@"
+}
+
+# pip as Debian packs it for others to carry: one archive, which Python imports as it is.
+install_pip() {
+  local root=$work/root wheel
+  wheel=$(cd "$root" && echo usr/share/python-wheels/pip-*.whl)
+  [ -f "$root/$wheel" ] || fail build_failed 'python3-pip-whl holds no wheel of pip'
+  echo "/$wheel" >"$root/usr/lib/python3/dist-packages/pip.pth"
+  printf '#!/bin/sh\nexec python3 -m pip "$@"\n' >"$root/usr/bin/pip"
+  chmod 0755 "$root/usr/bin/pip"
+  ln -sf pip "$root/usr/bin/pip3"
+  # No package manager minds what pip does here; it goes to the home folder, as /usr is read-only.
+  rm -f "$root/usr/lib/python3.11/EXTERNALLY-MANAGED"
+}
+
+# Byte code is made at build: the guest would compile at every start otherwise. It is the same everywhere.
+compile_python() {
+  local root=$work/root
+  step python 'byte code'
+  run_python -m compileall -q --invalidation-mode unchecked-hash \
     -s "$root" -p / "$root/usr/lib/python3.11" "$root/usr/lib/caisson" >"$work/python.log" 2>&1 ||
     fail build_failed "byte code could not be made: $(tail -n 2 "$work/python.log" | tr '\n' ' ')"
 }
