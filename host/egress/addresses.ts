@@ -57,6 +57,22 @@ export function behindNat64(address: string): string | null {
   return parsed.match(nat64) ? lastFourBytes(parsed) : null
 }
 
+/** Bits of the widest networks that can be a home's, an office's or a data centre's own; what is wider is a way to all of it. */
+const ownMinBits = { ipv4: 16, ipv6: 48 } as const
+
+/**
+ * Whether a public address is on the network that an interface of this machine is on.
+ * @param cidr of the interface, such as `2001:db8::5/64`
+ */
+export function isBeside(address: string, cidr: string): boolean {
+  if (isIP(address) === 0 || !ipaddr.isValidCIDR(cidr)) return false
+  const parsed = ipaddr.parse(address)
+  const [network, bits] = ipaddr.parseCIDR(cidr)
+  return (
+    parsed.kind() === network.kind() && bits >= ownMinBits[parsed.kind()] && parsed.match([network, bits])
+  )
+}
+
 function lastFourBytes(address: ipaddr.IPv6): string {
   return ipaddr.fromByteArray(address.toByteArray().slice(12)).toString()
 }

@@ -7,7 +7,7 @@ import { networkInterfaces } from 'node:os'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Network } from '../gateway/network.ts'
 import { openThroughProxy, type UserProxy } from '../gateway/user-proxy.ts'
-import { notPublic } from './addresses.ts'
+import { behindNat64, isBeside, notPublic } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
 import { hostInUrl, isAddress, parseHost } from './target.ts'
@@ -140,13 +140,20 @@ export function oneSpelling(address: string): string {
   return read.ok ? read.value : address
 }
 
-/** What an address is instead of a public one; null when it is public. */
-export function insideOf(address: string): string | null {
+/**
+ * What an address is instead of a public one; null when it is public.
+ * @param interfaces this machine's; those of now where they are left out
+ */
+export function insideOf(address: string, interfaces = networkInterfaces()): string | null {
   const inside = notPublic(address)
   if (inside !== null) return inside
-  // This machine's own addresses on a network: its services may trust who comes from here.
-  const own = Object.values(networkInterfaces()).some((list) => list?.some((one) => one.address === address))
-  return own ? 'this machine' : null
+  const own = Object.values(interfaces).flatMap((list) => list ?? [])
+  // Services of this machine may trust who comes from here, and those beside it whoever is on their network: with IPv6
+  // all of a home or an office has public addresses.
+  const reached = behindNat64(address) ?? address
+  if (own.some((one) => one.address === reached)) return 'this machine'
+  const isNear = own.some(({ cidr }) => cidr !== null && isBeside(reached, cidr))
+  return isNear ? 'this machine’s own network' : null
 }
 
 /** Of several attempts the first one's reason. */

@@ -1,7 +1,7 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createConnector } from '../../egress/connect.ts'
+import { createConnector, insideOf } from '../../egress/connect.ts'
 import type { Target } from '../../egress/egress.ts'
 import type { Resolve } from '../../egress/resolve.ts'
 import { directNetwork, type Network, openNetwork } from '../../gateway/network.ts'
@@ -162,5 +162,31 @@ describe('a connection through the user’s proxy', () => {
     expect(await connect(target(443), anyAddress, never)).toMatchObject({
       error: { kind: 'unreachable', message: expect.stringContaining('407') },
     })
+  })
+})
+
+describe('an address that this machine is beside', () => {
+  const near = (address: string, ...cidrs: string[]): string | null => {
+    const list = cidrs.map((cidr) => {
+      const own = cidr.split('/', 1)[0] ?? ''
+      const family = own.includes(':') ? { family: 'IPv6' as const, scopeid: 0 } : { family: 'IPv4' as const }
+      return { address: own, cidr, netmask: '', mac: '', internal: false, ...family }
+    })
+    return insideOf(address, { eth0: list })
+  }
+
+  it('is inside, although it is public: homes and offices have such addresses [G.02]', () => {
+    expect(near('2a02:810a:1:2::9', '2a02:810a:1:2::5/64')).toContain('own network')
+    expect(near('131.188.3.9', '131.188.3.5/24')).toContain('own network')
+    expect(near('64:ff9b::83bc:309', '131.188.3.5/24')).toContain('own network')
+    expect(near('131.188.3.5', '131.188.3.5/24')).toBe('this machine')
+    expect(near('64:ff9b::83bc:305', '131.188.3.5/24')).toBe('this machine')
+  })
+
+  it('is not one of another network, nor of one that is a way to everything [G.02]', () => {
+    expect(near('2a02:810a:1:3::9', '2a02:810a:1:2::5/64', '131.188.3.5/24')).toBeNull()
+    expect(near('131.188.4.9', '131.188.3.5/24', '2a02:810a:1:2::5/64')).toBeNull()
+    expect(near('131.188.4.9', '131.188.3.5/8', '1.1.1.1/0')).toBeNull()
+    expect(near('2a02:810a:1:3::9', '2a02::5/16', '2000::1/3')).toBeNull()
   })
 })
