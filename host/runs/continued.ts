@@ -1,4 +1,5 @@
 /** The run that another one continues: what it was about, and its VM if it was kept. */
+import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
@@ -7,10 +8,12 @@ import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
 const maxTasks = 5
 /** Of a task and of its result each. */
 const maxChars = 4_000
+/** Runs in a row that ended before they had a VM, behind which a kept one is still looked for. */
+const maxWithoutVm = 20
 
 export interface ContinuedRun {
   readonly runId: string
-  /** Where its VM would be; it may not have been kept. */
+  /** Where its VM would be, or one before it that it did not come to use; it may not have been kept. */
   readonly kept: string
   /** Earlier tasks and their results, oldest first, as facts for the model. */
   readonly context: Readonly<Record<string, string>>
@@ -35,7 +38,25 @@ export async function findContinued(store: RunStore, name: string, directory: st
   }
   const live = (await store.list()).find((run) => run.runId === runId)?.isLive
   if (live === true) throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
-  return { runId, kept: store.paths(runId).kept, context: await describeTasks(store, runId) }
+  return { runId, kept: await findKept(store, runId), context: await describeTasks(store, runId) }
+}
+
+/**
+ * A run that was cancelled or killed before it had its VM has left the one of the run that it continued where it was: who
+ * takes a VM removes it there.
+ */
+async function findKept(store: RunStore, last: string): Promise<string> {
+  let runId: string | undefined = last
+  for (let count = 0; runId !== undefined && count < maxWithoutVm; count += 1) {
+    const { kept } = store.paths(runId)
+    const isThere = await stat(kept).then(
+      () => true,
+      () => false,
+    )
+    if (isThere) return kept
+    runId = readStart(await store.read(runId).catch(() => []))?.continues
+  }
+  return store.paths(last).kept
 }
 
 async function findLast(store: RunStore, directory: string): Promise<string> {

@@ -16,9 +16,15 @@ async function makeStore() {
   const folders = { runs: path.join(home, 'runs'), locks: path.join(home, 'locks') }
   for (const folder of [folders.runs, folders.locks]) await mkdir(folder)
   const store = new RunStore(folders)
-  const { journal } = await store.create(good)
-  const written = await Journal.open({ runId: good, path: journal, now: () => 1_000 })
   const directory = process.cwd()
+  await begin(store, good, directory)
+  return { store, directory }
+}
+
+/** A run of which no more is known than how it began. */
+async function begin(store: RunStore, runId: string, directory: string, continues?: string) {
+  const { journal } = await store.create(runId)
+  const written = await Journal.open({ runId, path: journal, now: () => 1_000 })
   await written.append({
     source: 'host',
     event: {
@@ -27,13 +33,13 @@ async function makeStore() {
       model: 'm',
       provider: 'offline',
       directory,
+      ...(continues === undefined ? {} : { continues }),
       limits: RunLimits.parse({}),
       imageKey: 'a'.repeat(64),
       agentDigest: 'b'.repeat(64),
     },
   })
   await written.close()
-  return { store, directory }
 }
 
 describe('the run that another continues', () => {
@@ -46,6 +52,21 @@ describe('the run that another continues', () => {
     await writeFile(journal, content)
     expect(await findContinued(store, 'last', directory)).toMatchObject({ runId: good })
     await expect(findContinued(store, bad, directory)).rejects.toThrow()
+  })
+
+  it('leaves its VM to the next where one in between ended before it took it [V.04]', async () => {
+    const { store, directory } = await makeStore()
+    await begin(store, bad, directory, good)
+    const last = 'run-00000000000000000003'
+    await begin(store, last, directory, bad)
+    expect(await findContinued(store, last, directory)).toMatchObject({ kept: store.paths(last).kept })
+    await mkdir(store.paths(good).kept)
+    expect(await findContinued(store, last, directory)).toMatchObject({
+      runId: last,
+      kept: store.paths(good).kept,
+    })
+    await mkdir(store.paths(last).kept)
+    expect(await findContinued(store, last, directory)).toMatchObject({ kept: store.paths(last).kept })
   })
 
   it('is refused by name when it has not begun [V.04]', async () => {
