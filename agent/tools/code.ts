@@ -108,7 +108,7 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
     render: (value: CodeOutput) => describeOutput(value, options),
   }
   const where =
-    'Each call starts anew in the workspace, with a clean environment and no terminal; /tmp and the home directory last. Output is cut in its middle when it is long. What it leaves running is ended with it.'
+    'Each call starts anew in the workspace, with a clean environment and no terminal; /tmp and the home directory last. Output is cut in its middle when it is long. What it leaves running is ended with it. The network is what the policy allows, by http and https through the proxy that the environment names; what was refused is listed at the end, with how to ask for it.'
   return [
     defineTool({
       ...common,
