@@ -104,6 +104,15 @@ describe('a rule about a path', () => {
 })
 
 describe('a path in one spelling', () => {
+  it('is not clear where it is no UTF-8, in which some servers see dots and slashes [G.02]', () => {
+    for (const text of ['/v1/%c0%ae%c0%ae/admin', '/v1/..%c0%afadmin', '/v1/%e9', '/v1/%ed%a0%80'])
+      expect([text, isClearPath(text)]).toEqual([text, false])
+    expect(isClearPath('/v1/%C3%A9')).toBe(true)
+    const to = target('/v1/%c0%ae%c0%ae/admin')
+    expect(to && isAbout(rule('allow', '/v1/*'), to)).toBe(false)
+    expect(to && isAbout(rule('deny', '/admin/*'), to)).toBe(true)
+  })
+
   it('stays itself, and stays clear [G.02]', () => {
     fc.assert(
       fc.property(path, (text) => {
