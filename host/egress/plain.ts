@@ -14,6 +14,7 @@ import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-e
 import { startTls } from '../web/exchange.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
 import type { Egress, Permit, Target } from './egress.ts'
+import { isOverriding } from './overriding.ts'
 import { refuse } from './refusal.ts'
 import { describeTarget, hostInUrl } from './target.ts'
 import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } from './upgrade.ts'
@@ -55,6 +56,12 @@ export function buildHeaders(
     if (name.startsWith(':') || value === undefined || notPassedOn.has(name) || name.startsWith('proxy-'))
       continue
     if (!token.test(name)) return { ok: false, error: 'the name of a header is not a token' }
+    if (isOverriding(name)) {
+      return {
+        ok: false,
+        error: `the header ${name} would make another request of it than the one that was judged`,
+      }
+    }
     const values = Array.isArray(value) ? value : [value]
     if (!values.every((one) => fieldValue.test(one)))
       return { ok: false, error: `the header ${name} holds a control character` }

@@ -1,5 +1,6 @@
 /** The headers of a request for a page: the host's own, and what the guest may add to them. */
 import type { Result } from '#specs/protocol/error.ts'
+import { isOverriding } from '../egress/overriding.ts'
 
 const headersMaxCount = 32
 const userAgent = 'caisson/0.1 (+web-fetch)'
@@ -41,6 +42,11 @@ export function checkHeaders(
     if (!/^[a-z0-9!#$%&'*+.^_`|~-]{1,64}$/.test(name)) return failure('a header name that is none')
     if (hostsOwn.has(name) || /^(?:proxy|sec|x-forwarded)-/.test(name) || name === '__proto__') {
       return failure(`the header ${name}, which the host sets itself or never sends; leave it out`)
+    }
+    if (isOverriding(name)) {
+      return failure(
+        `the header ${name}, which would make another request of it than the one that was judged`,
+      )
     }
     if (!/^[\x20-\x7e]*$/.test(value))
       return failure(`the header ${name} with other than visible ASCII characters`)

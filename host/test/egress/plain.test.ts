@@ -310,6 +310,17 @@ describe('the headers of a request', () => {
     )
   })
 
+  it('do not say that the request is another one than was judged [G.02]', () => {
+    const target = { scheme: 'http', host: 'a.test', port: 80, method: 'GET', path: '/public' } as const
+    for (const name of ['x-http-method-override', 'x-original-url', 'x-rewrite-url', 'x-forwarded-host']) {
+      expect(buildHeaders(target, { [name]: '/admin' }, { isEmpty: true })).toMatchObject({
+        ok: false,
+        error: expect.stringContaining(name),
+      })
+    }
+    expect(buildHeaders(target, { 'x-forwarded-for': '1.1.1.1' }, { isEmpty: true }).ok).toBe(true)
+  })
+
   it('name an address and a port as a URL does [G.02]', () => {
     const host = (at: object): unknown => {
       const built = buildHeaders({ ...target, ...at }, {}, { isEmpty: true })

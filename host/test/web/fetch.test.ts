@@ -200,6 +200,8 @@ describe('the request for a page', () => {
     ['Range', 'bytes=0-5'],
     ['Proxy-Authorization', 'x'],
     ['Connection', 'upgrade'],
+    ['X-HTTP-Method-Override', 'DELETE'],
+    ['X-Original-URL', '/admin'],
     ['x-y', 'a\r\nHost: evil.test'],
     ['x y', 'a'],
     ['x-y:', 'a'],
