@@ -24,7 +24,10 @@ export function writeLines(
   out.write(`${rows.join('\n')}\n`)
 }
 
-/** One line as rows of at most `width` cells. The rest goes on behind the line's own margin, or behind one that says so. */
+/**
+ * One line as rows of at most `width` cells, broken behind a blank where one is near the end. The rest goes on behind
+ * the line's own margin, or behind one that says so. No blank is dropped: `/ tmp` must not be taken for `/tmp`.
+ */
 export function fitLine(line: string, width: number): string[] {
   // No character takes more than two cells.
   if (line.length * 2 <= width) return [line]
@@ -35,15 +38,21 @@ export function fitLine(line: string, width: number): string[] {
   const rows: string[] = []
   let row = ''
   let used = 0
+  // What stands behind the row's last blank.
+  let word = { from: 0, cells: Number.POSITIVE_INFINITY }
   for (const [piece] of line.matchAll(/\p{Cc}\[[\d;]*m|./gsu)) {
     const cells = cellsOf(piece)
     if (cells > 0 && used + cells > room) {
-      rows.push(row + mark)
-      row = margin + mark
-      used = margin.length
+      const isWordMoved = word.cells <= (room - margin.length) / 3
+      const from = isWordMoved ? word.from : row.length
+      rows.push(row.slice(0, from) + mark)
+      row = margin + mark + row.slice(from)
+      used = margin.length + (isWordMoved ? word.cells : 0)
+      word = { from: 0, cells: Number.POSITIVE_INFINITY }
     }
     row += piece
     used += cells
+    word = piece === ' ' ? { from: row.length, cells: 0 } : { from: word.from, cells: word.cells + cells }
   }
   return [...rows, row]
 }

@@ -13,6 +13,19 @@ describe('a line on a terminal', () => {
     expect(fitLine('short', 80)).toEqual(['short'])
   })
 
+  it('is broken between words where it can be, and drops no blank [H.01]', () => {
+    expect(fitLine('set CAISSON_MODEL or leave it out', 24)).toEqual([
+      'set CAISSON_MODEL or ',
+      '  ┊ leave it out',
+    ])
+    expect(fitLine('rm -rf / home /tmp', 14)).toEqual(['rm -rf / home ', '  ┊ /tmp'])
+    expect(fitLine(`to ${'x'.repeat(24)}`, 24)).toEqual([`to ${'x'.repeat(21)}`, '  ┊ xxx'])
+    expect(fitLine(`    │ ${'w'.repeat(11)} far away`, 24)).toEqual([
+      `    │ ${'w'.repeat(11)} far `,
+      '    │ away',
+    ])
+  })
+
   it('is left alone where there is no terminal', () => {
     const written: string[] = []
     const out = new Writable({
