@@ -7,9 +7,17 @@ import type { Readable, Writable } from 'node:stream'
 export type TerminalInput = Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
 export type TerminalOutput = Writable & { isTTY?: boolean; columns?: number; rows?: number }
 
-/** Main screen, visible cursor, plain keys, no mouse, no paste marks, no colours: what a program that was killed leaves on. */
-const orderly =
-  '\u001b[?1047l\u001b[?25h\u001b[?1l\u001b>\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[0m'
+/**
+ * What a program that was killed leaves on. First of all an end to a sequence that it left open, which would swallow all
+ * this and what we print; then the whole screen to scroll, its letters, overwriting, wrapping, no reversed screen; main
+ * screen, visible cursor, plain keys, no mouse, no paste marks, no colours.
+ */
+const orderly = [
+  '\u0018\u001b\\',
+  '\u001b7\u001b[r\u001b8\u001b(B\u000f\u001b[4l\u001b[?7h\u001b[?5l',
+  '\u001b[?1047l\u001b[?25h\u001b[?1l\u001b>',
+  '\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?1004l\u001b[?2004l\u001b[0m',
+].join('')
 
 export class RawTerminal implements Disposable {
   readonly #input: TerminalInput
