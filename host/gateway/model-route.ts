@@ -77,10 +77,11 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
       options.onExchange({ ...outcome, durationMs, ...queued })
     }
-    const refuse = (error: WireError): void => {
+    const refuse = (error: WireError, usage = noUsage, costUsd: number | null = null): void => {
       sendError(stream, error)
       const { status, code, message } = error
-      report({ status, usage: noUsage, estimated: false, error: `${code}: ${message}` })
+      const cost = costUsd === null || usage === noUsage ? {} : { costUsd }
+      report({ status, usage, estimated: usage !== noUsage, ...cost, error: `${code}: ${message}` })
     }
     if (openRequests >= openMaxRequests) {
       return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
@@ -101,11 +102,20 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const { maxOutputTokens, settle } = reserved.value
       let used = noUsage
       try {
+        let isSent = false
         const onQueued = (ms: number): void => {
+          isSent = true
           queuedMs += ms
         }
         const answer = await upstream.send(request, { maxTokens: maxOutputTokens, signal, onQueued })
-        if (!answer.ok) return refuse(signal.aborted ? { ...closedError, message: guestGone } : answer.error)
+        if (!answer.ok) {
+          if (!signal.aborted) return refuse(answer.error)
+          // A turn that had not come yet is `closed` as well.
+          if (isSent && answer.error.code !== closedError.code) {
+            used = mostUsage(Math.ceil(bytes / bytesPerToken), request.stream === true ? 0 : maxOutputTokens)
+          }
+          return refuse({ ...closedError, message: guestGone }, used, settle(used))
+        }
         const result = await relayAnswer(stream, answer.value, {
           key,
           signal,
@@ -126,6 +136,14 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage }
+}
+
+/**
+ * Of a request that the guest gave up before its answer began: the server says nothing of it, and may have read all, and
+ * written all of an answer that comes whole. Counted as nothing it would be a way around the budget.
+ */
+function mostUsage(inputTokens: number, outputTokens: number): Usage {
+  return { ...noUsage, requests: 1, inputTokens, outputTokens }
 }
 
 type Read = { ok: true; request: ChatRequest; bytes: number } | { ok: false; error: WireError }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { requestMaxBytes } from '../../gateway/chat-request.ts'
 import { offlineProvider } from '../../gateway/providers.ts'
+import { until } from '../rpc/support.ts'
 import {
   chatBody,
   customProvider,
@@ -197,6 +198,30 @@ describe('the budget of a run', () => {
     expect(answers.map(({ code }) => code)).toContain('limit_tokens')
     const { inputTokens, outputTokens } = test.gateway.usage()
     expect(inputTokens + outputTokens).toBeLessThanOrEqual(1_010)
+  })
+
+  it('holds for requests that the guest gives up before their answer begins [G.05]', async () => {
+    await using upstream = await startUpstream(() => undefined)
+    const provider = { ...customProvider(upstream.url), price: { input: 1, output: 1 } }
+    await using test = await startGateway(provider, { limits: { maxTokens: 1_000, maxCostUsd: 1 } })
+    const body = { ...chatBody, messages: [{ role: 'user', content: 'x'.repeat(1_600) }], max_tokens: 10 }
+    for (let count = 1; count <= 2; count += 1) {
+      const stream = test.open({ body })
+      await until(() => upstream.requests.length === count, 'the request')
+      stream.destroy()
+      await test.exchanged(count)
+    }
+    const [first] = test.exchanges
+    expect(first).toMatchObject({ status: 503, estimated: true, usage: { requests: 1, outputTokens: 0 } })
+    expect(first?.usage.inputTokens).toBeGreaterThan(400)
+    expect(first?.costUsd).toBeGreaterThan(0)
+    // An answer that comes whole may have been written whole.
+    const whole = test.open({ body: { ...body, messages: chatBody.messages, stream: false, max_tokens: 90 } })
+    await until(() => upstream.requests.length === 3, 'the request')
+    whole.destroy()
+    await test.exchanged(3)
+    expect(test.exchanges[2]?.usage.outputTokens).toBe(90)
+    expect(await test.request({ body })).toMatchObject({ status: 429, code: 'limit_tokens' })
   })
 
   it('counts by estimate when the provider reports nothing [S0.07]', async () => {
