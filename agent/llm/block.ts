@@ -2,10 +2,10 @@
 
 /**
  * `text` between an opening and a closing tag, each alone on its line. A closing tag of the same name inside is written
- * `<\/name>`.
+ * `<\/name>`, with spaces in it too: models are not strict about them.
  * @param attributes behind the opening tag's name, with a space before them
  */
 export function block(tag: string, text: string, attributes = ''): string {
-  const inert = text.replaceAll(new RegExp(`</(?=${tag}\\b)`, 'gi'), '<\\/')
+  const inert = text.replaceAll(new RegExp(`<(\\s*)/(?=\\s*${tag}\\b)`, 'gi'), '<$1\\/')
   return `<${tag}${attributes}>\n${inert}\n</${tag}>`
 }

@@ -12,6 +12,8 @@ import { defineTool, type Tool, toolSuccess } from './tool.ts'
 /** Of a page that one call shows; the registry cuts what is much longer. */
 const windowChars = 40_000
 const webTag = 'web-content'
+/** Of a page's address. */
+const urlShownChars = 300
 
 export function createWebTools(gateway: GatewayClient): Tool[] {
   return [createWebFetch(gateway), createWebSearch(gateway)]
@@ -51,7 +53,7 @@ export function createWebFetch(gateway: GatewayClient): Tool<typeof FetchInput, 
     },
     render({ url, status, contentType, title, text, offset, totalChars, cut }) {
       const end = offset + text.length
-      const type = /^[\w.+-]+\/[\w.+-]+/.exec(contentType)?.[0] ?? 'no type'
+      const type = /^[\w.+-]{1,40}\/[\w.+-]{1,60}/.exec(contentType)?.[0] ?? 'no type'
       const facts = [
         `status ${status}`,
         type,
@@ -60,7 +62,9 @@ export function createWebFetch(gateway: GatewayClient): Tool<typeof FetchInput, 
       if (end < totalChars) facts.push(`read on with offset ${end}`)
       else if (cut) facts.push('the page is longer, but no more of it can be fetched')
       const head = title === '' || offset > 0 ? '' : `Title: ${title}\n\n`
-      return `[${url} · ${facts.join(' · ')}]\n${block(webTag, head + text)}`
+      // Where it leads on to is a stranger's choice of words, and stands in front of the block.
+      const place = url.length <= urlShownChars ? url : `${url.slice(0, urlShownChars)}…`
+      return `[${place} · ${facts.join(' · ')}]\n${block(webTag, head + text)}`
     },
   })
 }
