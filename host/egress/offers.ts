@@ -38,9 +38,15 @@ export function rulesOf(effect: 'allow' | 'deny', reach: AccessReach, target: Ta
     ...(effect === 'allow' && port === defaultPorts[scheme] ? {} : { ports: [port] }),
   }
   if (reach === 'host') return [rule]
-  if (reach === 'suffix') return isAddress(host) ? [] : [rule, { ...rule, host: `*.${host}` }]
+  if (reach === 'suffix') return hasNoOwner(host) ? [] : [rule, { ...rule, host: `*.${host}` }]
   const path = pathOf(target)
   return path === null ? [] : [{ ...rule, path: path.endsWith('/') ? `${path}*` : `${path}/*` }]
+}
+
+/** Names below belong to no one: below an address there are none, below `com` or `co.uk` there is everybody. */
+function hasNoOwner(host: string): boolean {
+  const isSuffix = !host.includes('.') || /^(?:ac|co|com|edu|gob|gov|mil|ne|net|or|org)\.[a-z]{2}$/.test(host)
+  return isSuffix || isAddress(host)
 }
 
 /** What an answer of this reach allows, for people and the agent. */

@@ -89,6 +89,17 @@ describe('an answer about a way out', () => {
     )
   })
 
+  it('is not offered for all names below one that nobody owns [G.02]', () => {
+    const reaches = (host: string) => {
+      const asked = { scheme: 'https', host, port: 443, method: 'GET', path: null } as const
+      return offersFor(nothing, asked).map((offer) => offer.reach)
+    }
+    for (const host of ['com', 'co.uk', 'com.br', 'or.jp'])
+      expect([host, reaches(host)]).toEqual([host, ['host']])
+    for (const host of ['example.com', 'co.example', 'bbc.co.uk', 'co.com'])
+      expect([host, reaches(host)]).toEqual([host, ['host', 'suffix']])
+  })
+
   it('is not offered for a path that servers read in different ways, nor names below an address', () => {
     const asked = {
       scheme: 'https',
