@@ -1,5 +1,7 @@
 /** Rules that answer approvals without a person: reading them from a file and matching a request. Pure but for the read. */
+
 import { readFile } from 'node:fs/promises'
+import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 
@@ -19,7 +21,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
 /** @throws {RuleError} naming the file and the field that is wrong. */
 export async function readRules(path: string): Promise<ApprovalRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RuleError(`cannot read the approval rules in ${path}`, { cause })
+    throw new RuleError(`cannot read the approval rules in ${path}: ${reasonOf(cause)}`, { cause })
   })
   let json: unknown
   try {

@@ -1,4 +1,5 @@
 /** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
+import { existsSync } from 'node:fs'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { configFile } from '../config/load.ts'
 import { Settings } from '../config/settings.ts'
@@ -68,9 +69,12 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
     await writeJsonLine(io.stdout, value)
     return exitCodes.completed
   }
+  const file = configFile(hostOf(io).folders)
   const lines = [
-    `The configuration is ${foreignLine(configFile(hostOf(io).folders))}.`,
-    'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
+    `The configuration is ${foreignLine(file)}${existsSync(file) ? '' : ', which is not there'}.`,
+    policy.rules.length === 0
+      ? 'There are no rules.'
+      : 'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
     ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
     ...(answers.length === 0
       ? []

@@ -5,6 +5,8 @@ import type { Io } from './io.ts'
 import { collect, parseAge, parseCount, parseDollars, parseDuration, parseSize } from './options.ts'
 import { type Action, addVmCommands } from './vm-program.ts'
 
+const runArgument = 'its id, the beginning of it, or "last"'
+
 export interface ProgramOptions {
   readonly io: Io
   /** For `run` without a task. */
@@ -42,7 +44,7 @@ export function buildProgram(options: ProgramOptions): Command {
 
   program
     .command('attach')
-    .argument('<run>', 'its id, the beginning of it, or "last"')
+    .argument('<run>', runArgument)
     .description('Watches a run of another process from its start on, answers its questions, or cancels it')
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
     .action(run(async () => (await import('./attach.ts')).attach))
@@ -151,7 +153,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./runs.ts')).runsList))
   runs
     .command('show')
-    .argument('<run>', 'its id, the beginning of it, or "last"')
+    .argument('<run>', runArgument)
     .description('What happened in a run')
     .option('--json', 'the journal, one event a line')
     .action(run(async () => (await import('./runs.ts')).runsShow))
@@ -164,13 +166,13 @@ export function buildProgram(options: ProgramOptions): Command {
   const workspace = program.command('workspace').description('What runs changed')
   workspace
     .command('diff')
-    .argument('<run>')
+    .argument('<run>', runArgument)
     .description('Shows the changes of a run')
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./workspace.ts')).workspaceDiff))
   workspace
     .command('apply')
-    .argument('<run>')
+    .argument('<run>', runArgument)
     .argument('[path...]', 'what to apply; flagged paths only when named here')
     .option('--all', 'everything that is not flagged and does not conflict')
     .description('Applies changes of a run')
@@ -178,7 +180,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .action(run(async () => (await import('./workspace.ts')).workspaceApply))
   workspace
     .command('undo')
-    .argument('<run>')
+    .argument('<run>', runArgument)
     .description('Takes back what was applied')
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./workspace.ts')).workspaceUndo))

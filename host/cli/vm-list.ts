@@ -17,7 +17,7 @@ import { Stop } from './stop.ts'
 export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const vms = await hostOf(io).vms.list()
   if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
-  else if (vms.length === 0) io.stdout.write('no VM runs\n')
+  else if (vms.length === 0) io.stdout.write('no VM is running\n')
   else io.stdout.write(tableOf(vms))
   return exitCodes.completed
 }

@@ -2,10 +2,12 @@
  * Fetches a key from where the configuration says it is, at the moment it is needed. The value goes into a
  * {@link Secret} and nowhere else: no message holds it, and what a program prints on standard output is never shown.
  */
+
 import { constants, type Stats } from 'node:fs'
 import { type FileHandle, open, realpath } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Secret } from '../gateway/secret.ts'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
@@ -103,7 +105,7 @@ async function withKeyFile<T>(
     const why = judgeKeyFile(await handle.stat(), place)
     return why === undefined ? await use(handle) : refuse(why)
   } catch (cause) {
-    return refuse(`cannot be read: ${cause instanceof Error ? cause.message : String(cause)}`)
+    return refuse(`cannot be read: ${reasonOf(cause)}`)
   }
 }
 

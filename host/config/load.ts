@@ -2,11 +2,13 @@
  * Reads the user's configuration file, `config.toml` in the configuration folder. A file that others could write or
  * exchange is refused like one that does not fit the schema: it decides what leaves this machine.
  */
+
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { parse, TomlError } from 'smol-toml'
 import type * as z from 'zod'
+import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { findDistrust } from '../state/path-trust.ts'
 import { Config } from './schema.ts'
@@ -37,7 +39,7 @@ export async function loadConfig(folders: { readonly config: string }): Promise<
     return text.ok ? readConfig(text.value, file) : refuse(text.error)
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return readConfig('', file)
-    return refuse(`cannot be read: ${error instanceof Error ? error.message : String(error)}`)
+    return refuse(`cannot be read: ${reasonOf(error)}`)
   }
 }
 
@@ -92,6 +94,8 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   const place = issue.path.length === 0 ? 'at the top' : issue.path.map(String).join('.')
   if (issue.code === 'unrecognized_keys')
     return `${place}: there is no setting called ${issue.keys.join(', ')}`
+  if (issue.code === 'invalid_type' && issue.message.endsWith('received undefined'))
+    return `${place} is missing: expected ${issue.expected}`
   const inner = issue.code === 'invalid_key' ? issue.issues[0]?.message : undefined
   return `${place}: ${inner ?? issue.message.replace(/^Invalid [a-z ]+[:.] /, '')}`
 }

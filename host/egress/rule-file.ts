@@ -2,9 +2,11 @@
  * Rules of egress for one run, from the command line: a TOML file of `[[rules]]`, written as in the configuration, and
  * hosts by name. Refuses what the configuration would refuse.
  */
+
 import { readFile } from 'node:fs/promises'
 import { parse, TomlError } from 'smol-toml'
 import * as z from 'zod'
+import { reasonOf } from '#specs/node/file-error.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { RuleError } from '../approvals/rules.ts'
 import { readRule, readRules } from './rules.ts'
@@ -23,7 +25,7 @@ export async function rulesOfFlags(flags: {
 
 async function readRuleFile(path: string): Promise<EgressRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RuleError(`cannot read the egress rules in ${path}`, { cause })
+    throw new RuleError(`cannot read the egress rules in ${path}: ${reasonOf(cause)}`, { cause })
   })
   if (text.length > maxBytes) throw new RuleError(`${path} is longer than ${maxBytes} bytes`)
   const parsed = RuleFile.safeParse(tableOf(text, path))

@@ -2,11 +2,13 @@
  * How this host itself reaches the internet: directly or through the user's proxy, and whom its TLS trusts. For every
  * connection that the host makes on its own behalf or a guest's; whether it may be made is decided elsewhere.
  */
+
 import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls'
 import { Agent, buildConnector, type Dispatcher } from 'undici'
+import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 import {
@@ -139,6 +141,6 @@ function readAuthorities(file: string, env: Environment): Result<string[], strin
     createSecureContext({ ca: found })
     return { ok: true, value: [...found] }
   } catch (cause) {
-    return fail(`cannot be used (${cause instanceof Error ? cause.message : String(cause)})`)
+    return fail(`cannot be used (${reasonOf(cause)})`)
   }
 }

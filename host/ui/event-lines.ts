@@ -203,7 +203,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
     formatDuration(event.durationMs),
     formatCount(state.toolCalls, 'tool call'),
     `${state.isUsageEstimated ? 'about ' : ''}${tokens} tokens`,
-    ...(state.costUsd === null ? [] : [`$${state.costUsd.toFixed(4)}`]),
+    ...(state.costUsd === null || state.costUsd === 0 ? [] : [`$${state.costUsd.toFixed(4)}`]),
   ]
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state)
@@ -214,12 +214,12 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   return lines
 }
 
-/** The message of an ending, without the further lines of what a step already said at its end. */
+/** The message of an ending, without what a step already said at its end. */
 function newsOf(message: string, state: RunState): string {
-  const wasShown = Object.values(state.steps).some(
-    ({ text }) => text !== '' && text.split('\n').length <= answerMaxLines && message.endsWith(text),
+  const shown = Object.values(state.steps).find(
+    ({ text }) => text !== '' && text.split('\n').length <= answerMaxLines && message.endsWith(`: ${text}`),
   )
-  return wasShown ? (message.split('\n', 1)[0] ?? '') : message
+  return shown === undefined ? message : message.slice(0, -shown.text.length - 2)
 }
 
 /** Whether the text was shown in full when the last step ended. */

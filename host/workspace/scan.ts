@@ -227,12 +227,12 @@ class Walk {
     if (entry.kind !== 'file') return
     this.#bytes += entry.size
     const maxBytes = this.#options.maxBytes ?? defaultMaxBytes
-    if (this.#bytes > maxBytes) throw this.#tooLarge(`more than ${megabytes(maxBytes)} of files`)
+    if (this.#bytes > maxBytes) throw this.#tooLarge(`more than ${sizeOf(maxBytes)} of files`)
   }
 
   #tooLarge(what: string): WorkspaceFailure {
     const largest = [...this.#entries].sort((a, b) => b.size - a.size).slice(0, 3)
-    const named = largest.map(({ path, size }) => `"${path}" (${megabytes(size)})`).join(', ')
+    const named = largest.map(({ path, size }) => `"${path}" (${sizeOf(size)})`).join(', ')
     return new WorkspaceFailure(
       'too_large',
       `the workspace holds ${what}; the largest seen: ${named}. Name what is not needed in .caissonignore, or choose a smaller directory`,
@@ -285,6 +285,7 @@ function byCodeUnits(left: string, right: string): number {
   return left < right ? -1 : left > right ? 1 : 0
 }
 
-function megabytes(bytes: number): string {
-  return `${(bytes / 1_000_000).toFixed(1)} MB`
+function sizeOf(bytes: number): string {
+  const million = bytes / 1_000_000
+  return million < 1_000 ? `${million.toFixed(1)} MB` : `${(million / 1_000).toFixed(1)} GB`
 }

@@ -41,6 +41,12 @@ export function fileFailure(doing: string, thrown: unknown): Extract<Result<neve
   return failure('internal', `${doing}: ${thrown instanceof Error ? thrown.message : String(thrown)}`)
 }
 
+/** Why node:fs threw, as the end of a sentence about the file. */
+export function reasonOf(thrown: unknown): string {
+  const errno = errnoOf(thrown)
+  return meanings[errno]?.[1] ?? passing[errno] ?? (thrown instanceof Error ? thrown.message : String(thrown))
+}
+
 /** A failed result with a message of ours. */
 export function failure(
   code: ToolErrorCode,

@@ -96,7 +96,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run', 'x', '--approve', '/nowhere/rules'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('cannot read the approval rules'),
+      stderr: expect.stringContaining('cannot read the approval rules in /nowhere/rules: it does not exist'),
     })
     expect(await cli(['runs', 'show', 'nothing'])).toMatchObject({
       code: 2,

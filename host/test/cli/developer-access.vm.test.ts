@@ -124,7 +124,7 @@ async function cpuTicks(pid: number): Promise<number> {
 describe('a VM that another process runs', { timeout: 240_000 }, () => {
   it('is listed, runs commands, leads to its ports, stands still, gives its logs, and stops when told to [V.08 V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'from the workspace\n', 'page.html': 'hello from the guest\n' })
-    expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM runs\n' })
+    expect(await place.run('vm', 'list')).toMatchObject({ code: 0, stdout: 'no VM is running\n' })
     const boot = await bootVm(place)
     const [line = ''] = (await place.run('vm', 'list', '--json')).stdout.split('\n')
     const listed = JSON.parse(line)
@@ -204,7 +204,7 @@ describe('a VM that another process runs', { timeout: 240_000 }, () => {
     // Cooked again: what `script` echoes after it has its line ends.
     expect(end.stdout).toContain('\u001b[?25h')
     expect(await waitUntilGone(pid)).toBe(true)
-    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM runs\n' })
+    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM is running\n' })
   })
 })
 
@@ -227,7 +227,7 @@ describe('caisson vm shell without a VM', { timeout: 240_000 }, () => {
       stdout: 'a\n',
       stderr: expect.stringContaining('Nothing of it comes home'),
     })
-    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM runs\n' })
+    expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM is running\n' })
     expect(await place.leftovers()).toEqual([])
   })
 })

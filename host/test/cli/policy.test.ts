@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -154,6 +154,15 @@ describe('policy explain', () => {
     ])
     expect(stdout).toContain(path.join(folders.config, 'config.toml'))
     expect(stdout).toContain('Everything else is denied')
+  })
+
+  it('says when there are no rules, and no configuration file [H.01]', async () => {
+    const { folders, cli } = await place()
+    await rm(path.join(folders.config, 'config.toml'))
+    const { stdout } = await cli('policy', 'explain')
+    expect(stdout).toContain(
+      'config.toml, which is not there.\nThere are no rules.\nEverything else is denied',
+    )
   })
 
   it('gives programs the same as JSON, and says what the default is [H.01]', async () => {

@@ -30,6 +30,13 @@ describe('the configuration file', () => {
     })
   })
 
+  it('names a setting that is missing as missing [H.01]', () => {
+    expect(wrong('[secrets.T]\nfrom = { env = "T" }')).toContain('secrets.T.hosts is missing: expected array')
+    expect(wrong('[limits]\nmaxTokens = "many"')).toContain(
+      'limits.maxTokens: expected number, received string',
+    )
+  })
+
   it('is taken by way of links of its user, as managers of dotfiles lay them [H.01]', async () => {
     const { config, file } = await folderWith()
     await writeFile(path.join(config, 'real.toml'), 'model = "m"')
