@@ -56,12 +56,20 @@ it('writes a bill of materials that fits the official schema and names every loc
     .trim()
     .split('\n')
     .map((line) => line.split('\t').slice(1, 3).join(' '))
-  expect(bom.components.map(({ name, version }) => `${name} ${version}`)).toEqual([
+  const [others = [], fromNpm = []] = [false, true].map((isNpm) =>
+    bom.components.filter(
+      ({ name, purl }) => isNpm === (String(purl).startsWith('pkg:npm/') && name !== 'node'),
+    ),
+  )
+  expect(others.map(({ name, version }) => `${name} ${version}`)).toEqual([
     ...locked,
     expect.stringMatching(/^node 24\./),
   ])
-  const { vmlinuz, initramfs, ...others } = await describeFiles(first, imageFiles)
-  for (const { sha256 } of [vmlinuz, initramfs, others['root.erofs']]) expect(text).toContain(sha256)
+  // npm and what its archive brings with it.
+  expect(fromNpm).toContainEqual(expect.objectContaining({ type: 'application', name: 'npm' }))
+  expect(fromNpm.length).toBeGreaterThan(100)
+  const { vmlinuz, initramfs, ...rest } = await describeFiles(first, imageFiles)
+  for (const { sha256 } of [vmlinuz, initramfs, rest['root.erofs']]) expect(text).toContain(sha256)
   expect(bom.components.find(({ name }) => name === 'bash')).toMatchObject({
     purl: expect.stringMatching(/^pkg:deb\/debian\/bash@5\.2\S*\?arch=amd64&distro=bookworm$/),
     licenses: expect.arrayContaining([{ license: { id: 'GPL-3.0-or-later' } }]),
