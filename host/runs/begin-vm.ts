@@ -4,6 +4,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions } from '../vm/vm.ts'
 import { VmError } from '../vm/vm-error.ts'
+import { checkResources } from '../vm/vm-options.ts'
 import { openWarm, type PooledVm } from '../vm/vm-pool.ts'
 import type { WarmVm } from '../vm/warm-start.ts'
 import type { RunPlan } from './run-plan.ts'
@@ -69,6 +70,8 @@ async function openKept<T>(
     return { problem: `${runId} kept no VM` }
   }
   try {
+    // As for any run: this one has work to do, and a VM to keep at its end.
+    await checkResources(saved.record, options.folders.vms)
     const vm = await wakeVm(options, saved)
     const value = await open({ vm, cloned: false, isSaved: true })
     await remove(kept)

@@ -64,17 +64,7 @@ function badOption(expected: string, seen: string, remedy: string): VmError {
  * page. @throws VmError `memory_short` or `disk_short`
  */
 export async function checkResources(size: VmSize, folder: string): Promise<void> {
-  const needed = Math.min(START_MEMORY_BYTES, size.memoryBytes)
-  const memory = process.availableMemory()
-  if (memory < needed) {
-    throw new VmError({
-      code: 'memory_short',
-      phase: 'prepare',
-      expected: `at least ${needed / MIB} MiB of memory available`,
-      seen: `${Math.floor(memory / MIB)} MiB`,
-      remedy: 'End other programs or VMs, or give the VM less memory.',
-    })
-  }
+  checkMemory(size)
   const disk = await readFreeBytes(folder)
   const wanted = Math.min(START_DISK_BYTES, size.diskBytes)
   if (disk < wanted) {
@@ -85,6 +75,21 @@ export async function checkResources(size: VmSize, folder: string): Promise<void
       seen: `${Math.floor(disk / MIB)} MiB`,
       remedy:
         'Free disk space, set CAISSON_HOME to a folder on a larger disk, or give the VM a smaller disk.',
+    })
+  }
+}
+
+/** Of both the memory alone. @throws VmError `memory_short` */
+export function checkMemory(size: VmSize): void {
+  const needed = Math.min(START_MEMORY_BYTES, size.memoryBytes)
+  const memory = process.availableMemory()
+  if (memory < needed) {
+    throw new VmError({
+      code: 'memory_short',
+      phase: 'prepare',
+      expected: `at least ${needed / MIB} MiB of memory available`,
+      seen: `${Math.floor(memory / MIB)} MiB`,
+      remedy: 'End other programs or VMs, or give the VM less memory.',
     })
   }
 }

@@ -17,7 +17,7 @@ import type { Accelerator, BootSpec } from './qemu-args.ts'
 import type { MemoryFile, QemuPlan } from './qemu-process.ts'
 import { VmError } from './vm-error.ts'
 import { createVmFolder, processName, sweepDeadVms, type VmFolder } from './vm-folder.ts'
-import { checkResources, resolveSize, type VmSize } from './vm-options.ts'
+import { checkMemory, checkResources, resolveSize, type VmSize } from './vm-options.ts'
 
 /** Two of the three ports of every VM; the third is {@link ROOT_PORT}. */
 export const RPC_PORT = 'caisson.rpc'
@@ -80,7 +80,9 @@ export async function planVm(
     files: 'disk' in options.image ? [] : [options.image.kernel, options.image.initramfs],
     devices: accelerator === 'kvm' ? ['/dev/kvm'] : [],
   })
-  await checkResources(size, options.folders.vms)
+  // A saved VM brings its disk along. The save itself may have taken the last room: to refuse it now would be its end.
+  if (start.scratch?.kind === 'moved') checkMemory(size)
+  else await checkResources(size, options.folders.vms)
   const folder = await createVmFolder(options.folders.vms)
   const files = new AsyncDisposableStack()
   try {
