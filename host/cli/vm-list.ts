@@ -89,31 +89,41 @@ function agentLogOf(host: Host, { info }: VmClient): string {
     : host.runs.paths(info.runId).agentLog
 }
 
+const nothingSaid =
+  'the console is empty: a VM that begins as a copy of a template says nothing there; --agent shows the agent’s log\n'
+
 /** A run that has ended keeps both logs. @throws UnknownRunError */
 async function logsOfEnded(io: Io, host: Host, name: string, agent: boolean): Promise<ExitCode> {
   const paths = await host.runs.find(name).catch(() => {
     throw new UnknownVmError(`no VM and no run is called "${name}"; see: caisson vm list, caisson runs list`)
   })
-  await printFile(io, agent ? paths.agentLog : paths.console)
+  const isEmpty = !(await printFile(io, agent ? paths.agentLog : paths.console))
+  // Nothing of it on standard output, where a program may be counting lines.
+  if (isEmpty) io.stderr.write(agent ? 'the agent logged nothing\n' : nothingSaid)
   return exitCodes.completed
 }
 
-/** Prints a file's lines; with `more` also what is added until that resolves. A file that is not there has none. */
-async function printFile(io: Io, file: string, more?: Promise<unknown>): Promise<void> {
+/**
+ * Prints a file's lines; with `more` also what is added until that resolves. A file that is not there has none.
+ * @returns whether there was anything
+ */
+async function printFile(io: Io, file: string, more?: Promise<unknown>): Promise<boolean> {
   const lines = new LinePrinter(io)
   let isOver = more === undefined
   void more?.then(() => {
     isOver = true
   })
   const handle = await open(file).catch(() => null)
-  if (handle === null) return
+  if (handle === null) return false
+  let isFound = false
   try {
     const buffer = Buffer.alloc(64 * 1024)
     for (;;) {
       const last = isOver
       const { bytesRead } = await handle.read(buffer)
+      isFound ||= bytesRead > 0
       if (bytesRead > 0) lines.write(buffer.subarray(0, bytesRead))
-      else if (last) break
+      else if (last) return isFound
       else await sleep(200)
     }
   } finally {

@@ -59,7 +59,7 @@ function announce(io: Io, { info }: VmClient, command: readonly string[]): void 
 async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSignal): Promise<Workbench> {
   const directory = flags.workspace ?? process.cwd()
   io.stderr.write(
-    `No VM runs: starting one on a copy of ${foreignLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
+    `No VM is running: starting one on a copy of ${foreignLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
   )
   const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
   const bench = await Workbench.open({

@@ -73,7 +73,7 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   const chosen = chooseServer(model, config, hasNvidiaKey)
   if (!chosen.ok) return chosen
   if (chosen.value.name === 'offline')
-    return { ok: true, value: offlineChoice(config.provider !== 'offline') }
+    return { ok: true, value: offlineChoice(config.provider !== 'offline', Object.keys(config.providers)) }
   return chooseConfigured(chosen.value, { env, config, storedKeys })
 }
 
@@ -98,8 +98,14 @@ export function offlineProvider(noted: boolean): Provider {
   return { ...provider, key: null }
 }
 
-function offlineChoice(noted: boolean): ProviderChoice {
-  const notes = noted ? [offlineNote] : []
+/** @param others providers of the configuration that would be asked if a model or a default were named */
+function offlineChoice(noted: boolean, others: readonly string[] = []): ProviderChoice {
+  const note =
+    others.length === 0
+      ? offlineNote
+      : `Neither a model nor a default provider is named: the offline model answers. To ask ${others.join(' or ')}, ` +
+        'pass --model, or set model or provider in the configuration file.'
+  const notes = noted ? [note] : []
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
 }
 

@@ -236,6 +236,11 @@ export class Run {
 
   #task(guest: Guest): Task {
     const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = this.#plan
+    const unknown = tools?.find((name) => !guest.tools.includes(name))
+    if (unknown !== undefined) {
+      const known = guest.tools.toSorted().join(', ')
+      throw new RunFailure('environment', `there is no tool "${unknown}"; name some of ${known}`)
+    }
     const context = { ...secretsContext(secrets), ...continues?.context, ...this.#plan.context }
     return {
       runId,

@@ -18,6 +18,23 @@ describe('caisson run without a terminal', () => {
     expect(code).toBe(3)
   })
 
+  it('names the tools there are when one is asked for that is not, and says why a log is empty [H.01]', async () => {
+    const place = await cliPlace({ 'a.txt': 'a\n' })
+    const { code, stdout } = await place.run(...runArguments(place, 'List the files', '--tool', 'list_flies'))
+    expect(code).toBe(4)
+    expect(stdout).toMatch(
+      /environment: there is no tool "list_flies"; name some of delete_file, .*list_files/,
+    )
+    const [runId = ''] = /run-[0-9a-f]{20}/.exec(stdout) ?? []
+    await writeFile(path.join(place.home, 'runs', runId, 'console.txt'), '')
+    const logs = await place.run('vm', 'logs', 'last')
+    expect(logs).toMatchObject({
+      code: 0,
+      stdout: '',
+      stderr: expect.stringContaining('the console is empty'),
+    })
+  })
+
   it('applies nothing by itself; later processes show, apply by path, and take back, odd names included [W.01 W.02 H.01]', async () => {
     const place = await cliPlace({})
     const names = [

@@ -1,5 +1,6 @@
 import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { Config } from '../../config/schema.ts'
 import {
   chooseProvider,
   fetchKey,
@@ -36,6 +37,15 @@ describe('the provider', () => {
     })
     expect((await provider({})).notes.join()).toContain('NVIDIA_API_KEY')
     expect((await provider({ NVIDIA_API_KEY: '  ' })).name).toBe('offline')
+  })
+
+  it('is the offline model where nothing chooses among those of the configuration, and says how to [G.01]', async () => {
+    const providers = { local: { url: 'http://127.0.0.1:1/v1', models: ['m-1'] } }
+    const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })
+    expect(chosen).toMatchObject({ value: { name: 'offline' } })
+    const note = chosen.ok ? chosen.value.notes.join() : ''
+    expect(note).toMatch(/To ask local, pass --model/)
+    expect(note).not.toContain('No model key')
   })
 
   it('is NVIDIA with its key, at its address only [S0.09] [G.01]', async () => {
