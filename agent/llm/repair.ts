@@ -25,6 +25,12 @@ export interface RepairOptions {
 /** Text beyond this is not repaired; strict JSON of any bounded size is read. */
 const repairMaxChars = 1024 * 1024
 
+/**
+ * Quotation marks times characters beyond which it is not repaired either: jsonrepair looks for the end of a string anew
+ * from each mark that may begin one. A few seconds of one processor.
+ */
+const repairMaxWork = { double: 2e9, other: 4e9 } as const
+
 /** The JSON value in `text`, or a sentence that says why there is none. */
 export function parseModelJson(text: string, options: RepairOptions = {}): Result<ParsedJson, string> {
   const trimmed = text.trim().replace(/^\uFEFF/, '')
@@ -93,6 +99,7 @@ function insideFence(text: string): string | null {
 
 /** What jsonrepair makes of `text`, as long as that says the same: its guesses at missing words and values are refused. */
 function mend(text: string, corrections: readonly string[]): Result<ParsedJson, string> {
+  if (isTooMuchWork(text)) return failure('the text is not JSON and has too many quotation marks to repair')
   let candidate: string
   try {
     candidate = jsonrepair(text)
@@ -107,6 +114,14 @@ function mend(text: string, corrections: readonly string[]): Result<ParsedJson, 
     )
   }
   return { ok: true, value: { value: mended.value, corrections: [...corrections, 'JSON syntax mended'] } }
+}
+
+function isTooMuchWork(text: string): boolean {
+  const count = (marks: RegExp): number => text.match(marks)?.length ?? 0
+  return (
+    count(/(?<!\\)"/g) * text.length > repairMaxWork.double ||
+    count(/['`\u2018\u2019\u201c\u201d\u00b4]/g) * text.length > repairMaxWork.other
+  )
 }
 
 /** V8's own words, without its sample of the text. */

@@ -254,6 +254,10 @@ function readBareJson(reply: Reply): WrittenCall[] {
 }
 
 function skipEndMarks(text: string, from: number): number {
-  const mark = endMarks.find((one) => text.startsWith(one, skipSpace(text, from)))
-  return mark === undefined ? from : skipEndMarks(text, skipWord(text, from, mark))
+  for (let at = from; ; ) {
+    const next = skipSpace(text, at)
+    const mark = endMarks.find((one) => text.startsWith(one, next))
+    if (mark === undefined) return at
+    at = next + mark.length
+  }
 }

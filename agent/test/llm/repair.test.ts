@@ -97,6 +97,17 @@ describe('parseModelJson', () => {
     )
   })
 
+  it('does not try to mend what has more quotation marks than could be gone through [S0.02]', () => {
+    for (const text of ['"a'.repeat(150_000), `{"a":"${'"a'.repeat(150_000)}`, '`a'.repeat(150_000)])
+      expect(parseModelJson(text)).toMatchObject({
+        ok: false,
+        error: expect.stringContaining('quotation marks'),
+      })
+    // A file that quotes much is no such text: its marks are escaped.
+    const file = JSON.stringify({ content: 'say("it is", `so`)\n'.repeat(4_000) }).replace(/}$/, ',}')
+    expect(parseModelJson(file)).toMatchObject({ ok: true })
+  })
+
   it('takes hostile text in time that grows with its length alone [S0.02]', () => {
     const time = (size: number): number => {
       const startedAt = performance.now()

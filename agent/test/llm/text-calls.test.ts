@@ -246,6 +246,11 @@ describe('hostile text', () => {
     '"\\',
   ]
 
+  it('may end with any number of marks of the end [G.07]', () => {
+    for (const mark of ['</s>', ' <|eot_id|>\n'])
+      expect(find(read('a') + mark.repeat(100_000)).calls).toEqual(one)
+  })
+
   it('takes a megabyte of it in time that grows with its length alone [G.07]', () => {
     const history: ChatMessage[] = [{ role: 'tool', callId: 'c', content: marks.join('x').repeat(1_000) }]
     const time = (size: number): number => {
