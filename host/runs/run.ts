@@ -280,6 +280,8 @@ export class Run {
   /** `work`, or the failure that ends the run at once. */
   async #guarded<T>(work: Promise<T>): Promise<T> {
     const { signal } = this.#stop
+    // It has begun, and fails for itself when the run has ended meanwhile: with nobody listening that ends the process.
+    work.catch(() => undefined)
     signal.throwIfAborted()
     const aborted = Promise.withResolvers<never>()
     const onAbort = () => aborted.reject(signal.reason)
