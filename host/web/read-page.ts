@@ -71,10 +71,14 @@ const waiting: (() => void)[] = []
 async function takePlace(signal: AbortSignal): Promise<AsyncDisposable> {
   while (readers >= readersMaxCount && !signal.aborted) {
     const turn = Promise.withResolvers<void>()
-    waiting.push(turn.resolve)
-    signal.addEventListener('abort', turn.resolve as () => void, { once: true })
+    const wake = (): void => turn.resolve()
+    waiting.push(wake)
+    signal.addEventListener('abort', wake, { once: true })
     await turn.promise
-    signal.removeEventListener('abort', turn.resolve as () => void)
+    signal.removeEventListener('abort', wake)
+    // Who leaves takes its place in the queue along, or the next free reader would wake nobody.
+    const at = waiting.indexOf(wake)
+    if (at >= 0) waiting.splice(at, 1)
   }
   readers += 1
   return {

@@ -45,6 +45,18 @@ describe('the reader of pages', () => {
     expect(await reading).toMatchObject({ ok: false, error: 'reading was cancelled' })
   })
 
+  it('gives its place to who still waits, however many others have left the queue', async () => {
+    const bounds = { timeoutMs: 1_500, heapMiB: 384 }
+    const slow = [1, 2].map(() => readPage('<div>'.repeat(300_000), url, signal, bounds))
+    const patient = [1, 2].map(() => readPage('<p>x', url, signal))
+    const gone = new AbortController()
+    const leaving = [1, 2, 3].map(() => readPage('<p>y', url, gone.signal))
+    gone.abort()
+    expect(await Promise.all(leaving)).toMatchObject([{ ok: false }, { ok: false }, { ok: false }])
+    await Promise.all(slow)
+    expect(await Promise.all(patient)).toMatchObject([{ ok: true }, { ok: true }])
+  })
+
   it('makes text of any bytes that are called HTML', () => {
     const piece = fc.oneof(
       fc.constantFrom(
