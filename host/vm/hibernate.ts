@@ -10,7 +10,7 @@ import { z } from 'zod'
 import { parseJson } from '../state/json.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import { continueVm, saveState } from './saved-state.ts'
-import { makeSparseFile } from './sparse-file.ts'
+import { makeSparseFile, syncFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
@@ -328,15 +328,6 @@ async function runOn(vm: Vm): Promise<boolean> {
   // One that stands still for ever would be waited for in vain.
   await vm.stop()
   return false
-}
-
-async function syncFile(file: string): Promise<void> {
-  const handle = await open(file, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
 }
 
 async function isThere(file: string): Promise<boolean> {

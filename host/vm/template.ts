@@ -14,7 +14,7 @@ import { TEMPLATE_EPOCH_MS } from './fresh.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import type { Qmp } from './qmp.ts'
 import { saveState } from './saved-state.ts'
-import { makeSparseFile } from './sparse-file.ts'
+import { makeSparseFile, syncFile } from './sparse-file.ts'
 import { type SavedMachine, startVm, type Vm } from './vm.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
@@ -127,6 +127,8 @@ export async function sealTemplate(
   directory: string,
   facts: Pick<TemplateRecord, 'kind' | 'qemuVersion' | 'tookMs' | 'memoryBytes'>,
 ): Promise<Template> {
+  // Stamps tell nothing of what a machine without power never wrote; and no write may move the times later.
+  await Promise.all(Object.values(filesToStamp(directory, facts.kind)).map(syncFile))
   const record: TemplateRecord = {
     version: 1,
     ...facts,
@@ -134,7 +136,10 @@ export async function sealTemplate(
     stateSha256: await hashFile(filesOf(directory).state),
     stamps: await stampFiles(directory, facts.kind),
   }
-  await writeFile(join(directory, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600 })
+  await writeFile(join(directory, RECORD), `${JSON.stringify(record, null, 2)}\n`, {
+    mode: 0o600,
+    flush: true,
+  })
   await writeFile(join(directory, USED), '', { mode: 0o600 })
   return { directory, record }
 }
@@ -235,14 +240,17 @@ const jobsSchema = z.array(z.looseObject({ status: z.string(), error: z.string()
  * the folders of VMs, which changes its ctime; no VM can write to it.
  */
 async function stampFiles(directory: string, kind: TemplateKind): Promise<Record<string, string>> {
-  const { memory, ...others } = filesOf(directory)
-  const files = kind === 'mapped' ? { memory, ...others } : others
-  const stamps = Object.entries(files).map(async ([name, file]) => {
+  const stamps = Object.entries(filesToStamp(directory, kind)).map(async ([name, file]) => {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(file, { bigint: true })
     const times = name === 'scratch' ? [mtimeNs] : [mtimeNs, ctimeNs]
     return [name, [dev, ino, size, ...times].join(':')] as const
   })
   return Object.fromEntries(await Promise.all(stamps))
+}
+
+function filesToStamp(directory: string, kind: TemplateKind): Readonly<Record<string, string>> {
+  const { memory, ...others } = filesOf(directory)
+  return kind === 'mapped' ? { memory, ...others } : others
 }
 
 /** By pieces: a state that holds the memory is as long as that. */
