@@ -71,4 +71,4 @@ compile_python
 pack_root
 pack_initramfs
 write_sbom
-step 'done' "$(du -bc "$out"/vmlinuz "$out"/initramfs "$out"/root.erofs | tail -n1 | cut -f1) bytes"
+step 'done' "$(du -bc "$out"/vmlinuz "$out"/initramfs "$out"/root.erofs | tail -n1 | awk '{ printf "%.0f MB", $1 / 1e6 }')"

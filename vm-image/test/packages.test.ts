@@ -142,3 +142,29 @@ describe('the lock', () => {
     expect({ status, stderr }).toEqual({ status: 1, stderr: expect.stringContaining('bad line') })
   })
 })
+
+describe('npm', () => {
+  /** Fetches with an npm that is this script. */
+  const fetchWith = (npm: string) => {
+    writeFileSync(path.join(folder, 'npm'), `#!/bin/sh\n${npm}\n`, { mode: 0o755 })
+    const library = path.resolve(import.meta.dirname, '../lib/packages.sh')
+    const fail = `fail() { echo "$1: $2" >&2; exit 1; }`
+    const line = `set -eu; work=${folder}; ${fail}; source ${library}; archive=$(npm_pack a@1); echo "got $archive"`
+    const env = { PATH: `${folder}:${process.env.PATH}` }
+    const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', line], { env, encoding: 'utf8' })
+    return { stdout, stderr }
+  }
+
+  it('is asked with the certificate authorities of the machine, and its failure is told without noise [V.07]', () => {
+    expect(fetchWith('[ "$NODE_USE_SYSTEM_CA" = 1 ] && echo a-1.tgz')).toEqual({
+      stdout: 'got a-1.tgz\n',
+      stderr: '',
+    })
+    const words = 'npm error code ECONNREFUSED\\nnpm error A complete log of this run can be found in: x\\n'
+    expect(fetchWith(`printf '${words}' >&2; exit 1`)).toEqual({
+      stdout: '',
+      stderr:
+        'download_failed: npm could not fetch a@1: code ECONNREFUSED ; check the network and start again\n',
+    })
+  })
+})
