@@ -3,6 +3,7 @@
  * (Node's defaults allow four billion streams). Refuses push and anything a hostile client could pile up.
  */
 import {
+  constants,
   type IncomingHttpHeaders,
   performServerHandshake,
   type ServerHttp2Session,
@@ -56,10 +57,20 @@ export function serveHttp2(
     message = `HTTP/2 failed: ${error.message}`
   })
   session.on('close', () => onEnd(message))
-  session.on('stream', (stream, headers) => {
+  session.on('stream', (stream, headers, _flags, rawHeaders) => {
     stream.on('error', () => {})
+    // Opened and reset in one breath: nobody is there, and to answer would throw.
+    if (stream.destroyed) return
+    // Node tells the guest of this bound, and itself takes heads of up to 64 KiB.
+    if (sizeOf(rawHeaders) > http2Limits.maxHeaderListBytes)
+      return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
     onStream(stream, headers)
   })
   session.setLocalWindowSize(http2Limits.sessionWindowBytes)
   return session
+}
+
+/** As RFC 9113, section 6.5.2, counts it. @param rawHeaders names and values in turn */
+function sizeOf(rawHeaders: readonly string[]): number {
+  return rawHeaders.reduce((sum, text) => sum + text.length + 16, 0)
 }
