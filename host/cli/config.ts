@@ -31,8 +31,9 @@ export async function configCheck(io: Io, flags: { json?: boolean }): Promise<Ex
     io.stdout.write(
       `${foreignLine(file)}: ${exists ? 'fits' : 'not there, which is fine: these are the defaults'}\n`,
     )
-    for (const { what, seen, note, problem } of facts) {
-      const mark = problem === undefined ? colours.green('ok  ') : colours.yellow('warn')
+    for (const { what, seen, note, problem, stopsRuns } of facts) {
+      const wrong = stopsRuns === true ? colours.red('fail') : colours.yellow('warn')
+      const mark = problem === undefined ? colours.green('ok  ') : wrong
       io.stdout.write(`${mark} ${foreignLine(what).padEnd(20)} ${foreignLine(seen)}\n`)
       if (note !== undefined) io.stdout.write(`       ${foreignLine(note)}\n`)
       if (problem !== undefined) io.stdout.write(`       → ${foreignLine(problem)}\n`)

@@ -17,6 +17,8 @@ export interface ConfigFact {
   readonly note?: string
   /** What is wrong and what to do; absent: nothing. */
   readonly problem?: string
+  /** Whether every run fails because of it. */
+  readonly stopsRuns?: true
 }
 
 /** One fact for each section that says something; of the model see {@link inspectModel}. */
@@ -84,7 +86,7 @@ async function withSource(fact: ConfigFact, source: KeySource, place: KeyPlace):
 function inspectNetwork({ network }: Config, { env }: KeyPlace): ConfigFact {
   const opened = openNetwork(network, env)
   const what = 'network'
-  if (!opened.ok) return { what, seen: 'cannot be used', problem: opened.error }
+  if (!opened.ok) return { what, seen: 'cannot be used', problem: opened.error, stopsRuns: true }
   const proxy = opened.value.proxyFor({ scheme: 'https', host: 'example.com', port: 443 })
   const ca = network.ca === undefined ? '' : `, also trusting ${network.ca}`
   return { what, seen: `${proxy === null ? 'direct' : `through ${proxy.shown}`}${ca}` }
@@ -92,7 +94,7 @@ function inspectNetwork({ network }: Config, { env }: KeyPlace): ConfigFact {
 
 function inspectEgress({ egress }: Config): ConfigFact {
   const made = makePolicy({ configuration: egress.rules, otherwise: egress.default })
-  if (!made.ok) return { what: 'egress', seen: 'cannot be used', problem: made.error }
+  if (!made.ok) return { what: 'egress', seen: 'cannot be used', problem: made.error, stopsRuns: true }
   const otherwise = egress.default === 'ask' ? 'asked' : 'denied'
   return { what: 'egress', seen: `${egress.rules.length} rules; whatever none is about is ${otherwise}` }
 }

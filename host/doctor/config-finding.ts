@@ -32,7 +32,7 @@ function describeSections(file: string, facts: readonly ConfigFact[]): Finding {
   const seen = [file, ...wrong.map(({ what, problem }) => `${what}: ${problem}`)].join('\n')
   return {
     ...configuration,
-    status: 'warn',
+    status: wrong.some(({ stopsRuns }) => stopsRuns) ? 'fail' : 'warn',
     seen,
     remedy: mend,
   }

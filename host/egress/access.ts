@@ -41,7 +41,7 @@ interface OpenQuestion {
 
 /** Questions by connections that wait at once; a guest can try to go anywhere. */
 const openMaxQuestions = 32
-/** Questions by connections in one run. */
+/** Questions by connections in one run, and as many by the agent. */
 const runMaxQuestions = 256
 
 export class AccessDesk implements Access {
@@ -52,6 +52,8 @@ export class AccessDesk implements Access {
   /** Places whose connections somebody or nobody refused: programs try again by themselves. With the words for it. */
   readonly #refused = new Map<string, string>()
   #asked = 0
+  /** Questions of the agent itself, by their ids. */
+  readonly #askedByAgent = new Set<string>()
 
   constructor(options: AccessDeskOptions) {
     this.#options = options
@@ -78,6 +80,12 @@ export class AccessDesk implements Access {
     if (!target.ok) return { decision: 'deny', hint: target.error }
     const problem = this.#grants.refresh()
     if (problem !== null) return { decision: 'deny', hint: problem }
+    // Asked again after a lost session it is the same question.
+    this.#askedByAgent.add(request.approvalId)
+    if (this.#askedByAgent.size > runMaxQuestions) {
+      this.#askedByAgent.delete(request.approvalId)
+      return { decision: 'deny', hint: `this run asked ${runMaxQuestions} questions like this already` }
+    }
     const enforced = this.#enforced('agent', target.value, () => this.#knownForAgent(target.value))
     return await this.#options.approvals.ask(request, signal, enforced)
   }

@@ -152,6 +152,11 @@ describe('runDoctor', () => {
       status: 'warn',
       seen: expect.stringContaining('providers.local'),
     })
+    const useless = await write('[network]\nca = "/nowhere/ca.pem"')
+    expect(useless.byId('configuration')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringContaining('/nowhere/ca.pem'),
+    })
     const broken = await write('provider = 5')
     expect(broken.byId('configuration')).toMatchObject({
       status: 'fail',

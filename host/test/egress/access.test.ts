@@ -390,6 +390,17 @@ describe('a connection that a rule asks about', () => {
     expect(approvals.pending).toEqual([])
   })
 
+  it('of the agent itself is refused once it has asked too often, and never when asked again [G.03]', async () => {
+    const { desk, request } = await open({ attended: false })
+    const first = request(url)
+    for (let at = 0; at < 256; at++) await desk.decide(at === 0 ? first : request(url))
+    expect(await desk.decide(request(url))).toMatchObject({
+      decision: 'deny',
+      hint: expect.stringContaining('this run asked 256'),
+    })
+    expect((await desk.decide(first)).hint ?? '').not.toContain('this run asked')
+  })
+
   it('is refused without a question once too many wait, or were asked in the run', async () => {
     const { approvals, tunnel, connect, waiting, questions } = await open({ otherwise: 'ask' })
     for (let at = 0; at < 32; at++) void connect(tunnel(`h${at}.example.com:443`))
