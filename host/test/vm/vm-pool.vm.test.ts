@@ -52,11 +52,15 @@ async function idsOf(home: { readonly vms: string }): Promise<string[]> {
 }
 
 /** Processor time that the VMs have taken so far. */
-async function ticksOf(home: { readonly vms: string }): Promise<string[]> {
+/** Hundredths of a second that all of them have had of a processor. */
+async function ticksOf(home: { readonly vms: string }): Promise<number> {
   const pids = await Promise.all((await idsOf(home)).map((id) => findProcessesByArgument(processName(id))))
   const stats = await Promise.all(pids.flat().map((pid) => readFile(`/proc/${pid}/stat`, 'utf8')))
   // proc(5): utime and stime, the 14th and 15th field; the second one ends with the last parenthesis.
-  return stats.map((text) => text.slice(text.lastIndexOf(')')).split(' ').slice(12, 14).join('+'))
+  const ticks = stats.flatMap((text) =>
+    text.slice(text.lastIndexOf(')')).split(' ').slice(12, 14).map(Number),
+  )
+  return ticks.reduce((sum, count) => sum + count, 0)
 }
 
 describe('a host with a pool', () => {
@@ -131,7 +135,8 @@ describe('a pool of VMs', () => {
     await pool.whenFull()
     const before = await ticksOf(home.folders)
     await sleep(5_000)
-    expect(await ticksOf(home.folders)).toEqual(before)
+    // Two that ran would take a thousand, or a tenth of it where they are idle; QEMU itself looks round at times.
+    expect((await ticksOf(home.folders)) - before).toBeLessThan(10)
     const drawn: string[] = []
     for (const name of ['a', 'b']) {
       const { vm: taken, cloned } = await pool.take({ workspaceDisk: path.join(home.folders.home, name) })
