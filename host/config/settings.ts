@@ -7,6 +7,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { type Network, openNetwork } from '../gateway/network.ts'
 import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
+import { checkFolderIfThere } from '../state/folders.ts'
 import { storedKeys } from './keyring.ts'
 import { type KeyPlace, resolveKey } from './keys.ts'
 import { loadConfig, parseConfig } from './load.ts'
@@ -32,8 +33,10 @@ export class Settings {
     this.#given = given
   }
 
-  /** As it is now. @throws {ConfigError} */
+  /** As it is now. @throws {ConfigError} @throws {FolderError} */
   async config(): Promise<Config> {
+    // First, for it says most: of another user's home neither the state nor the configuration can be used.
+    await checkFolderIfThere(this.#place.folders.home)
     const loaded =
       this.#given === undefined
         ? await loadConfig(this.#place.folders)
