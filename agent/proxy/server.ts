@@ -2,6 +2,7 @@
  * The proxy on loopback: what programs send to it by CONNECT or as a request with a whole address goes to the host as
  * HTTP/2 streams, byte for byte, and refusals come back with their words. Decides nothing: the host does.
  */
+
 import {
   createServer,
   type IncomingHttpHeaders,
@@ -11,6 +12,7 @@ import {
 } from 'node:http'
 import type { ClientHttp2Stream } from 'node:http2'
 import type { Server, Socket } from 'node:net'
+import { connectionFields } from '#specs/protocol/proxy.ts'
 import { Gate } from './gate.ts'
 import { openOutward, type StreamOpener } from './outward.ts'
 import { oneLine, type Refusals } from './refusals.ts'
@@ -21,19 +23,6 @@ export interface ProxyServerOptions {
   readonly refusals: Refusals
   readonly gate?: Gate
 }
-
-/** Belong to one connection (RFC 9110 §7.6.1), or HTTP/2 has them otherwise. */
-const notPassedOn = new Set([
-  'connection',
-  'expect',
-  'host',
-  'http2-settings',
-  'keep-alive',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-])
 
 /** The server, not yet listening. */
 export function createProxyServer({ http, refusals, gate = new Gate() }: ProxyServerOptions): Server {
@@ -155,7 +144,7 @@ function passHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
   const named = (headers.connection ?? '').toLowerCase().split(/\s*,\s*/)
   const passed: OutgoingHttpHeaders = {}
   for (const [name, value] of Object.entries(headers)) {
-    if (notPassedOn.has(name) || named.includes(name) || name.startsWith('proxy-')) continue
+    if (connectionFields.has(name) || named.includes(name) || name.startsWith('proxy-')) continue
     passed[name] = value
   }
   return passed

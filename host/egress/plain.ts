@@ -9,7 +9,7 @@ import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Result } from '#specs/protocol/error.ts'
-import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
+import { connectionFields, gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { startTls } from '../web/exchange.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
@@ -21,20 +21,8 @@ import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } fr
 
 export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
 
-/** Belong to one connection (RFC 9110 §7.6.1), to a proxy, or are made by us. */
-const notPassedOn = new Set([
-  'connection',
-  'content-length',
-  'expect',
-  'host',
-  'http2-settings',
-  'keep-alive',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  upgradeHeader,
-])
+/** Belong to one connection, or are made by us. */
+const notPassedOn = new Set([...connectionFields, 'content-length', upgradeHeader])
 const responseFieldsMax = 100
 /** In which ASCII is not written as such. */
 const otherCharset = /charset\s*=\s*"?(?:utf-?(?:7|16|32)|ucs-?[24]|unicode|ibm|cp037|ebcdic)/i
