@@ -17,7 +17,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'fast',
-          include: ['{specs,agent,host,vm-image,scripts}/**/*.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.test.ts'],
           exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
           testTimeout: 20_000,
         },
@@ -26,7 +26,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'vm',
-          include: ['{specs,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
           testTimeout: 120_000,
           hookTimeout: 300_000,
           fileParallelism: false,
@@ -36,7 +36,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'slow',
-          include: ['{specs,agent,host,vm-image,scripts}/**/*.slow.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.slow.test.ts'],
           testTimeout: 600_000,
           hookTimeout: 600_000,
           fileParallelism: false,

@@ -5,16 +5,17 @@
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
+import type { Model } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { carry, connectToPort } from './carry.ts'
 import { executePlan } from './executor.ts'
 import { TaskInbox } from './inbox.ts'
-import type { Model } from './llm/model.ts'
 import { type HostLink as LoopHost, runAgentLoop } from './loop.ts'
 import { makePlan } from './planner.ts'
 import { sendChanges } from './send-changes.ts'
+import type { SteerMessage } from './steering.ts'
 import { createRegistry, type Registry } from './tools/registry.ts'
 import type { Tool } from './tools/tool.ts'
 import type { ShellRequest } from './utils/helper.ts'
@@ -101,7 +102,7 @@ function openModel(model: string, baseUrl: string, link: HostLink): Model {
   let loaded: Promise<Model> | undefined
   const load = async (): Promise<Model> => {
     const [{ createModel }, { Http2Dispatcher }] = await Promise.all([
-      import('./llm/model.ts'),
+      import('#runtime/llm/model.ts'),
       import('./utils/http2-dispatcher.ts'),
     ])
     return createModel({ model, baseUrl, dispatcher: new Http2Dispatcher(link.http) })
@@ -131,6 +132,8 @@ function createHandlers(
     'forward/open': ({ forwardId, port }) =>
       carry(link().http, `/forward/${forwardId}`, () => connectToPort(port)),
     'task/cancel': ({ runId, reason }) => Promise.resolve(known(runId, inbox.cancel(runId, reason))),
+    'task/steer': ({ runId, messageId, text }) => Promise.resolve(steer(inbox, runId, { messageId, text })),
+    'task/pause': ({ runId, paused }) => Promise.resolve(known(runId, inbox.pause(runId, paused))),
     'task/hold': ({ runId, waiting }) => Promise.resolve(known(runId, inbox.hold(runId, waiting))),
   }
 }
@@ -138,6 +141,20 @@ function createHandlers(
 function known(runId: string, isKnown: boolean): Result<Record<string, never>, HandlerFailure> {
   if (isKnown) return { ok: true, value: {} }
   return { ok: false, error: { code: 'notFound', message: `no run ${runId} was submitted` } }
+}
+
+function steer(
+  inbox: TaskInbox,
+  runId: string,
+  message: SteerMessage,
+): Result<Record<string, never>, HandlerFailure> {
+  const taken = inbox.steer(runId, message)
+  if (taken === 'busy') {
+    const text = 'too many messages wait to be seen by the agent; send the next one when it has answered'
+    return { ok: false, error: { code: 'busy', message: text } }
+  }
+  if (taken === 'over') return { ok: false, error: { code: 'notFound', message: `run ${runId} is over` } }
+  return known(runId, taken === 'taken')
 }
 
 function submit(

@@ -2,10 +2,11 @@
  * Carries out a plan: ready steps side by side as far as the limits and their writes allow, answers handed on to the steps
  * that need them, failures answered as the plan says. Ends with one value for every way it can end.
  */
+
+import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
-import type { ChatMessage } from './llm/messages.ts'
-import { agentSystemPrompt, stepUserPrompt } from './llm/prompts.ts'
+import { agentSystemPrompt, stepUserPrompt } from './context/prompts.ts'
 import { boundText, type Run, type RunEnding } from './run.ts'
 import { Schedule } from './schedule.ts'
 import { runStep, type StepResult } from './step.ts'

@@ -1,5 +1,6 @@
 /** Tasks on their way from the host to the loop: one at a time, each run at most once, cancelled by its id. */
 import type { Task } from '#specs/protocol/task.ts'
+import { Steering, type SteerMessage } from './steering.ts'
 
 export interface ReceivedTask {
   readonly task: Task
@@ -7,13 +8,19 @@ export interface ReceivedTask {
   readonly signal: AbortSignal
   /** Called whenever a person begins or ceases to be asked about what the agent waits for. */
   onHold(listener: (waiting: boolean) => void): void
+  readonly steering: Steering
 }
 
 /** Finished runs that are remembered, so that a task submitted again after a lost session is not run again. */
 const rememberedRuns = 64
 
 export class TaskInbox {
-  #current: { task: Task; controller: AbortController; hold: (waiting: boolean) => void } | null = null
+  #current: {
+    task: Task
+    controller: AbortController
+    hold: (waiting: boolean) => void
+    steering: Steering
+  } | null = null
   #taken = false
   #onTask: (() => void) | null = null
   readonly #finished: string[] = []
@@ -27,7 +34,12 @@ export class TaskInbox {
   submit(task: Task): 'accepted' | 'known' | 'busy' {
     if (this.#current?.task.runId === task.runId || this.#finished.includes(task.runId)) return 'known'
     if (this.#current !== null) return 'busy'
-    this.#current = { task, controller: new AbortController(), hold: () => undefined }
+    this.#current = {
+      task,
+      controller: new AbortController(),
+      hold: () => undefined,
+      steering: new Steering(),
+    }
     this.#taken = false
     this.#onTask?.()
     return 'accepted'
@@ -47,6 +59,19 @@ export class TaskInbox {
     return true
   }
 
+  /** `busy`: too many messages wait to be seen; a run that is over takes none and says `over`. */
+  steer(runId: string, message: SteerMessage): 'taken' | 'busy' | 'over' | 'unknown' {
+    if (this.#current?.task.runId === runId) return this.#current.steering.push(message) ? 'taken' : 'busy'
+    return this.#finished.includes(runId) ? 'over' : 'unknown'
+  }
+
+  /** False when no such run was ever submitted; a run that is over stays as it is. */
+  pause(runId: string, paused: boolean): boolean {
+    if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
+    this.#current.steering.setPaused(paused)
+    return true
+  }
+
   /** The next task; null once `signal` is aborted. Only one caller may wait. */
   async receiveTask(signal: AbortSignal): Promise<ReceivedTask | null> {
     while (!signal.aborted) {
@@ -56,7 +81,7 @@ export class TaskInbox {
         const onHold = (listener: (waiting: boolean) => void): void => {
           current.hold = listener
         }
-        return { task: current.task, signal: current.controller.signal, onHold }
+        return { task: current.task, signal: current.controller.signal, onHold, steering: current.steering }
       }
       await new Promise<void>((resolve) => {
         this.#onTask = resolve

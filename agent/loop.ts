@@ -3,6 +3,7 @@
  * Every task is completed exactly once, also when it is cancelled and when planner or executor have a fault.
  */
 import type { Logger } from 'pino'
+import type { Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -11,7 +12,6 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { interruption } from './executor.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
-import type { Model } from './llm/model.ts'
 import type { Planner } from './planner.ts'
 import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
 import type { Registry } from './tools/registry.ts'
@@ -101,12 +101,14 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
     return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
   const run: Run = {
     task,
+    agentPath: 'root',
     model: parts.modelFor(task),
     registry: registry.value,
     workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
     report,
     requestApproval: (request, until) => parts.host.requestApproval({ runId: task.runId, ...request }, until),
     budget,
+    steering: received.steering,
     signal,
     callIds: new CallIds(),
     logger,

@@ -2,8 +2,9 @@
  * Repairs of a plan whose outcome is certain: other spellings of fields, ids in another alphabet or used twice, texts that are
  * too long for one line. What could be meant in two ways is left for validation to refuse.
  */
+
+import { isRecord } from '#runtime/llm/json-schema.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { isRecord } from './llm/json-schema.ts'
 
 export interface MendedPlan {
   readonly value: unknown

@@ -1,14 +1,16 @@
 /** What planner, executor and steps of one run share: the task, the model, the tools, and the ways to the host. */
 import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
+import type { ModelError } from '#runtime/llm/errors.ts'
+import type { Model, TurnHooks } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { RunBudget } from './budget.ts'
-import type { ModelError } from './llm/errors.ts'
-import type { Model, TurnHooks } from './llm/model.ts'
+import type { Steering } from './steering.ts'
+import type { Agents } from './subagents/agents.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** What the host hears while a run is under way. */
@@ -21,6 +23,8 @@ export interface Report {
 
 export interface Run {
   readonly task: Task
+  /** Whose run this is: `root`, or `root/NAME` of a sub-agent. */
+  readonly agentPath: string
   readonly model: Model
   readonly registry: Registry
   /** What the workspace holds, as the prompts show it; the same text for the whole run. */
@@ -29,6 +33,9 @@ export interface Run {
   /** Waits for as long as a person thinks. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
   readonly budget: RunBudget
+  readonly steering: Steering
+  /** Starts sub-agents; absent in a sub-agent itself. */
+  readonly agents?: Agents
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
   readonly callIds: CallIds

@@ -2,11 +2,12 @@
  * The tool calls of one turn: in the order asked, at once only when all of them just read; results always in the order asked.
  * A call that was cut off, is one too many, or comes after the end is answered without being run.
  */
+
+import type { Turn } from '#runtime/llm/client.ts'
+import type { ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Turn } from './llm/client.ts'
-import type { ToolCallRequest } from './llm/messages.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
@@ -91,7 +92,7 @@ async function askHost(
   run: Run,
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {
-  const request = { approvalId: `ap-${question.callId}`, agentPath: 'root', stepId, ...question }
+  const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
   const stopped = Promise.withResolvers<never>()
   const onAbort = (): void => stopped.reject(new Error('the run ended while an approval was open'))
   signal.addEventListener('abort', onAbort, { once: true })

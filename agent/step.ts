@@ -2,13 +2,14 @@
  * One step of a plan: the model speaks, tools answer, until the model answers in text. Keeps the history valid at every
  * moment (each call has its result, also after a cancel) and ends for every reason with a value.
  */
+
+import type { Turn } from '#runtime/llm/client.ts'
+import { reasonOf } from '#runtime/llm/errors.ts'
+import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
-import type { Turn } from './llm/client.ts'
-import { reasonOf } from './llm/errors.ts'
-import type { ChatMessage, ToolCallRequest } from './llm/messages.ts'
-import { stepFailedMark } from './llm/prompts.ts'
+import { stepFailedMark } from './context/prompts.ts'
 import { LoopGuard } from './loop-guard.ts'
 import { boundText, listenTo, type Run } from './run.ts'
 import { runCalls } from './step-calls.ts'

@@ -1,4 +1,4 @@
-// The arrows of the house: host -> specs, agent -> specs, never between host and agent, no cycles.
+// The arrows of the house: host -> specs, agent -> runtime -> specs, never between host and agent, no cycles.
 export default {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
@@ -15,10 +15,22 @@ export default {
       to: { path: '^host/' },
     },
     {
+      name: 'runtime-imports-specs-alone',
+      severity: 'error',
+      from: { path: '^runtime/(?!test/)' },
+      to: { path: '^(host|agent|scripts)/' },
+    },
+    {
+      name: 'host-never-imports-runtime',
+      severity: 'error',
+      from: { path: '^host/(?!test/)' },
+      to: { path: '^runtime/' },
+    },
+    {
       name: 'specs-imports-nobody',
       severity: 'error',
       from: { path: '^specs/(?!test/)' },
-      to: { path: '^(host|agent|scripts)/' },
+      to: { path: '^(host|agent|runtime|scripts)/' },
     },
     {
       name: 'contract-has-no-node',

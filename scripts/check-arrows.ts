@@ -2,7 +2,7 @@
 import { cruise } from 'dependency-cruiser'
 import rules from './arrows.ts'
 
-const rooms = ['specs', 'agent', 'host']
+const rooms = ['specs', 'runtime', 'agent', 'host']
 const report = await cruise(rooms, {
   ruleSet: { forbidden: rules.forbidden },
   validate: true,

@@ -1,9 +1,9 @@
 // The executor alone: steps are replaced by plain functions, and no model is asked.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { executePlan, type StepRunner } from '../executor.ts'
-import type { ChatMessage } from '../llm/messages.ts'
 import { writesOverlap } from '../schedule.ts'
 import type { StepResult } from '../step.ts'
 import { makeRun, type TestRunOptions } from './support/run.ts'

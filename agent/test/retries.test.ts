@@ -1,10 +1,10 @@
 // What a broken answer may never do: make a tool run on half a turn, or twice for one.
 import { expect, it } from 'vitest'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { createModel } from '#runtime/llm/model.ts'
 import { faults } from '#specs/testing/model-quirks.ts'
 import { delta, event, reply, toolDelta } from '#specs/testing/model-replies.ts'
 import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
-import type { ChatMessage } from '../llm/messages.ts'
-import { createModel } from '../llm/model.ts'
 import { runStep } from '../step.ts'
 import { makeRun } from './support/run.ts'
 

@@ -1,8 +1,8 @@
 // One step: the turn loop with the real registry and a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { delta, event, reply } from '#specs/testing/model-replies.ts'
 import { type Script, type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
-import type { ChatMessage } from '../llm/messages.ts'
 import { LoopGuard } from '../loop-guard.ts'
 import { runStep } from '../step.ts'
 import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'

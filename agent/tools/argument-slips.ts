@@ -3,8 +3,8 @@
  * list, null for what may be left out. Each is put right only where it has one meaning, and recorded. Never used for
  * tools that may destroy something.
  */
-import { isRecord } from '../llm/json-schema.ts'
-import { parseModelJson } from '../llm/repair.ts'
+import { isRecord } from '#runtime/llm/json-schema.ts'
+import { parseModelJson } from '#runtime/llm/repair.ts'
 import { typeName } from './validation-failure.ts'
 
 /** Other words that models use, per parameter; compared without case, `_` and `-`. */

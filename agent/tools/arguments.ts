@@ -3,10 +3,11 @@
  * slips with one meaning are put right, each recorded, and for tools that may destroy something not even those.
  * Everything else is refused with an artifact that names every problem.
  */
+
+import { isRecord, toModelSchema } from '#runtime/llm/json-schema.ts'
+import { type ParsedJson, parseModelJson } from '#runtime/llm/repair.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { isRecord, toModelSchema } from '../llm/json-schema.ts'
-import { type ParsedJson, parseModelJson } from '../llm/repair.ts'
 import { findMeant, mendSlips, propertiesOf } from './argument-slips.ts'
 import { type Tool, toolFailure } from './tool.ts'
 import { describeIssues, type ValidationFailure, validationFailure } from './validation-failure.ts'

@@ -3,11 +3,11 @@
  * output validated, every call logged. Nothing a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
+import { toModelSchema } from '#runtime/llm/json-schema.ts'
+import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { toModelSchema } from '../llm/json-schema.ts'
-import type { ToolSpec } from '../llm/messages.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { cutMiddle } from './cut.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'

@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { block } from '../llm/block.ts'
+import { block } from '../context/block.ts'
 import type { GatewayClient } from '../utils/gateway-client.ts'
 import { defineTool, type Tool, toolSuccess } from './tool.ts'
 

@@ -177,6 +177,8 @@ class Link implements HostLink {
       'workspace/collect': whenStarted(handlers['workspace/collect']),
       'task/submit': whenStarted((params, context) => this.#submit(params, context)),
       'task/cancel': whenStarted(handlers['task/cancel']),
+      'task/steer': whenStarted(handlers['task/steer']),
+      'task/pause': whenStarted(handlers['task/pause']),
       'task/hold': whenStarted(handlers['task/hold']),
       'shell/open': whenStarted(handlers['shell/open']),
       'forward/open': whenStarted(handlers['forward/open']),

@@ -39,7 +39,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   let state = initialRunState
   if (flags.json !== true) io.stdout.write(`${paths.runId}  ${foreignLine(paths.directory)}\n`)
   for (const item of events) {
-    state = reduceRun(state, item.event)
+    state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
     else writeLines(io.stdout, linesOf(item.event, state, colours))
   }

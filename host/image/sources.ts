@@ -24,6 +24,7 @@ export function findSources(): ImageSources {
         entry: path.join(packageRoot, 'agent/main.ts'),
         watched: [
           'agent',
+          'runtime',
           'specs',
           'package-lock.json',
           'host/image/agent-bundle.ts',

@@ -25,8 +25,8 @@ export class RunRecord {
       paths,
       await Journal.open({ runId: paths.runId, path: paths.journal, ...clock }),
     )
-    for (const { event } of await readJournal(paths.journal, paths.runId))
-      record.#state = reduceRun(record.#state, event)
+    for (const line of await readJournal(paths.journal, paths.runId))
+      record.#state = reduceRun(record.#state, line)
     return record
   }
 
@@ -42,21 +42,21 @@ export class RunRecord {
   /** Journals a fact of the host, then shows it. */
   async host(event: HostEvent): Promise<void> {
     const written = await this.#journal.append({ source: 'host', event })
-    this.#state = reduceRun(this.#state, event)
+    this.#state = reduceRun(this.#state, { event })
     this.feed.push(written)
   }
 
   /** Journals the end. A journal that cannot be written any more does not keep the run from having one: then only the state has it. */
   async conclude(event: HostEvent): Promise<void> {
     await this.host(event).catch(() => {
-      this.#state = reduceRun(this.#state, event)
+      this.#state = reduceRun(this.#state, { event })
     })
   }
 
   /** Journals a claim of the agent, then shows it. */
   async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
     const written = await this.#journal.append({ source: 'agent', agentPath, n, event })
-    this.#state = reduceRun(this.#state, event)
+    this.#state = reduceRun(this.#state, { event, agentPath })
     this.feed.push(written)
   }
 

@@ -185,7 +185,7 @@ export function summariseRun(
   runId: string,
   events: readonly JournalEvent[],
 ): Omit<RunSummary, 'isLive' | 'keepsVm'> {
-  const state = events.reduce<RunState>((folded, { event }) => reduceRun(folded, event), initialRunState)
+  const state = events.reduce<RunState>((folded, line) => reduceRun(folded, line), initialRunState)
   const start = events.find(({ event }) => event.type === 'run-start')
   if (start?.event.type !== 'run-start')
     return { runId, startedAt: 0, prompt: '', workspace: '', model: '', state }

@@ -35,7 +35,7 @@ export class ProgressView {
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }
-    this.#state = reduceRun(this.#state, item.event)
+    this.#state = reduceRun(this.#state, item)
     this.#hint = ''
     if (!isQuiet) this.lines(linesOf(item.event, this.#state, this.#colours))
   }

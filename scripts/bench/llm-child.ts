@@ -3,9 +3,9 @@
  * theirs alone. Takes jobs over IPC and answers each with the milliseconds of processor time that one turn took.
  */
 
-import type { ChatRequest } from '../../agent/llm/client.ts'
-import type { ChatMessage } from '../../agent/llm/messages.ts'
-import { createModel } from '../../agent/llm/model.ts'
+import type { ChatRequest } from '#runtime/llm/client.ts'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { createModel } from '#runtime/llm/model.ts'
 
 export interface LlmJob {
   readonly baseUrl: string

@@ -1,6 +1,7 @@
 /** Approvals: the question that waits, the answer that ends it, and the rules that answer without a person. */
 import * as z from 'zod'
 import { AccessReach } from './egress.ts'
+import { Plan } from './plan.ts'
 import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
 
 /** What the agent asks; everything here but `runId` is its claim. */
@@ -41,6 +42,8 @@ export const ApprovalDecision = z.strictObject({
   decision: z.enum(['allow', 'deny']),
   /** For a denial: what the agent should do instead; for a way out: what it may do now. */
   hint: Text.optional(),
+  /** To the question about a plan (`submit_plan`), when a person changed it: what is to be carried out in its place. */
+  plan: Plan.optional(),
 })
 export type ApprovalDecision = z.infer<typeof ApprovalDecision>
 
@@ -58,6 +61,8 @@ export const ApprovalRecord = z.strictObject({
   /** The rule that decided, the flag that would allow it, or why the question was withdrawn. */
   rule: Line.optional(),
   hint: Text.optional(),
+  /** Of a question about a plan: as the person changed it. */
+  plan: Plan.optional(),
 })
 export type ApprovalRecord = z.infer<typeof ApprovalRecord>
 

@@ -6,7 +6,8 @@ import * as z from 'zod'
 import { AccessQuestion, ApprovalRecord, ApprovalRequest } from './approval.ts'
 import { EgressRecord } from './egress.ts'
 import { RunReason, ToolError } from './error.ts'
-import { Plan, StepId, StepState } from './plan.ts'
+import { limits } from './limits.ts'
+import { AgentLimits, Plan, StepId, StepState } from './plan.ts'
 import { RunLimits, RunOutcome, Usage } from './task.ts'
 import {
   AgentPath,
@@ -30,6 +31,15 @@ const PlanUpdate = z.strictObject({
   plan: Plan,
   /** Why it was changed; absent in the first. */
   reason: Line.optional(),
+})
+/** A step that failed is begun anew. */
+const StepRetry = z.strictObject({
+  type: z.literal('step-retry'),
+  stepId: StepId,
+  /** 2 for the first repetition. */
+  attempt: Count.min(2),
+  /** Why the attempt before failed. */
+  reason: Text,
 })
 const StepStart = z.strictObject({ type: z.literal('step-start'), stepId: StepId })
 const StepEnd = z.strictObject({
@@ -72,15 +82,64 @@ const ToolEnd = z.strictObject({
   corrections: z.array(Line).max(20).optional(),
   durationMs: Milliseconds,
 })
+/** The first event of a sub-agent, under its own path. */
+const AgentStart = z.strictObject({
+  type: z.literal('agent-start'),
+  /** Of the parent: the step that it works for. */
+  stepId: StepId,
+  brief: Document,
+  /** What it may use, sorted. */
+  tools: z.array(Line).max(256),
+  limits: AgentLimits,
+})
+/** The last event of a sub-agent, under its own path. */
+const AgentEnd = z.strictObject({
+  type: z.literal('agent-end'),
+  stepId: StepId,
+  state: z.enum(['completed', 'failed', 'cancelled']),
+  reason: RunReason,
+  /** Its answer, or what it has of one. */
+  text: Document,
+  usage: Usage,
+  /** Paths that came into the parent's view. */
+  merged: Count,
+  /** Paths that both had changed; the parent's version stayed. */
+  conflicts: z.array(Line).max(1_000),
+})
+/** The conversation of a step was made shorter. */
+const ContextCompact = z.strictObject({
+  type: z.literal('context-compact'),
+  stepId: StepId,
+  beforeTokens: Count,
+  afterTokens: Count,
+  /** What now stands for the part that was left out; empty when outputs were cut and nothing else. */
+  summary: Text,
+})
+/** Messages of a person are in the conversation from here on. */
+const SteerSeen = z.strictObject({
+  type: z.literal('steer-seen'),
+  stepId: StepId,
+  messageIds: z.array(Id).min(1).max(limits.steerMaxPending),
+})
+/** The agent holds: nothing new begins until it is told to go on. */
+const PauseStart = z.strictObject({ type: z.literal('pause-start') })
+const PauseEnd = z.strictObject({ type: z.literal('pause-end') })
 const Note = z.strictObject({ type: z.literal('note'), level: z.enum(['info', 'warn']), text: Text })
 
 export const AgentEvent = z.discriminatedUnion('type', [
   PlanUpdate,
   StepStart,
+  StepRetry,
   StepEnd,
   TurnEnd,
   ToolStart,
   ToolEnd,
+  AgentStart,
+  AgentEnd,
+  ContextCompact,
+  SteerSeen,
+  PauseStart,
+  PauseEnd,
   Note,
 ])
 export type AgentEvent = z.infer<typeof AgentEvent>
@@ -228,6 +287,14 @@ const VmAccess = z.strictObject({
   /** The command, or the port; empty for a shell. */
   detail: Line,
 })
+const SteerRequest = z.strictObject({
+  type: z.literal('steer-request'),
+  messageId: Id,
+  text: Text,
+  by: Line,
+})
+const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
+const ResumeRequest = z.strictObject({ type: z.literal('resume-request'), by: Line })
 const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
 const RunEnd = z.strictObject({
   type: z.literal('run-end'),
@@ -259,6 +326,9 @@ export const HostEvent = z.discriminatedUnion('type', [
   ApplyEnd,
   UndoEnd,
   VmAccess,
+  SteerRequest,
+  PauseRequest,
+  ResumeRequest,
   CancelRequest,
   RunEnd,
 ])

@@ -37,6 +37,9 @@ export const limits = {
   planMaxSteps: 64,
   stepMaxNeeds: 32,
   stepMaxWrites: 64,
+  stepMaxRetries: 5,
+  /** Messages of a person to a running agent that may wait to be seen. */
+  steerMaxPending: 32,
   /** Entries of one change set. */
   changeMaxEntries: 500_000,
   /** One header frame of the change stream, in bytes. */

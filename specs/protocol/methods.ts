@@ -4,7 +4,7 @@ import { ApprovalDecision, ApprovalRequest } from './approval.ts'
 import { AgentEvent, Delta } from './event.ts'
 import { limits } from './limits.ts'
 import { Completion, Task } from './task.ts'
-import { AgentPath, Count, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
+import { AgentPath, Count, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
 
 export type Direction = 'host-to-guest' | 'guest-to-host'
 
@@ -81,8 +81,12 @@ export const workspaceOpen = {
   kind: 'request',
   name: 'workspace/open',
   direction: 'host-to-guest',
-  summary: 'Mounts the workspace disk with a writable overlay at /mnt/workspace.',
-  params: Empty,
+  summary:
+    'Mounts the workspace disk at /mnt/workspace, with a writable overlay unless it is to be read-only.',
+  params: z.strictObject({
+    /** For a run that only plans: no program and no tool can change anything below it. Absent: false. */
+    readOnly: z.boolean().optional(),
+  }),
   result: Empty,
 } as const satisfies RequestMethod
 
@@ -125,6 +129,26 @@ export const taskCancel = {
   direction: 'host-to-guest',
   summary: 'Ends the run: tools and model streams stop, then the agent completes the task as cancelled.',
   params: z.strictObject({ runId: RunId, reason: Text }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const taskSteer = {
+  kind: 'request',
+  name: 'task/steer',
+  direction: 'host-to-guest',
+  summary:
+    'Hands the running agent a message of the person; it is in the conversation from the next turn of the model on. Sent again under the same id it is the same message.',
+  params: z.strictObject({ runId: RunId, messageId: Id, text: Text.min(1) }),
+  result: Empty,
+} as const satisfies RequestMethod
+
+export const taskPause = {
+  kind: 'request',
+  name: 'task/pause',
+  direction: 'host-to-guest',
+  summary:
+    'Holds the agent before its next effect (a turn of the model, a tool call, a step), or lets it go on; what is under way ends as usual.',
+  params: z.strictObject({ runId: RunId, paused: z.boolean() }),
   result: Empty,
 } as const satisfies RequestMethod
 
@@ -248,6 +272,8 @@ export const methods = [
   workspaceCollect,
   taskSubmit,
   taskCancel,
+  taskSteer,
+  taskPause,
   taskHold,
   shellOpen,
   forwardOpen,

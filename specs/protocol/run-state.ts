@@ -11,8 +11,15 @@ export interface RunState {
   revision: number
   /** By step id, in the plan's order. */
   steps: Record<string, { state: StepState; text: string }>
+  /** Sub-agents by path, in the order in which they began. */
+  agents: Record<
+    string,
+    { state: 'running' | 'completed' | 'failed' | 'cancelled'; brief: string; text: string }
+  >
+  /** Whether the agent holds. */
+  paused: boolean
   /** Tool calls that have begun and not ended, by call id. */
-  openCalls: Record<string, { stepId: string; tool: string }>
+  openCalls: Record<string, { stepId: string; tool: string; agentPath: string }>
   toolCalls: number
   /** Approvals without a decision, by approval id. */
   pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
@@ -32,6 +39,8 @@ export const initialRunState: RunState = {
   plan: null,
   revision: 0,
   steps: {},
+  agents: {},
+  paused: false,
   openCalls: {},
   toolCalls: 0,
   pendingApprovals: {},
@@ -45,9 +54,27 @@ export const initialRunState: RunState = {
 
 /** Open calls that are followed; a guest that ends none would make each event cost more than the one before. */
 const OPEN_CALLS_MAX = 256
+/** As many as a run may be allowed. */
+const AGENTS_MAX = 256
+/** Of a sub-agent they would be told of a plan that is not its own. */
+const rootEvents: ReadonlySet<string> = new Set([
+  'plan-update',
+  'step-start',
+  'step-end',
+  'pause-start',
+  'pause-end',
+])
 
-/** The state after `event`; events that do not change the state return the same object. */
-export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunState {
+/** What the fold reads of a journal's line; without a path it is the host's, or the root agent's. */
+export interface RunLine {
+  readonly event: AgentEvent | HostEvent
+  readonly agentPath?: string
+}
+
+/** The state after a line; events that do not change the state return the same object. The plan and its steps are the root agent's alone. */
+export function reduceRun(state: RunState, line: RunLine): RunState {
+  const { event, agentPath = 'root' } = line
+  if (agentPath !== 'root' && rootEvents.has(event.type)) return state
   switch (event.type) {
     case 'session-start':
       return state.phase === 'preparing' ? { ...state, phase: 'planning' } : state
@@ -64,7 +91,7 @@ export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunSt
     case 'step-end':
       return withStep(state, event.stepId, event.state, event.text)
     case 'tool-start': {
-      const call = { stepId: event.stepId, tool: event.tool }
+      const call = { stepId: event.stepId, tool: event.tool, agentPath }
       const isFull = Object.keys(state.openCalls).length >= OPEN_CALLS_MAX
       return {
         ...state,
@@ -74,6 +101,21 @@ export function reduceRun(state: RunState, event: AgentEvent | HostEvent): RunSt
     }
     case 'tool-end':
       return { ...state, openCalls: without(state.openCalls, event.callId) }
+    case 'agent-start': {
+      const isFull = Object.keys(state.agents).length >= AGENTS_MAX
+      const agent = { state: 'running' as const, brief: event.brief, text: '' }
+      return isFull ? state : { ...state, agents: { ...state.agents, [agentPath]: agent } }
+    }
+    case 'agent-end': {
+      const agent = Object.hasOwn(state.agents, agentPath) ? state.agents[agentPath] : undefined
+      if (agent === undefined) return state
+      const ended = { ...agent, state: event.state, text: event.text }
+      return { ...state, agents: { ...state.agents, [agentPath]: ended } }
+    }
+    case 'pause-start':
+      return { ...state, paused: true }
+    case 'pause-end':
+      return { ...state, paused: false }
     case 'approval-request': {
       const asked = { [event.request.approvalId]: event.request }
       return { ...state, pendingApprovals: { ...state.pendingApprovals, ...asked } }
@@ -106,6 +148,7 @@ function endRun(state: RunState, event: Extract<HostEvent, { type: 'run-end' }>)
     ...state,
     phase: 'ended',
     openCalls: {},
+    paused: false,
     pendingApprovals: {},
     end: { outcome, reason, message, summary },
   }

@@ -1,6 +1,7 @@
 /** The task that a host submits and the completion that the agent reports. */
 import * as z from 'zod'
 import { RunReason } from './error.ts'
+import { Plan } from './plan.ts'
 import { Count, Document, Line, Milliseconds, RunId, Text } from './text.ts'
 
 /** Bounds of one run; the agent keeps them, the host watches wall time and tokens itself. */
@@ -11,6 +12,10 @@ export const RunLimits = z.strictObject({
   maxToolCalls: z.int().min(1).max(100_000).default(400),
   /** Steps that may run at once. */
   maxParallelSteps: z.int().min(1).max(16).default(3),
+  /** Sub-agents of the whole run; 0: none. */
+  maxAgents: z.int().min(0).max(256).default(16),
+  /** Sub-agents that may run at once. */
+  maxParallelAgents: z.int().min(1).max(16).default(4),
   /** Wall time of the run, time in tools included, time waiting for a person not. */
   maxWallMs: Milliseconds.min(1_000).default(30 * 60_000),
   /** Tokens in and out, over all model requests. */
@@ -34,6 +39,14 @@ export const Task = z.strictObject({
   tools: z.array(Line).max(256).optional(),
   /** Tools whose every call is put before the host, besides those that ask by themselves. */
   askTools: z.array(Line).max(256).default([]),
+  /** `plan`: the workspace is mounted read-only, only tools that read are offered, and the run ends with its plan. Absent: `work`. */
+  mode: z.enum(['work', 'plan']).optional(),
+  /** Whether the plan, and each revision of it, is put before a person before it is carried out. Absent: false. */
+  approvePlan: z.boolean().optional(),
+  /** The plan to carry out; absent: the model makes one. */
+  plan: Plan.optional(),
+  /** Tokens that the model takes in and gives out in one request, where the user's configuration says so. */
+  contextTokens: z.int().min(1_024).optional(),
   limits: RunLimits,
 })
 export type Task = z.infer<typeof Task>

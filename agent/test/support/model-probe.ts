@@ -4,7 +4,7 @@
  */
 import { createInterface } from 'node:readline'
 import { type Dispatcher, request as sendRequest } from 'undici'
-import { createModel } from '../../llm/model.ts'
+import { createModel } from '#runtime/llm/model.ts'
 import { GuestHttp } from '../../utils/http.ts'
 import { Http2Dispatcher } from '../../utils/http2-dispatcher.ts'
 import { createPortOpener } from '../../utils/port.ts'

@@ -1,12 +1,13 @@
 /** A run for tests: the real registry, budget and model client, a host that writes down what it hears. */
 import { pino } from 'pino'
 import * as z from 'zod'
+import { createModel, type Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../budget.ts'
-import { createModel, type Model } from '../../llm/model.ts'
 import { CallIds, type Run } from '../../run.ts'
+import { Steering } from '../../steering.ts'
 import { createRegistry, type Registry } from '../../tools/registry.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tools/tool.ts'
 
@@ -135,6 +136,7 @@ export function makeRun(options: TestRunOptions): TestRun {
   const cancel = new AbortController()
   const run: Run = {
     task,
+    agentPath: 'root',
     model: options.model,
     registry:
       options.registry ?? createRegistry(noteTools(diary), { logger: silentLogger, cancelGraceMs: 50 }),
@@ -151,6 +153,7 @@ export function makeRun(options: TestRunOptions): TestRun {
       return options.decide?.(request) ?? Promise.resolve({ decision: 'allow' })
     },
     budget,
+    steering: new Steering(),
     signal: AbortSignal.any([cancel.signal, budget.signal]),
     callIds: new CallIds(),
     logger: silentLogger,

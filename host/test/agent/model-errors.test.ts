@@ -1,7 +1,7 @@
 // What the gateway refuses, as the agent's client understands it: every code on either side of the boundary.
 import { describe, expect, it } from 'vitest'
-import { errorFromResponse, errorFromStream } from '../../../agent/llm/dialects.ts'
-import type { ModelErrorCode } from '../../../agent/llm/errors.ts'
+import { errorFromResponse, errorFromStream } from '#runtime/llm/dialects.ts'
+import type { ModelErrorCode } from '#runtime/llm/errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../gateway/gateway-error.ts'
 
 /** Refusals that asking again may mend. */

@@ -40,7 +40,7 @@ async function scriptedRun(): Promise<Scripted> {
   let state = initialRunState
   let seq = 0
   const emit = async (event: HostEvent): Promise<void> => {
-    state = reduceRun(state, event)
+    state = reduceRun(state, { event })
     seq += 1
     feed.push({ seq, at: 1, runId, source: 'host', event, prev: hash, hash } satisfies JournalEvent)
   }

@@ -19,7 +19,15 @@ export const task: Task = {
   prompt: 'say hello',
   model: 'test',
   askTools: [],
-  limits: { maxTurnsPerStep: 1, maxToolCalls: 1, maxParallelSteps: 1, maxWallMs: 1_000, maxTokens: 1 },
+  limits: {
+    maxTurnsPerStep: 1,
+    maxToolCalls: 1,
+    maxParallelSteps: 1,
+    maxAgents: 0,
+    maxParallelAgents: 1,
+    maxWallMs: 1_000,
+    maxTokens: 1,
+  },
 }
 
 export const completion: Completion = {
@@ -179,6 +187,8 @@ const agreeable: AgentHandlers = {
   'workspace/collect': async () => ({ ok: true, value: { entries: 0, contentBytes: 0 } }),
   'task/submit': done,
   'task/cancel': done,
+  'task/steer': done,
+  'task/pause': done,
   'task/hold': done,
   'shell/open': done,
   'forward/open': done,

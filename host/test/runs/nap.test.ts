@@ -54,7 +54,7 @@ describe('a run that waits for a person', () => {
   })
 
   it('does not sleep while a tool is at work that nobody is asked about [V.04]', () => {
-    const call = { stepId: 's', tool: 'run_bash' }
+    const call = { stepId: 's', tool: 'run_bash', agentPath: 'root' }
     const request = { approvalId: 'ap-1', agentPath: 'root', stepId: 's', callId: 'c1', tool: 'delete_file' }
     const pendingApprovals = { 'ap-1': { ...request, arguments: '{}', preview: '' } }
     expect(isAtWork({ openCalls: { c1: call }, pendingApprovals })).toBe(false)

@@ -20,7 +20,7 @@ function planned(...events: RunEvent[]): RunState {
     ],
   })
   const all: RunEvent[] = [{ type: 'plan-update', revision: 1, plan }, ...events]
-  return all.reduce(reduceRun, initialRunState)
+  return all.reduce((state, event) => reduceRun(state, { event }), initialRunState)
 }
 
 function toolStart(args: string): string {
@@ -76,7 +76,7 @@ describe('the lines of a run', () => {
     let state = planned()
     for (let at = 0; at < 1_000; at++) {
       const call = { stepId: 'a', callId: `c${at}`, tool: 't', arguments: '{}' }
-      state = reduceRun(state, { type: 'tool-start', ...call })
+      state = reduceRun(state, { event: { type: 'tool-start', ...call } })
     }
     expect(Object.keys(state.openCalls)).toHaveLength(256)
     expect(state.toolCalls).toBe(1_000)
@@ -85,7 +85,7 @@ describe('the lines of a run', () => {
   it('are made for a step that a model calls "constructor", too [S1.05]', () => {
     const step = { id: 'constructor', title: 'T', instructions: 'I.', writes: [] }
     const plan = Plan.parse({ goal: 'A goal', steps: [step] })
-    const state = reduceRun(initialRunState, { type: 'plan-update', revision: 1, plan })
+    const state = reduceRun(initialRunState, { event: { type: 'plan-update', revision: 1, plan } })
     expect(state.steps).toEqual({ constructor: { state: 'pending', text: '' } })
     expect(runEnd(state, 'failed', 'it broke')).toContain('it broke')
   })

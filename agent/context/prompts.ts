@@ -23,10 +23,11 @@
  *   # Results of earlier steps   <result step="ID"> … </result> for each needed step, or the line `None.`
  *   # This step                  lines `id: ID` and `title: TITLE`, then <instructions> … </instructions>
  */
+
+import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { block } from './block.ts'
-import type { ToolSpec } from './messages.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."

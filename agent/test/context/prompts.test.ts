@@ -1,6 +1,6 @@
 // The format of the prompts, which the offline model reads, and that foreign text cannot leave its block.
 import { describe, expect, it } from 'vitest'
-import { agentSystemPrompt, plannerSystemPrompt, stepUserPrompt } from '../../llm/prompts.ts'
+import { agentSystemPrompt, plannerSystemPrompt, stepUserPrompt } from '../../context/prompts.ts'
 import { makeTask } from '../support/run.ts'
 
 const step = {
