@@ -46,6 +46,85 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S1.15': now('The runtime, tools, planning and protocol are specified in specs/'),
 
+  // The runtime as a library
+  'S2.01': later(
+    'Environments are made and disposed, and `generate`, `stream` and `runTurnLoop` are called, from one entry of the package',
+    'comes with the runtime library',
+  ),
+  'S2.02': later(
+    'A call without an environment uses caches keyed by its configuration; an environment uses nothing but what it was given',
+    'comes with the runtime library',
+  ),
+  'S2.03': later(
+    'An environment owns providers, MCP servers, skills and the defaults of reasoning effort and tool permission',
+    'comes with the runtime library',
+  ),
+  'S2.04': later(
+    'Provider, model, messages, folder, reasoning effort, tool permission and abort signal are given by the call',
+    'comes with the runtime library',
+  ),
+  'S2.05': later(
+    'Disposal ends what the library made itself, and nothing that the application brought',
+    'comes with the runtime library',
+  ),
+  'S2.06': later(
+    'Providers of seven kinds stand behind one interface, isolated per environment, with a status that shows no key',
+    'comes with the runtime library',
+  ),
+  'S2.07': later(
+    '`stream` yields pieces and returns what `generate` returns, with the same tools',
+    'comes with the runtime library',
+  ),
+  'S2.08': later(
+    'A response says what it is, with its calls, its message for the transcript and its usage',
+    'comes with the runtime library',
+  ),
+  'S2.19': later(
+    'The turn loop is generic in its state and asks the model by itself or through the application',
+    'comes with the runtime library',
+  ),
+  'S2.20': later(
+    'The turn loop has safe limits, also where it is given nonsense for one',
+    'comes with the runtime library',
+  ),
+  'S2.21': later('Every end of the turn loop has one stop reason', 'comes with the runtime library'),
+  'S2.22': later(
+    'The checks of an iteration come in a fixed order, and an instruction for one turn lives one turn',
+    'comes with the runtime library',
+  ),
+  'S2.23': later(
+    'Guards stop a batch of calls before the application carries it out',
+    'comes with the runtime library',
+  ),
+  'S2.24': later(
+    'A time-out ends the loop at any moment; a model error is thrown; the end is told once',
+    'comes with the runtime library',
+  ),
+  'S2.25': later(
+    'The result of the turn loop holds its whole trace, and its counters can be seeded',
+    'comes with the runtime library',
+  ),
+  'S2.26': later(
+    'The hooks of the turn loop are called in a fixed order and change nothing',
+    'comes with the runtime library',
+  ),
+  'S2.27': later(
+    'Text that promises instead of acting is told from an answer, and rejected as often as allowed',
+    'comes with the runtime library',
+  ),
+  'S2.28': later(
+    'Recovery instructions are exported, and overridden at three levels',
+    'comes with the runtime library',
+  ),
+  'S2.29': later(
+    'A call found in plain text becomes a tool call, marked as such on request',
+    'comes with the runtime library',
+  ),
+  'S2.30': later(
+    'The package has scripts to build, check and test, and end-to-end runs that need no network',
+    'comes with the runtime library',
+  ),
+
   // Tools
   'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
@@ -71,6 +150,32 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'V.08': now(
     'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
+  ),
+
+  // The agent core
+  'A.01': later(
+    'A plan is a graph with needs, conditions and agents; ready steps run at once, and a revision is recorded and cannot touch what has begun',
+    'comes with the agent core',
+  ),
+  'A.02': later(
+    'A model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
+    'comes with the agent core',
+  ),
+  'A.04': later(
+    'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
+    'comes with the agent core',
+  ),
+  'A.05': later(
+    'What the model is sent begins with the same bytes in every request of a run',
+    'comes with the agent core',
+  ),
+  'A.07': later(
+    'Sub-agents work at once, each on a view of its own, and what they change comes together or is shown as a conflict',
+    'comes with the agent core',
+  ),
+  'A.08': later(
+    'A person can send a message to a running agent, hold it, and cancel it; what it has said by then is kept',
+    'comes with the agent core',
   ),
 
   // Channels
