@@ -5,7 +5,7 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion, type Task } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
-import { type Script, type ScriptedModel, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ModelServer, type Script, startModelServer } from '#specs/testing/model-server.ts'
 import { executePlan } from '../executor.ts'
 import { TaskInbox } from '../inbox.ts'
 import { type LoopParts, runAgentLoop } from '../loop.ts'
@@ -37,7 +37,7 @@ interface Heard {
 
 interface Life extends Heard {
   readonly inbox: TaskInbox
-  readonly model: ScriptedModel
+  readonly model: ModelServer
   end(): Promise<void>
   /** Submits, and waits for the completion. */
   serve(task: Task): Promise<Completion>
@@ -53,7 +53,7 @@ async function live(
   parts: Partial<LoopParts> = {},
   decision: ApprovalDecision = { decision: 'allow' },
 ) {
-  const model = await startScriptedModel(script)
+  const model = await startModelServer(script)
   const heard: Heard = { log: [], events: [], completions: [] }
   const inbox = new TaskInbox()
   const controller = new AbortController()

@@ -1,7 +1,7 @@
 // The planner alone, with a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { mendPlan } from '../plan-repair.ts'
 import { makePlan } from '../planner.ts'
 import { makeRun, modelAt } from './support/run.ts'
@@ -15,8 +15,8 @@ const step = (id: string, fields: object = {}) => ({
 })
 const goodPlan = { goal: 'done', steps: [step('look'), step('act', { needs: ['look'] })] }
 
-async function plan(...replies: ScriptedReply[]) {
-  await using server = await startScriptedModel(replies)
+async function plan(...replies: ServerReply[]) {
+  await using server = await startModelServer(replies)
   const test = makeRun({ model: modelAt(server.baseUrl), task: { context: { owner: 'Ada' } } })
   const planned = await makePlan(test.run)
   return { planned, asked: server.asked, ...test }

@@ -4,7 +4,7 @@ import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { createModel } from '#runtime/llm/model.ts'
 import { faults } from '#specs/testing/model-quirks.ts'
 import { delta, event, reply, toolDelta } from '#specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { runStep } from '../step.ts'
 import { makeRun } from './support/run.ts'
 
@@ -21,8 +21,8 @@ const wholeCall = toolDelta({
   function: { name: 'write_note', arguments: JSON.stringify(args) },
 })
 
-async function perform(replies: readonly ScriptedReply[]) {
-  await using server = await startScriptedModel(replies)
+async function perform(replies: readonly ServerReply[]) {
+  await using server = await startModelServer(replies)
   const waits = { firstEventTimeoutMs: 300, idleTimeoutMs: 300, firstDelayMs: 1, maxDelayMs: 1 }
   const { run, diary, events } = makeRun({
     model: createModel({ model: 'm', baseUrl: server.baseUrl, ...waits }),
@@ -33,7 +33,7 @@ async function perform(replies: readonly ScriptedReply[]) {
 }
 
 /** Whole calls in answers that break off behind them. */
-const broken: Readonly<Record<string, ScriptedReply>> = {
+const broken: Readonly<Record<string, ServerReply>> = {
   'the connection is reset': { body: wholeCall, after: 'reset' },
   'the connection is closed': { body: wholeCall, after: 'cut' },
   'nothing more comes': { body: wholeCall, after: 'hang' },
@@ -56,7 +56,7 @@ it.each(Object.entries(broken))(
   },
 )
 
-it.each(Object.entries<ScriptedReply>(faults))(
+it.each(Object.entries<ServerReply>(faults))(
   'does not repeat a turn whose calls were started when the next answer is %s [G.05]',
   async (_name, fault) => {
     const { result, calls, asked } = await perform([call, fault, reply({ text: 'ok' })])

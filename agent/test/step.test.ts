@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { delta, event, reply } from '#specs/testing/model-replies.ts'
-import { type Script, type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { LoopGuard } from '../loop-guard.ts'
 import { runStep } from '../step.ts'
 import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'
@@ -19,11 +19,11 @@ const calls = (...list: [name: string, args: unknown, id?: string][]) =>
   })
 
 async function perform(
-  script: Script | readonly ScriptedReply[],
+  script: Script | readonly ServerReply[],
   options: Omit<TestRunOptions, 'model'> = {},
   during: (test: TestRun) => void = () => undefined,
 ) {
-  await using server = await startScriptedModel(script)
+  await using server = await startModelServer(script)
   const test = makeRun({ ...options, model: modelAt(server.baseUrl) })
   during(test)
   const result = await runStep(step, opening, test.run, test.run.signal)

@@ -3,13 +3,13 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { delta, done, event, toolDelta } from '../../specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '../../specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import type { Figures } from './bench.ts'
 import { figureOf, round, tell } from './figures.ts'
 import type { LlmJob, LlmResult } from './llm-child.ts'
 
 interface Case {
-  readonly reply: ScriptedReply
+  readonly reply: ServerReply
   /** Turns of one sample. */
   readonly turns: number
   readonly history?: number
@@ -50,7 +50,7 @@ async function measureCase(
   client: Child,
   floor: Child,
 ): Promise<Figures> {
-  await using server = await startScriptedModel([reply])
+  await using server = await startModelServer([reply])
   const job: LlmJob = { baseUrl: server.baseUrl, turns, history }
   const clientMs: number[] = []
   const floorMs: number[] = []
@@ -120,11 +120,11 @@ function ended(events: readonly string[]): string[] {
 }
 
 /** Every event is written by itself. */
-function eventwise(events: readonly string[]): ScriptedReply {
+function eventwise(events: readonly string[]): ServerReply {
   const all = ended(events)
   return { body: all.join(''), pieceBytes: all.map((one) => Buffer.byteLength(one)) }
 }
 
-function packetwise(events: readonly string[]): ScriptedReply {
+function packetwise(events: readonly string[]): ServerReply {
   return { body: ended(events).join(''), pieceBytes: packetBytes }
 }

@@ -15,7 +15,7 @@ import { serveHttp2 } from '../../host/rpc/http-server.ts'
 import { imageWithAgent } from '../../host/test/support/own-agent.ts'
 import { startVm } from '../../host/vm/vm.ts'
 import { delta, done, reply } from '../../specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '../../specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import { type Figures, openBench } from './bench.ts'
 import { figureOf, tell } from './figures.ts'
 
@@ -35,7 +35,7 @@ export async function measureGateway(): Promise<Figures> {
     const { folders } = await openBench(home, 1)
     using probe = await imageWithAgent('model-probe.ts')
     await using vm = await startVm({ image: probe.image, folders })
-    await using server = await startScriptedModel(
+    await using server = await startModelServer(
       ({ messages }) => answers[messages[0]?.content ?? ''] ?? short,
     )
     await using gateway = openGateway(server.baseUrl)
@@ -114,4 +114,4 @@ const short = reply({
 })
 const line = delta({ content: 'a line of text that is about as long as lines are\n'.repeat(20) })
 const long = { body: `${line.repeat(Math.ceil(longBytes / line.length))}${delta({}, 'stop')}${done}` }
-const answers: Readonly<Record<string, ScriptedReply>> = { turn: short, bytes: long }
+const answers: Readonly<Record<string, ServerReply>> = { turn: short, bytes: long }

@@ -3,7 +3,7 @@
  * ill-fitting form; `faults` are answers of status 200 that must never be taken for whole ones.
  */
 import { delta, done, event, reply, toolDelta } from './model-replies.ts'
-import type { ScriptedReply } from './model-server.ts'
+import type { ServerReply } from './model-server.ts'
 
 /** What every answer of `dresses` says; ids differ. */
 export const quirkTurn = {
@@ -32,7 +32,7 @@ const spoken = [
 const json = { 'content-type': 'application/json' }
 
 /** A good answer whose calls come in these chunks. */
-function calling(...chunks: readonly string[]): ScriptedReply {
+function calling(...chunks: readonly string[]): ServerReply {
   return { body: `${spoken}${chunks.join('')}${delta({}, 'tool_calls')}${done}` }
 }
 
@@ -58,7 +58,7 @@ function fragments(fields: (call: number, piece: number, name: string) => object
 
 const named = (piece: number, name: string): object => (piece === 0 ? { function: { name } } : {})
 
-export const dresses: Readonly<Record<string, ScriptedReply>> = {
+export const dresses: Readonly<Record<string, ServerReply>> = {
   plain,
   'byte by byte': { body: plainText, pieceBytes: 1 },
   'CRLF line ends': { body: plainText.replaceAll('\n', '\r\n'), pieceBytes: [7, 1, 2] },
@@ -207,4 +207,4 @@ export const faults = {
   'arguments cut off': {
     body: `${spoken}${toolDelta({ index: 0, id: 'a', function: { name: first.name, arguments: firstText.slice(0, -3) } })}${delta({}, 'tool_calls')}${done}`,
   },
-} as const satisfies Readonly<Record<string, ScriptedReply>>
+} as const satisfies Readonly<Record<string, ServerReply>>

@@ -2,7 +2,7 @@
  * Replies of a model's server, well formed: streams shaped like vLLM's with the whole completion beside them, and errors
  * in each dialect that servers speak. Pieces are exported, to make ill-formed ones of.
  */
-import type { ScriptedReply } from './model-server.ts'
+import type { ServerReply } from './model-server.ts'
 
 /** One event of the stream. */
 export function event(chunk: unknown): string {
@@ -34,7 +34,7 @@ const someUsage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
 const head = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'scripted' }
 
 /** A well-formed reply, streamed or whole as it was asked for. Arguments that are text go as they are. */
-export function reply(content: PlainReply): ScriptedReply {
+export function reply(content: PlainReply): ServerReply {
   return { body: streamOf(content), whole: JSON.stringify(completionOf(content)) }
 }
 
@@ -104,7 +104,7 @@ export function failure(
   message = '',
   dialect: ErrorDialect = 'openai',
   headers: Readonly<Record<string, string>> = {},
-): ScriptedReply {
+): ServerReply {
   const types: Partial<Record<ErrorDialect, string>> = {
     problem: 'application/problem+json',
     text: 'text/plain',

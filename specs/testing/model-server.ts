@@ -25,7 +25,7 @@ export interface Asked {
   readonly tools: readonly { function: { name: string } }[]
 }
 
-export interface ScriptedReply {
+export interface ServerReply {
   /** Default 200. */
   readonly status?: number
   /** Beside `content-type`, which is an event stream's unless given here. */
@@ -46,9 +46,9 @@ export interface ScriptedReply {
 }
 
 /** Chooses the reply to the request with the given number, counted from 0. */
-export type Script = (asked: Asked, index: number) => ScriptedReply
+export type Script = (asked: Asked, index: number) => ServerReply
 
-export interface ScriptedModel extends AsyncDisposable {
+export interface ModelServer extends AsyncDisposable {
   /** Such as `http://127.0.0.1:40123/v1`. */
   readonly baseUrl: string
   readonly asked: readonly Asked[]
@@ -59,7 +59,7 @@ export interface ScriptedModel extends AsyncDisposable {
 }
 
 /** Starts the server. A script may be a list of replies, the last of which repeats. */
-export async function startScriptedModel(script: Script | readonly ScriptedReply[]): Promise<ScriptedModel> {
+export async function startModelServer(script: Script | readonly ServerReply[]): Promise<ModelServer> {
   const asked: Asked[] = []
   const choose = typeof script === 'function' ? script : inTurn(script)
   let abandoned = 0
@@ -88,7 +88,7 @@ export async function startScriptedModel(script: Script | readonly ScriptedReply
   }
 }
 
-function inTurn(replies: readonly ScriptedReply[]): Script {
+function inTurn(replies: readonly ServerReply[]): Script {
   return (_asked, index) => {
     const chosen = replies[Math.min(index, replies.length - 1)]
     if (chosen === undefined) throw new Error('the script of the model server is empty')
@@ -138,7 +138,7 @@ async function readRequest(request: IncomingMessage): Promise<Asked> {
 async function writePieces(
   response: ServerResponse,
   bytes: Uint8Array,
-  { pieceBytes = Math.max(1, bytes.length), pauseMs }: ScriptedReply,
+  { pieceBytes = Math.max(1, bytes.length), pauseMs }: ServerReply,
 ): Promise<void> {
   const sizes = typeof pieceBytes === 'number' ? [pieceBytes] : pieceBytes
   for (let at = 0, turn = 0; at < bytes.length && !response.destroyed; turn++) {

@@ -1,9 +1,9 @@
 /** What the scripted model says to a planner, and what a request of ours is about. */
 import { reply } from '#specs/testing/model-replies.ts'
-import type { Asked, ScriptedReply } from '#specs/testing/model-server.ts'
+import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 
 /** The reply to a planning request: a call of submit_plan. */
-export function planReply(plan: unknown): ScriptedReply {
+export function planReply(plan: unknown): ServerReply {
   return reply({ calls: [{ name: 'submit_plan', arguments: plan }] })
 }
 

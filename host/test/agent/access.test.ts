@@ -5,7 +5,7 @@ import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { type Completion, Task } from '#specs/protocol/task.ts'
 import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { startDaemon } from '../../../agent/daemon.ts'
 import { createAccessTool } from '../../../agent/tools/access.ts'
@@ -28,7 +28,7 @@ const plan = {
 
 /** A model that plans one step, asks for access in it, and says what it was told. */
 async function openWorld() {
-  const model = await startScriptedModel(({ messages, tools }) => {
+  const model = await startModelServer(({ messages, tools }) => {
     if (tools.some((tool) => tool.function.name === 'submit_plan'))
       return reply({ calls: [{ id: 'plan00001', name: 'submit_plan', arguments: plan }] })
     const last = messages.at(-1)

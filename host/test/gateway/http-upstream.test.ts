@@ -1,7 +1,7 @@
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { failure, reply } from '#specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { pollUrl } from '../../gateway/http-exchange.ts'
 import { ModelMemory } from '../../gateway/model-memory.ts'
@@ -15,7 +15,7 @@ const tools = [{ type: 'function', function: { name: 'read_file', parameters: {}
 
 describe('a server that has had enough', () => {
   it('is asked again after the pause it wished for, and the guest is none the wiser [G.05]', async () => {
-    await using server = await startScriptedModel([
+    await using server = await startModelServer([
       failure(429, 'slow down', 'openai', { 'retry-after': '0.2' }),
       hello,
     ])
@@ -29,7 +29,7 @@ describe('a server that has had enough', () => {
 
   it('holds back every other run with the same key [G.05]', async () => {
     let isOver = false
-    await using server = await startScriptedModel((_asked, index) => {
+    await using server = await startModelServer((_asked, index) => {
       if (index === 0) {
         setTimeout(() => (isOver = true), 250)
         return failure(429, 'slow down', 'openai', { 'retry-after': '0.3' })
@@ -47,7 +47,7 @@ describe('a server that has had enough', () => {
   })
 
   it('is not waited for when its account is at an end, and the guest is told when to come back [G.05]', async () => {
-    await using server = await startScriptedModel([
+    await using server = await startModelServer([
       failure(429, 'You exceeded your current quota', 'openai', { 'retry-after': '7' }),
     ])
     await using test = await startGateway(customProvider(server.baseUrl))
@@ -57,7 +57,7 @@ describe('a server that has had enough', () => {
   })
 
   it('is not waited for longer than a request can [G.05]', async () => {
-    await using server = await startScriptedModel([failure(429, '', 'openai', { 'retry-after': '60' })])
+    await using server = await startModelServer([failure(429, '', 'openai', { 'retry-after': '60' })])
     await using test = await startGateway(customProvider(server.baseUrl), {
       timeouts: { queueTimeoutMs: 300 },
     })
@@ -69,7 +69,7 @@ describe('a server that has had enough', () => {
   })
 
   it('is asked so many requests at once as the configuration says, over all runs [G.05]', async () => {
-    await using server = await startScriptedModel([{ ...hello, headAfterMs: 30 }])
+    await using server = await startModelServer([{ ...hello, headAfterMs: 30 }])
     const provider = { ...customProvider(server.baseUrl), maxConcurrent: 2 }
     await using one = await startGateway(provider, { runId: 'run-one' })
     await using other = await startGateway(provider, { runId: 'run-other' })
@@ -80,7 +80,7 @@ describe('a server that has had enough', () => {
   })
 
   it('gives a turn back when the guest goes away, while it waits and while it is answered [G.05]', async () => {
-    await using server = await startScriptedModel((_asked, index) =>
+    await using server = await startModelServer((_asked, index) =>
       index === 0 ? { ...hello, after: 'hang' } : hello,
     )
     const provider = { ...customProvider(server.baseUrl), maxConcurrent: 1 }
@@ -99,7 +99,7 @@ describe('a server that has had enough', () => {
 describe('a server that does not take a request as it is', () => {
   it('is asked without the fields it names, then never with them again [G.05]', async () => {
     const memory = new ModelMemory(path.join(await temporaryFolder('memory'), 'models.json'))
-    await using server = await startScriptedModel(({ body }) => {
+    await using server = await startModelServer(({ body }) => {
       if ('seed' in body) return failure(400, "Unknown parameter: 'seed'.")
       if ('temperature' in body)
         return failure(422, 'body -> temperature\n  Extra inputs are not permitted', 'problem')
@@ -122,7 +122,7 @@ describe('a server that does not take a request as it is', () => {
 
   it('and goes on refusing teaches nothing [G.05]', async () => {
     const memory = new ModelMemory(null)
-    await using server = await startScriptedModel([failure(400, "Unknown parameter: 'seed'.")])
+    await using server = await startModelServer([failure(400, "Unknown parameter: 'seed'.")])
     await using test = await startGateway(customProvider(server.baseUrl), { memory })
     expect(await test.request({ body: { ...chatBody, seed: 1 } })).toMatchObject({ status: 400 })
     expect(server.asked).toHaveLength(2)
@@ -131,7 +131,7 @@ describe('a server that does not take a request as it is', () => {
 
   it('for its length is asked for a shorter answer, but not with a conversation that cannot fit [G.05]', async () => {
     const contextTokens = 2_000
-    await using server = await startScriptedModel(({ body, text }) => {
+    await using server = await startModelServer(({ body, text }) => {
       const prompt = Math.ceil(text.length / 4)
       if (prompt + Number(body.max_tokens) <= contextTokens) return hello
       const words = `This model's maximum context length is ${contextTokens} tokens and your request has ${prompt} input tokens`
@@ -148,7 +148,7 @@ describe('a server that does not take a request as it is', () => {
   })
 
   it('as its answers are shorter, is asked for no more than it gives [G.05]', async () => {
-    await using server = await startScriptedModel(({ body }) =>
+    await using server = await startModelServer(({ body }) =>
       Number(body.max_tokens) > 4_096
         ? failure(400, 'max_tokens is too large: 16384. This model supports at most 4096 completion tokens')
         : hello,
@@ -166,7 +166,7 @@ describe('a server that does not take a request as it is', () => {
       { role: 'tool', tool_call_id: 'a', content: '1' },
       { role: 'tool', tool_call_id: 'b', content: '2' },
     ]
-    await using server = await startScriptedModel((asked) =>
+    await using server = await startModelServer((asked) =>
       asked.messages.some(({ tool_calls = [] }) => tool_calls.length > 1)
         ? failure(400, 'This model only supports single tool-calls at once!')
         : hello,
@@ -183,7 +183,7 @@ describe('a server that does not take a request as it is', () => {
   })
 
   it('as it does not stream, answers whole [G.05]', async () => {
-    await using server = await startScriptedModel(({ body }) =>
+    await using server = await startModelServer(({ body }) =>
       body.stream === true ? failure(400, "parameter 'stream' is not supported") : hello,
     )
     await using test = await startGateway(customProvider(server.baseUrl))
@@ -194,7 +194,7 @@ describe('a server that does not take a request as it is', () => {
   })
 
   it('as its model takes no tools, is quoted with what to do; a model known to take none is not asked [G.05]', async () => {
-    await using server = await startScriptedModel([failure(400, 'gemma:2b does not support tools')])
+    await using server = await startModelServer([failure(400, 'gemma:2b does not support tools')])
     await using test = await startGateway(customProvider(server.baseUrl))
     const answer = await test.request({ body: { ...chatBody, tools } })
     expect(answer.status).toBe(400)
@@ -205,7 +205,7 @@ describe('a server that does not take a request as it is', () => {
     expect(server.asked).toHaveLength(1)
   })
 
-  it.each<[string, ScriptedReply, string]>([
+  it.each<[string, ServerReply, string]>([
     [
       'a model that is gone',
       failure(410, 'reached its end of life', 'problem'),
@@ -218,17 +218,17 @@ describe('a server that does not take a request as it is', () => {
     ],
     ['a wrong address', failure(404, '404 page not found', 'text'), 'the address is wrong'],
   ])('says of %s what to do [G.05]', async (_, said, words) => {
-    await using server = await startScriptedModel([said])
+    await using server = await startModelServer([said])
     await using test = await startGateway(customProvider(server.baseUrl))
     expect((await test.request()).text).toContain(words)
   })
 })
 
 describe('a server that queues a request (202)', () => {
-  const queued = (id: string): ScriptedReply => ({ status: 202, headers: { 'nvcf-reqid': id }, body: '' })
+  const queued = (id: string): ServerReply => ({ status: 202, headers: { 'nvcf-reqid': id }, body: '' })
 
   it('is asked for it until it is ready, with the key, at its own place [S0.06] [G.01]', async () => {
-    await using server = await startScriptedModel((_asked, index) => (index < 2 ? queued('0a-1b') : hello))
+    await using server = await startModelServer((_asked, index) => (index < 2 ? queued('0a-1b') : hello))
     await using test = await startGateway(customProvider(server.baseUrl))
     expect(await test.request()).toMatchObject({ status: 200 })
     expect(server.asked.map(({ method, path: at }) => `${method} ${at}`)).toEqual([
@@ -240,12 +240,12 @@ describe('a server that queues a request (202)', () => {
   })
 
   it('is given up when the time for a first byte is over, or its id is no id [S0.07]', async () => {
-    await using server = await startScriptedModel([queued('abc')])
+    await using server = await startModelServer([queued('abc')])
     const timeouts = { firstByteTimeoutMs: 1_500 }
     await using test = await startGateway(customProvider(server.baseUrl), { timeouts })
     expect(await test.request()).toMatchObject({ status: 503, code: 'upstream_pending' })
     expect(server.asked).toHaveLength(2)
-    await using strange = await startScriptedModel([queued('../evil')])
+    await using strange = await startModelServer([queued('../evil')])
     await using other = await startGateway(customProvider(strange.baseUrl))
     expect(await other.request()).toMatchObject({ status: 503, code: 'upstream_pending' })
     expect(strange.asked).toHaveLength(1)
@@ -286,7 +286,7 @@ describe('the way to the model server', () => {
   })
 
   it('is not asked of the egress policy: the configured server is reached although nothing else is [G.02]', async () => {
-    await using server = await startScriptedModel([hello])
+    await using server = await startModelServer([hello])
     const outward: string[] = []
     await using test = await startGateway(customProvider(server.baseUrl), {
       services: {

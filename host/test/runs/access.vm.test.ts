@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { finish, testBench } from '../support/runs.ts'
 
@@ -19,7 +19,7 @@ async function serve(text: string): Promise<number> {
 /** A model that plans one step and makes these calls in it, one a turn. */
 async function callsInTurn(calls: readonly { name: string; arguments: object }[]) {
   const plan = { goal: 'g', steps: [{ id: 'one', title: 'One', instructions: 'do', needs: [], writes: [] }] }
-  const model = await startScriptedModel(({ messages, tools }) => {
+  const model = await startModelServer(({ messages, tools }) => {
     if (tools.some((tool) => tool.function.name === 'submit_plan'))
       return reply({ calls: [{ id: 'plan00001', name: 'submit_plan', arguments: plan }] })
     const next = messages.filter(({ role }) => role === 'tool').length

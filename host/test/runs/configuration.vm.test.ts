@@ -3,7 +3,7 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { cliPlace, runArguments } from '../support/cli.ts'
 
@@ -15,7 +15,7 @@ const plan = {
 
 describe('a run by the configuration file', () => {
   it('asks the server that lists its model with the key that a command prints, which is nowhere else [G.01] [S0.09]', async () => {
-    await using server = await startScriptedModel((_, index) => {
+    await using server = await startModelServer((_, index) => {
       if (index === 0) return reply({ calls: [{ id: 'call00001', name: 'submit_plan', arguments: plan }] })
       if (index === 1)
         return reply({ calls: [{ id: 'call00002', name: 'read_file', arguments: { path: 'note.txt' } }] })

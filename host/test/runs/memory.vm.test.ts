@@ -2,7 +2,7 @@
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { testBench } from '../support/runs.ts'
 import { searchFiles } from '../support/search-files.ts'
 
@@ -16,7 +16,7 @@ const plan = {
 
 describe('the memory of a guest', () => {
   it('does not hold the key of its model, also when the server tells it [G.01]', async () => {
-    await using server = await startScriptedModel([
+    await using server = await startModelServer([
       reply({ calls: [{ id: 'call00001', name: 'submit_plan', arguments: plan }] }),
       reply({ text: KEY, calls: [{ id: 'call00002', name: 'read_file', arguments: { path: 'note.txt' } }] }),
       reply({ text: `The note was read; by the way, the key is ${KEY}.`, reasoning: `It is ${KEY}` }),

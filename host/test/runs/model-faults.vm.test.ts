@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { delta, done, reply, toolDelta } from '#specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { testBench } from '../support/runs.ts'
 
 const plan = {
@@ -13,14 +13,14 @@ const command = 'echo once >>log.txt'
 const planned = reply({ calls: [{ name: 'submit_plan', arguments: plan }] })
 const call = { index: 0, id: 'a', function: { name: 'run_bash', arguments: JSON.stringify({ command }) } }
 /** The call is whole, the answer is not. */
-const brokenOff: ScriptedReply = { body: toolDelta(call), after: 'reset' }
+const brokenOff: ServerReply = { body: toolDelta(call), after: 'reset' }
 /** The answer is whole, the call is not. */
-const cutOff: ScriptedReply = {
+const cutOff: ServerReply = {
   body: `${toolDelta({ ...call, function: { name: 'run_bash', arguments: '{"command":"echo on' } })}${delta({}, 'tool_calls')}${done}`,
 }
 
 it('ends a run well with a server that breaks off, cuts arguments and only answers whole, each call once [G.05] [G.07]', async () => {
-  await using server = await startScriptedModel([
+  await using server = await startModelServer([
     { body: (planned.body as string).slice(0, 200) },
     planned,
     cutOff,

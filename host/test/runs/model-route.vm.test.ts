@@ -3,7 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { failure, reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { cliPlace, runArguments } from '../support/cli.ts'
 
@@ -16,7 +16,7 @@ describe('a run by a server with wishes of its own', () => {
   it('goes on behind pauses and refused fields, and ends when its money is spent [G.05]', async () => {
     const usage = { prompt_tokens: 10_000, completion_tokens: 100 }
     let answered = 0
-    await using server = await startScriptedModel(({ body }, index) => {
+    await using server = await startModelServer(({ body }, index) => {
       if (index === 0) return failure(429, 'slow down', 'openai', { 'retry-after': '1' })
       if ('stream_options' in body) return failure(400, 'Extra inputs are not permitted', 'problem')
       answered += 1

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { testBench } from '../support/runs.ts'
 
 const plan = {
@@ -12,7 +12,7 @@ const plan = {
 
 it('repeats a run without its model, and fails clearly where the conversation becomes another [G.06]', async () => {
   const bench = await (async () => {
-    await using server = await startScriptedModel([
+    await using server = await startModelServer([
       reply({ calls: [{ name: 'submit_plan', arguments: plan }] }),
       reply({ calls: [{ name: 'run_bash', arguments: { command: 'wc -c <data.txt | tee size.txt' } }] }),
       reply({ text: 'It was noted.' }),

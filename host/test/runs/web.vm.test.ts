@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { makeAuthority } from '../support/authority.ts'
 import { testBench } from '../support/runs.ts'
@@ -60,7 +60,7 @@ describe('the web from inside a VM', () => {
       goal: 'g',
       steps: [{ id: 'one', title: 'One', instructions: 'do', needs: [], writes: [] }],
     }
-    await using model = await startScriptedModel(({ messages, tools }) => {
+    await using model = await startModelServer(({ messages, tools }) => {
       if (tools.some((tool) => tool.function.name === 'submit_plan'))
         return reply({ calls: [{ id: 'plan00001', name: 'submit_plan', arguments: plan }] })
       const done = messages.filter(({ role }) => role === 'tool').length

@@ -4,26 +4,26 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { dresses, type Fault, faults, quirkTurn } from '#specs/testing/model-quirks.ts'
 import { delta, done, event, failure, reply, toolDelta } from '#specs/testing/model-replies.ts'
 import {
+  type ModelServer,
   type Script,
-  type ScriptedModel,
-  type ScriptedReply,
-  startScriptedModel,
+  type ServerReply,
+  startModelServer,
 } from '#specs/testing/model-server.ts'
 import { type ClientOptions, collectTurn, streamChat } from '../../llm/client.ts'
 import { type ModelErrorCode, modelFailures } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
 
 const messages: readonly ChatMessage[] = [{ role: 'user', content: 'hello' }]
-let model: ScriptedModel | undefined
+let model: ModelServer | undefined
 
 afterEach(async () => {
   await model?.[Symbol.asyncDispose]()
   model = undefined
 })
 
-async function ask(script: Script | readonly ScriptedReply[], options: Partial<ClientOptions> = {}) {
+async function ask(script: Script | readonly ServerReply[], options: Partial<ClientOptions> = {}) {
   await model?.[Symbol.asyncDispose]()
-  model = await startScriptedModel(script)
+  model = await startModelServer(script)
   const signal = options.signal ?? new AbortController().signal
   const request = { model: 'm', messages, tools: [], maxTokens: 100 }
   return collectTurn(streamChat(request, { baseUrl: model.baseUrl, signal, ...options }))
@@ -153,7 +153,7 @@ describe('answers in every dress', () => {
   })
 
   it('asks for a whole answer when it is told to [S1.07]', async () => {
-    model = await startScriptedModel([reply({ text: 'hi' })])
+    model = await startModelServer([reply({ text: 'hi' })])
     const request = { model: 'm', messages, tools: [], maxTokens: 100, stream: false }
     const options = { baseUrl: model.baseUrl, signal: new AbortController().signal }
     const turn = await collectTurn(streamChat(request, options))
@@ -231,7 +231,7 @@ const codesOfFaults: Record<Fault, ModelErrorCode> = {
 }
 
 describe('failures', () => {
-  const error = async (script: ScriptedReply, options: Partial<ClientOptions> = {}) => {
+  const error = async (script: ServerReply, options: Partial<ClientOptions> = {}) => {
     const turn = await ask([script], options)
     return turn.ok ? 'no error' : turn.error
   }
@@ -252,7 +252,7 @@ describe('failures', () => {
   })
 
   it('does not wait long for the words of an error [G.05]', async () => {
-    const stuck: ScriptedReply = { status: 503, body: '{"error":', after: 'hang' }
+    const stuck: ServerReply = { status: 503, body: '{"error":', after: 'hang' }
     expect(await error(stuck, { idleTimeoutMs: 100 })).toMatchObject({ code: 'overloaded', status: 503 })
   })
 

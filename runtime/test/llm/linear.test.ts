@@ -1,13 +1,13 @@
 // The client's work grows with the stream and with nothing else: counted, not timed, where that can be.
 import { describe, expect, it } from 'vitest'
 import { delta, done, toolDelta } from '#specs/testing/model-replies.ts'
-import { startScriptedModel } from '#specs/testing/model-server.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
 import { collectTurn, streamChat } from '../../llm/client.ts'
 import { ToolCallCollector } from '../../llm/tool-calls.ts'
 
 /** Characters that JSON.parse and string joining were given while the client read the reply. */
 async function countWork(body: string): Promise<{ parsed: number; joined: number }> {
-  await using server = await startScriptedModel([{ body, pieceBytes: 1_400 }])
+  await using server = await startModelServer([{ body, pieceBytes: 1_400 }])
   const request = { model: 'm', messages: [], tools: [], maxTokens: 1 }
   const { parse } = JSON
   const { join } = Array.prototype

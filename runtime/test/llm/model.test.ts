@@ -2,14 +2,14 @@
 import { describe, expect, it } from 'vitest'
 import { type Fault, faults } from '#specs/testing/model-quirks.ts'
 import { delta, failure, reply } from '#specs/testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '#specs/testing/model-server.ts'
+import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { streamChat } from '../../llm/client.ts'
 import type { ModelError } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
 import { createModel, type ModelOptions } from '../../llm/model.ts'
 
-async function ask(replies: readonly ScriptedReply[], options: Partial<ModelOptions> = {}) {
-  await using server = await startScriptedModel(replies)
+async function ask(replies: readonly ServerReply[], options: Partial<ModelOptions> = {}) {
+  await using server = await startModelServer(replies)
   const retries: { error: ModelError; delayMs: number }[] = []
   const model = createModel({
     model: 'm',
@@ -38,7 +38,7 @@ describe('createModel', () => {
   })
 
   it('waits as long as the server wishes, within reason [S1.07]', async () => {
-    const wish = (seconds: string): ScriptedReply => ({
+    const wish = (seconds: string): ServerReply => ({
       status: 429,
       body: '',
       headers: { 'retry-after': seconds },
@@ -73,7 +73,7 @@ describe('createModel', () => {
   })
 
   it('ends a pause when it is cancelled [S1.07]', async () => {
-    await using server = await startScriptedModel([busy])
+    await using server = await startModelServer([busy])
     const controller = new AbortController()
     const model = createModel({
       model: 'm',
@@ -92,10 +92,10 @@ describe('createModel', () => {
 /** A conversation of several turns in one run; what each request was like. */
 async function converse(
   turns: number,
-  replies: readonly ScriptedReply[],
+  replies: readonly ServerReply[],
   history: readonly ChatMessage[] = [],
 ) {
-  await using server = await startScriptedModel(replies)
+  await using server = await startModelServer(replies)
   const model = createModel({ model: 'm', baseUrl: server.baseUrl, firstDelayMs: 1, maxDelayMs: 1 })
   const said: string[] = []
   const notes: string[] = []
@@ -116,7 +116,7 @@ describe('providers that break streams', () => {
   const cut = faults['arguments cut off']
   const good = reply({ text: 'good' })
 
-  it.each<[string, ScriptedReply]>([
+  it.each<[string, ServerReply]>([
     ['refused', failure(400, 'Streaming is not supported for this model')],
     ['not JSON', faults['an event that is not JSON']],
   ])(
@@ -175,9 +175,9 @@ describe('providers that break streams', () => {
   })
 
   it('are not asked in circles [G.05]', async () => {
-    const refusing = (asked: { body: Readonly<Record<string, unknown>> }): ScriptedReply =>
+    const refusing = (asked: { body: Readonly<Record<string, unknown>> }): ServerReply =>
       failure(400, asked.body.stream === true ? 'streaming is not supported' : 'stream must be true')
-    await using server = await startScriptedModel(refusing)
+    await using server = await startModelServer(refusing)
     const model = createModel({ model: 'm', baseUrl: server.baseUrl, firstDelayMs: 1 })
     const turn = await model({ messages: [], tools: [] }, { signal: new AbortController().signal })
     expect(turn).toMatchObject({ ok: false, error: { code: 'stream_refused' } })
@@ -210,7 +210,7 @@ describe('providers that want reasoning back', () => {
 
 describe('streamChat', () => {
   it('ends its request when its reader leaves early [S1.07]', async () => {
-    await using server = await startScriptedModel([{ body: delta({ content: 'x' }), after: 'hang' }])
+    await using server = await startModelServer([{ body: delta({ content: 'x' }), after: 'hang' }])
     const request = { model: 'm', messages: [], tools: [], maxTokens: 1 }
     for await (const parts of streamChat(request, {
       baseUrl: server.baseUrl,
@@ -223,7 +223,7 @@ describe('streamChat', () => {
   })
 
   it('never sends an empty message, nor arguments or names that servers refuse [S1.07]', async () => {
-    await using server = await startScriptedModel([reply({ text: 'ok' })])
+    await using server = await startModelServer([reply({ text: 'ok' })])
     const toolCalls = [
       { id: 'a', name: 'fly away!', argumentsText: '{"cut' },
       { id: 'b', name: '', argumentsText: '' },

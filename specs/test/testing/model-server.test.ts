@@ -3,7 +3,7 @@ import OpenAI from 'openai'
 import { describe, expect, it } from 'vitest'
 import { dresses, faults, quirkTurn } from '../../testing/model-quirks.ts'
 import { errorDialects, failure, reply } from '../../testing/model-replies.ts'
-import { type ScriptedReply, startScriptedModel } from '../../testing/model-server.ts'
+import { type ServerReply, startModelServer } from '../../testing/model-server.ts'
 
 const messages = [{ role: 'user' as const, content: 'hello' }]
 const content = {
@@ -12,8 +12,8 @@ const content = {
   usage: { prompt_tokens: 7, completion_tokens: 3 },
 }
 
-async function startFor(...script: ScriptedReply[]) {
-  const server = await startScriptedModel(script)
+async function startFor(...script: ServerReply[]) {
+  const server = await startModelServer(script)
   const client = new OpenAI({ baseURL: server.baseUrl, apiKey: 'test-key', maxRetries: 0 })
   return { server, client, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() }
 }
@@ -77,7 +77,7 @@ describe('the scripted model server', () => {
 
   it('breaks connections where the script says so, and counts who leaves [S0.06]', async () => {
     const script = [faults['a connection reset in the middle'], faults['a connection reset before the head']]
-    await using server = await startScriptedModel([...script, faults['silence after the head']])
+    await using server = await startModelServer([...script, faults['silence after the head']])
     const ask = async (): Promise<string> => {
       const answer = await fetch(`${server.baseUrl}/chat/completions`, { method: 'POST', body: '{}' })
       return answer.text()
@@ -93,7 +93,7 @@ describe('the scripted model server', () => {
 
   it('has dresses and faults whose bytes differ each from every other [S0.06]', () => {
     for (const list of [dresses, faults]) {
-      const seen = Object.values<ScriptedReply>(list).map((one) => JSON.stringify(one))
+      const seen = Object.values<ServerReply>(list).map((one) => JSON.stringify(one))
       expect(new Set(seen).size).toBe(seen.length)
     }
     const words = Object.values(errorDialects).map((say) => say(418, 'because'))
