@@ -10,10 +10,10 @@ import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { plannerSystemPrompt, plannerUserPrompt } from './context/prompts.ts'
-import { mendPlan } from './plan-repair.ts'
-import { listenTo, type Run } from './run.ts'
-import { reportTurn } from './step.ts'
+import { plannerSystemPrompt, plannerUserPrompt } from '../context/prompts.ts'
+import { listenTo, type Run } from '../run.ts'
+import { reportTurn } from '../step.ts'
+import { mendPlan } from './repair.ts'
 
 export interface PlanFailure {
   readonly reason: RunReason

@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { mendPlan } from '../plan-repair.ts'
-import { makePlan } from '../planner.ts'
-import { makeRun, modelAt } from './support/run.ts'
-import { planReply } from './support/scripted-model.ts'
+import { makePlan } from '../../plan/planner.ts'
+import { mendPlan } from '../../plan/repair.ts'
+import { makeRun, modelAt } from '../support/run.ts'
+import { planReply } from '../support/scripted-model.ts'
 
 const step = (id: string, fields: object = {}) => ({
   id,

@@ -3,10 +3,10 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { executePlan, type StepRunner } from '../executor.ts'
-import { writesOverlap } from '../schedule.ts'
-import type { StepResult } from '../step.ts'
-import { makeRun, type TestRunOptions } from './support/run.ts'
+import { executePlan, type StepRunner } from '../../plan/executor.ts'
+import { writesOverlap } from '../../plan/schedule.ts'
+import type { StepResult } from '../../step.ts'
+import { makeRun, type TestRunOptions } from '../support/run.ts'
 
 const noModel = (): never => {
   throw new Error('the executor asks no model itself')

@@ -6,10 +6,10 @@
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
-import { agentSystemPrompt, stepUserPrompt } from './context/prompts.ts'
-import { boundText, type Run, type RunEnding } from './run.ts'
+import { agentSystemPrompt, stepUserPrompt } from '../context/prompts.ts'
+import { boundText, type Run, type RunEnding } from '../run.ts'
+import { runStep, type StepResult } from '../step.ts'
 import { Schedule } from './schedule.ts'
-import { runStep, type StepResult } from './step.ts'
 
 /** Runs one step; the real one is `runStep`. */
 export type StepRunner = (
