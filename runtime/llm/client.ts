@@ -29,6 +29,18 @@ export interface ChatRequest {
   readonly stream?: boolean
   /** Whether the model gets back what it thought before its calls. */
   readonly echoReasoning?: boolean
+  /** Absent: the model chooses. Only with tools. */
+  readonly toolChoice?: ToolChoice
+  /** The answer as JSON of this schema, where the server can. */
+  readonly responseFormat?: ResponseFormat
+}
+
+export type ToolChoice = 'none' | 'required' | { readonly name: string }
+
+export interface ResponseFormat {
+  /** 1 to 64 of A-Z a-z 0-9 _ - */
+  readonly name: string
+  readonly schema: Readonly<Record<string, unknown>>
 }
 
 export interface ClientOptions {
@@ -149,14 +161,23 @@ function limitsOf(options: ClientOptions): BodyLimits {
 
 function toWireRequest(request: ChatRequest): Record<string, unknown> {
   const streamed = request.stream !== false
+  const { toolChoice, responseFormat } = request
   return {
     model: request.model,
     messages: request.messages.map((message) => toWireMessage(message, request.echoReasoning)),
     ...(request.tools.length > 0 ? { tools: request.tools.map(toWireTool) } : {}),
+    ...(toolChoice === undefined ? {} : { tool_choice: toWireChoice(toolChoice) }),
+    ...(responseFormat === undefined
+      ? {}
+      : { response_format: { type: 'json_schema', json_schema: responseFormat } }),
     max_tokens: request.maxTokens,
     stream: streamed,
     ...(streamed ? { stream_options: { include_usage: true } } : {}),
   }
+}
+
+function toWireChoice(choice: ToolChoice): unknown {
+  return typeof choice === 'string' ? choice : { type: 'function', function: choice }
 }
 
 async function* readAnswer(

@@ -12,7 +12,7 @@ import { ProviderHabits } from './habits.ts'
 import { takeTextCalls } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
-export type TurnRequest = Pick<ChatRequest, 'messages' | 'tools'>
+export type TurnRequest = Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'>
 
 export interface TurnHooks {
   readonly signal: AbortSignal
@@ -80,9 +80,8 @@ async function askOnce(
 ): Promise<Result<Turn, ModelError>> {
   const { stream, echoReasoning } = habits
   const { model, maxTokens = 16_384 } = options
-  const { messages, tools } = request
   const parts = streamChat(
-    { messages, tools, model, maxTokens, stream, echoReasoning },
+    { ...request, model, maxTokens, stream, echoReasoning },
     { ...options, signal: hooks.signal },
   )
   const turn = await collectTurn(parts, (part) => {
