@@ -185,6 +185,12 @@ const RunStart = z.strictObject({
   directory: z.string(),
   /** The run that it continues. */
   continues: RunId.optional(),
+  /** `plan`: it ends with its plan, and nothing of it comes home. Absent: `work`. */
+  mode: z.enum(['work', 'plan']).optional(),
+  /** Whether its plan is put before a person; absent: it is not. */
+  approvePlan: z.boolean().optional(),
+  /** Where the plan that it carries out is from: the id of a run, a file, or `the application`. Absent: the model makes it. */
+  planFrom: Line.optional(),
   limits: RunLimits,
   imageKey: Line,
   agentDigest: Line,
