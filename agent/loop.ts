@@ -10,6 +10,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
+import { OutputStore } from './context/outputs.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
 import { interruption } from './plan/executor.ts'
 import type { Planner } from './plan/planner.ts'
@@ -111,6 +112,7 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
     steering: received.steering,
     signal,
     callIds: new CallIds(),
+    outputs: new OutputStore(),
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }

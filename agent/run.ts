@@ -9,6 +9,7 @@ import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { RunBudget } from './budget.ts'
+import type { OutputStore } from './context/outputs.ts'
 import type { Steering } from './steering.ts'
 import type { Agents } from './subagents/agents.ts'
 import type { Registry } from './tools/registry.ts'
@@ -29,6 +30,8 @@ export interface Run {
   readonly registry: Registry
   /** What the workspace holds, as the prompts show it; the same text for the whole run. */
   readonly workspaceListing: string
+  /** What the workspace's own AGENTS.md says, as the prompts show it; absent: there is none. */
+  readonly guidance?: string
   readonly report: Report
   /** Waits for as long as a person thinks. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
@@ -39,6 +42,8 @@ export interface Run {
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
   readonly callIds: CallIds
+  /** What its calls said, for `read_output`. */
+  readonly outputs: OutputStore
   readonly logger: Logger
 }
 

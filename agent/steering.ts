@@ -1,6 +1,6 @@
 /**
- * What a person does to a running agent: messages for it, and whether it holds. One for a run and all its sub-agents; they
- * share the pause, and messages go to the root agent alone.
+ * What a person does to a running agent: messages for it, and whether it holds. One for a run and all its sub-agents: they
+ * share the pause, and messages go to the root agent alone, there to every step that runs, once each.
  */
 import { limits } from '#specs/protocol/limits.ts'
 
@@ -9,35 +9,82 @@ export interface SteerMessage {
   readonly text: string
 }
 
+/** What one conversation hears of the person; closed with it. */
+export interface SteerReader extends Disposable {
+  /** Whether `take` would give anything. */
+  readonly pending: boolean
+  /** The messages since the last call, in the order in which they came. */
+  take(): readonly SteerMessage[]
+}
+
+/** Messages that other conversations saw and that a new one is told at its beginning: the last so many. */
+const rememberedMessages = 32
+
 export class Steering {
   readonly #known = new Set<string>()
-  #waiting: SteerMessage[] = []
+  /** Messages that no conversation has seen. */
+  #unseen: SteerMessage[] = []
+  /** Messages that one has. */
+  #seen: SteerMessage[] = []
+  readonly #readers = new Set<{ queue: SteerMessage[] }>()
   #paused = false
-  readonly #listeners = new Set<() => void>()
+  readonly #listeners = new Set<(paused: boolean) => void>()
 
   get paused(): boolean {
     return this.#paused
   }
 
-  /** False when too many wait already. A message that is known by its id changes nothing. */
+  /** False when too many wait to be seen already. A message that is known by its id changes nothing. */
   push(message: SteerMessage): boolean {
     if (this.#known.has(message.messageId)) return true
-    if (this.#waiting.length >= limits.steerMaxPending) return false
+    if (this.#unseen.length >= limits.steerMaxPending) return false
     this.#known.add(message.messageId)
-    this.#waiting.push(message)
+    this.#unseen.push(message)
+    for (const reader of this.#readers) reader.queue.push(message)
     return true
   }
 
-  /** The messages that nobody has taken yet, in the order in which they came. */
-  take(): readonly SteerMessage[] {
-    const taken = this.#waiting
-    this.#waiting = []
+  /** What others of this run have seen already: a conversation that begins is told it with all else. */
+  get seen(): readonly SteerMessage[] {
+    return this.#seen
+  }
+
+  /** Hears from here on, and what nobody has seen yet. */
+  join(): SteerReader {
+    const reader = { queue: [...this.#unseen] }
+    this.#readers.add(reader)
+    return {
+      get pending() {
+        return reader.queue.length > 0
+      },
+      take: () => {
+        const taken = reader.queue
+        reader.queue = []
+        this.#markSeen(taken)
+        return taken
+      },
+      [Symbol.dispose]: () => void this.#readers.delete(reader),
+    }
+  }
+
+  /** The messages that no conversation has seen; for the end of the run, when none will. */
+  takeUnseen(): readonly SteerMessage[] {
+    const taken = this.#unseen
+    this.#unseen = []
     return taken
   }
 
   setPaused(paused: boolean): void {
+    if (paused === this.#paused) return
     this.#paused = paused
-    for (const listener of [...this.#listeners]) listener()
+    for (const listener of [...this.#listeners]) listener(paused)
+  }
+
+  /** Called at each beginning and end of a pause, and at once when one is under way; returns what ends that. */
+  onPause(listener: (paused: boolean) => void): () => void {
+    this.#listeners.add(listener)
+    if (this.#paused) listener(true)
+    return () => void this.#listeners.delete(listener)
   }
 
   /** Resolves as soon as nothing is held back; also, for the caller to look at, when `signal` is aborted. */
@@ -53,5 +100,12 @@ export class Steering {
         signal.addEventListener('abort', go, { once: true })
       })
     }
+  }
+
+  #markSeen(messages: readonly SteerMessage[]): void {
+    const fresh = messages.filter((message) => this.#unseen.includes(message))
+    if (fresh.length === 0) return
+    this.#unseen = this.#unseen.filter((message) => !fresh.includes(message))
+    this.#seen = [...this.#seen, ...fresh].slice(-rememberedMessages)
   }
 }

@@ -1,9 +1,12 @@
 /** Long text made short, in its middle and with a note of how much is gone. */
 
-/** `text` in at most `maxChars` characters; never splits a surrogate pair. */
-export function cutMiddle(text: string, maxChars: number): string {
+/**
+ * `text` in at most `maxChars` characters; never splits a surrogate pair.
+ * @param more behind the number of characters that are gone, such as where they can be read
+ */
+export function cutMiddle(text: string, maxChars: number, more = ''): string {
   if (text.length <= maxChars) return text
-  const note = `\n[… ${text.length - maxChars} characters and more cut …]\n`
+  const note = `\n[… ${text.length - maxChars} characters and more cut${more} …]\n`
   const room = Math.max(0, maxChars - note.length)
   if (room === 0) return text.slice(0, maxChars).toWellFormed()
   const head = Math.ceil(room / 2)

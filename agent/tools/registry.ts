@@ -27,6 +27,8 @@ export interface InvokeContext extends ToolContext {
   /** Called once, before anything happens: the tool's own name where it is known, and canonical arguments. */
   onStart(tool: string, canonicalArguments: string): Promise<void>
   requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
+  /** Makes what a tool said as long as the conversation bears; absent: its middle is cut at `outputMaxChars`. */
+  cutOutput?(tool: string, text: string): string
 }
 
 export interface ApprovalQuestion {
@@ -62,9 +64,12 @@ export interface Registry {
   invoke(call: ToolCall, context: InvokeContext): Promise<Invocation>
 }
 
+/** What a model is told of one call at most, in characters. */
+export const defaultOutputMaxChars = 64 * 1024
+
 export interface RegistryOptions {
   readonly logger: Logger
-  /** What a model is told of one call at most; longer output is cut in its middle. Default 64 Ki characters. */
+  /** What a model is told of one call at most, where the call's context does not say; a note on the call comes on top. Default 64 Ki characters. */
   readonly outputMaxChars?: number
   /** How long a cancelled tool may take to end before its call is given up. Default 1 s. */
   readonly cancelGraceMs?: number
@@ -158,7 +163,7 @@ async function invoke(
     arguments: shown,
     // The artifact of a failed validation is within its own bound, and has to stay whole.
     output: parsed.ok
-      ? describeResult(result, corrections, options.outputMaxChars ?? 64 * 1024)
+      ? describeResult(result, corrections, (text) => cutOutput(name, text, context, options))
       : parsed.error.output,
     ...(error === undefined ? {} : { error }),
     corrections,
@@ -271,12 +276,15 @@ function unknownTool(
 function describeResult(
   result: Result<string> | null,
   corrections: readonly string[],
-  maxChars: number,
+  cut: (text: string) => string,
 ): string {
-  const output = result === null ? '' : result.ok ? result.value : describeError(result.error)
-  if (corrections.length === 0) return cutMiddle(output, maxChars)
-  const note = `\n\n[Caisson] The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`
-  return cutMiddle(output, Math.max(0, maxChars - note.length)) + note
+  const output = cut(result === null ? '' : result.ok ? result.value : describeError(result.error))
+  if (corrections.length === 0) return output
+  return `${output}\n\n[Caisson] The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`
+}
+
+function cutOutput(tool: string, text: string, context: InvokeContext, options: RegistryOptions): string {
+  return context.cutOutput?.(tool, text) ?? cutMiddle(text, options.outputMaxChars ?? defaultOutputMaxChars)
 }
 
 function unknownText(name: string, byName: ReadonlyMap<string, Tool>): string {

@@ -3,12 +3,31 @@
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 
+/** A part of what an earlier call said. */
+export interface OutputPage {
+  readonly text: string
+  /** The first character of the page, from 0. */
+  readonly offset: number
+  /** Of what is kept. */
+  readonly totalChars: number
+  /** Bytes of its middle that were never kept; 0: it is whole. */
+  readonly lostBytes: number
+}
+
+/** The outputs of the run's earlier calls. */
+export interface OutputReader {
+  /** At most `limit` characters; `not_found`, with why, where nothing is kept under the id. */
+  read(callId: string, offset: number, limit: number): Result<OutputPage>
+}
+
 /** What a call is given beside its input. */
 export interface ToolContext {
   /** Ends the call, and with it everything that it started. */
   readonly signal: AbortSignal
   /** What the host said when it allowed the call; absent when it was not asked or said nothing. */
   readonly allowed?: string
+  /** Absent where none are kept. */
+  readonly outputs?: OutputReader
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }

@@ -6,6 +6,7 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../budget.ts'
+import { OutputStore } from '../../context/outputs.ts'
 import { CallIds, type Run } from '../../run.ts'
 import { Steering } from '../../steering.ts'
 import { createRegistry, type Registry } from '../../tools/registry.ts'
@@ -156,6 +157,7 @@ export function makeRun(options: TestRunOptions): TestRun {
     steering: new Steering(),
     signal: AbortSignal.any([cancel.signal, budget.signal]),
     callIds: new CallIds(),
+    outputs: new OutputStore(),
     logger: silentLogger,
   }
   return { run, events, deltas, approvals, diary, cancel: (reason = 'test') => cancel.abort(reason) }
