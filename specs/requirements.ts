@@ -178,6 +178,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'comes with the agent core',
   ),
 
+  // The test kit, and what nobody writes on purpose
+  'T.01': now(
+    'A scripted model stands in for a real one in process and over HTTP, records what it was asked, and fails where the script was not played',
+  ),
+
   // Channels
   'C.01': now('Control messages are bounded frames, and any framing error ends the session with its reason'),
   'C.02': now(

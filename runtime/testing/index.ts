@@ -1,2 +1,26 @@
 /** `caisson/testing`: a scripted model, to test tools and workflows without a real one. */
 export type * from '../contract.ts'
+export {
+  calls,
+  failure,
+  type ReplyTerms,
+  type ScriptedCall,
+  type ScriptedFailure,
+  type ScriptedReply,
+  text,
+} from './replies.ts'
+export type { ScriptedRequest } from './request.ts'
+export {
+  type ReplyMaker,
+  type ReplyScript,
+  type RuleScript,
+  type ScriptedMatch,
+  ScriptedModelError,
+  type ScriptedRule,
+} from './script.ts'
+export {
+  createScriptedModel,
+  type ScriptedCallRequest,
+  ScriptedFailureError,
+  type ScriptedModel,
+} from './scripted-model.ts'

@@ -23,11 +23,18 @@ export function toolDelta(...calls: unknown[]): string {
 }
 
 export interface PlainReply {
-  readonly text?: string
+  /** A list is streamed piece by piece. */
+  readonly text?: string | readonly string[]
   readonly reasoning?: string
   readonly calls?: readonly { id?: string; name: string; arguments: unknown }[]
   readonly finishReason?: string
-  readonly usage?: { prompt_tokens: number; completion_tokens: number }
+  readonly usage?: {
+    prompt_tokens: number
+    completion_tokens: number
+    completion_tokens_details?: { reasoning_tokens: number }
+  }
+  /** Leaves out all that says that the stream is whole. */
+  readonly open?: boolean
 }
 
 const someUsage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
@@ -38,10 +45,10 @@ export function reply(content: PlainReply): ServerReply {
   return { body: streamOf(content), whole: JSON.stringify(completionOf(content)) }
 }
 
-function streamOf({ text, reasoning, calls = [], finishReason, usage }: PlainReply): string {
+function streamOf({ text = [], reasoning, calls = [], finishReason, usage, open }: PlainReply): string {
   const parts = [delta({ role: 'assistant', content: '' })]
   if (reasoning !== undefined) parts.push(delta({ reasoning_content: reasoning }))
-  if (text !== undefined) parts.push(delta({ content: text }))
+  for (const content of typeof text === 'string' ? [text] : text) parts.push(delta({ content }))
   calls.forEach((call, index) => {
     const all = argumentsText(call.arguments)
     const half = Math.ceil(all.length / 2)
@@ -49,6 +56,7 @@ function streamOf({ text, reasoning, calls = [], finishReason, usage }: PlainRep
     parts.push(toolDelta({ index, ...withId(call.id), type: 'function', function: first }))
     parts.push(toolDelta({ index, function: { arguments: all.slice(half) } }))
   })
+  if (open === true) return parts.join('')
   parts.push(delta({}, finishReason ?? (calls.length > 0 ? 'tool_calls' : 'stop')))
   parts.push(event(chunkOf({ choices: [], usage: usage ?? someUsage })), done)
   return parts.join('')
@@ -62,7 +70,7 @@ function completionOf({ text, reasoning, calls = [], finishReason, usage }: Plai
   }))
   const message = {
     role: 'assistant',
-    content: text ?? null,
+    content: text === undefined || typeof text === 'string' ? (text ?? null) : text.join(''),
     ...(reasoning === undefined ? {} : { reasoning_content: reasoning }),
     ...(calls.length > 0 ? { tool_calls: toolCalls } : {}),
   }

@@ -46,7 +46,7 @@ export interface ServerReply {
 }
 
 /** Chooses the reply to the request with the given number, counted from 0. */
-export type Script = (asked: Asked, index: number) => ServerReply
+export type Script = (asked: Asked, index: number) => ServerReply | Promise<ServerReply>
 
 export interface ModelServer extends AsyncDisposable {
   /** Such as `http://127.0.0.1:40123/v1`. */
@@ -104,7 +104,7 @@ async function answer(
 ): Promise<void> {
   const entry = await readRequest(request)
   asked.push(entry)
-  const chosen = choose(entry, asked.length - 1)
+  const chosen = await choose(entry, asked.length - 1)
   if (chosen.before === 'hang') return
   if (chosen.before === 'reset') return void request.socket.resetAndDestroy()
   if (chosen.headAfterMs !== undefined) await sleep(chosen.headAfterMs)
@@ -123,7 +123,7 @@ async function readRequest(request: IncomingMessage): Promise<Asked> {
   const chunks: Buffer[] = []
   for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk)
   const text = Buffer.concat(chunks).toString()
-  const body = (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>
+  const body = parseObject(text)
   return {
     method: request.method ?? '',
     path: request.url ?? '',
@@ -132,6 +132,15 @@ async function readRequest(request: IncomingMessage): Promise<Asked> {
     body,
     messages: (body.messages ?? []) as Asked['messages'],
     tools: (body.tools ?? []) as Asked['tools'],
+  }
+}
+
+function parseObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+  } catch {
+    return {}
   }
 }
 

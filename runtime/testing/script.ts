@@ -1,0 +1,181 @@
+/**
+ * Which reply answers which request: in turn, or by the first rule that holds. Keeps what was asked and what was used, and
+ * says what of the script was not played. A request that the script does not foresee throws.
+ */
+import { describeReply, type ScriptedReply } from './replies.ts'
+import { describeRequest, type ScriptedRequest } from './request.ts'
+
+/** What a rule asks of a request; all that is given has to hold. */
+export interface ScriptedMatch {
+  /** Part of the last user message, or a pattern for it. */
+  readonly user?: string | RegExp
+  /** Part of the tool result that the request ends with, or a pattern for it. */
+  readonly result?: string | RegExp
+  /** A tool that is offered. */
+  readonly tool?: string
+  /** Assistant messages so far; 0 in a conversation's first request. */
+  readonly turn?: number
+  /** The step of a plan of Caisson's agent that the request is about; `plan` for the planning itself. */
+  readonly step?: string
+}
+
+export interface ScriptedRule {
+  /** For failures; default `rule 1` and so on. */
+  readonly name?: string
+  /** Absent: holds always. */
+  readonly when?: ScriptedMatch | ((request: ScriptedRequest) => boolean)
+  /** One reply is given as often as the rule holds, a list in turn; once the list is used up, the rule holds no more. */
+  readonly reply: ScriptedReply | readonly ScriptedReply[] | ReplyMaker
+  /** How often a single reply or a function is used, exactly. Absent: any number of times, at least once. */
+  readonly times?: number
+  /** Whether it may stay unused. */
+  readonly optional?: boolean
+}
+
+export type ReplyMaker = (request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>
+
+export interface ReplyScript {
+  /** Answers in this order, whatever is asked. */
+  readonly replies: readonly ScriptedReply[]
+}
+
+export interface RuleScript {
+  /** Each request is answered by the first that holds. */
+  readonly rules: readonly ScriptedRule[]
+}
+
+/** A request without a reply, or a script that was not played to its end. */
+export class ScriptedModelError extends Error {
+  override readonly name = 'ScriptedModelError'
+}
+
+interface Line {
+  readonly name: string
+  readonly rule: ScriptedRule
+  used: number
+}
+
+/** Requests told in a failure. */
+const toldMaxCount = 40
+
+export class Script {
+  readonly requests: ScriptedRequest[] = []
+  readonly #inTurn: boolean
+  readonly #lines: readonly Line[]
+  /** What became of each request, in words. */
+  readonly #fates: string[] = []
+  readonly #problems: string[] = []
+
+  /** @throws TypeError for a script that is neither replies nor rules, or is empty. */
+  constructor(source: ReplyScript | RuleScript) {
+    const rules = 'rules' in source ? source.rules : repliesAsRule(source.replies)
+    if (!Array.isArray(rules) || rules.some((rule: Partial<ScriptedRule>) => rule.reply === undefined))
+      throw new TypeError(
+        'a scripted model needs `replies`, a list of replies, or `rules`, a list of rules with a `reply` each',
+      )
+    this.#inTurn = !('rules' in source)
+    this.#lines = rules.map((rule, at) => ({ name: rule.name ?? `rule ${at + 1}`, rule, used: 0 }))
+  }
+
+  /** The reply to a request. @throws ScriptedModelError when there is none. */
+  async answer(request: ScriptedRequest): Promise<ScriptedReply> {
+    this.requests.push(request)
+    const line = this.#lines.find((one) => isLeft(one) && holds(one.rule.when, request))
+    if (line === undefined) return this.#refuse(request, this.#whyNone())
+    const at = line.used++
+    const { reply } = line.rule
+    this.#fates[request.index] = this.#inTurn ? `reply ${at + 1}` : line.name
+    if (isList(reply)) return reply[at] ?? {}
+    if (typeof reply !== 'function') return reply
+    try {
+      return await reply(request)
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause)
+      return this.#refuse(request, `${line.name} threw: ${why}`, cause)
+    }
+  }
+
+  /** Notes what failed outside of the script, such as a request that could not be read. */
+  noteProblem(problem: string): void {
+    this.#problems.push(problem)
+  }
+
+  /** @throws ScriptedModelError when a request found no reply, or a reply or rule was not used. */
+  assertDone(): void {
+    const unused = this.#lines.flatMap((line) => this.#unusedOf(line))
+    if (unused.length === 0 && this.#problems.length === 0) return
+    const list = (lines: readonly string[]): string => lines.map((line) => `  - ${line}\n`).join('')
+    throw new ScriptedModelError(
+      `the script of the model was not played as it is written\n` +
+        (this.#problems.length === 0 ? '' : `requests without a reply:\n${list(this.#problems)}`) +
+        (unused.length === 0 ? '' : `not used:\n${list(unused)}`) +
+        `asked were, in this order:\n${list(this.#told())}`,
+    )
+  }
+
+  #unusedOf({ name, rule, used }: Line): string[] {
+    const { reply, times, optional } = rule
+    if (optional === true) return []
+    if (isList(reply)) {
+      const label = this.#inTurn ? '' : `${name}, `
+      return reply
+        .map((one, at) => `${label}reply ${at + 1} of ${reply.length}: ${describeReply(one)}`)
+        .slice(used)
+    }
+    if (used >= (times ?? 1)) return []
+    const said = typeof reply === 'function' ? 'a function' : describeReply(reply)
+    return [`${name}${times === undefined ? '' : `, used ${used} of ${times} times`}: ${said}`]
+  }
+
+  #told(): string[] {
+    const { length } = this.requests
+    const told = this.requests
+      .slice(0, toldMaxCount)
+      .map((request, at) => `${describeRequest(request)} → ${this.#fates[at] ?? 'no reply'}`)
+    if (length === 0) return ['nothing']
+    return length > toldMaxCount ? [...told, `and ${length - toldMaxCount} more`] : told
+  }
+
+  #whyNone(): string {
+    if (!this.#inTurn) return 'no rule holds for it'
+    const { reply } = this.#lines[0]?.rule ?? { reply: [] }
+    const { length } = isList(reply) ? reply : []
+    return length === 0 ? 'there are no replies' : `all ${length} replies are used`
+  }
+
+  #refuse(request: ScriptedRequest, why: string, cause?: unknown): never {
+    const problem = `request ${request.index + 1}: ${describeRequest(request)}: ${why}`
+    this.#problems.push(problem)
+    throw new ScriptedModelError(`the scripted model has no reply to ${problem}`, { cause })
+  }
+}
+
+function repliesAsRule(replies: unknown): readonly ScriptedRule[] | null {
+  return Array.isArray(replies) ? [{ reply: replies as readonly ScriptedReply[] }] : null
+}
+
+function isList(reply: ScriptedRule['reply']): reply is readonly ScriptedReply[] {
+  return Array.isArray(reply)
+}
+
+function isLeft({ rule, used }: Line): boolean {
+  return used < (isList(rule.reply) ? rule.reply.length : (rule.times ?? Number.POSITIVE_INFINITY))
+}
+
+function holds(when: ScriptedRule['when'], request: ScriptedRequest): boolean {
+  if (when === undefined) return true
+  if (typeof when === 'function') return when(request)
+  const { user, result, tool, turn, step } = when
+  return (
+    (user === undefined || fits(user, request.lastUserText)) &&
+    (result === undefined || (request.lastResult !== undefined && fits(result, request.lastResult))) &&
+    (tool === undefined || request.tools.some(({ name }) => name === tool)) &&
+    (turn === undefined || request.turn === turn) &&
+    (step === undefined || request.step === step)
+  )
+}
+
+function fits(wanted: string | RegExp, content: string): boolean {
+  // `search` has no memory, whatever the pattern's flags.
+  return typeof wanted === 'string' ? content.includes(wanted) : content.search(wanted) >= 0
+}

@@ -1,0 +1,115 @@
+/**
+ * A model that says what its script tells it: for `runTurnLoop` in process, as a provider for `generate` and `stream`, or as
+ * an OpenAI-compatible server on loopback. Records what it was asked; refuses, loudly, what the script does not foresee.
+ */
+import { failure } from '#specs/testing/model-replies.ts'
+import {
+  type Asked,
+  type ModelServer,
+  type ServerReply,
+  startModelServer,
+} from '#specs/testing/model-server.ts'
+import type { LLMChatMessage, LLMResponse, LLMToolDefinition } from '../contract.ts'
+import { type ReadyReply, toResponse, toServerReply } from './answers.ts'
+import type { ScriptedReply } from './replies.ts'
+import { makeRequest, readHttpRequest, type ScriptedRequest } from './request.ts'
+import { type ReplyScript, type RuleScript, Script } from './script.ts'
+
+export interface ScriptedModel extends AsyncDisposable {
+  /** What was asked, in the order in which it came, whether or not there was a reply. */
+  readonly requests: readonly ScriptedRequest[]
+  /**
+   * Throws unless every reply and rule was used and every request found one; the message names them and what was asked.
+   * @throws ScriptedModelError
+   */
+  assertDone(): void
+  /**
+   * The model in process, for `runTurnLoop`'s option of the same name.
+   * @throws ScriptedModelError when the script has no reply; the signal's reason when it is aborted
+   */
+  readonly callModel: (request: ScriptedCallRequest) => Promise<LLMResponse>
+  /** Starts a server on loopback, once. Its base URL, such as `http://127.0.0.1:40123/v1`. */
+  listen(): Promise<string>
+}
+
+/** What `callModel` looks at of what it is given. */
+export interface ScriptedCallRequest {
+  readonly messages: readonly LLMChatMessage[]
+  readonly tools?: readonly LLMToolDefinition[]
+  readonly abortSignal?: AbortSignal
+}
+
+/** A request that the script answers with a failure. */
+export class ScriptedFailureError extends Error {
+  override readonly name = 'ScriptedFailureError'
+  readonly status: number | null
+
+  constructor(status: number | null, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+/**
+ * A model that plays a script.
+ * @throws TypeError for a script that is neither `replies` nor `rules`
+ */
+export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedModel {
+  const script = new Script(source)
+  const withIds = countIds()
+  const ask = async (request: ScriptedRequest): Promise<ReadyReply> => withIds(await script.answer(request))
+  let server: Promise<ModelServer> | undefined
+  return {
+    requests: script.requests,
+    assertDone: () => script.assertDone(),
+    callModel: async ({ messages, tools = [], abortSignal }) => {
+      const index = script.requests.length
+      const request = makeRequest({ index, via: 'call', model: '', messages: [...messages], tools })
+      const answer = await toResponse(await ask(request), abortSignal)
+      if (!answer.ok) throw new ScriptedFailureError(answer.error.status, answer.error.message)
+      return answer.value
+    },
+    listen: async () => {
+      server ??= startModelServer((asked) => serve(asked, script, ask))
+      return (await server).baseUrl
+    },
+    [Symbol.asyncDispose]: async () => {
+      await (await server)?.[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** Gives calls without an id one that no other call of the model has. */
+function countIds(): (reply: ScriptedReply) => ReadyReply {
+  let count = 0
+  return (reply) => ({
+    ...reply,
+    calls: (reply.calls ?? []).map((call) => ({ ...call, id: call.id ?? `call-${++count}` })),
+  })
+}
+
+const modelList = {
+  object: 'list',
+  data: [{ id: 'scripted', object: 'model', created: 0, owned_by: 'caisson' }],
+}
+
+async function serve(
+  asked: Asked,
+  script: Script,
+  ask: (request: ScriptedRequest) => Promise<ReadyReply>,
+): Promise<ServerReply> {
+  const path = asked.path.split('?', 1)[0] ?? ''
+  if (asked.method === 'GET' && path.endsWith('/models'))
+    return { body: JSON.stringify(modelList), headers: { 'content-type': 'application/json' } }
+  if (asked.method !== 'POST' || !path.endsWith('/chat/completions')) {
+    const problem = `${asked.method} ${asked.path}: the scripted model answers POST …/chat/completions alone`
+    script.noteProblem(problem)
+    return failure(404, problem)
+  }
+  try {
+    return toServerReply(await ask(readHttpRequest(asked, script.requests.length)))
+  } catch (cause) {
+    // No client repeats what it is told is a bad request.
+    return failure(400, cause instanceof Error ? cause.message : String(cause))
+  }
+}
