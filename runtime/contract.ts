@@ -3,6 +3,7 @@
  * those of OpenAI's chat completions where that has one, so that an application's transcripts need no translation.
  */
 import type { z } from 'zod'
+import type { StreamPart } from './llm/chunk.ts'
 
 export type ReasoningEffort = 'default' | 'none' | 'low' | 'medium' | 'high'
 /** `auto`: tools run; `ask`: the application is asked first; `read`: only tools that read are offered. */
@@ -96,8 +97,23 @@ export interface ProviderRequest {
   readonly responseFormat?: { readonly name: string; readonly schema: Readonly<Record<string, unknown>> }
   readonly reasoningEffort: ReasoningEffort
   readonly maxTokens?: number
+  /** Absent: the server's own. */
+  readonly temperature?: number
+  /** False: in one piece, where the provider can; a server that streams badly is asked so. */
+  readonly streamed?: boolean
+  /** Whether the model gets back what it thought before its calls, for models that refuse their calls without it. */
+  readonly echoReasoning?: boolean
   readonly signal: AbortSignal
 }
 
 /** What a provider yields, one union for all: text, reasoning, fragments of calls, tokens, an end. */
-export type { StreamPart as ProviderPart } from './llm/chunk.ts'
+export type { StreamPart as ProviderPart }
+
+/** A model server, whatever it speaks. */
+export interface Provider {
+  /**
+   * The answer in parts, as many at a time as one read brought. A failure is a part, and the last; nothing is thrown, and the
+   * request is not repeated here. Ends soon after the request's signal is aborted.
+   */
+  stream(request: ProviderRequest): AsyncIterable<readonly StreamPart[]>
+}

@@ -21,6 +21,8 @@ export type StreamPart =
   /** Counts so far: a later one replaces an earlier one, they are never added. */
   | { readonly type: 'usage'; readonly usage: TokenCount }
   | { readonly type: 'finish'; readonly reason: string }
+  /** What the provider wants back unchanged with this answer; opaque to all others. */
+  | { readonly type: 'state'; readonly state: unknown }
   | { readonly type: 'error'; readonly error: ModelError }
 
 /** Adds the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */

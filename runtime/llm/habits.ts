@@ -1,6 +1,6 @@
 /**
- * What one run has learned of its provider: whether it streams well enough to be asked for streams, and whether it wants the
- * model's reasoning back. Learned from failures alone; each change is made once, so that no request is made in circles.
+ * What one run has learned of its provider: whether it streams well enough to be asked for streams, whether it wants the
+ * model's reasoning back, and which harmless fields it refuses. Learned from failures alone; each change is made once, so that no request is made in circles.
  */
 import type { ModelError, ModelErrorCode } from './errors.ts'
 
@@ -24,6 +24,10 @@ export class ProviderHabits {
   stream = true
   /** Whether the reasoning before calls is sent back with them. */
   echoReasoning = false
+  /** Whether the server is asked to count tokens at the end of a stream. */
+  countTokens = true
+  /** Whether the server is told how long the model is to think. */
+  sendEffort = true
 
   /** Whether another form of the request may bring arguments that are not cut. */
   get mayMendArguments(): boolean {
@@ -40,7 +44,22 @@ export class ProviderHabits {
       this.echoReasoning = true
       return true
     }
+    if (this.#dropRefused(error)) return true
     return this.stream ? this.#leaveStreams(error) : this.#returnToStreams(error)
+  }
+
+  /** Fields without which the same is asked. */
+  #dropRefused(error: ModelError): boolean {
+    if (error.code !== 'invalid_request' && error.code !== 'unprocessable') return false
+    if (this.countTokens && /\b(stream_options|include_usage)\b/.test(error.message)) {
+      this.countTokens = false
+      return true
+    }
+    if (this.sendEffort && /\breasoning_effort\b/.test(error.message)) {
+      this.sendEffort = false
+      return true
+    }
+    return false
   }
 
   #leaveStreams({ code }: ModelError): boolean {

@@ -1,0 +1,108 @@
+/**
+ * A turn out of as many requests as it takes: repeats one with back-off as long as the failure may pass and nothing of the
+ * answer was acted on, which nothing is before a turn is whole, unless who asked says otherwise.
+ */
+import { randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Result } from '#specs/protocol/error.ts'
+import type { StreamPart } from './chunk.ts'
+import { collectTurn, type Turn } from './client.ts'
+import { type ModelError, modelError, modelFailures } from './errors.ts'
+import type { ProviderHabits } from './habits.ts'
+import type { ChatMessage, ToolSpec } from './messages.ts'
+import { takeTextCalls } from './text-calls.ts'
+import { isCutOff } from './tool-calls.ts'
+
+export interface RepeatPolicy {
+  /** Bounds the requests for one turn, the first included, below what each failure has of its own. */
+  readonly maxAttempts?: number
+  /** The first pause in place of each failure's own; doubled each time up to `maxDelayMs`. */
+  readonly firstDelayMs?: number
+  /** Default 60 s. */
+  readonly maxDelayMs?: number
+  /** 0 up to 1: the part of a pause that is left to chance. */
+  readonly random?: () => number
+}
+
+export interface RepeatHooks {
+  readonly signal: AbortSignal
+  /** Text as it comes; after a repeated request it begins anew. */
+  onText?(text: string): void
+  onReasoning?(text: string): void
+  onRetry?(error: ModelError, delayMs: number): void
+  /** Whether a failed request may be made again; absent: always. */
+  mayRepeat?(): boolean
+}
+
+/** What a turn is judged by: text forms of calls are looked for where tools were offered. */
+export interface AskedFor {
+  readonly messages: readonly ChatMessage[]
+  readonly tools: readonly ToolSpec[]
+}
+
+/** Opens a request as `habits` have it at that moment, and repeats it as {@link modelFailures} allows. */
+export async function askWithRepeats(
+  open: () => AsyncIterable<readonly StreamPart[]>,
+  asked: AskedFor,
+  habits: ProviderHabits,
+  policy: RepeatPolicy,
+  hooks: RepeatHooks,
+): Promise<Result<Turn, ModelError>> {
+  for (let attempt = 1; ; ) {
+    const turn = await askOnce(open(), habits, hooks)
+    if (turn.ok) {
+      habits.noteSuccess()
+      return { ok: true, value: takeTextCalls(turn.value, asked) }
+    }
+    const { error } = turn
+    if (hooks.mayRepeat?.() === false) return turn
+    // Another form of the request is another request: it is made at once, and each change is made once.
+    if (habits.adapt(error)) {
+      hooks.onRetry?.(error, 0)
+      continue
+    }
+    const attempts = Math.min(
+      modelFailures[error.code].attempts,
+      policy.maxAttempts ?? Number.POSITIVE_INFINITY,
+    )
+    if (attempt >= attempts) return turn
+    const delayMs = pauseBefore(attempt, error, policy)
+    attempt++
+    hooks.onRetry?.(error, delayMs)
+    try {
+      await sleep(delayMs, undefined, { signal: hooks.signal })
+    } catch {
+      return { ok: false, error: modelError('cancelled', 'the request was cancelled') }
+    }
+  }
+}
+
+async function askOnce(
+  parts: AsyncIterable<readonly StreamPart[]>,
+  habits: ProviderHabits,
+  hooks: RepeatHooks,
+): Promise<Result<Turn, ModelError>> {
+  const turn = await collectTurn(parts, (part) => {
+    if (part.type === 'text') hooks.onText?.(part.text)
+    else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
+  })
+  // Cut by the length limit is the model's own doing.
+  if (!turn.ok || !habits.mayMendArguments || turn.value.finishReason === 'length') return turn
+  const cut = turn.value.toolCalls.find(({ argumentsText }) => isCutOff(argumentsText))
+  if (cut === undefined) return turn
+  const message = `the arguments of a call of ${JSON.stringify(cut.name.slice(0, 64))} stop in the middle, in an answer said to be finished`
+  return { ok: false, error: modelError('cut_arguments', message) }
+}
+
+function pauseBefore(attempt: number, error: ModelError, policy: RepeatPolicy): number {
+  const maxDelayMs = policy.maxDelayMs ?? 60_000
+  const first = policy.firstDelayMs ?? modelFailures[error.code].firstDelayMs
+  const full = Math.min(first * 2 ** (attempt - 1), maxDelayMs)
+  const jittered = full / 2 + (full / 2) * (policy.random ?? drawFraction)()
+  return Math.round(Math.max(jittered, Math.min(error.retryAfterMs ?? 0, 2 * maxDelayMs)))
+}
+
+/** Math.random would draw the same in every clone of a VM. */
+function drawFraction(): number {
+  return randomBytes(4).readUInt32BE() / 2 ** 32
+}
