@@ -40,7 +40,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.10': now('Model deltas and progress are streamed to the host'),
   'S1.11': now('Destructive operations wait for an approval that is decided on the host'),
   'S1.12': now('Every operation is logged in structured form and reaches the host'),
-  'S1.13': later('Sub-agents in parallel', 'comes with the agent core'),
+  'S1.13': now('Sub-agents in parallel'),
   'S1.14': now(
     'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
   ),
@@ -153,9 +153,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   // The agent core
-  'A.01': later(
+  'A.01': now(
     'A plan is a graph with needs, conditions and agents; ready steps run at once, and a revision is recorded and cannot touch what has begun',
-    'comes with the agent core',
   ),
   'A.02': later(
     'A model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
@@ -169,13 +168,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'What the model is sent begins with the same bytes in every request of a run',
     'comes with the agent core',
   ),
-  'A.07': later(
+  'A.07': now(
     'Sub-agents work at once, each on a view of its own, and what they change comes together or is shown as a conflict',
-    'comes with the agent core',
   ),
-  'A.08': later(
+  'A.08': now(
     'A person can send a message to a running agent, hold it, and cancel it; what it has said by then is kept',
-    'comes with the agent core',
   ),
 
   // The test kit, and what nobody writes on purpose

@@ -24,7 +24,7 @@ import type {
 } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { type ApprovalHandler, createApprovalDesk } from './approval-desk.ts'
-import { createEventIntake, type EventIntake, type EventSink } from './event-intake.ts'
+import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
 import type { StreamHandler } from './http-server.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
@@ -34,6 +34,11 @@ export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
 export interface LinkHandlers {
   /** Each event of the run once, in order, the next when this one is settled; throwing ends the link. */
   onEvent: EventSink
+  /**
+   * Looks at each event before it is taken, once and in order: what is wrong with it, to be read after "the guest sent", or
+   * null. What it says ends the session, and nothing more of the run is believed.
+   */
+  checkEvent?: (event: NumberedEvent) => string | null
   onDelta: (deltas: ParamsOf<typeof deltaEmit>) => void
   /** Called once per question however many sessions it takes. */
   requestApproval: ApprovalHandler
@@ -52,6 +57,8 @@ export interface AgentLinkOptions {
   onSessionEnd?: (session: { number: number; reason: string; message: string }) => void
   /** The agent process that had the run is gone, or has forgotten the run. */
   onAgentLost?: (lost: { runId: string; message: string }) => void
+  /** An event said what cannot be ({@link LinkHandlers.checkEvent}); the run is still to be cancelled. */
+  onBrokenClaim?: (broken: { runId: string; message: string }) => void
   /** A handler of the host threw. */
   onBug?: (method: string, cause: unknown) => void
   timings?: Partial<LinkTimings>
@@ -61,10 +68,10 @@ export interface AgentLinkOptions {
   drawSession?: () => string
 }
 
+/** Requests that only the agent process that has the run can answer. */
+const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/steer', 'task/pause', 'task/hold'])
 /** Requests that mean the same when they come twice, and so are sent again in the next session. */
-const resent = new Set(['workspace/open', 'workspace/collect', 'task/submit', 'task/cancel', 'task/hold'])
-/** Those that only the agent process that has the run can answer. */
-const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/hold'])
+const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
 
 interface Run {
   intake: EventIntake
@@ -164,13 +171,13 @@ export class AgentLink implements AsyncDisposable {
     const run = this.#run
     const answer = await this.request(taskSubmit, { task }, options)
     if (answer.ok) run.accepted = true
-    else if (answer.error.code === 'rejected' || answer.error.code === 'bad_params') run.over = true
+    else if (answer.error.code === 'rejected' || answer.error.code === 'bad_params') finish(run)
     return answer
   }
 
   /** Hands on nothing more of the run and expects nothing of it; what the agent still says of it is acknowledged. */
   forgetRun(): void {
-    if (this.#run !== null) this.#run.over = true
+    if (this.#run !== null) finish(this.#run)
     this.#approvals.clear()
   }
 
@@ -217,8 +224,10 @@ export class AgentLink implements AsyncDisposable {
         }
         const taken = run.intake.take(events)
         if ('done' in taken) return taken.done.then(() => this.#ackSoon(run))
-        if (taken.fault === 'gap') this.#violate(taken.message)
-        else this.#sessions.end({ reason: 'run_limit', message: taken.message })
+        const { fault, message } = taken
+        if (fault === 'too_many') this.#sessions.end({ reason: 'run_limit', message })
+        else this.#violate(message)
+        if (fault === 'claim') this.#disbelieve(run, message)
       },
       'delta/emit': (deltas) => {
         if (this.#runOf(deltas.runId)?.over === false) handlers.onDelta(deltas)
@@ -243,10 +252,8 @@ export class AgentLink implements AsyncDisposable {
     if ('done' in last) await last.done
     if (run.over) return { ok: true, value: {} }
     const answer = await this.#options.handlers.completeTask(completion)
-    if (answer.ok) {
-      run.over = true
-      this.#approvals.clear()
-    } else run.completion = null
+    if (answer.ok) this.forgetRun()
+    else run.completion = null
     return answer
   }
 
@@ -257,6 +264,12 @@ export class AgentLink implements AsyncDisposable {
 
   #violate(message: string): void {
     this.#sessions.restart('violation', `the guest sent ${message}`)
+  }
+
+  /** In the next session it would say the same: what it still sends of the run is acknowledged and heard by nobody. */
+  #disbelieve(run: Run, message: string): void {
+    this.forgetRun()
+    this.#options.onBrokenClaim?.({ runId: run.intake.runId, message: `the guest sent ${message}` })
   }
 
   /** One acknowledgement for what a turn of the event loop brought. */
@@ -276,10 +289,14 @@ export class AgentLink implements AsyncDisposable {
       const message = 'an event of the agent could not be recorded on the host; see its log'
       this.#sessions.end({ reason: 'host_failed', message })
     }
-    const sink: EventSink = (id, event) => (run.over ? undefined : this.#options.handlers.onEvent(id, event))
-    const intake = createEventIntake(runId, sink, onFailure)
-    const run: Run = { intake, processId: null, accepted: false, completion: null, over: false, lost: null }
-    return run
+    const { onEvent, checkEvent } = this.#options.handlers
+    const intake = createEventIntake(
+      runId,
+      onEvent,
+      onFailure,
+      checkEvent === undefined ? {} : { check: checkEvent },
+    )
+    return { intake, processId: null, accepted: false, completion: null, over: false, lost: null }
   }
 
   #resume(): { runId: string; n: number } | undefined {
@@ -307,8 +324,7 @@ export class AgentLink implements AsyncDisposable {
       ? `the agent process that had the run ended${how}; what it had not reported is lost`
       : 'the agent no longer knows the run'
     run.lost = { code: 'agent_lost', message }
-    run.over = true
-    this.#approvals.clear()
+    this.forgetRun()
     this.#options.onAgentLost?.({ runId: run.intake.runId, message })
   }
 
@@ -359,6 +375,12 @@ export class AgentLink implements AsyncDisposable {
       look()
     })
   }
+}
+
+/** What the agent still says of it is acknowledged, and heard by nobody. */
+function finish(run: Run): void {
+  run.over = true
+  run.intake.close()
 }
 
 const unknownRun = {

@@ -15,10 +15,21 @@ export interface EventIntake {
   readonly received: number
   /** The last event that the sink has finished with. */
   readonly handled: number
-  /** Takes a batch; what is wrong with it, or null. `done` settles when the sink has finished with all of it. */
+  /**
+   * Takes a batch as far as nothing is wrong with it. `done` settles when the sink has finished with all of it.
+   * `claim`: an event says what cannot be.
+   */
   take(
     events: readonly NumberedEvent[],
-  ): { fault: 'gap' | 'too_many'; message: string } | { done: Promise<void> }
+  ): { fault: 'gap' | 'too_many' | 'claim'; message: string } | { done: Promise<void> }
+  /** From here on events are only counted: nobody looks at them, and the sink hears of none. */
+  close(): void
+}
+
+export interface EventIntakeOptions {
+  /** Looks at each event before it is taken, in order; what is wrong with it, or null. */
+  readonly check?: (event: NumberedEvent) => string | null
+  readonly maxEvents?: number
 }
 
 /** `onFailure` is called once when the sink throws; nothing more is handed on after that. */
@@ -26,17 +37,18 @@ export function createEventIntake(
   runId: string,
   sink: EventSink,
   onFailure: (cause: unknown) => void,
-  maxEvents: number = limits.runMaxEvents,
+  { check, maxEvents = limits.runMaxEvents }: EventIntakeOptions = {},
 ): EventIntake {
   let received = 0
   let handled = 0
   let failed = false
+  let closed = false
   let queue: Promise<void> = Promise.resolve()
 
-  async function hand(event: NumberedEvent): Promise<void> {
+  async function hand(event: NumberedEvent, isHeard: boolean): Promise<void> {
     if (failed) return
     try {
-      await sink(runId, event)
+      if (isHeard) await sink(runId, event)
       handled = event.n
     } catch (cause) {
       failed = true
@@ -61,10 +73,16 @@ export function createEventIntake(
         if (event.n > maxEvents) {
           return { fault: 'too_many', message: `the run has more than the ${maxEvents} events allowed` }
         }
+        const problem = closed ? null : (check?.(event) ?? null)
+        if (problem !== null) return { fault: 'claim', message: problem }
         received = event.n
-        queue = queue.then(() => hand(event))
+        const isHeard = !closed
+        queue = queue.then(() => hand(event, isHeard))
       }
       return { done: queue }
+    },
+    close() {
+      closed = true
     },
   }
 }

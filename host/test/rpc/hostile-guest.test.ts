@@ -5,12 +5,18 @@ import { describe, expect, it } from 'vitest'
 import { encodeFrame } from '#specs/node/frames.ts'
 import { encodePreamble, knock, PreambleHunter } from '#specs/node/preamble.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
+import { taskCancel } from '#specs/protocol/methods.ts'
 import { createWorld, runId, task, until, type World, wait } from './support.ts'
 
 /** Answers preambles and `session/start`, records the host's other messages, and says what the test wants. */
 class RawGuest {
   readonly port: Duplex
-  readonly messages: { id?: unknown; method?: string; error?: { code: number; message: string } }[] = []
+  readonly messages: {
+    id?: unknown
+    method?: string
+    params?: { n?: number }
+    error?: { code: number; message: string }
+  }[] = []
   #bytes = Buffer.alloc(0)
   #hunter = new PreambleHunter()
   #inSession = false
@@ -203,6 +209,59 @@ describe('the host answers with a JSON-RPC error, and the session goes on, when 
     expect(world.seen.ends).toEqual([])
   })
 })
+
+describe('a guest that says what cannot be', () => {
+  it('ends its session once: what it said before is kept, what it says after is acknowledged and not believed, and it can still be cancelled [S0.07, C.02]', async () => {
+    const broken: string[] = []
+    const looked: number[] = []
+    await using world = createWorld({
+      timings: { heartbeatIntervalMs: 60_000 },
+      onBrokenClaim: ({ message }) => broken.push(message),
+      handlers: {
+        checkEvent: ({ n, event }) => {
+          looked.push(n)
+          return event.type === 'plan-update' ? 'a plan of its own' : null
+        },
+      },
+    })
+    const guest = new RawGuest(world)
+    expect((await world.link.submitTask(task, { timeoutMs: 5_000 })).ok).toBe(true)
+    const plan = { goal: 'g', steps: [{ id: 'a', title: 'a', instructions: 'do' }] }
+    const claim = { type: 'plan-update', revision: 7, plan }
+    guest.send(emit([event(1), event(2, claim), event(3)]))
+    await until(() => world.seen.sessions.length === 2, 'the next session')
+    expect(world.seen.ends).toEqual([{ reason: 'violation', message: 'the guest sent a plan of its own' }])
+    expect(broken).toEqual(['the guest sent a plan of its own'])
+    guest.send(emit([event(2, claim), event(3), event(4, claim)]))
+    guest.send({ id: 'q', method: 'approval/request', params: question })
+    await until(() => guest.messages.some(({ id }) => id === 'q'), 'the answer')
+    await until(() => guest.messages.some(hasAcknowledged(4)), 'the acknowledgement')
+    expect(world.seen.numbers).toEqual([1])
+    expect(looked).toEqual([1, 2])
+    expect(world.seen.approvals).toEqual([])
+    expect(world.seen.ends).toHaveLength(1)
+    const cancelled = world.link.request(taskCancel, { runId, reason: 'r' }, { timeoutMs: 5_000 })
+    await until(() => guest.messages.some(({ method }) => method === 'task/cancel'), 'the cancel')
+    world.link.close()
+    await cancelled
+  })
+})
+
+const question = {
+  approvalId: 'a1',
+  runId,
+  agentPath: 'root',
+  stepId: 's',
+  callId: 'c',
+  tool: 'delete_file',
+  arguments: '{}',
+  preview: '',
+}
+
+function hasAcknowledged(n: number) {
+  return (message: { method?: string; params?: { n?: number } }) =>
+    message.method === 'event/ack' && message.params?.n === n
+}
 
 describe('the host ends the link when the guest', () => {
   it('has another protocol, and says to rebuild the image [C.05]', async () => {

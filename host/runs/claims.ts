@@ -1,0 +1,118 @@
+/**
+ * What the agent says of its plan and its sub-agents, held against what the host knows: a revision changes nothing that
+ * has begun, no step starts before its plan is known (and allowed, where a person is asked), a sub-agent begins once and
+ * ends once, and there are no more than the run may have. What is said is never repaired here: it fits, or ends the run.
+ */
+import { createHash } from 'node:crypto'
+import { canonicalJson } from '#specs/node/protocol-digest.ts'
+import type { AgentEvent } from '#specs/protocol/event.ts'
+import type { Plan, StepState } from '#specs/protocol/plan.ts'
+import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+
+/** What the run was told, as far as claims are measured by it. */
+export interface ClaimBounds {
+  readonly mode: 'work' | 'plan'
+  /** Whether no step may start before its plan was allowed. */
+  readonly approvePlan: boolean
+  /** The plan that the agent was handed; absent: it makes its own. */
+  readonly plan?: Plan
+  readonly maxAgents: number
+}
+
+export class AgentClaims {
+  readonly #bounds: ClaimBounds
+  /** Digests of plans that were handed over or allowed. */
+  readonly #allowed = new Set<string>()
+  readonly #states = new Map<string, { state: StepState }>()
+  /** By path; false when it has ended. */
+  readonly #agents = new Map<string, boolean>()
+  #plan: Plan | null = null
+  #revision = 0
+
+  constructor(bounds: ClaimBounds) {
+    this.#bounds = bounds
+  }
+
+  /** Takes the next event of the agent into account. What is wrong with it, to be read after "the guest sent"; null when nothing is. */
+  check(agentPath: string, event: AgentEvent): string | null {
+    if (event.type === 'agent-start') return this.#beginAgent(agentPath)
+    if (!this.isAtWork(agentPath)) return `${event.type} of ${agentPath}, which is not at work`
+    if (agentPath !== 'root') {
+      if (event.type === 'agent-end') this.#agents.set(agentPath, false)
+      return event.type === 'plan-update' ? `a plan of ${agentPath}: only the run has one` : null
+    }
+    switch (event.type) {
+      case 'agent-end':
+        return 'agent-end of root: the run ends by its completion'
+      case 'plan-update':
+        return this.#takePlan(event.plan, event.revision)
+      case 'step-start':
+        return this.#startStep(event.stepId)
+      case 'step-end':
+        if (this.#has(event.stepId)) this.#states.set(event.stepId, { state: event.state })
+        return null
+      default:
+        return null
+    }
+  }
+
+  /** A plan may be carried out: a person, a rule or a mode said so. */
+  allowPlan(plan: Plan): void {
+    this.#allowed.add(digestOf(plan))
+  }
+
+  /** Whether this plan may be the next one, as far as what has begun is concerned; what is wrong, in words. */
+  findPlanProblems(plan: Plan): string[] {
+    return this.#plan === null ? [] : findRevisionProblems(this.#plan, plan, Object.fromEntries(this.#states))
+  }
+
+  /** Whether such an agent has begun and has not ended. */
+  isAtWork(agentPath: string): boolean {
+    return agentPath === 'root' || this.#agents.get(agentPath) === true
+  }
+
+  #beginAgent(agentPath: string): string | null {
+    const { maxAgents } = this.#bounds
+    const parent = agentPath.slice(0, Math.max(0, agentPath.lastIndexOf('/')))
+    if (parent === '') return 'agent-start of root: the run itself has begun'
+    if (this.#agents.has(agentPath)) return `agent-start of ${agentPath}, which had begun before`
+    if (!this.isAtWork(parent)) return `agent-start of ${agentPath}, whose parent is not at work`
+    if (this.#agents.size >= maxAgents)
+      return `one agent more than the ${maxAgents} that the run may have (${agentPath})`
+    this.#agents.set(agentPath, true)
+    return null
+  }
+
+  #takePlan(plan: Plan, revision: number): string | null {
+    const expected = this.#revision + 1
+    if (revision !== expected) return `revision ${revision} of the plan where ${expected} was due`
+    const { plan: given } = this.#bounds
+    const isGiven = given === undefined || digestOf(plan) === digestOf(given)
+    if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
+      return 'another plan than the one that it was handed'
+    const [problem] = this.findPlanProblems(plan)
+    if (problem !== undefined) return `revision ${revision} of the plan, which is none: ${problem}`
+    this.#plan = plan
+    this.#revision = revision
+    return null
+  }
+
+  #startStep(stepId: string): string | null {
+    const { mode, approvePlan } = this.#bounds
+    if (mode === 'plan') return `the start of step "${stepId}" in a run that only plans`
+    if (this.#plan === null) return `the start of step "${stepId}" before any plan`
+    if (!this.#has(stepId)) return `the start of step "${stepId}", which its plan does not have`
+    if (approvePlan && !this.#allowed.has(digestOf(this.#plan)))
+      return `the start of step "${stepId}" of a plan that nobody allowed`
+    this.#states.set(stepId, { state: 'running' })
+    return null
+  }
+
+  #has(stepId: string): boolean {
+    return this.#plan?.steps.some(({ id }) => id === stepId) ?? false
+  }
+}
+
+function digestOf(plan: Plan): string {
+  return createHash('sha256').update(canonicalJson(plan)).digest('hex')
+}
