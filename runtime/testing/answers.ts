@@ -1,5 +1,6 @@
 /** A scripted reply in the forms in which it leaves: parts of a stream, a whole response, an answer of an HTTP server. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Result } from '#specs/protocol/error.ts'
 import { failure as serverFailure, reply as serverReply } from '#specs/testing/model-replies.ts'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import type { LLMResponse, LLMToolCall, LLMUsage, ProviderPart } from '../contract.ts'
@@ -67,9 +68,12 @@ async function wait(delayMs: number, signal?: AbortSignal): Promise<void> {
 export async function toResponse(
   reply: ReadyReply,
   signal?: AbortSignal,
-): Promise<{ ok: true; value: LLMResponse } | { ok: false; error: ModelError }> {
-  for await (const part of toParts(reply, signal))
+  onText?: (text: string) => void,
+): Promise<Result<LLMResponse, ModelError>> {
+  for await (const part of toParts(reply, signal)) {
     if (part.type === 'error') return { ok: false, error: part.error }
+    if (part.type === 'text') onText?.(part.text)
+  }
   const content = textOf(reply)
   const toolCalls = reply.calls.map(
     (call): LLMToolCall => ({

@@ -9,8 +9,16 @@ import {
   type ServerReply,
   startModelServer,
 } from '#specs/testing/model-server.ts'
-import type { LLMChatMessage, LLMResponse, LLMToolDefinition } from '../contract.ts'
-import { type ReadyReply, toResponse, toServerReply } from './answers.ts'
+import type {
+  LLMChatMessage,
+  LLMResponse,
+  LLMToolDefinition,
+  Provider,
+  ProviderPart,
+  ProviderRequest,
+} from '../contract.ts'
+import { modelError } from '../llm/errors.ts'
+import { type ReadyReply, toParts, toResponse, toServerReply } from './answers.ts'
 import type { ScriptedReply } from './replies.ts'
 import { makeRequest, readHttpRequest, type ScriptedRequest } from './request.ts'
 import { type ReplyScript, type RuleScript, Script } from './script.ts'
@@ -28,6 +36,8 @@ export interface ScriptedModel extends AsyncDisposable {
    * @throws ScriptedModelError when the script has no reply; the signal's reason when it is aborted
    */
   readonly callModel: (request: ScriptedCallRequest) => Promise<LLMResponse>
+  /** The model in process, as a provider for `generate` and `stream`. What the script does not foresee is an `invalid_request`. */
+  readonly provider: Provider
   /** Starts a server on loopback, once. Its base URL, such as `http://127.0.0.1:40123/v1`. */
   listen(): Promise<string>
 }
@@ -37,6 +47,8 @@ export interface ScriptedCallRequest {
   readonly messages: readonly LLMChatMessage[]
   readonly tools?: readonly LLMToolDefinition[]
   readonly abortSignal?: AbortSignal
+  /** Hears text as it comes. */
+  readonly onText?: (text: string) => void
 }
 
 /** A request that the script answers with a failure. */
@@ -50,6 +62,8 @@ export class ScriptedFailureError extends Error {
   }
 }
 
+type Ask = (request: ScriptedRequest) => Promise<ReadyReply>
+
 /**
  * A model that plays a script.
  * @throws TypeError for a script that is neither `replies` nor `rules`
@@ -57,18 +71,19 @@ export class ScriptedFailureError extends Error {
 export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedModel {
   const script = new Script(source)
   const withIds = countIds()
-  const ask = async (request: ScriptedRequest): Promise<ReadyReply> => withIds(await script.answer(request))
+  const ask: Ask = async (request) => withIds(await script.answer(request))
   let server: Promise<ModelServer> | undefined
   return {
     requests: script.requests,
     assertDone: () => script.assertDone(),
-    callModel: async ({ messages, tools = [], abortSignal }) => {
+    callModel: async ({ messages, tools = [], abortSignal, onText }) => {
       const index = script.requests.length
       const request = makeRequest({ index, via: 'call', model: '', messages: [...messages], tools })
-      const answer = await toResponse(await ask(request), abortSignal)
+      const answer = await toResponse(await ask(request), abortSignal, onText)
       if (!answer.ok) throw new ScriptedFailureError(answer.error.status, answer.error.message)
       return answer.value
     },
+    provider: { stream: (request) => streamFor(request, script, ask) },
     listen: async () => {
       server ??= startModelServer((asked) => serve(asked, script, ask))
       return (await server).baseUrl
@@ -76,6 +91,27 @@ export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedM
     [Symbol.asyncDispose]: async () => {
       await (await server)?.[Symbol.asyncDispose]()
     },
+  }
+}
+
+async function* streamFor(
+  { signal, ...asked }: ProviderRequest,
+  script: Script,
+  ask: Ask,
+): AsyncGenerator<readonly ProviderPart[]> {
+  try {
+    const request = makeRequest({
+      ...asked,
+      index: script.requests.length,
+      via: 'provider',
+      messages: [...asked.messages],
+    })
+    for await (const part of toParts(await ask(request), signal)) yield [part]
+  } catch (cause) {
+    const error = signal.aborted
+      ? modelError('cancelled', 'the request was cancelled')
+      : modelError('invalid_request', cause instanceof Error ? cause.message : String(cause))
+    yield [{ type: 'error', error }]
   }
 }
 
@@ -93,11 +129,7 @@ const modelList = {
   data: [{ id: 'scripted', object: 'model', created: 0, owned_by: 'caisson' }],
 }
 
-async function serve(
-  asked: Asked,
-  script: Script,
-  ask: (request: ScriptedRequest) => Promise<ReadyReply>,
-): Promise<ServerReply> {
+async function serve(asked: Asked, script: Script, ask: Ask): Promise<ServerReply> {
   const path = asked.path.split('?', 1)[0] ?? ''
   if (asked.method === 'GET' && path.endsWith('/models'))
     return { body: JSON.stringify(modelList), headers: { 'content-type': 'application/json' } }

@@ -191,6 +191,47 @@ describe('a scripted model in process', () => {
     expect(() => model.assertDone()).toThrow('a fault of the test')
   })
 
+  it('is a provider whose parts fold to the same turn, and whose failures are parts [T.01]', async () => {
+    const model = createScriptedModel({
+      replies: [
+        { ...calls({ name: 'look_up', arguments: { key: 'a' } }), text: ['It ', 'is'], reasoning: 'hm' },
+        failure(402, 'no money'),
+        text('half', { broken: 'hang' }),
+      ],
+    })
+    const ask = (signal: AbortSignal = new AbortController().signal) =>
+      collectTurn(
+        model.provider.stream({
+          model: 'm',
+          messages: [user('a?')],
+          tools: [lookUp],
+          toolChoice: 'required',
+          reasoningEffort: 'high',
+          signal,
+        }),
+      )
+    expect(await ask()).toEqual({
+      ok: true,
+      value: {
+        text: 'It is',
+        reasoning: 'hm',
+        toolCalls: [{ id: 'call-1', name: 'look_up', argumentsText: '{"key":"a"}' }],
+        usage: { requests: 1, inputTokens: 10, outputTokens: 5, reasoningTokens: 0 },
+        finishReason: 'tool_calls',
+      },
+    })
+    expect(await ask()).toMatchObject({ error: { code: 'payment_required', status: 402 } })
+    const abort = new AbortController()
+    setTimeout(() => abort.abort(), 10)
+    expect(await ask(abort.signal)).toMatchObject({ error: { code: 'cancelled' } })
+    expect(await ask()).toMatchObject({
+      error: { code: 'invalid_request', message: expect.stringContaining('all 3 replies are used') },
+    })
+    const asked = { via: 'provider', model: 'm', toolChoice: 'required', reasoningEffort: 'high', turn: 0 }
+    expect(model.requests[0]).toMatchObject(asked)
+    expect(model.requests[0]).not.toHaveProperty('signal')
+  })
+
   it.each([[{}], [{ replies: 'text' }], [{ rules: [{ when: { user: 'a' } }] }], [{ rules: {} }]])(
     'is not made of %j [T.01]',
     (source) => {
