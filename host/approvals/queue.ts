@@ -12,6 +12,8 @@ import type {
 } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { planOf, planTool, readPlan } from './plan-question.ts'
 import { type Call, matchRules } from './rules.ts'
 import { byRule, modeNone, type Ruling, unattended, withdrawn } from './rulings.ts'
 
@@ -27,6 +29,8 @@ export interface ApprovalAnswer {
   readonly reach?: AccessReach
   /** For a denial: what the agent should do instead. */
   readonly hint?: string
+  /** To a question about a plan, with a yes: what is to be carried out in its place. */
+  readonly plan?: Plan
 }
 
 export interface ApprovalQueueOptions {
@@ -41,6 +45,10 @@ export interface ApprovalQueueOptions {
    * @param isUnseen whether the agent does not know that it is asked, as of a connection that a program makes
    */
   readonly onWaiting?: (waiting: number, isUnseen: boolean) => void
+  /** What keeps a person's plan from being the next one; absent: nothing does. */
+  readonly findPlanProblems?: (plan: Plan) => readonly string[]
+  /** Told of each plan that may be carried out, before the agent hears it. */
+  readonly onPlanAllowed?: (plan: Plan) => void
 }
 
 /** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
@@ -128,11 +136,14 @@ export class ApprovalQueue {
 
   /**
    * A person's answer. False when the question is not open (unknown, or already answered), or when it does not offer
-   * such an answer: a tool's question has no `always` and no reach, one about a way out only the reaches it names.
+   * such an answer: a tool's question has no `always` and no reach, one about a way out only the reaches it names. A plan
+   * answers a question about one alone, with a yes, and changes nothing that has begun.
    */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return false
+    const plan = answer.plan === undefined ? undefined : this.#takePlan(entry, answer)
+    if (plan === null) return false
     const { decision, scope, hint } = answer
     const reach = answer.reach ?? entry.enforced?.access.offers[0]?.reach
     if (
@@ -148,9 +159,18 @@ export class ApprovalQueue {
       by: 'person',
       ...(hint === undefined ? {} : { hint }),
     }
-    this.#resolve(approvalId, ruling)
+    this.#resolve(approvalId, plan === undefined ? ruling : { ...ruling, plan })
+    // The next question is about another plan.
     if (entry.enforced === undefined && scope === 'run') this.#stand(entry.request.tool, ruling)
     return true
+  }
+
+  /** A person's plan in its one form; null where the question does not take it. */
+  #takePlan({ request }: Waiting, { decision, plan }: ApprovalAnswer): Plan | null {
+    const read = readPlan(plan)
+    if (request.tool !== planTool || decision !== 'allow' || !read.ok) return null
+    const problems = this.#options.findPlanProblems?.(read.value) ?? []
+    return problems.length === 0 ? read.value : null
   }
 
   /** The answer to every later question of the tool, and to those that wait. */
@@ -196,9 +216,14 @@ export class ApprovalQueue {
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
     if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
-    return ruling.hint === undefined
-      ? { decision: ruling.decision }
-      : { decision: ruling.decision, hint: ruling.hint }
+    const { decision, hint, plan } = ruling
+    const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
+    if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
+    return {
+      decision,
+      ...(hint === undefined ? {} : { hint }),
+      ...(plan === undefined ? {} : { plan }),
+    }
   }
 
   async #carryOut(enforced: Enforced, ruling: Ruling): Promise<ApprovalDecision> {

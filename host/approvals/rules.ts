@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
+import { planTool } from './plan-question.ts'
 
 /** A rule file that cannot be used. */
 export class RuleError extends Error {
@@ -16,6 +17,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['run_python', ['code']],
   ['move_file', ['from', 'to']],
   ['request_access', ['host']],
+  [planTool, ['goal']],
 ])
 
 /** @throws {RuleError} naming the file and the field that is wrong. */
@@ -133,9 +135,9 @@ export function matchesPattern(pattern: string, text: string): boolean {
   return at <= text.length - last.length
 }
 
-/** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. */
+/** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call. */
 export function toolsNamedByRules(rules: readonly ApprovalRule[], allTools: readonly string[]): string[] {
-  const strict = rules.filter((rule) => rule.effect !== 'allow')
+  const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && tool !== planTool)
   if (strict.some((rule) => rule.tool === '*')) return [...allTools]
   return [...new Set(strict.map((rule) => rule.tool))]
 }
