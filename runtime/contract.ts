@@ -103,6 +103,8 @@ export interface ProviderRequest {
   readonly streamed?: boolean
   /** Whether the model gets back what it thought before its calls, for models that refuse their calls without it. */
   readonly echoReasoning?: boolean
+  /** False: the server is not asked to count tokens at the end of a stream, for it refuses to. */
+  readonly countTokens?: boolean
   readonly signal: AbortSignal
 }
 

@@ -96,9 +96,14 @@ const finishReasons: Readonly<Record<string, string>> = {
   tool_use: 'tool_calls',
   safety: 'content_filter',
   refusal: 'content_filter',
+  recitation: 'content_filter',
+  blocklist: 'content_filter',
+  prohibited_content: 'content_filter',
+  spii: 'content_filter',
 }
 
-function readFinish(word: string): StreamPart {
+/** The end for which a server's word stands. */
+export function readFinish(word: string): StreamPart {
   const plain = word.toLowerCase()
   if (plain === 'error' || plain === 'abort') {
     const message = `the model's server ended its answer with the reason "${plain}"`
@@ -119,12 +124,14 @@ function readUsage(value: Record<string, unknown>): TokenCount {
   }
 }
 
-function readCount(value: unknown): number {
+/** A count of tokens; what is none is 0. */
+export function readCount(value: unknown): number {
   return typeof value === 'number' && Number.isFinite(value) && value > 0
     ? Math.min(Math.floor(value), 2 ** 40)
     : 0
 }
 
-function textOf(value: unknown): string {
+/** A field's text; what is none is empty. */
+export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }

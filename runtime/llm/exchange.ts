@@ -69,10 +69,10 @@ export async function* exchange(
     })
     // A failed response emits its error also where nobody reads any more.
     response.body.on('error', () => undefined)
-    if (response.statusCode === 200) yield* readAnswer(response.body, limits, decoder, options.signal)
-    else yield [{ type: 'error', error: await readRefusal(response, limits, options.redact) }]
+    if (response.statusCode === 200) yield* readAnswer(response.body, limits, decoder, options)
+    else yield [failed(await readRefusal(response, limits, options), options)]
   } catch (error) {
-    yield [{ type: 'error', error: requestFailure(error, options.signal) }]
+    yield [failed(requestFailure(error, options.signal), options)]
   } finally {
     controller.abort()
   }
@@ -90,20 +90,20 @@ async function* readAnswer(
   body: AsyncIterable<Uint8Array>,
   limits: BodyLimits,
   decoder: AnswerDecoder,
-  signal: AbortSignal,
+  options: ExchangeOptions,
 ): AsyncGenerator<readonly StreamPart[]> {
   let finished = false
   let said = false
-  for await (const item of readBody(body, limits, signal)) {
-    if (item.type === 'error') return void (yield [{ type: 'error', error: item.error }])
+  for await (const item of readBody(body, limits, options.signal)) {
+    if (item.type === 'error') return void (yield [failed(item.error, options)])
     const parts: StreamPart[] = []
     if (item.type === 'document') readDocument(item.text, decoder, parts)
     else for (const event of item.events) if (!readEvent(event, decoder, parts)) break
     const last = parts.at(-1)
     finished ||= item.type === 'document' || item.done || parts.some(({ type }) => type === 'finish')
     said ||= parts.some(({ type }) => type !== 'usage')
+    if (last?.type === 'error') return void (yield parts.with(-1, failed(last.error, options)))
     if (last !== undefined) yield parts
-    if (last?.type === 'error') return
   }
   if (!finished) yield [broken('truncated', 'the stream ended without a finish')]
   else if (!said) yield [broken('empty', 'the model answered nothing')]
@@ -136,7 +136,7 @@ function readDocument(text: string, decoder: AnswerDecoder, parts: StreamPart[])
 async function readRefusal(
   response: Dispatcher.ResponseData,
   limits: BodyLimits,
-  redact: (text: string) => string = (text) => text,
+  { redact = keep }: ExchangeOptions,
 ): Promise<ModelError> {
   const timeoutMs = Math.min(limits.idleTimeoutMs, errorBodyTimeoutMs)
   const text = await readHead(response.body, {
@@ -157,6 +157,14 @@ function requestFailure(error: unknown, signal: AbortSignal): ModelError {
   if (!signal.aborted && error instanceof Error && error.name === 'HeadersTimeoutError')
     return modelError('timed_out', 'the model did not begin to answer in time')
   return readFailure(error, signal, false)
+}
+
+function failed(error: ModelError, { redact = keep }: ExchangeOptions): StreamPart {
+  return { type: 'error', error: { ...error, message: redact(error.message) } }
+}
+
+function keep(text: string): string {
+  return text
 }
 
 function broken(code: ModelErrorCode, message: string): StreamPart {

@@ -33,6 +33,8 @@ export type BodyItem =
 
 /** The data of the event after which nothing is said. */
 const endOfStream = '[DONE]'
+/** The same in Anthropic's protocol, where it is the event's name. */
+const endEvent = 'message_stop'
 /** How long a server may take to end its answer once it has said that it is done; waiting keeps the connection whole. */
 const endGraceMs = 250
 
@@ -127,7 +129,9 @@ class BodyReader {
   #ended = true
   readonly #parser = createParser({
     onEvent: ({ event = 'message', data }) => {
-      if (data.trim() === endOfStream) this.done = true
+      // Pings say that the connection lives, not that the model does.
+      if (event === 'ping') return
+      if (data.trim() === endOfStream || event === endEvent) this.done = true
       else if (!this.done) this.#events.push({ name: event, data, ended: this.#ended })
     },
   })

@@ -1,0 +1,172 @@
+/**
+ * A request in the words of Anthropic's Messages API. What that API refuses is put right here: system messages stand at the
+ * top (later ones become part of a user's turn), turns alternate, results come first in theirs, no text is empty, and thoughts
+ * go back with their signatures, unchanged.
+ */
+import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract.ts'
+import { isRecord } from '../llm/json-schema.ts'
+import { defaultMaxTokens } from './connection.ts'
+import { closeSchema } from './schemas.ts'
+
+type Block = Readonly<Record<string, unknown>>
+interface WireTurn {
+  readonly role: 'user' | 'assistant'
+  readonly content: Block[]
+}
+
+/** What {@link LLMChatMessage.provider_state} is of an answer of Anthropic's. */
+export interface AnthropicState {
+  readonly provider: 'anthropic'
+  /** Blocks `thinking` and `redacted_thinking` in their order. */
+  readonly thoughts: readonly Block[]
+}
+
+/** How a model is told to think: newer ones by an effort, older ones by a budget of tokens. */
+export type ThinkingForm = 'effort' | 'budget'
+
+const budgets = { low: 2_048, medium: 8_192, high: 24_576 } as const
+const budgetMin = 1_024
+
+export function toMessagesRequest(
+  request: ProviderRequest,
+  defaults: { readonly maxTokens?: number; readonly thinking: ThinkingForm },
+): Record<string, unknown> {
+  const { tools, toolChoice, temperature, responseFormat } = request
+  const maxTokens = request.maxTokens ?? defaults.maxTokens ?? defaultMaxTokens
+  const first = request.messages.findIndex(({ role }) => role !== 'system')
+  const leading = request.messages.slice(0, first < 0 ? undefined : first)
+  const system = leading.map(({ content }) => content).filter((text) => text.trim() !== '')
+  const format =
+    responseFormat === undefined
+      ? {}
+      : { format: { type: 'json_schema', schema: closeSchema(responseFormat.schema) } }
+  const thinking = toThinking(request, maxTokens, defaults.thinking)
+  const outputConfig = { ...thinking.output_config, ...format }
+  return {
+    model: request.model,
+    max_tokens: maxTokens,
+    ...(system.length === 0 ? {} : { system: system.map((text) => ({ type: 'text', text })) }),
+    messages: toTurns(request.messages.slice(leading.length)),
+    ...(tools.length === 0 ? {} : { tools: tools.map(toWireTool) }),
+    ...(tools.length === 0 || toolChoice === undefined ? {} : { tool_choice: toChoice(toolChoice) }),
+    // The API takes no temperature beside thinking.
+    ...(temperature === undefined || thinking.thinking !== undefined ? {} : { temperature }),
+    ...(thinking.thinking === undefined ? {} : { thinking: thinking.thinking }),
+    ...(Object.keys(outputConfig).length === 0 ? {} : { output_config: outputConfig }),
+    stream: true,
+  }
+}
+
+function toThinking(
+  request: ProviderRequest,
+  maxTokens: number,
+  form: ThinkingForm,
+): { thinking?: Block; output_config?: Block } {
+  const { reasoningEffort: effort, toolChoice } = request
+  if (effort === 'default' || effort === 'none') return {}
+  // Forced calls and turns of other models' calls cannot be thought about: the API refuses both.
+  const forced = toolChoice === 'required' || typeof toolChoice === 'object'
+  if (forced || !isThoughtThrough(request.messages)) return {}
+  if (form === 'effort') return { thinking: { type: 'adaptive' }, output_config: { effort } }
+  const budget = Math.min(budgets[effort], maxTokens - budgetMin)
+  return budget < budgetMin ? {} : { thinking: { type: 'enabled', budget_tokens: budget } }
+}
+
+/** Whether all calls since the user's last words came with thoughts, as they must where thinking is on. */
+function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
+  const since = messages.slice(messages.findLastIndex(({ role }) => role === 'user') + 1)
+  return since.every((message) => (message.tool_calls ?? []).length === 0 || thoughtsOf(message).length > 0)
+}
+
+function thoughtsOf({ provider_state: state }: LLMChatMessage): readonly Block[] {
+  return isRecord(state) && state.provider === 'anthropic' && Array.isArray(state.thoughts)
+    ? state.thoughts.filter(isRecord)
+    : []
+}
+
+function toTurns(messages: readonly LLMChatMessage[]): WireTurn[] {
+  const turns: WireTurn[] = []
+  for (const message of messages) {
+    const role = message.role === 'assistant' ? 'assistant' : 'user'
+    const blocks = toBlocks(message)
+    const last = turns.at(-1)
+    if (last?.role === role) last.content.push(...blocks)
+    else if (blocks.length > 0) turns.push({ role, content: blocks })
+  }
+  if (turns[0]?.role !== 'user') turns.unshift({ role: 'user', content: [textBlock('(begin)')] })
+  return turns.map(orderTurn)
+}
+
+function toBlocks(message: LLMChatMessage): Block[] {
+  const text = message.content.trim() === '' ? [] : [textBlock(message.content)]
+  switch (message.role) {
+    case 'system':
+      return text.length === 0 ? [] : [textBlock(`[system] ${message.content}`)]
+    case 'tool':
+      return [
+        {
+          type: 'tool_result',
+          tool_use_id: toWireId(message.tool_call_id ?? ''),
+          content: message.content.trim() === '' ? '(no output)' : message.content,
+        },
+      ]
+    case 'assistant':
+      return [...thoughtsOf(message), ...text, ...(message.tool_calls ?? []).map(toToolUse)]
+    default:
+      return text
+  }
+}
+
+/** Results first; a last word of the model without trailing space, which is refused. */
+function orderTurn({ role, content }: WireTurn): WireTurn {
+  if (role === 'user') {
+    const results = content.filter(({ type }) => type === 'tool_result')
+    return { role, content: [...results, ...content.filter(({ type }) => type !== 'tool_result')] }
+  }
+  const last = content.at(-1)
+  return typeof last?.text === 'string'
+    ? { role, content: content.with(-1, textBlock(last.text.trimEnd())) }
+    : { role, content }
+}
+
+function textBlock(text: string): Block {
+  return { type: 'text', text }
+}
+
+function toToolUse(call: LLMToolCall): Block {
+  return {
+    type: 'tool_use',
+    id: toWireId(call.id),
+    name: call.function.name,
+    input: parseArgumentsObject(call.function.arguments),
+  }
+}
+
+/** Ids of other providers may hold what this one refuses. */
+function toWireId(id: string): string {
+  const plain = id.replaceAll(/[^A-Za-z0-9_-]/g, '_')
+  return plain === '' ? 'none' : plain
+}
+
+/** Arguments as an object; what is none becomes an empty one. */
+export function parseArgumentsObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isRecord(value) ? value : {}
+  } catch {
+    return {}
+  }
+}
+
+function toWireTool(tool: ProviderRequest['tools'][number]): Block {
+  return {
+    name: tool.name,
+    description: tool.description,
+    input_schema: { type: 'object', ...tool.parameters },
+  }
+}
+
+function toChoice(choice: NonNullable<ProviderRequest['toolChoice']>): Block {
+  if (typeof choice === 'object') return { type: 'tool', name: choice.name }
+  return { type: choice === 'required' ? 'any' : 'none' }
+}

@@ -1,0 +1,139 @@
+/**
+ * A request in the words of Gemini's API. Its calls have no ids: results are told by the name of their function, in the order
+ * of the calls, and signatures of thoughts go back on the very parts they came with.
+ */
+import type { LLMChatMessage, ProviderRequest } from '../contract.ts'
+import { isRecord } from '../llm/json-schema.ts'
+import { parseArgumentsObject } from './anthropic-request.ts'
+import { defaultMaxTokens } from './connection.ts'
+import { toGoogleSchema } from './schemas.ts'
+
+type Part = Readonly<Record<string, unknown>>
+interface WireTurn {
+  readonly role: 'user' | 'model'
+  readonly parts: Part[]
+}
+
+/** What {@link LLMChatMessage.provider_state} is of an answer of Gemini's. */
+export interface GoogleState {
+  readonly provider: 'google'
+  /** Signature of the text, null where it has none. */
+  readonly text: string | null
+  /** Of the calls, in their order. */
+  readonly calls: readonly (string | null)[]
+}
+
+/** What the API takes in place of a signature that another model's call cannot have. */
+const foreignSignature = 'skip_thought_signature_validator'
+const budgets = { none: 0, low: 1_024, medium: 8_192, high: 24_576 } as const
+
+export function toGeminiRequest(request: ProviderRequest, maxTokens?: number): Record<string, unknown> {
+  const { tools, messages } = request
+  const first = messages.findIndex(({ role }) => role !== 'system')
+  const leading = messages.slice(0, first < 0 ? undefined : first)
+  const system = leading.map(({ content }) => content).filter((text) => text.trim() !== '')
+  return {
+    contents: toTurns(messages.slice(leading.length), needsSignatures(request.model)),
+    ...(system.length === 0 ? {} : { systemInstruction: { parts: system.map((text) => ({ text })) } }),
+    ...(tools.length === 0 ? {} : { tools: [{ functionDeclarations: tools.map(toDeclaration) }] }),
+    ...(tools.length === 0 || request.toolChoice === undefined
+      ? {}
+      : { toolConfig: { functionCallingConfig: toCallingConfig(request.toolChoice) } }),
+    generationConfig: toGenerationConfig(request, maxTokens),
+  }
+}
+
+function toGenerationConfig(request: ProviderRequest, maxTokens?: number): Part {
+  const { temperature, responseFormat, reasoningEffort } = request
+  return {
+    maxOutputTokens: request.maxTokens ?? maxTokens ?? defaultMaxTokens,
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(responseFormat === undefined
+      ? {}
+      : { responseMimeType: 'application/json', responseSchema: toGoogleSchema(responseFormat.schema) }),
+    ...(reasoningEffort === 'default' ? {} : { thinkingConfig: toThinking(request.model, reasoningEffort) }),
+  }
+}
+
+/** Models up to 2.5 think by a budget of tokens, later ones by a level. */
+function toThinking(model: string, effort: keyof typeof budgets): Part {
+  const includeThoughts = effort !== 'none'
+  if (/gemini-[12]\b/.test(model)) return { thinkingBudget: budgets[effort], includeThoughts }
+  return { thinkingLevel: effort === 'none' ? 'minimal' : effort, includeThoughts }
+}
+
+function needsSignatures(model: string): boolean {
+  return /gemini-(?![12]\b)\d/.test(model)
+}
+
+function toTurns(messages: readonly LLMChatMessage[], signed: boolean): WireTurn[] {
+  const turns: WireTurn[] = []
+  const namesById = new Map<string, string>()
+  for (const message of messages) {
+    const role = message.role === 'assistant' ? 'model' : 'user'
+    for (const call of message.tool_calls ?? []) namesById.set(call.id, call.function.name)
+    const parts = toParts(message, namesById, signed)
+    const last = turns.at(-1)
+    if (last?.role === role) last.parts.push(...parts)
+    else if (parts.length > 0) turns.push({ role, parts })
+  }
+  if (turns[0]?.role !== 'user') turns.unshift({ role: 'user', parts: [{ text: '(begin)' }] })
+  return turns
+}
+
+function toParts(message: LLMChatMessage, namesById: ReadonlyMap<string, string>, signed: boolean): Part[] {
+  const { content } = message
+  const text = content.trim() === '' ? [] : [{ text: content }]
+  switch (message.role) {
+    case 'system':
+      return text.length === 0 ? [] : [{ text: `[system] ${content}` }]
+    case 'tool': {
+      const name = namesById.get(message.tool_call_id ?? '') ?? 'unknown'
+      return [{ functionResponse: { name, response: { result: content } } }]
+    }
+    case 'assistant':
+      return toModelParts(message, signed)
+    default:
+      return text
+  }
+}
+
+function toModelParts(message: LLMChatMessage, signed: boolean): Part[] {
+  const state = stateOf(message)
+  const parts: Part[] = []
+  if (message.content.trim() !== '')
+    parts.push({ text: message.content, ...(state?.text ? { thoughtSignature: state.text } : {}) })
+  for (const [at, call] of (message.tool_calls ?? []).entries()) {
+    // The first call of an answer has one, or is not taken back.
+    const signature = state?.calls[at] ?? (signed && at === 0 ? foreignSignature : null)
+    const { name, arguments: argumentsText } = call.function
+    parts.push({
+      functionCall: { name, args: parseArgumentsObject(argumentsText) },
+      ...(signature === null ? {} : { thoughtSignature: signature }),
+    })
+  }
+  return parts
+}
+
+function stateOf({ provider_state: state }: LLMChatMessage): GoogleState | null {
+  if (!isRecord(state) || state.provider !== 'google' || !Array.isArray(state.calls)) return null
+  return {
+    provider: 'google',
+    text: typeof state.text === 'string' ? state.text : null,
+    calls: state.calls.map((signature: unknown) => (typeof signature === 'string' ? signature : null)),
+  }
+}
+
+function toDeclaration(tool: ProviderRequest['tools'][number]): Part {
+  const parameters = toGoogleSchema({ type: 'object', ...tool.parameters })
+  return {
+    name: tool.name,
+    description: tool.description,
+    ...(parameters === undefined ? {} : { parameters }),
+  }
+}
+
+function toCallingConfig(choice: NonNullable<ProviderRequest['toolChoice']>): Part {
+  if (typeof choice === 'object') return { mode: 'ANY', allowedFunctionNames: [choice.name] }
+  return { mode: choice === 'required' ? 'ANY' : 'NONE' }
+}

@@ -1,0 +1,91 @@
+/** Gemini's `streamGenerateContent` as a provider: its chunks as the parts that all providers yield. */
+import type { Provider } from '../contract.ts'
+import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
+import { errorFromStream } from '../llm/dialects.ts'
+import { modelError } from '../llm/errors.ts'
+import { type AnswerDecoder, exchange } from '../llm/exchange.ts'
+import { isRecord } from '../llm/json-schema.ts'
+import type { Connection } from './connection.ts'
+import { type GoogleState, toGeminiRequest } from './google-request.ts'
+
+export function createGoogleProvider(connection: Connection): Provider {
+  const { maxTokens, body } = connection.config
+  return {
+    stream: (request) => {
+      const model = encodeURIComponent(request.model.replace(/^models\//, ''))
+      return exchange(
+        {
+          url: `${connection.baseUrl}/v1beta/models/${model}:streamGenerateContent?alt=sse`,
+          body: { ...toGeminiRequest(request, maxTokens), ...body },
+          streamed: true,
+        },
+        new GeminiDecoder(),
+        connection.options(request.signal),
+      )
+    },
+  }
+}
+
+/** Reads one answer. Calls come whole; they are numbered here, for they have no ids. */
+export class GeminiDecoder implements AnswerDecoder {
+  #textSignature: string | null = null
+  readonly #callSignatures: (string | null)[] = []
+
+  readValue(value: unknown, parts: StreamPart[]): void {
+    if (!isRecord(value)) return
+    if (isRecord(value.error)) return void parts.push({ type: 'error', error: errorFromStream(value.error) })
+    const candidate: unknown = Array.isArray(value.candidates) ? value.candidates[0] : undefined
+    const content = isRecord(candidate) && isRecord(candidate.content) ? candidate.content.parts : undefined
+    if (Array.isArray(content)) for (const part of content) this.#readPart(part, parts)
+    if (isRecord(value.usageMetadata)) parts.push(readUsage(value.usageMetadata))
+    if (isRecord(candidate)) this.#finish(textOf(candidate.finishReason), candidate.finishMessage, parts)
+    const feedback = isRecord(value.promptFeedback) ? textOf(value.promptFeedback.blockReason) : ''
+    if (candidate === undefined && feedback !== '') parts.push(readFinish('safety'))
+  }
+
+  #readPart(part: unknown, parts: StreamPart[]): void {
+    if (!isRecord(part)) return
+    const signature = textOf(part.thoughtSignature)
+    if (isRecord(part.functionCall)) {
+      const { name, args } = part.functionCall
+      const index = this.#callSignatures.push(signature === '' ? null : signature) - 1
+      const argumentsText = isRecord(args) ? JSON.stringify(args) : '{}'
+      const fragment = { index, id: null, name: textOf(name), argumentsText }
+      parts.push({ type: 'tool-call-delta', fragment })
+      return
+    }
+    if (signature !== '') this.#textSignature = signature
+    const text = textOf(part.text)
+    if (text !== '') parts.push({ type: part.thought === true ? 'reasoning' : 'text', text })
+  }
+
+  #finish(reason: string, message: unknown, parts: StreamPart[]): void {
+    if (reason === '' || reason === 'FINISH_REASON_UNSPECIFIED') return
+    if (reason === 'MALFORMED_FUNCTION_CALL' || reason === 'UNEXPECTED_TOOL_CALL') {
+      const words = `the model wrote a call that its server could not read (${reason}) ${textOf(message)}`
+      parts.push({ type: 'error', error: modelError('broken', words) })
+      return
+    }
+    if (this.#textSignature !== null || this.#callSignatures.some((signature) => signature !== null)) {
+      const state: GoogleState = {
+        provider: 'google',
+        text: this.#textSignature,
+        calls: [...this.#callSignatures],
+      }
+      parts.push({ type: 'state', state })
+    }
+    parts.push(readFinish(reason))
+  }
+}
+
+function readUsage(usage: Record<string, unknown>): StreamPart {
+  const reasoningTokens = readCount(usage.thoughtsTokenCount)
+  return {
+    type: 'usage',
+    usage: {
+      inputTokens: readCount(usage.promptTokenCount) + readCount(usage.toolUsePromptTokenCount),
+      outputTokens: readCount(usage.candidatesTokenCount) + reasoningTokens,
+      reasoningTokens,
+    },
+  }
+}

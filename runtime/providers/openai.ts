@@ -1,0 +1,87 @@
+/**
+ * Providers of OpenAI's chat completions and all that speak them: OpenAI, Azure, xAI, Ollama, NVIDIA's catalog and NIM, vLLM,
+ * llama.cpp. They differ in addresses, in the header of the key and in the name of one field; see `kinds.ts`.
+ */
+import type { LLMChatMessage, LLMToolCall, Provider, ProviderRequest } from '../contract.ts'
+import { type ChatRequest, streamChat } from '../llm/client.ts'
+import type { ChatMessage, ToolCallRequest } from '../llm/messages.ts'
+import { type Connection, defaultMaxTokens } from './connection.ts'
+
+export interface ChatDialect {
+  /** What stands between the base and `/chat/completions`; default nothing. */
+  path?(request: ProviderRequest): string
+  /** What stands behind it, with its question mark. */
+  readonly query?: string
+  readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+export function createChatProvider(connection: Connection, dialect: ChatDialect = {}): Provider {
+  const { baseUrl } = connection
+  return {
+    stream: (request) =>
+      streamChat(toChatRequest(request, connection, dialect), {
+        ...connection.options(request.signal, dialect.headers),
+        baseUrl: `${baseUrl}${dialect.path?.(request) ?? ''}`,
+        ...(dialect.query === undefined ? {} : { query: dialect.query }),
+      }),
+  }
+}
+
+function toChatRequest(request: ProviderRequest, connection: Connection, dialect: ChatDialect): ChatRequest {
+  const { config } = connection
+  const { temperature, toolChoice, responseFormat, reasoningEffort, streamed, echoReasoning } = request
+  const extra = {
+    ...(reasoningEffort === 'default' ? {} : { reasoning_effort: reasoningEffort }),
+    ...(temperature === undefined ? {} : { temperature }),
+    ...config.body,
+  }
+  return {
+    model: request.model,
+    messages: toChatMessages(request.messages),
+    tools: request.tools,
+    maxTokens: request.maxTokens ?? config.maxTokens ?? defaultMaxTokens,
+    extra,
+    ...(dialect.maxTokensField === undefined ? {} : { maxTokensField: dialect.maxTokensField }),
+    ...(streamed === undefined ? {} : { stream: streamed }),
+    ...(request.countTokens === undefined ? {} : { countTokens: request.countTokens }),
+    ...(echoReasoning === undefined ? {} : { echoReasoning }),
+    ...(toolChoice === undefined || request.tools.length === 0 ? {} : { toolChoice }),
+    ...(responseFormat === undefined ? {} : { responseFormat }),
+  }
+}
+
+/** The transcript as the client has it. */
+export function toChatMessages(messages: readonly LLMChatMessage[]): ChatMessage[] {
+  return messages.map(toChatMessage)
+}
+
+function toChatMessage(message: LLMChatMessage): ChatMessage {
+  const { content } = message
+  switch (message.role) {
+    case 'assistant':
+      return {
+        role: 'assistant',
+        content,
+        toolCalls: (message.tool_calls ?? []).map(toCallRequest),
+        ...(message.reasoning_content === undefined ? {} : { reasoning: message.reasoning_content }),
+      }
+    case 'tool':
+      return { role: 'tool', callId: message.tool_call_id ?? '', content }
+    default:
+      return { role: message.role, content }
+  }
+}
+
+/** A transcript is sent with every turn; a call that has not changed is the same object, and looked at once by the client. */
+const knownCalls = new WeakMap<LLMToolCall, ToolCallRequest>()
+
+function toCallRequest(call: LLMToolCall): ToolCallRequest {
+  const { id } = call
+  const { name, arguments: argumentsText } = call.function
+  const known = knownCalls.get(call)
+  if (known?.id === id && known.name === name && known.argumentsText === argumentsText) return known
+  const made = { id, name, argumentsText }
+  knownCalls.set(call, made)
+  return made
+}

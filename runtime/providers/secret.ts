@@ -1,0 +1,62 @@
+/** A key that can be used but not shown, and the words of others with it taken out. */
+import { inspect } from 'node:util'
+
+const shown = '[key]'
+/** What may stand in a header: visible ASCII. */
+const usable = /^[\x21-\x7e]+$/
+
+export class ApiKey {
+  readonly #value: string
+
+  /**
+   * Spaces around the key are dropped, for that is how keys are pasted.
+   * @throws TypeError, without the key, for one that no header can carry
+   */
+  constructor(value: string) {
+    const trimmed = value.trim()
+    if (!usable.test(trimmed))
+      throw new TypeError(
+        'expected an API key of visible ASCII characters, got an empty text or one with spaces, line breaks or other letters; check how it was copied',
+      )
+    this.#value = trimmed
+  }
+
+  /** The key itself; for the one place that puts it into a request. */
+  reveal(): string {
+    return this.#value
+  }
+
+  /** `text` without the key, in the forms in which servers echo one. */
+  redact(text: string): string {
+    let result = text
+    for (const form of new Set([
+      this.#value,
+      encodeURIComponent(this.#value),
+      JSON.stringify(this.#value).slice(1, -1),
+    ]))
+      result = result.replaceAll(form, shown)
+    return this.#redactCut(result)
+  }
+
+  /** A key through which a message was cut. */
+  #redactCut(text: string): string {
+    if (!text.endsWith('…')) return text
+    for (let chars = this.#value.length - 1; chars >= 4; chars--) {
+      const end = `${this.#value.slice(0, chars)}…`
+      if (text.endsWith(end)) return `${text.slice(0, -end.length)}${shown}…`
+    }
+    return text
+  }
+
+  toString(): string {
+    return shown
+  }
+
+  toJSON(): string {
+    return shown
+  }
+
+  [inspect.custom](): string {
+    return shown
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * The providers of one environment, by name. Stores share nothing: what one is given, no other sees. A configuration is
+ * checked when it is given; what it lacks is said when it is asked for, and by its status, which shows no key.
+ */
+import type { Provider } from '../contract.ts'
+import {
+  checkConfig,
+  isProvider,
+  type ProviderConfig,
+  type ProviderConfigs,
+  type ProviderKind,
+  providerKinds,
+} from './config.ts'
+import { LLMConfigurationError } from './errors.ts'
+import { baseUrlOf, findMissing, kinds } from './kinds.ts'
+
+export interface ProviderStatus {
+  readonly provider: string
+  /** `custom` for an object of the application's. */
+  readonly kind: ProviderKind | 'custom'
+  readonly configured: boolean
+  /** What must still be given; empty when it is configured. */
+  readonly missing: readonly string[]
+  /** Where its requests go; null when that is not known. */
+  readonly baseUrl: string | null
+}
+
+export interface OpenProvider {
+  readonly provider: Provider
+  /** Requests for one turn at most; absent: as the table of failures says. */
+  readonly maxAttempts?: number
+}
+
+interface Entry {
+  readonly status: ProviderStatus
+  readonly open: OpenProvider | null
+}
+
+export class ProviderStore {
+  readonly #entries = new Map<string, Entry>()
+
+  /** @throws {LLMConfigurationError} for a configuration that no provider can have */
+  constructor(configs: ProviderConfigs = {}) {
+    for (const [name, config] of Object.entries(configs)) this.configure(name, config)
+  }
+
+  /** Sets a provider up, in place of one of that name. @throws {LLMConfigurationError} */
+  configure(name: string, config: ProviderConfig | Provider): void {
+    this.#entries.set(name, isProvider(config) ? customEntry(name, config) : makeEntry(name, config))
+  }
+
+  remove(name: string): boolean {
+    return this.#entries.delete(name)
+  }
+
+  /** @throws {LLMConfigurationError} which says what is missing */
+  get(name: string): OpenProvider {
+    const { status, open } = this.#entry(name)
+    if (open !== null) return open
+    throw new LLMConfigurationError(
+      `the provider ${name} is not configured: it lacks ${status.missing.join(' and ')}; give it under providers.${name}`,
+    )
+  }
+
+  /** @throws {LLMConfigurationError} for a name that is neither configured nor a kind */
+  status(name: string): ProviderStatus {
+    return this.#entry(name).status
+  }
+
+  /** Of every kind, and of what is configured under other names. Sorted by name. */
+  list(): ProviderStatus[] {
+    const names = new Set([...providerKinds, ...this.#entries.keys()])
+    return [...names].sort().map((name) => this.status(name))
+  }
+
+  #entry(name: string): Entry {
+    const known = this.#entries.get(name)
+    if (known !== undefined) return known
+    if (providerKinds.some((kind) => kind === name)) return emptyEntry(name)
+    const names = [...new Set([...providerKinds, ...this.#entries.keys()])].sort().join(', ')
+    throw new LLMConfigurationError(
+      `there is no provider ${JSON.stringify(name.slice(0, 100))}; known are ${names}`,
+    )
+  }
+}
+
+function customEntry(provider: string, open: Provider): Entry {
+  const status = { provider, kind: 'custom', configured: true, missing: [], baseUrl: null } as const
+  return { status, open: { provider: open } }
+}
+
+function makeEntry(name: string, given: ProviderConfig): Entry {
+  const { kind, ...config } = checkConfig(name, given)
+  const missing = findMissing(kind, config)
+  const baseUrl = baseUrlOf(kind, config)
+  const configured = missing.length === 0 && baseUrl !== null
+  const status = { provider: name, kind, configured, missing, baseUrl }
+  if (!configured) return { status, open: null }
+  const { maxAttempts } = config
+  try {
+    const provider = kinds[kind].create(config, baseUrl)
+    return { status, open: { provider, ...(maxAttempts === undefined ? {} : { maxAttempts }) } }
+  } catch (cause) {
+    const words = cause instanceof Error ? cause.message : String(cause)
+    throw new LLMConfigurationError(`the configuration of the provider ${name} cannot be used: ${words}`)
+  }
+}
+
+/** A kind of which nothing is said; what needs nothing is ready without. */
+function emptyEntry(name: string): Entry {
+  return makeEntry(name, {})
+}
