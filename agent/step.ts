@@ -9,6 +9,7 @@ import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
+import type { Opening } from './context/opening.ts'
 import { stepFailedMark } from './context/prompts.ts'
 import { LoopGuard } from './loop-guard.ts'
 import { boundText, listenTo, type Run } from './run.ts'
@@ -30,11 +31,11 @@ const wastedTurnsMax = 2
 /** Runs the step to its end. `opening` is the system and the user message; `signal` ends it early as cancelled. */
 export async function runStep(
   step: Step,
-  opening: readonly ChatMessage[],
+  opening: Opening,
   run: Run,
   signal: AbortSignal,
 ): Promise<StepResult> {
-  const history: ChatMessage[] = [...opening]
+  const history: ChatMessage[] = [...(typeof opening === 'function' ? opening() : opening)]
   const guard = new LoopGuard()
   let wasted = 0
   let denied = false

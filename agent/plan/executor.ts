@@ -3,21 +3,15 @@
  * that need them, failures answered as the plan says. Ends with one value for every way it can end.
  */
 
-import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
-import { agentSystemPrompt, stepUserPrompt } from '../context/prompts.ts'
+import { type Opening, stepOpening } from '../context/opening.ts'
 import { boundText, type Run, type RunEnding } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
 import { Schedule } from './schedule.ts'
 
 /** Runs one step; the real one is `runStep`. */
-export type StepRunner = (
-  step: Step,
-  opening: readonly ChatMessage[],
-  run: Run,
-  signal: AbortSignal,
-) => Promise<StepResult>
+export type StepRunner = (step: Step, opening: Opening, run: Run, signal: AbortSignal) => Promise<StepResult>
 
 /** Executes `plan` to its end. Reports every step's start and end, also of steps that never ran. */
 export async function executePlan(
@@ -32,8 +26,11 @@ export async function executePlan(
   const signal = AbortSignal.any([run.signal, stop.signal])
 
   const start = async (step: Step): Promise<Step> => {
+    await run.steering.ready(signal)
     await run.report.event({ type: 'step-start', stepId: step.id })
-    const result = await perform(step, openingOf(step, plan, results, run), run, signal, performStep)
+    const opening = (): ReturnType<typeof stepOpening> =>
+      stepOpening(run, { plan, step, results: resultsFor(step, plan, results), states: schedule.states })
+    const result = await perform(step, opening, run, signal, performStep)
     results.set(step.id, result)
     schedule.end(step.id, result.state)
     await reportEnd(step, result.state, result.text, run)
@@ -64,7 +61,7 @@ export async function executePlan(
 
 async function perform(
   step: Step,
-  opening: readonly ChatMessage[],
+  opening: Opening,
   run: Run,
   signal: AbortSignal,
   performStep: StepRunner,
@@ -77,29 +74,19 @@ async function perform(
       state: 'failed',
       reason: 'internal',
       text: 'the agent failed inside; its log has the details',
-      history: opening,
+      history: [],
     }
   }
 }
 
-function openingOf(
+/** Answers of the steps that `step` needs, in the plan's order. */
+function resultsFor(
   step: Step,
   plan: Plan,
   results: ReadonlyMap<string, StepResult>,
-  run: Run,
-): ChatMessage[] {
+): { stepId: string; text: string }[] {
   const needed = plan.steps.filter(({ id }) => step.needs.includes(id))
-  const content = stepUserPrompt({
-    task: run.task,
-    workspaceListing: run.workspaceListing,
-    plan,
-    step,
-    results: needed.map(({ id }) => ({ stepId: id, text: results.get(id)?.text ?? '' })),
-  })
-  return [
-    { role: 'system', content: agentSystemPrompt() },
-    { role: 'user', content },
-  ]
+  return needed.map(({ id }) => ({ stepId: id, text: results.get(id)?.text ?? '' }))
 }
 
 function reportEnd(

@@ -10,7 +10,7 @@ import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { plannerSystemPrompt, plannerUserPrompt } from '../context/prompts.ts'
+import { plannerOpening } from '../context/opening.ts'
 import { listenTo, type Run } from '../run.ts'
 import { reportTurn } from '../step.ts'
 import { mendPlan } from './repair.ts'
@@ -44,10 +44,7 @@ function submitPlanTool(): ToolSpec {
 
 /** The planner that asks the run's model. */
 export const makePlan: Planner = async (run) => {
-  const messages: ChatMessage[] = [
-    { role: 'system', content: plannerSystemPrompt(run.registry.specs) },
-    { role: 'user', content: plannerUserPrompt(run.task, run.workspaceListing) },
-  ]
+  const messages: ChatMessage[] = [...plannerOpening(run)]
   let problems = 'no plan was given'
   for (let request = 1; request <= requestsMax; request++) {
     const hooks = listenTo(planningStepId, run, run.signal)

@@ -12,6 +12,11 @@ export class Schedule {
     for (const { id } of plan.steps) this.#states.set(id, 'pending')
   }
 
+  /** Of all steps, in the plan's order. */
+  get states(): ReadonlyMap<string, StepState> {
+    return this.#states
+  }
+
   stateOf(stepId: string): StepState {
     return this.#states.get(stepId) ?? 'pending'
   }

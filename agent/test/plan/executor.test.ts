@@ -43,7 +43,7 @@ async function execute(
   const together = new Set<string>()
   const perform: StepRunner = async (step, opening, _run, signal) => {
     started.push(step.id)
-    openings.set(step.id, opening)
+    openings.set(step.id, typeof opening === 'function' ? opening() : opening)
     for (const other of running) together.add([step.id, other].toSorted().join('+'))
     running.add(step.id)
     mostRunning = Math.max(mostRunning, running.size)

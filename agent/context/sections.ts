@@ -1,0 +1,226 @@
+/**
+ * What the user's message of a request is made of: a list of sections, each of which knows how to say its part in so many
+ * characters. Those of the run come first and are the same in all its requests; what belongs to one step comes behind them.
+ * Whoever has more to say (memory, skills) adds a section to the list; nothing else has to change.
+ */
+import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import type { SteerMessage } from '../steering.ts'
+import { cutMiddle } from '../tools/cut.ts'
+import { block } from './block.ts'
+
+/** A step of a plan, and what it builds on. */
+export interface StepWork {
+  readonly plan: Plan
+  readonly step: Step
+  /** Answers of the steps that this one needs, in the plan's order. */
+  readonly results: readonly { readonly stepId: string; readonly text: string }[]
+  /** What became of the plan's steps so far; absent: not told. */
+  readonly states?: ReadonlyMap<string, StepState>
+}
+
+/** All that sections may speak of. */
+export interface ContextInput {
+  readonly task: Task
+  readonly workspaceListing: string
+  /** What the workspace's AGENTS.md says; absent: there is none. */
+  readonly guidance?: string | undefined
+  /** Absent while a plan is made. */
+  readonly work?: StepWork
+  /** What the person wrote while the run was under way, as far as it was seen. */
+  readonly messages?: readonly SteerMessage[]
+}
+
+export interface ContextSection {
+  readonly name: string
+  /** `run`: the same bytes in all requests of a run. `step`: of one step alone. */
+  readonly part: 'run' | 'step'
+  /** Whether it is said whole, however little room there is. */
+  readonly pinned: boolean
+  /** The section in about `maxChars` characters; undefined when there is nothing to say. */
+  render(input: ContextInput, maxChars: number): string | undefined
+}
+
+const task: ContextSection = {
+  name: 'task',
+  part: 'run',
+  pinned: true,
+  render: (input) => `# Task\n${block('task', input.task.prompt)}`,
+}
+
+const facts: ContextSection = {
+  name: 'context',
+  part: 'run',
+  pinned: false,
+  render: (input, maxChars) => {
+    const entries = Object.entries(input.task.context ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    if (entries.length === 0) return undefined
+    const texts = fitAll(
+      entries.map(([, text]) => text),
+      maxChars,
+    )
+    const blocks = entries.map(([name], index) =>
+      block('context', texts[index] ?? '', ` name=${JSON.stringify(oneLine(name))}`),
+    )
+    return `# Context\n${blocks.join('\n')}`
+  },
+}
+
+const workspace: ContextSection = {
+  name: 'workspace',
+  part: 'run',
+  pinned: false,
+  render: (input, maxChars) =>
+    `# Workspace\n${block('workspace', cutMiddle(input.workspaceListing, maxChars))}`,
+}
+
+const guidance: ContextSection = {
+  name: 'guidance',
+  part: 'run',
+  pinned: false,
+  render: (input, maxChars) =>
+    input.guidance === undefined
+      ? undefined
+      : `# AGENTS.md of the workspace\n${block('guidance', cutMiddle(input.guidance, maxChars))}`,
+}
+
+const plan: ContextSection = {
+  name: 'plan',
+  part: 'run',
+  pinned: true,
+  render: ({ work }) => {
+    if (work === undefined) return undefined
+    const steps = work.plan.steps.map(
+      ({ id, title, needs }) => `- ${id}: ${title}${needs.length > 0 ? ` (after ${needs.join(', ')})` : ''}`,
+    )
+    return `# Plan\n${block('plan', `Goal: ${work.plan.goal}\n${steps.join('\n')}`)}`
+  },
+}
+
+const progress: ContextSection = {
+  name: 'progress',
+  part: 'step',
+  pinned: true,
+  render: ({ work }) => {
+    const lines = [...(work?.states ?? [])].filter(
+      ([id, state]) => id !== work?.step.id && state !== 'pending',
+    )
+    if (lines.length === 0) return undefined
+    return `# State of the plan\n${lines.map(([id, state]) => `${id}: ${state}`).join('\n')}`
+  },
+}
+
+const results: ContextSection = {
+  name: 'results',
+  part: 'step',
+  pinned: false,
+  render: ({ work }, maxChars) => {
+    if (work === undefined) return undefined
+    const texts = fitAll(
+      work.results.map(({ text }) => text),
+      maxChars,
+    )
+    const blocks = work.results.map(({ stepId }, index) =>
+      block('result', texts[index] ?? '', ` step="${stepId}"`),
+    )
+    return `# Results of earlier steps\n${blocks.length > 0 ? blocks.join('\n') : 'None.'}`
+  },
+}
+
+const step: ContextSection = {
+  name: 'step',
+  part: 'step',
+  pinned: true,
+  render: ({ work }) =>
+    work === undefined
+      ? undefined
+      : `# This step\nid: ${work.step.id}\ntitle: ${oneLine(work.step.title)}\n${block('instructions', work.step.instructions)}`,
+}
+
+const messages: ContextSection = {
+  name: 'messages',
+  part: 'step',
+  pinned: true,
+  render: (input) => {
+    const said = input.messages ?? []
+    return said.length === 0 ? undefined : describeMessages(said)
+  },
+}
+
+/** The sections of a request, in their order. */
+export const defaultSections: readonly ContextSection[] = [
+  task,
+  facts,
+  workspace,
+  guidance,
+  plan,
+  results,
+  progress,
+  step,
+  messages,
+]
+
+/** Of the room for input: what the unpinned sections of the run may take together, and those of a step. */
+const shares = { run: 0.3, step: 0.3 } as const
+
+/**
+ * The user's message with which a request begins. Sections that are not pinned are cut, the longest first, to their share of
+ * `maxChars`, whatever the others need: the part of the run does not depend on the step.
+ */
+export function buildContext(
+  input: ContextInput,
+  maxChars: number,
+  sections: readonly ContextSection[] = defaultSections,
+): string {
+  const parts = (['run', 'step'] as const).flatMap((part) =>
+    renderPart(
+      sections.filter((section) => section.part === part),
+      input,
+      maxChars * shares[part],
+    ),
+  )
+  return parts.join('\n\n')
+}
+
+function renderPart(sections: readonly ContextSection[], input: ContextInput, maxChars: number): string[] {
+  const whole = sections.map((section) => section.render(input, Number.POSITIVE_INFINITY))
+  const sizes = whole.map((text, index) => (sections[index]?.pinned === true ? 0 : (text?.length ?? 0)))
+  const rooms = shareOut(sizes, maxChars)
+  return sections.flatMap((section, index) => {
+    const text = whole[index]
+    const room = rooms[index] ?? 0
+    const said = text !== undefined && (sizes[index] ?? 0) > room ? section.render(input, room) : text
+    return said === undefined ? [] : [said]
+  })
+}
+
+/** What a person wrote while the run was under way, as a section. */
+export function describeMessages(said: readonly SteerMessage[]): string {
+  return `# Messages from the user\n${said.map(({ text }) => block('message', text)).join('\n')}`
+}
+
+/** `texts` within `maxChars` together: the longest are cut in their middle, the shorter stay whole. */
+function fitAll(texts: readonly string[], maxChars: number): string[] {
+  const rooms = shareOut(
+    texts.map(({ length }) => length),
+    maxChars,
+  )
+  return texts.map((text, index) => cutMiddle(text, rooms[index] ?? 0))
+}
+
+/** Room for each of `sizes` out of `total`: who needs less than an even share leaves the rest to the others. */
+function shareOut(sizes: readonly number[], total: number): number[] {
+  const rooms = sizes.map(() => 0)
+  let left = total
+  const order = sizes.map((_, index) => index).toSorted((a, b) => (sizes[a] ?? 0) - (sizes[b] ?? 0))
+  order.forEach((index, place) => {
+    const room = Math.min(sizes[index] ?? 0, Math.floor(left / (order.length - place)))
+    rooms[index] = room
+    left -= room
+  })
+  return rooms
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim()
+}
