@@ -35,6 +35,8 @@ export const limits = {
   documentMaxChars: 256 * KiB,
 
   planMaxSteps: 64,
+  /** Plans of one run, the first included. */
+  planMaxRevisions: 32,
   stepMaxNeeds: 32,
   stepMaxWrites: 64,
   stepMaxRetries: 5,

@@ -31,7 +31,8 @@ export function findRevisionProblems(current: Plan, next: Plan, states: StepStat
   return problems
 }
 
-function isSameStep(a: Step, b: Step): boolean {
+/** Whether both say the same, whatever the order of their fields. */
+export function isSameStep(a: Step, b: Step): boolean {
   return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b))
 }
 

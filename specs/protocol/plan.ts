@@ -1,6 +1,7 @@
 /** The plan: a graph of steps. What the model plans is validated here before anything runs. */
 import * as z from 'zod'
 import { limits } from './limits.ts'
+import { findReferences } from './plan-references.ts'
 import { Document, Line } from './text.ts'
 
 /** Chosen by the model: short, readable, unique in the plan. */
@@ -24,8 +25,16 @@ export const Condition = z.strictObject({
 })
 export type Condition = z.infer<typeof Condition>
 
+/** So that a plan fits into a message, whose depth has a bound too. */
+const outputSchemaMaxDepth = 12
+
 /** A JSON schema of an object; what it asks for beyond types, required names and enums is checked by the agent alone. */
-export const OutputSchema = z.record(z.string(), z.unknown())
+export const OutputSchema = z
+  .record(z.string(), z.unknown())
+  .refine(
+    (schema) => isWithinDepth(schema, outputSchemaMaxDepth),
+    `expected at most ${outputSchemaMaxDepth} levels of nesting`,
+  )
 export type OutputSchema = z.infer<typeof OutputSchema>
 
 /** Bounds of one sub-agent; absent ones are the run's. */
@@ -48,7 +57,10 @@ export const Step = z.strictObject({
   kind: z.enum(['task', 'agent']).optional(),
   /** One line for people. */
   title: Line.min(1),
-  /** What to do, for the agent. `{{steps.ID}}` and `{{steps.ID.PATH}}` stand for the output of a step that it needs, or a value in it. */
+  /**
+   * What to do, for the agent. `{{steps.ID}}` and `{{steps.ID.PATH}}` stand for the output of a step that it needs or has its
+   * condition on, or a value in it.
+   */
   instructions: Document.min(1),
   /** Steps that must have completed, or been left aside by their own condition, before this one starts. */
   needs: z.array(StepId).max(limits.stepMaxNeeds).default([]),
@@ -79,12 +91,13 @@ export const Plan = z
     steps: z.array(Step).min(1).max(limits.planMaxSteps),
   })
   .superRefine((plan, context) => {
-    for (const problem of findGraphProblems(plan.steps)) {
-      context.addIssue({
-        code: 'custom',
-        path: ['steps', problem.index, problem.field],
-        message: problem.message,
-      })
+    for (const { index, field, message } of findGraphProblems(plan.steps)) {
+      context.addIssue({ code: 'custom', path: ['steps', index, field], message })
+    }
+    const { length } = JSON.stringify(plan)
+    if (length > limits.documentMaxChars) {
+      const message = `${length} characters as JSON; at most ${limits.documentMaxChars} can be shown to a person`
+      context.addIssue({ code: 'custom', path: [], message })
     }
   })
 export type Plan = z.infer<typeof Plan>
@@ -92,33 +105,75 @@ export type Plan = z.infer<typeof Plan>
 export const StepState = z.enum(['pending', 'running', 'completed', 'failed', 'skipped', 'cancelled'])
 export type StepState = z.infer<typeof StepState>
 
-type GraphProblem = { index: number; field: 'id' | 'needs'; message: string }
+interface GraphProblem {
+  readonly index: number
+  readonly field: 'id' | 'needs' | 'when' | 'instructions' | 'tools' | 'limits'
+  readonly message: string
+}
 
-/** Doubled ids, needs that name no step, and cycles. */
+/** What of a plan does not hang together; cycles are looked for only where everything that is named is there. */
 function findGraphProblems(steps: readonly Step[]): GraphProblem[] {
+  const byId = new Map<string, Step>()
   const problems: GraphProblem[] = []
-  const indexOf = new Map<string, number>()
   steps.forEach((step, index) => {
-    if (indexOf.has(step.id))
+    if (byId.has(step.id))
       problems.push({ index, field: 'id', message: `step id "${step.id}" is used twice` })
-    else indexOf.set(step.id, index)
+    else byId.set(step.id, step)
   })
   steps.forEach((step, index) => {
-    for (const need of step.needs) {
-      if (!indexOf.has(need))
-        problems.push({ index, field: 'needs', message: `no step has the id "${need}"` })
-    }
+    problems.push(...findStepProblems(step, byId).map((problem) => ({ index, ...problem })))
   })
-  if (problems.length > 0) return problems
-  const done = new Set<string>()
-  for (;;) {
-    const ready = steps.filter((step) => !done.has(step.id) && step.needs.every((need) => done.has(need)))
-    if (ready.length === 0) break
-    for (const step of ready) done.add(step.id)
+  return problems.length > 0 ? problems : findCycles(steps)
+}
+
+function findStepProblems(step: Step, byId: ReadonlyMap<string, Step>): Omit<GraphProblem, 'index'>[] {
+  const problems: Omit<GraphProblem, 'index'>[] = []
+  for (const need of step.needs) {
+    if (!byId.has(need)) problems.push({ field: 'needs', message: `no step has the id "${need}"` })
   }
-  steps.forEach((step, index) => {
-    if (!done.has(step.id))
-      problems.push({ index, field: 'needs', message: `step "${step.id}" waits for itself` })
-  })
+  const { when } = step
+  if (when !== undefined && !byId.has(when.step))
+    problems.push({ field: 'when', message: `no step has the id "${when.step}"` })
+  if (when?.path !== undefined && byId.get(when.step)?.output === undefined)
+    problems.push({ field: 'when', message: `step "${when.step}" gives text: a path needs its \`output\`` })
+  for (const { text, stepId, path } of findReferences(step.instructions)) {
+    const message = !byId.has(stepId)
+      ? `${text}: no step has the id "${stepId}"`
+      : !waitsOf(step).includes(stepId)
+        ? `${text}: step "${stepId}" is not among the needs`
+        : path.length > 0 && byId.get(stepId)?.output === undefined
+          ? `${text}: step "${stepId}" gives text; a path needs its \`output\``
+          : null
+    if (message !== null) problems.push({ field: 'instructions', message })
+  }
+  for (const field of ['tools', 'limits'] as const) {
+    if (step[field] !== undefined && step.kind !== 'agent')
+      problems.push({ field, message: 'only a step of the kind "agent" has these' })
+  }
   return problems
+}
+
+function findCycles(steps: readonly Step[]): GraphProblem[] {
+  const done = new Set<string>()
+  for (let waiting = steps; ; ) {
+    const ready = waiting.filter((step) => waitsOf(step).every((id) => done.has(id)))
+    if (ready.length === 0) break
+    for (const { id } of ready) done.add(id)
+    waiting = waiting.filter(({ id }) => !done.has(id))
+  }
+  return steps.flatMap((step, index) =>
+    done.has(step.id)
+      ? []
+      : [{ index, field: 'needs' as const, message: `step "${step.id}" waits for itself` }],
+  )
+}
+
+/** The steps that have to end before this one can begin. */
+export function waitsOf(step: Pick<Step, 'needs' | 'when'>): string[] {
+  return step.when === undefined ? step.needs : [...step.needs, step.when.step]
+}
+
+function isWithinDepth(value: unknown, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  return depth > 0 && Object.values(value).every((child) => isWithinDepth(child, depth - 1))
 }
