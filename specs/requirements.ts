@@ -179,6 +179,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'T.01': now(
     'A scripted model stands in for a real one in process and over HTTP, records what it was asked, and fails where the script was not played',
   ),
+  'T.02': now(
+    'Whatever a model says, a tool gives or a workspace holds, a run goes on or ends with a reason, in bounded time and memory',
+  ),
 
   // Channels
   'C.01': now('Control messages are bounded frames, and any framing error ends the session with its reason'),

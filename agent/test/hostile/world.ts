@@ -1,0 +1,184 @@
+/**
+ * A task carried out by all that the agent is made of, in one process: inbox, loop, planner, executor, registry, file tools over
+ * a real folder, and the model's client over real HTTP. A run that does not end by its deadline is a failure that says where
+ * it stood; every event is checked as the host would check it.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import type { z } from 'zod'
+import { createModel, type ModelOptions } from '#runtime/llm/model.ts'
+import { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { Completion, type Task } from '#specs/protocol/task.ts'
+import { reply } from '#specs/testing/model-replies.ts'
+import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { TaskInbox } from '../../inbox.ts'
+import { runAgentLoop } from '../../loop.ts'
+import { executePlan } from '../../plan/executor.ts'
+import { makePlan } from '../../plan/planner.ts'
+import { createFileTools } from '../../tools/files.ts'
+import { createRegistry } from '../../tools/registry.ts'
+import type { Tool } from '../../tools/tool.ts'
+import { describeWorkspace } from '../../workspace/listing.ts'
+import { makeTask, silentLogger, someRunId } from '../support/run.ts'
+import { planReply } from '../support/scripted-model.ts'
+import { runInFolder } from '../support/tools.ts'
+
+export interface WorldOptions {
+  readonly task?: Partial<z.input<typeof Task>>
+  /** Files of the workspace, by path. */
+  readonly files?: Readonly<Record<string, string | Uint8Array>>
+  /** Beside the file tools. */
+  readonly tools?: readonly Tool[]
+  readonly model?: Partial<ModelOptions>
+  /** Called with every event, with the inbox at hand. */
+  onEvent?(event: AgentEvent, inbox: TaskInbox): void
+  /** Default 15 s. */
+  readonly deadlineMs?: number
+}
+
+export interface Ending {
+  readonly completion: Completion
+  readonly events: readonly AgentEvent[]
+  readonly asked: readonly Asked[]
+}
+
+/** Events of a type. */
+export function eventsOf<T extends AgentEvent['type']>(
+  { events }: Pick<Ending, 'events'>,
+  type: T,
+): Extract<AgentEvent, { type: T }>[] {
+  return events.filter((event): event is Extract<AgentEvent, { type: T }> => event.type === type)
+}
+
+/** A plan of one step named `work`, for scripts that are about the step. */
+export const onePlan = planReply({
+  goal: 'g',
+  steps: [{ id: 'work', title: 'Work', instructions: 'work', needs: [], writes: ['*'] }],
+})
+
+export const answer = (text: string): ServerReply => reply({ text })
+export const call = (name: string, args: unknown): ServerReply =>
+  reply({ calls: [{ name, arguments: args }] })
+
+/** Plans {@link onePlan}, then gives `replies` in turn, the last of which repeats. */
+export function working(...replies: readonly ServerReply[]): Script {
+  return (_asked, index) =>
+    index === 0 ? onePlan : (replies[Math.min(index, replies.length) - 1] ?? onePlan)
+}
+
+/** Carries a task out to its end. @throws when it does not end by the deadline, or an event is not the protocol's. */
+export async function carryOut(script: Script, options: WorldOptions = {}): Promise<Ending> {
+  const root = mkdtempSync(path.join(tmpdir(), 'caisson-hostile-'))
+  const life = new AbortController()
+  await using model = await startModelServer(script)
+  const inbox = new TaskInbox()
+  const heard = new Ears(inbox, options)
+  const tools = [...createFileTools(runInFolder(root), { root }), ...(options.tools ?? [])]
+  for (const [name, content] of Object.entries(options.files ?? {})) {
+    mkdirSync(path.dirname(path.join(root, name)), { recursive: true })
+    writeFileSync(path.join(root, name), content)
+  }
+  const running = runAgentLoop(
+    {
+      inbox,
+      host: heard.host,
+      planner: makePlan,
+      executor: executePlan,
+      registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
+      modelFor: () => openModel(model.baseUrl, options.model),
+      listWorkspace: (signal) => describeWorkspace(tools, signal),
+      logger: silentLogger,
+      cancelGraceMs: 200,
+    },
+    life.signal,
+  )
+  try {
+    inbox.submit(makeTask(options.task))
+    const completion = await heard.ended(options.deadlineMs ?? 15_000, model.asked)
+    return { completion, events: heard.events, asked: model.asked }
+  } finally {
+    inbox.cancel(someRunId, 'the test is over')
+    life.abort()
+    await running
+    rmSync(root, { recursive: true, force: true })
+  }
+}
+
+function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): ReturnType<typeof createModel> {
+  const times = { firstDelayMs: 1, maxDelayMs: 2, idleTimeoutMs: 5_000, firstEventTimeoutMs: 5_000 }
+  return createModel({ model: 'm', baseUrl, ...times, ...options })
+}
+
+/** What the host hears; the first event that it would refuse fails the run's test. */
+class Ears {
+  readonly events: AgentEvent[] = []
+  readonly host: Parameters<typeof runAgentLoop>[0]['host']
+  readonly #completed = Promise.withResolvers<Completion>()
+  #completions = 0
+
+  constructor(inbox: TaskInbox, { onEvent }: WorldOptions) {
+    this.host = {
+      emitEvent: async (_runId, _agentPath, event) => {
+        this.#checked(() => {
+          // Too long for a frame it may be: the outbox shortens it.
+          checkDepth(event)
+          this.events.push(AgentEvent.parse(event))
+        })
+        onEvent?.(event, inbox)
+      },
+      emitDelta: (_runId, _agentPath, delta) => this.#checked(() => void Delta.parse(delta)),
+      requestApproval: () => Promise.resolve({ decision: 'allow' }),
+      complete: async (completion) => {
+        this.#checked(() => {
+          fitsFrame(completion)
+          if (++this.#completions > 1) throw new Error('the run was completed twice')
+          this.#completed.resolve(Completion.parse(completion))
+        })
+      },
+    }
+  }
+
+  async ended(deadlineMs: number, asked: readonly Asked[]): Promise<Completion> {
+    const late = Promise.withResolvers<never>()
+    const timer = setTimeout(() => {
+      const last = this.events.slice(-5).map((event) => JSON.stringify(event).slice(0, 300))
+      late.reject(
+        new Error(
+          `the run did not end in ${deadlineMs} ms: ${asked.length} requests, ${this.events.length} events, the last of them:\n${last.join('\n')}`,
+        ),
+      )
+    }, deadlineMs)
+    try {
+      return await Promise.race([this.#completed.promise, late.promise])
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  #checked(check: () => void): void {
+    try {
+      check()
+    } catch (error) {
+      this.#completed.reject(error)
+    }
+  }
+}
+
+/** A message that does not fit a frame ends the session. */
+function fitsFrame(value: unknown): void {
+  const bytes = Buffer.byteLength(JSON.stringify(value))
+  if (bytes > limits.frameMaxBytes) throw new Error(`a message of ${bytes} bytes does not fit a frame`)
+}
+
+/** As does one that nests too deep; params, a list and its entry are around each event. */
+function checkDepth(event: AgentEvent): void {
+  const depth = depthOf(event)
+  if (depth + 4 > limits.jsonMaxDepth) throw new Error(`an event of ${event.type} nests ${depth} deep`)
+}
+
+function depthOf(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf))
+}
