@@ -21,6 +21,5 @@ export {
 export {
   createScriptedModel,
   type ScriptedCallRequest,
-  ScriptedFailureError,
   type ScriptedModel,
 } from './scripted-model.ts'

@@ -18,6 +18,7 @@ import type {
   ProviderRequest,
 } from '../contract.ts'
 import { modelError } from '../llm/errors.ts'
+import { LLMError } from '../providers/errors.ts'
 import { type ReadyReply, toParts, toResponse, toServerReply } from './answers.ts'
 import type { ScriptedReply } from './replies.ts'
 import { makeRequest, readHttpRequest, type ScriptedRequest } from './request.ts'
@@ -33,7 +34,8 @@ export interface ScriptedModel extends AsyncDisposable {
   assertDone(): void
   /**
    * The model in process, for `runTurnLoop`'s option of the same name.
-   * @throws ScriptedModelError when the script has no reply; the signal's reason when it is aborted
+   * @throws ScriptedModelError when the script has no reply, LLMError when its reply is a failure, and the signal's reason when
+   * that is aborted
    */
   readonly callModel: (request: ScriptedCallRequest) => Promise<LLMResponse>
   /** The model in process, as a provider for `generate` and `stream`. What the script does not foresee is an `invalid_request`. */
@@ -49,17 +51,6 @@ export interface ScriptedCallRequest {
   readonly abortSignal?: AbortSignal
   /** Hears text as it comes. */
   readonly onText?: (text: string) => void
-}
-
-/** A request that the script answers with a failure. */
-export class ScriptedFailureError extends Error {
-  override readonly name = 'ScriptedFailureError'
-  readonly status: number | null
-
-  constructor(status: number | null, message: string) {
-    super(message)
-    this.status = status
-  }
 }
 
 type Ask = (request: ScriptedRequest) => Promise<ReadyReply>
@@ -80,7 +71,7 @@ export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedM
       const index = script.requests.length
       const request = makeRequest({ index, via: 'call', model: '', messages: [...messages], tools })
       const answer = await toResponse(await ask(request), abortSignal, onText)
-      if (!answer.ok) throw new ScriptedFailureError(answer.error.status, answer.error.message)
+      if (!answer.ok) throw new LLMError('the scripted model', answer.error)
       return answer.value
     },
     provider: { stream: (request) => streamFor(request, script, ask) },

@@ -177,7 +177,10 @@ describe('a scripted model in process', () => {
     const ask = (content: string, abortSignal?: AbortSignal) =>
       model.callModel({ messages: [user(content)], ...(abortSignal === undefined ? {} : { abortSignal }) })
     await expect(ask('fail')).rejects.toMatchObject({
+      name: 'LLMError',
+      code: 'overloaded',
       status: 503,
+      retryAfterMs: 1_500,
       message: expect.stringContaining('too busy'),
     })
     await expect(ask('cut')).rejects.toMatchObject({ message: expect.stringContaining('broke') })
