@@ -1,0 +1,129 @@
+/**
+ * What an answer has to be: a JSON schema, or a zod schema, as one thing that can be shown to a model and checked against.
+ * The validator of JSON schemas interprets them (a schema may be a model's own) and is loaded when the first is opened.
+ */
+import type { OutputUnit, Schema, Validator } from '@cfworker/json-schema'
+import * as z from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+import { isRecord } from '../llm/json-schema.ts'
+
+export type JsonSchema = Readonly<Record<string, unknown>>
+
+export interface AnswerSchema<T> {
+  /** As a model is told of it. */
+  readonly json: JsonSchema
+  /** The value, or what is wrong with it, in words for the model. */
+  check(value: unknown): Result<T, string>
+}
+
+const issuesMaxCount = 12
+const issueMaxChars = 300
+
+/** The schema opened; the error says why it is none, or one that cannot be checked. */
+export async function openSchema(schema: JsonSchema): Promise<Result<AnswerSchema<unknown>, string>> {
+  const { Validator: Interpreter } = await import('@cfworker/json-schema')
+  try {
+    const validator = new Interpreter(schema as Schema, '2020-12', false)
+    // Whatever breaks it does so at the first value: references to nowhere or in circles, keywords of the wrong type.
+    for (const probe of probes) validator.validate(probe)
+    return { ok: true, value: { json: schema, check: (value) => checkJson(validator, value) } }
+  } catch (error) {
+    const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+    return { ok: false, error: `not a usable JSON schema: ${why}`.slice(0, issueMaxChars) }
+  }
+}
+
+/** The same of a zod schema; transformations of it are applied. Throws where it has no form as JSON schema: that is misuse. */
+export function openZodSchema<T extends z.ZodType>(schema: T): AnswerSchema<z.output<T>> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input' })
+  return {
+    json,
+    check: (value) => {
+      const parsed = schema.safeParse(value)
+      return parsed.success
+        ? { ok: true, value: parsed.data }
+        : { ok: false, error: describeIssues(parsed.error) }
+    },
+  }
+}
+
+/** What zod found wrong, in one bounded line. */
+export function describeIssues(error: z.ZodError, root = 'the value'): string {
+  return joinIssues(
+    error.issues.map(
+      ({ path, message }) => `${path.length === 0 ? root : path.map(String).join('.')}: ${message}`,
+    ),
+  )
+}
+
+const probes: readonly unknown[] = [{}, [], '', 0, null]
+
+function checkJson(validator: Validator, value: unknown): Result<unknown, string> {
+  let result: ReturnType<Validator['validate']>
+  try {
+    result = validator.validate(value)
+  } catch (error) {
+    // A part of the schema that no probe reached.
+    const why = error instanceof Error ? error.message : String(error)
+    return { ok: false, error: `the schema itself cannot be checked: ${why}`.slice(0, issueMaxChars) }
+  }
+  if (result.valid) return { ok: true, value }
+  const told = result.errors.filter(({ keyword }) => !wrappers.has(keyword))
+  return { ok: false, error: joinIssues((told.length > 0 ? told : result.errors).map(describeUnit)) }
+}
+
+/** Keywords whose error only says that something below them is wrong. */
+const wrappers: ReadonlySet<string> = new Set([
+  'properties',
+  'patternProperties',
+  'additionalProperties',
+  'items',
+  'prefixItems',
+  '$ref',
+  'allOf',
+  'if',
+])
+
+function describeUnit({ keyword, instanceLocation, error }: OutputUnit): string {
+  const path = instanceLocation.replace(/^#\/?/, '').replaceAll('/', '.')
+  const words = keyword === 'false' ? 'not allowed here' : error
+  return `${path === '' ? 'the value' : decodeURIComponentOr(path)}: ${words}`
+}
+
+function decodeURIComponentOr(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+function joinIssues(all: readonly string[]): string {
+  const shown = all
+    .slice(0, issuesMaxCount)
+    .map((issue) => issue.replaceAll(/\s+/g, ' ').slice(0, issueMaxChars))
+  const more = all.length - shown.length
+  return `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`
+}
+
+/**
+ * The schema as one of an object, which is what tools and most servers take: itself, or an object with it as `value`.
+ * Definitions stay at its root, where references look for them.
+ */
+export function asObjectSchema(schema: JsonSchema): {
+  readonly schema: JsonSchema
+  readonly isWrapped: boolean
+} {
+  if (schema.type === 'object') return { schema, isWrapped: false }
+  const { $defs, definitions, ...value } = schema
+  return {
+    isWrapped: true,
+    schema: {
+      type: 'object',
+      properties: { value },
+      required: ['value'],
+      ...(isRecord($defs) ? { $defs } : {}),
+      ...(isRecord(definitions) ? { definitions } : {}),
+    },
+  }
+}
