@@ -1,0 +1,211 @@
+/**
+ * One MCP server: connected at its first use, again after it died, and never twice at once. Its answers are strangers' words:
+ * lists are bounded, and a failure of any kind is a value. The protocol's library is loaded when a server is first needed.
+ */
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { Result } from '#specs/protocol/error.ts'
+import { isRecord } from '../llm/json-schema.ts'
+import type { McpServerConfig } from './config.ts'
+import { type McpResult, toMcpResult } from './result.ts'
+import { StdioTransport } from './stdio.ts'
+
+/** A tool as its server describes it. */
+export interface McpToolInfo {
+  readonly name: string
+  readonly description: string
+  readonly inputSchema: Readonly<Record<string, unknown>>
+  /** Whether the server says that it only reads. */
+  readonly readOnlyHint: boolean
+}
+
+export type McpState = 'idle' | 'connected' | 'failed' | 'closed'
+
+const connectTimeoutMs = 30_000
+const callTimeoutMs = 60_000
+/** Progress may stretch a call this far. */
+const callMaxMs = 10 * 60_000
+/** A server that cannot be reached is not tried again for so long. */
+const retryAfterMs = 5_000
+const toolsMaxCount = 500
+const pagesMaxCount = 50
+const descriptionMaxChars = 4_000
+
+interface Live {
+  readonly client: Client
+  readonly transport: Transport
+}
+
+export class McpConnection {
+  readonly name: string
+  readonly config: McpServerConfig
+  #live: Promise<Live> | null = null
+  #tools: Promise<readonly McpToolInfo[]> | null = null
+  #failure: { readonly message: string; readonly at: number } | null = null
+  #state: McpState = 'idle'
+
+  constructor(name: string, config: McpServerConfig) {
+    this.name = name
+    this.config = config
+  }
+
+  get state(): McpState {
+    return this.#state
+  }
+
+  /** Why it is not connected, in words; null when nothing failed. */
+  get problem(): string | null {
+    return this.#failure?.message ?? null
+  }
+
+  /** Asked once, and again after the server said that they changed or was started anew. */
+  async listTools(): Promise<Result<readonly McpToolInfo[], string>> {
+    try {
+      const live = await this.#connect()
+      this.#tools ??= readTools(live.client)
+      return { ok: true, value: await this.#tools }
+    } catch (cause) {
+      this.#tools = null
+      const message = wordsOf(cause)
+      this.#failure ??= { message: `its tools could not be listed: ${message}`, at: Number.NEGATIVE_INFINITY }
+      return { ok: false, error: message }
+    }
+  }
+
+  /** Carries a call out. Aborting the signal tells the server so, and answers at once. */
+  async callTool(tool: string, input: Record<string, unknown>, signal: AbortSignal): Promise<McpResult> {
+    try {
+      const live = await this.#connect()
+      const { CallToolResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+      const timeout = this.config.timeoutMs ?? callTimeoutMs
+      const result = await live.client.request(
+        { method: 'tools/call', params: { name: tool, arguments: input } },
+        CallToolResultSchema,
+        { signal, timeout, resetTimeoutOnProgress: true, maxTotalTimeout: Math.max(timeout, callMaxMs) },
+      )
+      return toMcpResult(result)
+    } catch (cause) {
+      if (signal.aborted) return { ok: false, content: `the call of ${tool} was cancelled` }
+      return {
+        ok: false,
+        content: `the MCP server ${this.name} did not carry out ${tool}: ${wordsOf(cause)}`,
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#state = 'closed'
+    const live = await this.#live?.catch(() => null)
+    await live?.client.close().catch(() => undefined)
+    this.#live = null
+    this.#tools = null
+  }
+
+  async #connect(): Promise<Live> {
+    if (this.#state === 'closed') throw new Error('the registry of MCP servers has been shut down')
+    if (this.#live !== null) return await this.#live
+    const failure = this.#failure
+    if (failure !== null && performance.now() - failure.at < retryAfterMs) throw new Error(failure.message)
+    const opening = this.#open()
+    this.#live = opening
+    try {
+      return await opening
+    } catch (cause) {
+      if (this.#live === opening) this.#live = null
+      const message = `it could not be connected: ${wordsOf(cause)}`
+      this.#failure = { message, at: performance.now() }
+      if (this.state !== 'closed') this.#state = 'failed'
+      throw new Error(message, { cause })
+    }
+  }
+
+  async #open(): Promise<Live> {
+    const [{ Client }, { ToolListChangedNotificationSchema }] = await Promise.all([
+      import('@modelcontextprotocol/sdk/client/index.js'),
+      import('@modelcontextprotocol/sdk/types.js'),
+    ])
+    const transport = await openTransport(this.config)
+    const client = new Client({ name: 'caisson', version: '1' }, { capabilities: {} })
+    client.onerror = () => undefined
+    client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
+      this.#tools = null
+    })
+    client.onclose = () => this.#noteEnd(transport)
+    try {
+      await client.connect(transport, { timeout: connectTimeoutMs })
+    } catch (cause) {
+      await client.close().catch(() => undefined)
+      await transport.close().catch(() => undefined)
+      const words = transport instanceof StdioTransport ? transport.lastWords : ''
+      throw new Error(words === '' ? wordsOf(cause) : `${wordsOf(cause)}; it wrote: ${words.slice(-500)}`, {
+        cause,
+      })
+    }
+    this.#failure = null
+    this.#state = 'connected'
+    return { client, transport }
+  }
+
+  #noteEnd(transport: Transport): void {
+    this.#live = null
+    this.#tools = null
+    if (this.#state !== 'connected') return
+    const words = transport instanceof StdioTransport ? transport.lastWords : ''
+    this.#state = 'failed'
+    // It may be started again at once: only one that cannot be connected is left alone for a while.
+    const message = `it ended by itself${words === '' ? '' : `; it wrote: ${words.slice(-500)}`}`
+    this.#failure = { message, at: Number.NEGATIVE_INFINITY }
+  }
+}
+
+async function openTransport(config: McpServerConfig): Promise<Transport> {
+  const { transport, url = '', headers } = config
+  if (transport === 'stdio') return new StdioTransport(config)
+  const requestInit = headers === undefined ? {} : { requestInit: { headers: { ...headers } } }
+  if (transport === 'sse') {
+    const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js')
+    return new SSEClientTransport(new URL(url), requestInit)
+  }
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
+  // The SDK's own class does not satisfy its own interface under exact optional properties.
+  return new StreamableHTTPClientTransport(new URL(url), requestInit) as Transport
+}
+
+/** All pages; each is read field by field, so that one odd tool does not hide the others. */
+async function readTools(client: Client): Promise<readonly McpToolInfo[]> {
+  const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+  const tools = new Map<string, McpToolInfo>()
+  const cursors = new Set<string>()
+  let cursor: string | undefined
+  for (let page = 0; page < pagesMaxCount; page++) {
+    const params = cursor === undefined ? {} : { cursor }
+    const result = await client.request({ method: 'tools/list', params }, ResultSchema, {
+      timeout: connectTimeoutMs,
+    })
+    for (const tool of Array.isArray(result.tools) ? result.tools : []) {
+      const info = readTool(tool)
+      if (info !== null && tools.size < toolsMaxCount) tools.set(info.name, info)
+    }
+    const { nextCursor } = result
+    if (typeof nextCursor !== 'string' || nextCursor === '' || cursors.has(nextCursor)) break
+    cursors.add(nextCursor)
+    cursor = nextCursor
+  }
+  return [...tools.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+function readTool(tool: unknown): McpToolInfo | null {
+  if (!isRecord(tool) || typeof tool.name !== 'string' || tool.name === '') return null
+  const { description, inputSchema, annotations } = tool
+  return {
+    name: tool.name,
+    description:
+      typeof description === 'string' ? description.toWellFormed().slice(0, descriptionMaxChars) : '',
+    inputSchema: isRecord(inputSchema) ? inputSchema : { type: 'object', properties: {} },
+    readOnlyHint: isRecord(annotations) && annotations.readOnlyHint === true,
+  }
+}
+
+function wordsOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message.slice(0, 500) : 'unknown failure'
+}

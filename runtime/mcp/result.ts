@@ -1,0 +1,45 @@
+/** What an MCP server answered to a call, as text for a model; bounded, and never raw bytes. */
+import { isRecord } from '../llm/json-schema.ts'
+
+export interface McpResult {
+  /** False where the server says that the call failed, and where it did not answer. */
+  readonly ok: boolean
+  readonly content: string
+}
+
+const resultMaxChars = 256 * 1024
+
+export function toMcpResult(result: Readonly<Record<string, unknown>>): McpResult {
+  const { content, structuredContent, isError } = result
+  const blocks = Array.isArray(content) ? content.map(toText) : []
+  const text = blocks.filter((block) => block !== '').join('\n')
+  const whole = text === '' && structuredContent !== undefined ? JSON.stringify(structuredContent) : text
+  return { ok: isError !== true, content: cut(whole === '' ? '(no output)' : whole) }
+}
+
+function toText(block: unknown): string {
+  if (!isRecord(block)) return ''
+  if (block.type === 'text' && typeof block.text === 'string') return block.text
+  if (block.type === 'resource' && isRecord(block.resource)) {
+    const { uri, text, blob } = block.resource
+    if (typeof text === 'string') return text
+    return `[resource ${String(uri)}: ${sizeOf(blob)}]`
+  }
+  if (block.type === 'resource_link') return `[resource ${String(block.uri)}]`
+  if (block.type === 'image' || block.type === 'audio')
+    return `[${block.type} ${String(block.mimeType)}: ${sizeOf(block.data)}]`
+  return ''
+}
+
+function sizeOf(base64: unknown): string {
+  return typeof base64 === 'string' ? `${Math.floor((base64.length * 3) / 4)} bytes` : 'empty'
+}
+
+/** The head and the tail of what is too long. */
+function cut(text: string): string {
+  const whole = text.toWellFormed()
+  if (whole.length <= resultMaxChars) return whole
+  const half = resultMaxChars / 2
+  const left = whole.length - resultMaxChars
+  return `${whole.slice(0, half)}\n[… ${left} characters left out …]\n${whole.slice(-half)}`.toWellFormed()
+}

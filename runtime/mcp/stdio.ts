@@ -1,0 +1,175 @@
+/**
+ * A server that is a child process, spoken to over its standard input and output. It leads a process group of its own, so that
+ * what it started ends with it; it gets no variables of ours but a harmless few. Refuses a line beyond a bound.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
+import type { McpServerConfig } from './config.ts'
+
+const passedOn = [
+  'PATH',
+  'HOME',
+  'USER',
+  'LOGNAME',
+  'SHELL',
+  'TERM',
+  'LANG',
+  'LC_ALL',
+  'TMPDIR',
+  'SystemRoot',
+  'TEMP',
+]
+const lineMaxChars = 16 * 1024 * 1024
+const stderrMaxChars = 2_000
+/** What a server gets to end by itself once its input is closed, and again once it was asked by a signal. */
+const graceMs = 1_000
+
+/** Servers that run, ended with our own process however it ends in an orderly way. */
+const running = new Set<ChildProcess>()
+let watching = false
+
+export class StdioTransport implements Transport {
+  readonly #config: McpServerConfig
+  #child: ChildProcess | null = null
+  #rest = ''
+  #stderr = ''
+  #closed = false
+  onclose?: () => void
+  onerror?: (error: Error) => void
+  onmessage?: (message: JSONRPCMessage) => void
+
+  constructor(config: McpServerConfig) {
+    this.#config = config
+  }
+
+  /** The end of what the server wrote about itself; empty when it wrote nothing. */
+  get lastWords(): string {
+    return this.#stderr.trim()
+  }
+
+  get pid(): number | null {
+    return this.#child?.pid ?? null
+  }
+
+  async start(): Promise<void> {
+    const { command = '', args = [], env = {}, cwd } = this.#config
+    const ours = passedOn.flatMap((name) => {
+      const value = process.env[name]
+      return value === undefined ? [] : [[name, value] as const]
+    })
+    const child = spawn(command, [...args], {
+      env: { ...Object.fromEntries(ours), ...env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: process.platform !== 'win32',
+      ...(cwd === undefined ? {} : { cwd }),
+    })
+    this.#child = child
+    track(child)
+    // Both may fail long after we have stopped caring.
+    child.on('error', (error) => this.onerror?.(error))
+    child.stdin?.on('error', (error) => this.onerror?.(error))
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#take(text))
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.#stderr = (this.#stderr + text).slice(-stderrMaxChars)
+    })
+    child.once('close', () => this.#noteClosed())
+    await once(child, 'spawn')
+  }
+
+  async send(message: JSONRPCMessage): Promise<void> {
+    const input = this.#child?.stdin
+    if (this.#closed || input === null || input === undefined || !input.writable)
+      throw new Error('the MCP server has ended')
+    if (!input.write(`${JSON.stringify(message)}\n`))
+      // A server that does not read must not hold us for ever.
+      await Promise.race([once(input, 'drain'), once(input, 'close')])
+  }
+
+  async close(): Promise<void> {
+    const child = this.#child
+    if (child !== null) await endGroup(child)
+    this.#noteClosed()
+  }
+
+  #take(text: string): void {
+    const lines = (this.#rest + text).split('\n')
+    this.#rest = lines.pop() ?? ''
+    for (const line of lines) {
+      if (this.#closed) return
+      if (line.trim() !== '') this.#takeLine(line)
+    }
+    if (this.#rest.length > lineMaxChars) {
+      this.onerror?.(new Error(`the MCP server wrote a line of more than ${lineMaxChars} characters`))
+      this.#rest = ''
+      this.close().catch(() => undefined)
+    }
+  }
+
+  #takeLine(line: string): void {
+    const message = parseMessage(line)
+    if (message === null)
+      this.onerror?.(new Error(`the MCP server wrote what is no message: ${line.slice(0, 100)}`))
+    else this.onmessage?.(message)
+  }
+
+  #noteClosed(): void {
+    if (this.#closed) return
+    this.#closed = true
+    // What it started does not outlive it.
+    if (this.#child !== null) signalGroup(this.#child, 'SIGKILL')
+    this.onclose?.()
+  }
+}
+
+/** An object with the mark of JSON-RPC; what is in it, the protocol above checks. */
+function parseMessage(line: string): JSONRPCMessage | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    if (typeof value !== 'object' || value === null || !('jsonrpc' in value) || value.jsonrpc !== '2.0')
+      return null
+    return value as JSONRPCMessage
+  } catch {
+    return null
+  }
+}
+
+async function endGroup(child: ChildProcess): Promise<void> {
+  const ended =
+    child.exitCode !== null || child.signalCode !== null || child.pid === undefined
+      ? Promise.resolve()
+      : once(child, 'exit')
+  child.stdin?.end()
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+    const controller = new AbortController()
+    const waited = sleep(graceMs, 'late', { signal: controller.signal }).catch(() => 'late')
+    const first = await Promise.race([ended, waited])
+    controller.abort()
+    if (first !== 'late') break
+    signalGroup(child, signal)
+  }
+  signalGroup(child, 'SIGKILL')
+  await ended
+}
+
+function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
+  if (child.pid === undefined) return
+  try {
+    if (process.platform === 'win32') child.kill(signal)
+    else process.kill(-child.pid, signal)
+  } catch {
+    // There is nobody left.
+  }
+}
+
+function track(child: ChildProcess): void {
+  running.add(child)
+  child.once('close', () => running.delete(child))
+  if (watching) return
+  watching = true
+  process.on('exit', () => {
+    for (const each of running) signalGroup(each, 'SIGKILL')
+  })
+}

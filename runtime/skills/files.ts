@@ -1,0 +1,51 @@
+/** What the registry of skills asks of a file system, and Node's. */
+import { open, readdir, realpath, stat } from 'node:fs/promises'
+import path from 'node:path'
+
+/** Paths are absolute. Every method may reject; the registry makes a finding of it. */
+export interface SkillFiles {
+  /** Names in a folder, in any order. */
+  list(folder: string): Promise<readonly string[]>
+  /** What a path is once its links are followed, and where; null when there is nothing. */
+  resolve(
+    target: string,
+  ): Promise<{ readonly path: string; readonly kind: 'folder' | 'file' | 'other' } | null>
+  /** At most `maxBytes` of a file as text; null when it is larger. */
+  read(file: string, maxBytes: number): Promise<string | null>
+}
+
+export const nodeFiles: SkillFiles = {
+  list: (folder) => readdir(folder),
+  resolve: async (target) => {
+    try {
+      const real = await realpath(target)
+      const stats = await stat(real)
+      return { path: real, kind: stats.isDirectory() ? 'folder' : stats.isFile() ? 'file' : 'other' }
+    } catch (cause) {
+      // ELOOP is a link that leads to itself: there is nothing at its end.
+      const code = cause instanceof Error && 'code' in cause ? cause.code : ''
+      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return null
+      throw cause
+    }
+  },
+  read: async (file, maxBytes) => {
+    await using handle = await open(file, 'r')
+    const buffer = Buffer.alloc(maxBytes + 1)
+    let total = 0
+    for (;;) {
+      const { bytesRead } = await handle.read(buffer, total, buffer.length - total, total)
+      total += bytesRead
+      if (bytesRead === 0 || total > maxBytes) break
+    }
+    return total > maxBytes ? null : buffer.toString('utf8', 0, total)
+  },
+}
+
+/** Whether `target` is `root` or lies in it; both resolved. */
+export function isWithin(root: string, target: string): boolean {
+  const relative = path.relative(root, target)
+  return (
+    relative === '' ||
+    (relative !== '..' && !relative.startsWith(`..${path.sep}`) && !path.isAbsolute(relative))
+  )
+}

@@ -1,0 +1,54 @@
+/** The head of a SKILL.md between two lines of `---`, and what follows it. Never throws: a broken head is a reason in words. */
+import { parseDocument } from 'yaml'
+import { isRecord } from '../llm/json-schema.ts'
+
+export interface SkillText {
+  readonly name: string | null
+  readonly description: string | null
+  /** What stands behind the head; the whole text where there is none. */
+  readonly instructions: string
+  /** Why the head could not be read; null when it could, or there is none. */
+  readonly problem: string | null
+}
+
+const headMaxChars = 16 * 1024
+const head = /^---[ \t]*\r?\n((?:[\s\S]*?\n)?)---[ \t]*(?:\r?\n|$)/
+
+export function readSkillText(source: string): SkillText {
+  const text = source.replace(/^\uFEFF/, '')
+  const none = { name: null, description: null, instructions: text.trim() }
+  if (!/^---[ \t]*\r?\n/.test(text)) return { ...none, problem: null }
+  const found = head.exec(text.slice(0, headMaxChars))
+  if (found === null)
+    return { ...none, problem: `the front matter does not end within ${headMaxChars} characters` }
+  const instructions = text.slice(found[0].length).trim()
+  try {
+    // Aliases have no place here, and can make a small text large.
+    const document = parseDocument(found[1] ?? '', { schema: 'core', merge: false, logLevel: 'silent' })
+    const [error] = document.errors
+    if (error !== undefined)
+      return { ...none, instructions, problem: `the front matter: ${firstLine(error.message)}` }
+    const values: unknown = document.toJS({ maxAliasCount: 0 })
+    if (values !== null && !isRecord(values))
+      return { ...none, instructions, problem: 'the front matter is no mapping of names to values' }
+    return {
+      name: textOf(values?.name),
+      description: textOf(values?.description),
+      instructions,
+      problem: null,
+    }
+  } catch (cause) {
+    const words = cause instanceof Error ? firstLine(cause.message) : 'it could not be read'
+    return { ...none, instructions, problem: `the front matter: ${words}` }
+  }
+}
+
+function textOf(value: unknown): string | null {
+  const text = typeof value === 'string' ? value : typeof value === 'number' ? String(value) : ''
+  const flat = text.replaceAll(/\s+/g, ' ').trim().toWellFormed()
+  return flat === '' ? null : flat
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0]?.slice(0, 300) ?? ''
+}

@@ -1,0 +1,63 @@
+/** The tool `load_skill`: what the model is told of the skills there are, and the block in which it gets one. */
+import type { LLMToolDefinition } from '../contract.ts'
+import type { Skill, SkillRegistry } from './registry.ts'
+
+export const loadSkillName = 'load_skill'
+
+const listMaxChars = 16_000
+
+/** The tool for these skills; the ids are in its description, sorted. */
+export function describeLoadSkill(skills: readonly Skill[]): LLMToolDefinition {
+  const lines: string[] = []
+  let chars = 0
+  for (const { skillId, description } of skills) {
+    const line = description === '' ? `- ${skillId}` : `- ${skillId}: ${description}`
+    chars += line.length
+    if (chars > listMaxChars) {
+      lines.push(`- (${skills.length - lines.length} more)`)
+      break
+    }
+    lines.push(line)
+  }
+  return {
+    name: loadSkillName,
+    description: `Loads the instructions of a skill. Load a skill before work that its description fits.\nSkills:\n${lines.join('\n')}`,
+    parameters: {
+      type: 'object',
+      properties: { skill_id: { type: 'string', description: 'The id of a skill, as listed' } },
+      required: ['skill_id'],
+    },
+  }
+}
+
+/** The skill as the model reads it; an id that is not known gives a block that says so. */
+export async function loadSkillContext(
+  registry: SkillRegistry,
+  skillId: string,
+): Promise<{ ok: boolean; content: string }> {
+  const skill = await registry.loadSkill(skillId)
+  const id = escapeAttribute(skillId.slice(0, 100))
+  if (skill === null) {
+    const known = (await registry.listSkills()).slice(0, 50).map((each) => each.skillId)
+    const error = `there is no skill of this id; known are: ${known.join(', ') || '(none)'}`
+    return { ok: false, content: `<skill_context id="${id}">\n<error>${error}</error>\n</skill_context>` }
+  }
+  const content = [
+    `<skill_context id="${id}">`,
+    `<description>${closeSafe(skill.description)}</description>`,
+    `<skill_root>${closeSafe(skill.folder)}</skill_root>`,
+    `<instructions>\n${closeSafe(skill.instructions)}\n</instructions>`,
+    '</skill_context>',
+  ].join('\n')
+  return { ok: true, content }
+}
+
+/** No file can close the block that it stands in. */
+function closeSafe(text: string): string {
+  const marks = /<(?=\/(?:skill_context|instructions|skill_root|description)\b|skill_context\b)/gi
+  return text.toWellFormed().replaceAll(marks, '&lt;')
+}
+
+function escapeAttribute(text: string): string {
+  return text.toWellFormed().replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;')
+}

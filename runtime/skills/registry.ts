@@ -1,0 +1,225 @@
+/**
+ * The skills under some roots: every SKILL.md below them, by the id that its front matter names. A later root wins. What
+ * cannot be read is a finding, never a throw. Links are followed within their root alone, each folder once.
+ */
+import path from 'node:path'
+import { isWithin, nodeFiles, type SkillFiles } from './files.ts'
+import { readSkillText } from './front-matter.ts'
+
+export interface Skill {
+  /** Its name in the front matter, else its folder's. */
+  readonly skillId: string
+  readonly title: string
+  /** One line; empty when it has none. */
+  readonly description: string
+  /** The folder of its SKILL.md, links followed. */
+  readonly folder: string
+  /** The root it was found under, as given. */
+  readonly root: string
+}
+
+export interface LoadedSkill extends Skill {
+  /** Its text without front matter, read anew. */
+  readonly instructions: string
+}
+
+/** What is wrong with a file or folder, in words. */
+export interface SkillFinding {
+  readonly path: string
+  readonly problem: string
+}
+
+export interface SkillRegistryOptions {
+  /** Absolute, or relative to the process's folder. A later one wins. */
+  readonly roots?: readonly string[]
+  /** Default: Node's file system. */
+  readonly files?: SkillFiles
+}
+
+const fileName = 'SKILL.md'
+const fileMaxBytes = 1024 * 1024
+const depthMax = 8
+const foldersMaxCount = 5_000
+const skillsMaxCount = 1_000
+const descriptionMaxChars = 1_024
+const skipped: ReadonlySet<string> = new Set(['node_modules', '.git'])
+const goodId = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
+
+export class SkillRegistry {
+  readonly #files: SkillFiles
+  #roots: readonly string[]
+  #scan: Promise<Scan> | null = null
+
+  constructor({ roots = [], files = nodeFiles }: SkillRegistryOptions = {}) {
+    this.#files = files
+    this.#roots = roots.map((root) => path.resolve(root))
+  }
+
+  get roots(): readonly string[] {
+    return this.#roots
+  }
+
+  /** Takes other roots; what is under them is read at the next question. */
+  setRoots(roots: readonly string[]): void {
+    this.#roots = roots.map((root) => path.resolve(root))
+    this.#scan = null
+  }
+
+  /** Reads all roots anew. */
+  async syncSkills(): Promise<readonly Skill[]> {
+    this.#scan = null
+    return await this.listSkills()
+  }
+
+  /** Sorted by id; read once, and again after {@link setRoots} and {@link syncSkills}. */
+  async listSkills(): Promise<readonly Skill[]> {
+    return (await this.#scanned()).skills
+  }
+
+  /** Null when there is none of that id. */
+  async getSkill(skillId: string): Promise<Skill | null> {
+    return (await this.#scanned()).byId.get(skillId) ?? null
+  }
+
+  /** The skill with its instructions as they are now; null when there is none, or its file is gone. */
+  async loadSkill(skillId: string): Promise<LoadedSkill | null> {
+    const skill = await this.getSkill(skillId)
+    if (skill === null) return null
+    const root = await this.#files.resolve(skill.root).catch(() => null)
+    if (root === null) return null
+    const text = await readInside(this.#files, path.join(skill.folder, fileName), root.path)
+    return text.ok ? { ...skill, instructions: readSkillText(text.value).instructions } : null
+  }
+
+  /** What was wrong under the roots. */
+  async findings(): Promise<readonly SkillFinding[]> {
+    return (await this.#scanned()).findings
+  }
+
+  #scanned(): Promise<Scan> {
+    this.#scan ??= scanRoots(this.#roots, this.#files)
+    return this.#scan
+  }
+}
+
+interface Scan {
+  readonly skills: readonly Skill[]
+  readonly byId: ReadonlyMap<string, Skill>
+  readonly findings: readonly SkillFinding[]
+}
+
+async function scanRoots(roots: readonly string[], files: SkillFiles): Promise<Scan> {
+  const byId = new Map<string, Skill>()
+  const findings: SkillFinding[] = []
+  for (const root of roots) {
+    const walk = new Walk(root, files, findings)
+    for (const [id, skill] of await walk.run()) {
+      if (byId.size < skillsMaxCount || byId.has(id)) byId.set(id, skill)
+      else findings.push({ path: skill.folder, problem: `there are more than ${skillsMaxCount} skills` })
+    }
+  }
+  const skills = [...byId.values()].toSorted((a, b) => (a.skillId < b.skillId ? -1 : 1))
+  return { skills, byId, findings }
+}
+
+class Walk {
+  readonly #root: string
+  readonly #files: SkillFiles
+  readonly #findings: SkillFinding[]
+  readonly #found = new Map<string, Skill>()
+  readonly #seen = new Set<string>()
+
+  constructor(root: string, files: SkillFiles, findings: SkillFinding[]) {
+    this.#root = root
+    this.#files = files
+    this.#findings = findings
+  }
+
+  async run(): Promise<ReadonlyMap<string, Skill>> {
+    try {
+      const real = await this.#files.resolve(this.#root)
+      // A root that is not there yet is no fault: it may come.
+      if (real?.kind === 'folder') await this.#folder(real.path, real.path, 0)
+      else if (real !== null) this.#note(this.#root, 'is no folder')
+    } catch (cause) {
+      this.#note(this.#root, wordsOf(cause))
+    }
+    return this.#found
+  }
+
+  async #folder(folder: string, root: string, depth: number): Promise<void> {
+    if (this.#seen.has(folder)) return
+    this.#seen.add(folder)
+    if (this.#seen.size > foldersMaxCount) {
+      if (this.#seen.size === foldersMaxCount + 1)
+        this.#note(this.#root, `has more than ${foldersMaxCount} folders`)
+      return
+    }
+    for (const name of (await this.#files.list(folder)).toSorted()) {
+      const target = path.join(folder, name)
+      try {
+        if (name === fileName) await this.#skill(target, folder, root)
+        else if (!skipped.has(name)) await this.#entry(target, root, depth)
+      } catch (cause) {
+        this.#note(target, wordsOf(cause))
+      }
+    }
+  }
+
+  async #entry(target: string, root: string, depth: number): Promise<void> {
+    const real = await this.#files.resolve(target)
+    if (real?.kind !== 'folder') return
+    if (!isWithin(root, real.path))
+      this.#note(target, 'is a link that leads out of its root; it is not followed')
+    else if (depth >= depthMax) this.#note(target, `lies deeper than ${depthMax} folders`)
+    else await this.#folder(real.path, root, depth + 1)
+  }
+
+  async #skill(file: string, folder: string, root: string): Promise<void> {
+    const source = await readInside(this.#files, file, root)
+    if (!source.ok) return this.#note(file, source.error)
+    const text = readSkillText(source.value)
+    if (text.problem !== null) this.#note(file, text.problem)
+    const named = text.name !== null && goodId.test(text.name)
+    if (text.name !== null && !named)
+      this.#note(file, "its name is not of 1 to 64 letters, digits, dots, - and _; the folder's is taken")
+    const skillId = named && text.name !== null ? text.name : path.basename(folder)
+    if (!goodId.test(skillId)) return this.#note(file, 'neither its name nor its folder can be an id')
+    if (text.description === null)
+      this.#note(file, 'has no description, so that a model cannot tell when to use it')
+    const known = this.#found.get(skillId)
+    if (known !== undefined)
+      return this.#note(file, `has the id ${skillId} of the skill in ${known.folder}, which is kept`)
+    const description = (text.description ?? '').slice(0, descriptionMaxChars)
+    this.#found.set(skillId, { skillId, title: text.name ?? skillId, description, folder, root: this.#root })
+  }
+
+  #note(where: string, problem: string): void {
+    if (this.#findings.length < 200) this.#findings.push({ path: where, problem })
+  }
+}
+
+/** A file that lies, links followed, within `root`. */
+async function readInside(
+  files: SkillFiles,
+  file: string,
+  root: string,
+): Promise<{ ok: true; value: string } | { ok: false; error: string }> {
+  try {
+    const real = await files.resolve(file)
+    if (real === null) return { ok: false, error: 'is a link to nothing' }
+    if (real.kind !== 'file') return { ok: false, error: 'is no file' }
+    if (!isWithin(root, real.path))
+      return { ok: false, error: 'is a link that leads out of its root; it is not read' }
+    const text = await files.read(real.path, fileMaxBytes)
+    return text === null
+      ? { ok: false, error: `is larger than ${fileMaxBytes} bytes` }
+      : { ok: true, value: text }
+  } catch (cause) {
+    return { ok: false, error: wordsOf(cause) }
+  }
+}
+
+function wordsOf(cause: unknown): string {
+  return `cannot be read: ${cause instanceof Error ? cause.message.slice(0, 200) : 'unknown failure'}`
+}
