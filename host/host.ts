@@ -1,6 +1,7 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import { type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import type { PlanInput } from '#specs/protocol/plan.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import { RuleError } from './approvals/rules.ts'
@@ -11,6 +12,7 @@ import { VmDirectory } from './control/vms.ts'
 import { LastingGrants } from './egress/lasting-grants.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
+import { contextTokensOf } from './gateway/model-choice.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
@@ -18,6 +20,7 @@ import type { Recording } from './recording/replay.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
+import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError } from './runs/given-plan.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
@@ -49,8 +52,19 @@ export interface HostOptions {
 
 /** What a run may be told; everything but `prompt` has a default. */
 export interface RunOptions {
-  /** What the agent is to do. */
+  /** What the agent is to do; with a plan it may be empty, and is then what the plan was made for. */
   readonly prompt: string
+  /**
+   * `plan`: the agent looks around in a workspace that nothing in the VM can change, and the run ends with its plan; what
+   * programs send has no way out. Default `work`.
+   */
+  readonly mode?: 'work' | 'plan'
+  /** Whether the plan, and each revision of it, waits for an answer before it is carried out; as for other questions, `approve` and `rules` may give it. Default false. */
+  readonly approvePlan?: boolean
+  /** The plan to carry out, in the place of one that the model makes. */
+  readonly plan?: PlanInput
+  /** The same, of an earlier run (its id, a beginning of it, `last`) or from a file with a plan as JSON. */
+  readonly planFrom?: string
   /** Further facts for the model, by name. */
   readonly context?: Readonly<Record<string, string>>
   /** The directory to work on; absent: the current one. */
@@ -98,6 +112,7 @@ export interface RunOptions {
 }
 
 export { ConfigError, ProviderError } from './config/settings.ts'
+export { PlanError } from './runs/given-plan.ts'
 
 /** A directory that cannot be a workspace. */
 export class WorkspaceRefusedError extends Error {
@@ -213,7 +228,9 @@ export class Host implements AsyncDisposable {
   }
 
   async #plan(options: RunOptions): Promise<RunPlan> {
-    const { prompt, workspace = process.cwd(), include = [], vm = {} } = options
+    const { workspace = process.cwd(), include = [], vm = {}, mode = 'work' } = options
+    const given = await this.#givenPlan(options)
+    const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
     const config = await this.config()
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
@@ -227,7 +244,12 @@ export class Host implements AsyncDisposable {
     // After the directory: from then on no program, such as one that prints a key, comes from it.
     const provider = await this.#settings.fetchKey(choice)
     const { resolveKey } = this.#settings
+    const contextTokens = contextTokensOf(config, provider.model)
     const plan: RunPlan = {
+      mode,
+      approvePlan: options.approvePlan ?? false,
+      ...(given === undefined ? {} : { given }),
+      ...(contextTokens === undefined ? {} : { contextTokens }),
       ...(continues === undefined ? {} : { continues }),
       keep: options.keep ?? continues !== undefined,
       runId: newRunId(),
@@ -251,6 +273,16 @@ export class Host implements AsyncDisposable {
     }
     const pool = await this.#poolFor(plan, options)
     return pool === undefined ? plan : { ...plan, pool }
+  }
+
+  /** @throws {PlanError} @throws {FolderError} */
+  async #givenPlan({ mode, plan, planFrom }: RunOptions): Promise<GivenPlan | undefined> {
+    if (plan === undefined && planFrom === undefined) return undefined
+    if (plan !== undefined && planFrom !== undefined)
+      throw new PlanError('two plans are given: leave plan or planFrom out')
+    if (mode === 'plan')
+      throw new PlanError('a run that only plans has nothing to do with a plan that is made')
+    return planFrom === undefined ? givenPlanOf(plan) : await findGivenPlan(this.runs, planFrom)
   }
 
   async #poolFor(plan: RunPlan, options: RunOptions): Promise<VmPool | undefined> {
@@ -298,6 +330,11 @@ export class Host implements AsyncDisposable {
     if (checked.ok) return checked.value
     throw new WorkspaceRefusedError(checked.error.message)
   }
+}
+
+/** The task that a plan without one stands for. */
+function promptOf({ plan, prompt }: GivenPlan): string {
+  return prompt ?? plan.goal
 }
 
 /** @throws {RuleError} naming the rule that cannot be used; those of the configuration were looked at with it */

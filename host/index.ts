@@ -8,7 +8,7 @@ export type {
 export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
-export type { Plan, Step } from '#specs/protocol/plan.ts'
+export type { Plan, PlanInput, Step } from '#specs/protocol/plan.ts'
 export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 export { RunLimits, type Usage } from '#specs/protocol/task.ts'
 export {
@@ -31,6 +31,7 @@ export {
   Host,
   type HostOptions,
   type HostPoolOptions,
+  PlanError,
   ProviderError,
   type RunOptions,
   WorkspaceRefusedError,

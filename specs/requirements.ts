@@ -160,9 +160,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
     'comes with the agent core',
   ),
-  'A.04': later(
+  'A.04': now(
     'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
-    'comes with the agent core',
   ),
   'A.05': later(
     'What the model is sent begins with the same bytes in every request of a run',

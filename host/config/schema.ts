@@ -54,6 +54,13 @@ export type ProviderConfig = z.infer<typeof ProviderConfig>
 export const PriceConfig = z.strictObject({ input: z.number().min(0), output: z.number().min(0) })
 export type PriceConfig = z.infer<typeof PriceConfig>
 
+/** What the user knows of a model. */
+export const ModelConfig = z.strictObject({
+  /** What it takes in and gives out in one request, in tokens. */
+  contextTokens: z.int().min(1_024).max(100_000_000).optional(),
+})
+export type ModelConfig = z.infer<typeof ModelConfig>
+
 export const SecretConfig = z.strictObject({
   from: KeySource,
   /** Hosts whose requests may carry it: names, or `*.example.com` for all below. */
@@ -85,6 +92,8 @@ export const Config = z.strictObject({
     .default({}),
   /** By model id as the provider knows it; the longest that fits holds. */
   prices: z.record(ModelPattern, PriceConfig).default({}),
+  /** By model id as the provider knows it; the longest that fits holds. */
+  models: z.record(ModelPattern, ModelConfig).default({}),
   limits: z
     .strictObject({
       maxRequests: z.int().min(1).optional(),

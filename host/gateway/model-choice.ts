@@ -96,3 +96,9 @@ export function longestMatch(patterns: readonly string[], id: string): string | 
     .filter((pattern) => pattern === id || (pattern.endsWith('*') && id.startsWith(pattern.slice(0, -1))))
     .toSorted((a, b) => b.length - a.length || (a === id ? -1 : 1))[0]
 }
+
+/** The window of a model in tokens, where the configuration says it. @param model as the provider knows it */
+export function contextTokensOf({ models }: Pick<Config, 'models'>, model: string): number | undefined {
+  const pattern = longestMatch(Object.keys(models), model)
+  return pattern === undefined ? undefined : models[pattern]?.contextTokens
+}

@@ -5,12 +5,15 @@
 
 import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import {
   type RequestMethod,
   taskCancel,
   taskHold,
+  taskPause,
+  taskSteer,
   workspaceCollect,
   workspaceOpen,
   workspaceReset,
@@ -29,9 +32,12 @@ import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
 import { GuestUnfitError } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
+import type { ControlledAgent } from './agent-control.ts'
+import { agentHandlers } from './agent-handlers.ts'
 import { beginVm, describeReady, type Origin, vmOptions } from './begin-vm.ts'
 import { CappedLog } from './capped-log.ts'
 import { ChangeStream } from './change-stream.ts'
+import type { AgentClaims } from './claims.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
 import { isAtWork } from './nap.ts'
@@ -39,6 +45,7 @@ import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import type { RunPlan } from './run-plan.ts'
+import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './work-ends.ts'
 
 /** Time for the agent to answer in its first session, after init was ready. */
 const sessionTimeoutMs = 60_000
@@ -52,32 +59,33 @@ const collectTimeoutMs = 600_000
 /** What other processes of the user may ask, by the control socket. */
 export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 
-export class Guest implements AsyncDisposable {
+/** What a run has that its guest asks, and is held to. */
+export interface GuestParts {
+  readonly record: RunRecord
+  readonly approvals: ApprovalQueue
+  readonly claims: AgentClaims
+}
+
+export class Guest implements AsyncDisposable, ControlledAgent {
   readonly #plan: RunPlan
   readonly #record: RunRecord
   readonly #vm: GuestVm
   readonly #link: AgentLink
   readonly #outside: RunGateway
   readonly #log: CappedLog
-  readonly #completed = Promise.withResolvers<Completion>()
-  /** Rejects when the agent process that had the run is gone; another may answer in its place. */
-  readonly #agentLost = Promise.withResolvers<never>()
-  /** Rejects when nobody will answer any more: VM or link gone, or the journal cannot be written. */
-  readonly #lost = Promise.withResolvers<never>()
+  readonly #ends = new WorkEnds()
   readonly #changes: ChangeStream
   #session: SessionInfo | null = null
   readonly #access: GuestAccess
   #control: ControlServer | null = null
   #closing = false
   #isPaused = false
-  #isSaving = false
-  #hasCompleted = false
+  #rest: 'none' | 'saving' | 'asleep' = 'none'
   #requests: VmRequests | null = null
 
   private constructor(
     plan: RunPlan,
-    record: RunRecord,
-    approvals: ApprovalQueue,
+    { record, approvals, claims }: GuestParts,
     { vm, cloned }: Origin,
     log: CappedLog,
     recorder: Recorder,
@@ -87,16 +95,13 @@ export class Guest implements AsyncDisposable {
     this.#vm = new GuestVm(vm, record.paths.disk, (exit) => this.#onVmExit(exit))
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
-    this.#lost.promise.catch(() => undefined)
-    this.#agentLost.promise.catch(() => undefined)
-    this.#completed.promise.catch(() => undefined)
     const note = (event: HostEvent) => this.#noteSoon(event)
     this.#outside = openRunGateway(plan, { log, recorder, approvals, note })
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
     })
-    this.#link = this.#openLink(cloned)
+    this.#link = this.#openLink(cloned, claims)
     void this.#link.closed.then((end) => this.#onLinkEnd(end))
   }
 
@@ -106,18 +111,18 @@ export class Guest implements AsyncDisposable {
    */
   static async start(
     plan: RunPlan,
-    record: RunRecord,
+    parts: GuestParts,
     workspace: PreparedWorkspace,
-    approvals: ApprovalQueue,
     signal: AbortSignal,
     requests: VmRequests,
   ): Promise<Guest> {
+    const { record } = parts
     await using undo = new AsyncDisposableStack()
     const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const recorder = await record.openRecorder(plan.provider)
     const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
     const open = async (warm: Origin): Promise<Guest> => {
-      const opened = new Guest(plan, record, approvals, warm, log, recorder)
+      const opened = new Guest(plan, parts, warm, log, recorder)
       try {
         await opened.#greet(warm, signal)
         return opened
@@ -131,7 +136,8 @@ export class Guest implements AsyncDisposable {
     try {
       guest.#requests = requests
       await guest.#serveControl()
-      await guest.#ask('opening the workspace', workspaceOpen, {}, signal)
+      const how = plan.mode === 'plan' ? { readOnly: true } : {}
+      await guest.#ask('opening the workspace', workspaceOpen, how, signal)
       return guest
     } catch (error) {
       await guest[Symbol.asyncDispose]()
@@ -144,16 +150,34 @@ export class Guest implements AsyncDisposable {
     return this.#session?.tools ?? []
   }
 
-  /** Hands over the task and waits for its completion. @throws {RunFailure} when the agent or the VM is lost */
-  async perform(task: Task): Promise<Completion> {
-    const accepted = await this.#orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
+  /**
+   * Hands over the task and waits for its completion.
+   * @throws {RunFailure} when the agent or the VM is lost, or the agent says what cannot be
+   */
+  async perform(task: Task, onAccepted: () => void): Promise<Completion> {
+    const accepted = await this.#ends.orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
     if (!accepted.ok) throw this.#failureOf('handing over the task', accepted.error)
-    return await this.#orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
+    onAccepted()
+    return await this.#ends.completion()
   }
 
   /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
   async cancel(reason: string, signal: AbortSignal): Promise<void> {
     await this.#link.request(taskCancel, { runId: this.#plan.runId, reason }, { signal })
+  }
+
+  /** Until the guest has answered or the link is closed, over as many sessions as it takes. */
+  steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskSteer, { runId: this.#plan.runId, messageId, text })
+  }
+
+  /** As {@link steer}. */
+  setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskPause, { runId: this.#plan.runId, paused })
+  }
+
+  get isReachable(): boolean {
+    return this.#rest === 'none' && !this.#isPaused
   }
 
   /** Tells the agent to let its clock stand, or go on. Never rejects. */
@@ -167,9 +191,9 @@ export class Guest implements AsyncDisposable {
     const timeout = AbortSignal.timeout(collectTimeoutMs)
     const runDirectory = this.#record.paths.directory
     using expected = this.#changes.expect({ manifest: workspace.manifest, runDirectory, signal: timeout })
-    const told = await this.#orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
+    const told = await this.#ends.orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
     if (!told.ok) throw this.#failureOf('collecting the changes', told.error)
-    const received = await this.#orLost(expected.received)
+    const received = await this.#ends.orLost(expected.received)
     if (!received.ok) return requireValue(received as never)
     return received.value
   }
@@ -186,7 +210,7 @@ export class Guest implements AsyncDisposable {
 
   /** Lets the VM's processors stand still, or go on. The reason when that cannot be now. */
   async setPaused(paused: boolean): Promise<string | undefined> {
-    if (this.#control === null || this.#isSaving || this.#closing) return 'the VM is not running now'
+    if (this.#control === null || this.#rest !== 'none' || this.#closing) return 'the VM is not running now'
     if (paused === this.#isPaused) return undefined
     this.#isPaused = paused
     if (paused) this.#link.setFrozen(true)
@@ -213,9 +237,10 @@ export class Guest implements AsyncDisposable {
     const startedAt = performance.now()
     const woken = await this.#vm.wake()
     if (woken === undefined) return
+    this.#rest = 'none'
     this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
     const durationMs = Math.round(performance.now() - startedAt)
-    await this.#note({ type: 'vm-wake', durationMs, ...woken })
+    await this.#record.host({ type: 'vm-wake', durationMs, ...woken })
     await this.#serveControl()
   }
 
@@ -225,23 +250,23 @@ export class Guest implements AsyncDisposable {
    */
   async keep(signal: AbortSignal): Promise<void> {
     // It would wait for this run's host for ever, and take no other task.
-    if (!this.#hasCompleted) throw new RunFailure('agent_lost', 'the agent still has the task')
+    if (!this.#ends.hasCompleted) throw new RunFailure('agent_lost', 'the agent still has the task')
     await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
     await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
-    await this.#note({ type: 'vm-kept' })
+    await this.#record.host({ type: 'vm-kept' })
   }
 
   async #save(save: (directory: string) => Promise<void>, directory: string): Promise<void> {
-    this.#isSaving = true
+    this.#rest = 'saving'
     await this.#link.park()
     try {
       await save(directory)
+      this.#rest = 'asleep'
     } catch (error) {
+      this.#rest = 'none'
       this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
       this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
       throw error
-    } finally {
-      this.#isSaving = false
     }
     const control = this.#control
     this.#control = null
@@ -250,16 +275,14 @@ export class Guest implements AsyncDisposable {
 
   /** The VM cannot go on: the run ends with this reason. */
   lose(cause: unknown): void {
-    const message = cause instanceof Error ? cause.message : String(cause)
-    this.#lost.reject(new RunFailure('vm_lost', `the saved VM did not wake: ${message}`.slice(0, 8_000)))
+    this.#ends.lose(failureOfWake(cause))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#leave()
     await this.#control?.[Symbol.asyncDispose]()
-    await writeFile(this.#record.paths.console, this.#vm.consoleText(), { mode: 0o600 }).catch(
-      () => undefined,
-    )
+    const written = writeFile(this.#record.paths.console, this.#vm.consoleText(), { mode: 0o600 })
+    await written.catch(() => undefined)
     await this.#log[Symbol.asyncDispose]()
   }
 
@@ -276,12 +299,12 @@ export class Guest implements AsyncDisposable {
     const { vm, cloned } = origin
     const startedAt = performance.now()
     const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
-    const ready = await this.#orLost(this.#link.ready({ signal, timeoutMs }))
+    const ready = await this.#ends.orLost(this.#link.ready({ signal, timeoutMs }))
     if (!ready.ok && cloned && !signal.aborted) throw new GuestUnfitError(ready.error.message)
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
     await vm.fresh
     this.#session = ready.value
-    await this.#note(describeReady(origin, performance.now() - startedAt))
+    await this.#record.host(describeReady(origin, performance.now() - startedAt))
   }
 
   async #ask<M extends RequestMethod>(
@@ -290,7 +313,7 @@ export class Guest implements AsyncDisposable {
     params: ParamsInput<M>,
     signal: AbortSignal,
   ): Promise<ResultOf<M>> {
-    const answer = await this.#orLost(
+    const answer = await this.#ends.orLost(
       this.#link.request(method, params, { signal, timeoutMs: requestTimeoutMs }),
     )
     if (!answer.ok) throw this.#failureOf(doing, answer.error)
@@ -316,7 +339,7 @@ export class Guest implements AsyncDisposable {
     }
   }
 
-  #openLink(cloned: boolean): AgentLink {
+  #openLink(cloned: boolean, claims: AgentClaims): AgentLink {
     return openAgentLink({
       cloned,
       rpc: this.#vm.current.rpc,
@@ -328,25 +351,17 @@ export class Guest implements AsyncDisposable {
         if (!this.#closing)
           this.#noteSoon({ type: 'session-end', session: number, reason, message: message.slice(0, 2_000) })
       },
-      onAgentLost: ({ message }) => this.#agentLost.reject(new RunFailure('agent_lost', message)),
+      onAgentLost: ({ message }) => this.#ends.loseAgent('agent_lost', message),
       onBug: (method, cause) =>
         this.#log.write({ at: Date.now(), from: 'host', level: 'error', method, cause: String(cause) }),
-      handlers: {
-        onEvent: (_, { n, agentPath, event }) => this.#record.agent(agentPath, n, event),
-        onDelta: ({ agentPath, deltas }) => {
-          for (const delta of deltas) this.#record.delta(agentPath, delta)
-        },
-        requestApproval: async (request, { signal }) => ({
-          ok: true,
-          value: await this.#outside.approve(request, signal),
-        }),
-        completeTask: async (completion) => {
-          this.#hasCompleted = true
-          this.#completed.resolve(completion)
-          return { ok: true, value: {} }
-        },
-        onLog: (entry) => this.#log.write({ at: Date.now(), from: 'agent', ...entry }),
-      },
+      onBrokenClaim: ({ message }) => this.#ends.loseAgent('protocol_violation', message),
+      handlers: agentHandlers({
+        record: this.#record,
+        log: this.#log,
+        claims,
+        approve: this.#outside.approve,
+        onCompletion: (completion) => this.#ends.complete(completion),
+      }),
     })
   }
 
@@ -356,10 +371,9 @@ export class Guest implements AsyncDisposable {
   }
 
   #onVmExit(exit: VmExit): void {
-    const tail = [exit.detail, exit.stderrTail, exit.consoleTail].filter((part) => part).join('\n')
-    const message = `the VM ended in the middle of the run (${exit.reason}, ${exit.signal ?? `code ${exit.code}`})\n${tail}`
-    this.#noteSoon({ type: 'vm-end', expected: false, message: message.slice(0, 8_000) })
-    this.#lost.reject(new RunFailure('vm_lost', message.slice(0, 8_000)))
+    const message = describeVmExit(exit)
+    this.#noteSoon({ type: 'vm-end', expected: false, message })
+    this.#ends.lose(new RunFailure('vm_lost', message))
   }
 
   #stateNow(): VmInfo['state'] {
@@ -370,31 +384,17 @@ export class Guest implements AsyncDisposable {
 
   #onLinkEnd(end: LinkEnd): void {
     if (this.#closing) return
-    const reason = end.reason === 'protocol_mismatch' ? 'environment' : 'agent_lost'
     // A VM that ends closes the ports first; its own word is the better one.
-    setTimeout(
-      () => this.#lost.reject(new RunFailure(reason, end.message)),
-      end.reason === 'port_closed' ? 500 : 0,
-    ).unref()
+    const waitMs = end.reason === 'port_closed' ? 500 : 0
+    setTimeout(() => this.#ends.lose(failureOfLink(end)), waitMs).unref()
   }
 
-  #failureOf(doing: string, { code, message }: RpcFailure): RunFailure {
-    if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
-    const tail = this.#vm.current.console.text().split('\n').slice(-15).join('\n')
-    const text = `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`
-    return new RunFailure('agent_lost', text)
-  }
-
-  #orLost<T>(work: Promise<T>): Promise<T> {
-    return Promise.race([work, this.#lost.promise])
-  }
-
-  #note(event: HostEvent): Promise<void> {
-    return this.#record.host(event)
+  #failureOf(doing: string, failure: RpcFailure): RunFailure {
+    return failureOfAnswer(doing, failure, this.#vm.current.console.text())
   }
 
   /** A journal that fails here fails again at the next event that somebody waits for. */
   #noteSoon(event: HostEvent): void {
-    this.#note(event).catch((cause: unknown) => this.#lost.reject(cause))
+    this.#record.host(event).catch((cause: unknown) => this.#ends.lose(cause))
   }
 }

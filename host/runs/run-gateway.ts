@@ -44,12 +44,11 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
   const lasting = new LastingGrants(plan.folders)
   // Also where a recording answers the same is asked as then, or the agent would be told something else.
   const access = new AccessDesk({ runId, policy: plan.egress, approvals, lasting })
-  const egress = new RunEgress({
-    policy,
-    access,
-    connect: createConnector({ network: plan.network }),
-    note,
-  })
+  const connect = createConnector({ network: plan.network })
+  const egress = new RunEgress({ policy, access, connect, note })
+  // What a program sends nobody can read first; the web tools only fetch and search.
+  const ofPrograms =
+    plan.mode === 'plan' ? new RunEgress({ policy: onlyPlans, access, connect, note }) : egress
   const write = (level: 'info' | 'warn') => (fields: object, message: string) =>
     log.write({ at: Date.now(), from: 'gateway', level, message, ...fields })
   const warn = (text: string): void => write('warn')({ runId }, text)
@@ -63,7 +62,7 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
     services: {
       paths: serveWeb(recordWeb(web, recorder)),
-      outward: createOutward(egress, {
+      outward: createOutward(ofPrograms, {
         upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
       }),
     },
@@ -94,8 +93,11 @@ function webOf(
 }
 
 /** What a recording answers needs no network, and what it does not answer gets none. */
-const closed = readRule(
-  { effect: 'deny', host: '*', reason: 'the run is repeated from a recording, without a network' },
-  'run',
-)
-const nothingOut: Policy = { rules: closed.ok ? [closed.value] : [], otherwise: 'deny' }
+const nothingOut = denyAll('the run is repeated from a recording, without a network')
+/** For programs of a run that only plans. */
+const onlyPlans = denyAll('the run only plans: programs have no way out, web_fetch and web_search may read')
+
+function denyAll(reason: string): Policy {
+  const closed = readRule({ effect: 'deny', host: '*', reason }, 'run')
+  return { rules: closed.ok ? [closed.value] : [], otherwise: 'deny' }
+}

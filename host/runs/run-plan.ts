@@ -17,6 +17,7 @@ import type { VmDiskImage } from '../vm/vm.ts'
 import type { VmSize } from '../vm/vm-options.ts'
 import type { VmPool } from '../vm/vm-pool.ts'
 import type { ContinuedRun } from './continued.ts'
+import type { GivenPlan } from './given-plan.ts'
 
 /** Everything a run needs to know; all of it decided before it starts. */
 export interface RunPlan {
@@ -37,6 +38,14 @@ export interface RunPlan {
   /** Answers in the place of the model's server and the web; nothing goes to a network then. */
   readonly recording?: Recording
   readonly prompt: string
+  /** `plan`: the workspace is read-only, programs have no way out, and the run ends with its plan. */
+  readonly mode: 'work' | 'plan'
+  /** Whether a plan, and each revision of it, is carried out only when it was allowed. */
+  readonly approvePlan: boolean
+  /** The plan to carry out, and where it is from; absent: the model makes one. */
+  readonly given?: GivenPlan
+  /** Tokens of the model's window, where the configuration says so. */
+  readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
   /** The run that this one continues: its VM is taken if it was kept. */
   readonly continues?: ContinuedRun

@@ -2,11 +2,14 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
+import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import { ControlServer } from '../control/server.ts'
 import { secretsContext } from '../secrets/context.ts'
 import { flaggedPaths } from '../workspace/index.ts'
+import { AgentControl } from './agent-control.ts'
+import { AgentClaims } from './claims.ts'
 import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
 import type { FeedItem } from './feed.ts'
@@ -19,6 +22,8 @@ import { UnseenQuestions } from './unseen-questions.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
+/** Time that an agent which is not believed any more has to hear that it is to stop. */
+const disbeliefGraceMs = 2_000
 /** A person who has not answered by then is not about to: the VM's memory is given back until the answer. */
 const defaultHibernateAfterMs = 5 * 60_000
 /** Time over the run's own wall time before the host ends the run itself; the agent is expected to keep the limit. */
@@ -31,6 +36,9 @@ export class Run {
   readonly #plan: RunPlan
   readonly #record: RunRecord
   readonly #approvals: ApprovalQueue
+  readonly #claims: AgentClaims
+  readonly #control: AgentControl
+  readonly #approvesPlan: boolean
   readonly #stop = new AbortController()
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
@@ -46,14 +54,27 @@ export class Run {
     this.id = plan.runId
     this.#plan = plan
     this.#record = record
+    const { mode, given, limits, approvals } = plan
+    this.#approvesPlan = plan.approvePlan || asksAboutPlan(approvals.rules)
+    this.#claims = new AgentClaims({
+      mode,
+      approvePlan: this.#approvesPlan,
+      maxAgents: limits.maxAgents,
+      ...(given === undefined ? {} : { plan: given.plan }),
+    })
     this.#approvals = new ApprovalQueue({
-      ...plan.approvals,
+      ...approvals,
       record: (event) => this.#note(event),
       onWaiting: (change, isUnseen) => {
-        this.#deadline?.hold(change)
-        this.#nap?.hold(change)
+        this.#hold(change)
         if (isUnseen) this.#unseen.hold(change)
       },
+      findPlanProblems: (next) => this.#claims.findPlanProblems(next),
+      onPlanAllowed: (allowed) => this.#claims.allowPlan(allowed),
+    })
+    this.#control = new AgentControl({
+      note: (event) => this.#note(event),
+      onHold: (change) => this.#hold(change),
     })
     this.ended = this.#live()
     this.#serveControl(record.paths.control)
@@ -105,7 +126,37 @@ export class Run {
     this.#cancelled.resolve(by)
   }
 
-  /** Lets other processes of the user watch, answer and cancel; a run goes on without. */
+  /**
+   * A message for the agent, which has it in its conversation from its next turn on. Resolves when the agent has it; at once
+   * where the agent has not begun, or its VM sleeps or stands still: it gets the message when it goes on.
+   * @param by who says it, for the journal
+   * @returns why it was not taken; undefined when it was
+   */
+  steer(text: string, by = 'the application'): Promise<string | undefined> {
+    return this.#control.steer(text, by)
+  }
+
+  /**
+   * Has the agent hold before its next effect (a turn of the model, a tool's call, a step); what is under way ends as
+   * usual. The run's time stands still, and a VM that holds for long is saved. Its processors run on: to stop those use
+   * {@link setVmPaused}. Resolves like {@link steer}.
+   */
+  pauseAgent(by = 'the application'): Promise<string | undefined> {
+    return this.#control.setPaused(true, by)
+  }
+
+  /** Lets an agent that holds go on. Resolves like {@link steer}. */
+  resumeAgent(by = 'the application'): Promise<string | undefined> {
+    return this.#control.setPaused(false, by)
+  }
+
+  /** One reason more (+1) or less (-1) for the run's time to stand still, and for the VM to be saved after a while. */
+  #hold(change: number): void {
+    this.#deadline?.hold(change)
+    this.#nap?.hold(change)
+  }
+
+  /** Lets other processes of the user watch, answer, steer, pause and cancel; a run goes on without. */
   #serveControl(path: string): void {
     const opening = ControlServer.open(path, { run: this }).catch(() => null)
     // After its end: watchers are told how it ended.
@@ -113,10 +164,11 @@ export class Run {
   }
 
   /**
-   * Lets the VM's processors stand still, or go on; the run's time limit stands still with them.
+   * Lets the VM's processors stand still, or go on; the run's time limit stands still with them. The agent knows nothing of
+   * it; to have it hold between two effects use {@link pauseAgent}.
    * @returns the reason when that cannot be now: no VM at work, or one that is saved
    */
-  async setPaused(paused: boolean): Promise<string | undefined> {
+  async setVmPaused(paused: boolean): Promise<string | undefined> {
     const guest = this.#guest
     const deadline = this.#deadline
     if (guest === undefined || deadline === undefined) return 'the run has no VM at work now'
@@ -144,20 +196,17 @@ export class Run {
   async #carryOut(): Promise<Ending> {
     await this.#begin()
     await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
-    await using guest = await Guest.start(
-      this.#plan,
-      this.#record,
-      workspace,
-      this.#approvals,
-      this.#stop.signal,
-      {
-        stop: (now) => this.cancel('caisson vm stop', now),
-        setPaused: (paused) => this.setPaused(paused),
-      },
-    )
+    const parts = { record: this.#record, approvals: this.#approvals, claims: this.#claims }
+    await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
+      stop: (now) => this.cancel('caisson vm stop', now),
+      setPaused: (paused) => this.setVmPaused(paused),
+    })
     this.#guest = guest
     const ending = await this.#work(guest).catch((error: unknown) => endingWithoutAgent(error))
-    const collected = await this.#collect(guest, workspace, ending)
+    if (ending.reason === 'protocol_violation')
+      await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
+    const isOnlyPlan = this.#plan.mode === 'plan'
+    const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
     // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
     if (this.#plan.keep && ending.outcome !== 'cancelled')
       await guest.keep(this.#stop.signal).catch(() => undefined)
@@ -165,7 +214,7 @@ export class Run {
   }
 
   async #begin(): Promise<void> {
-    const { prompt, provider, directory, limits, image, continues } = this.#plan
+    const { prompt, provider, directory, limits, image, continues, mode, given } = this.#plan
     await this.#note({
       type: 'run-start',
       prompt,
@@ -173,6 +222,9 @@ export class Run {
       provider: provider.name,
       directory,
       ...(continues === undefined ? {} : { continues: continues.runId }),
+      ...(mode === 'work' ? {} : { mode }),
+      ...(this.#approvesPlan ? { approvePlan: true } : {}),
+      ...(given === undefined ? {} : { planFrom: given.from.slice(0, 500) }),
       limits,
       imageKey: image.key,
       agentDigest: image.agentDigest,
@@ -188,7 +240,8 @@ export class Run {
     this.#deadline = deadline
     const nap = this.#startNap(guest)
     try {
-      const completed = this.#guarded(guest.perform(this.#task(guest)))
+      const onAccepted = () => this.#control.begin(guest)
+      const completed = this.#guarded(guest.perform(this.#task(guest), onAccepted))
       completed.catch(() => undefined)
       const first = await Promise.race([
         completed,
@@ -198,8 +251,9 @@ export class Run {
       if (!('stop' in first)) return endingOfCompletion(first)
       return await this.#cancelWork(guest, completed, first.stop, first.by)
     } finally {
+      this.#control.end()
       // Paused just as it ended: nobody could resume it any more.
-      if (!this.#stop.signal.aborted) await this.setPaused(false)
+      if (!this.#stop.signal.aborted) await this.setVmPaused(false)
       this.#deadline = undefined
       if (!this.#stop.signal.aborted) await nap?.rouse()
       await nap?.end()
@@ -220,7 +274,8 @@ export class Run {
     by: string,
   ): Promise<Ending> {
     await this.#note({ type: 'cancel-request', by })
-    await this.setPaused(false)
+    await this.setVmPaused(false)
+    this.#control.end()
     this.#approvals.close()
     const message = reason === 'cancelled' ? `cancelled by ${by}` : `the run reached ${by}`
     const grace = AbortSignal.timeout(cancelGraceMs)
@@ -236,6 +291,7 @@ export class Run {
 
   #task(guest: Guest): Task {
     const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = this.#plan
+    const { mode, given, contextTokens } = this.#plan
     const unknown = tools?.find((name) => !guest.tools.includes(name))
     if (unknown !== undefined) {
       const known = guest.tools.toSorted().join(', ')
@@ -248,9 +304,20 @@ export class Run {
       model: provider.model,
       askTools: toolsNamedByRules(approvals.rules, guest.tools),
       limits,
+      ...(mode === 'work' ? {} : { mode }),
+      ...(this.#approvesPlan ? { approvePlan: true } : {}),
+      ...(given === undefined ? {} : { plan: given.plan }),
+      ...(contextTokens === undefined ? {} : { contextTokens }),
       ...(Object.keys(context).length === 0 ? {} : { context }),
       ...(tools === undefined ? {} : { tools: [...tools] }),
     }
+  }
+
+  /** Of a run that only plans nothing comes home but the plan, which is in the journal. */
+  #checkPlan(ending: Ending): Ending {
+    if (ending.outcome !== 'completed' || this.#record.state.plan !== null) return ending
+    const message = 'the agent says that its plan is made, but gave none'
+    return { ...ending, outcome: 'failed', reason: 'protocol_violation', message }
   }
 
   /** The change set comes home after a failure too, as far as the VM still answers; the ending then stays what it was. */
@@ -298,9 +365,10 @@ export class Run {
   }
 }
 
-/** An agent that is lost ends the run, but its VM may still give the changes. */
+/** An agent that is lost, or that said what cannot be, ends the run, but its VM may still give the changes. */
 function endingWithoutAgent(error: unknown): Ending {
-  if (error instanceof RunFailure && error.reason === 'agent_lost') return endingOf(error)
+  if (error instanceof RunFailure && ['agent_lost', 'protocol_violation'].includes(error.reason))
+    return endingOf(error)
   throw error
 }
 

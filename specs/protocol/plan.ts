@@ -101,6 +101,8 @@ export const Plan = z
     }
   })
 export type Plan = z.infer<typeof Plan>
+/** The same before the defaults: what a person or a program writes. */
+export type PlanInput = z.input<typeof Plan>
 
 export const StepState = z.enum(['pending', 'running', 'completed', 'failed', 'skipped', 'cancelled'])
 export type StepState = z.infer<typeof StepState>

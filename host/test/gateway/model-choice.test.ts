@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Config, type ConfigInput } from '../../config/schema.ts'
-import { longestMatch } from '../../gateway/model-choice.ts'
+import { contextTokensOf, longestMatch } from '../../gateway/model-choice.ts'
 import { chooseProvider, fetchKey, nvidiaBaseUrl, nvidiaDefaultModel } from '../../gateway/providers.ts'
 import { Host, ProviderError as HostProviderError } from '../../host.ts'
 import { testKeyring } from '../support/keyring.ts'
@@ -321,5 +321,20 @@ describe('a host of the library', () => {
     expect(await plain.provider()).toMatchObject({ name: 'offline' })
     await writeFile(path.join(home, 'keys.json'), '["nvidia"]')
     expect(await plain.provider()).toMatchObject({ name: 'nvidia', keySource: { keyring: 'nvidia' } })
+  })
+})
+
+describe('the window of a model', () => {
+  it('is what the configuration says of the longest pattern that fits, or not known [A.04]', () => {
+    const { models } = Config.parse({
+      models: { 'qwen3-*': { contextTokens: 32_768 }, 'qwen3-coder': { contextTokens: 262_144 }, other: {} },
+    })
+    expect(['qwen3-4b', 'qwen3-coder', 'other', 'gpt'].map((id) => contextTokensOf({ models }, id))).toEqual([
+      32_768,
+      262_144,
+      undefined,
+      undefined,
+    ])
+    expect(Config.safeParse({ models: { m: { contextTokens: 10 } } }).success).toBe(false)
   })
 })

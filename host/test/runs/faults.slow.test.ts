@@ -110,6 +110,8 @@ describe('a fault in the middle of a run', () => {
       limits: RunLimits.parse({}),
       vm: {},
       keep: false,
+      mode: 'work' as const,
+      approvePlan: false,
       approvals: { mode: 'none' as const, rules: [], attended: false },
     }
     const run = new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))

@@ -116,7 +116,7 @@ describe('a run in a real VM', () => {
     const finished = finish(run)
     for await (const item of run.watch()) {
       if (item.source !== 'host' || item.event.type !== 'vm-sleep') continue
-      expect(await run.setPaused(true)).toContain('not running')
+      expect(await run.setVmPaused(true)).toContain('not running')
       run.cancel('the test')
     }
     const { events, state } = await finished

@@ -1,0 +1,76 @@
+/** The plan that a run is handed: as a value, from an earlier run's journal, or from a file. Refuses what is no plan. */
+import { open } from 'node:fs/promises'
+import path from 'node:path'
+import { reasonOf } from '#specs/node/file-error.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { readPlan, readPlanText } from '../approvals/plan-question.ts'
+import { type RunStore, summariseRun, UnknownRunError } from './store.ts'
+
+/** A plan that cannot be carried out. */
+export class PlanError extends Error {
+  override readonly name = 'PlanError'
+}
+
+export interface GivenPlan {
+  readonly plan: Plan
+  /** The id of a run, a file, or `the application`. */
+  readonly from: string
+  /** The task that the plan was made for, where it is known. */
+  readonly prompt?: string
+}
+
+/** Far more than a plan may be. */
+const maxBytes = 4 * 1024 * 1024
+
+/** @throws {PlanError} with the places that are wrong */
+export function givenPlanOf(value: unknown): GivenPlan {
+  const read = readPlan(value)
+  if (read.ok) return { plan: read.value, from: 'the application' }
+  throw new PlanError(`the plan cannot be carried out: ${read.error}`)
+}
+
+/**
+ * @param name a run (its id, a beginning of it, `last`), or a file with a plan as JSON; a run wins where it could be both
+ * @throws {PlanError} when there is none of that name, or it is none
+ */
+export async function findGivenPlan(store: RunStore, name: string): Promise<GivenPlan> {
+  const isFile = name.includes('/') || name.includes('.')
+  if (!isFile) {
+    const found = await store.find(name).catch((error: unknown) => {
+      if (error instanceof UnknownRunError) return undefined
+      throw error
+    })
+    if (found !== undefined) return await readPlanOfRun(store, found.runId)
+  }
+  return await readPlanFile(name, isFile)
+}
+
+async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan> {
+  const { state, prompt } = summariseRun(runId, await store.read(runId))
+  if (state.plan !== null) return { plan: state.plan, from: runId, prompt }
+  throw new PlanError(`${runId} ended before it had a plan; name another run, or a file`)
+}
+
+async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
+  let text: string
+  try {
+    await using handle = await open(file)
+    if (!(await handle.stat()).isFile()) throw new PlanError(`${file} is not a file`)
+    const bytes = Buffer.alloc(maxBytes + 1)
+    let length = 0
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      read = (await handle.read(bytes, length)).bytesRead
+    if (length > maxBytes) throw new PlanError(`${file} is longer than ${maxBytes} bytes`)
+    text = bytes.toString('utf8', 0, length)
+  } catch (error) {
+    if (error instanceof PlanError) throw error
+    const other = isSure ? '' : 'no run is called so, and '
+    throw new PlanError(
+      `no plan "${file}": ${other}the file cannot be read (${reasonOf(error)}); name a run (caisson runs list) or a file with a plan as JSON`,
+      { cause: error },
+    )
+  }
+  const read = readPlanText(text)
+  if (read.ok) return { plan: read.value, from: path.resolve(file) }
+  throw new PlanError(`the plan in ${file} cannot be carried out: ${read.error}`)
+}

@@ -1,0 +1,80 @@
+/** The ways in which the work of a guest ends under its host: a completion, an agent that is lost, a VM that is. Turns each into the run's failure; the first counts. */
+import type { RunReason } from '#specs/protocol/error.ts'
+import type { RpcFailure } from '#specs/protocol/peer.ts'
+import type { Completion } from '#specs/protocol/task.ts'
+import type { LinkEnd } from '../rpc/agent-link.ts'
+import type { VmExit } from '../vm/vm.ts'
+import { RunFailure } from './ending.ts'
+
+/** Of a failure that holds what a VM said last. */
+const messageMaxChars = 8_000
+
+export class WorkEnds {
+  readonly #completed = Promise.withResolvers<Completion>()
+  /** The agent process that had the run is gone, or is not believed any more; another may answer in its place. */
+  readonly #agentLost = Promise.withResolvers<never>()
+  /** Nobody will answer any more: VM or link gone, or the journal cannot be written. */
+  readonly #lost = Promise.withResolvers<never>()
+  #hasCompleted = false
+
+  constructor() {
+    this.#lost.promise.catch(() => undefined)
+    this.#agentLost.promise.catch(() => undefined)
+  }
+
+  get hasCompleted(): boolean {
+    return this.#hasCompleted
+  }
+
+  complete(completion: Completion): void {
+    this.#hasCompleted = true
+    this.#completed.resolve(completion)
+  }
+
+  loseAgent(reason: RunReason, message: string): void {
+    this.#agentLost.reject(new RunFailure(reason, message))
+  }
+
+  lose(cause: unknown): void {
+    this.#lost.reject(cause)
+  }
+
+  /** `work`, unless nobody is left to do it. */
+  orLost<T>(work: Promise<T>): Promise<T> {
+    return Promise.race([work, this.#lost.promise])
+  }
+
+  /** @throws {RunFailure} when agent or VM are lost */
+  completion(): Promise<Completion> {
+    return this.orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
+  }
+}
+
+export function describeVmExit({ reason, signal, code, detail, stderrTail, consoleTail }: VmExit): string {
+  const tail = [detail, stderrTail, consoleTail].filter((part) => part).join('\n')
+  const how = `${reason}, ${signal ?? `code ${code}`}`
+  return `the VM ended in the middle of the run (${how})\n${tail}`.slice(0, messageMaxChars)
+}
+
+export function failureOfWake(cause: unknown): RunFailure {
+  const message = cause instanceof Error ? cause.message : String(cause)
+  return new RunFailure('vm_lost', `the saved VM did not wake: ${message}`.slice(0, messageMaxChars))
+}
+
+export function failureOfLink({ reason, message }: LinkEnd): RunFailure {
+  return new RunFailure(reason === 'protocol_mismatch' ? 'environment' : 'agent_lost', message)
+}
+
+/** @param doing what the host asked for. @param consoleText the guest's console so far */
+export function failureOfAnswer(
+  doing: string,
+  { code, message }: RpcFailure,
+  consoleText: string,
+): RunFailure {
+  if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
+  const tail = consoleText.split('\n').slice(-15).join('\n')
+  return new RunFailure(
+    'agent_lost',
+    `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
+  )
+}
