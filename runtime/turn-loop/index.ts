@@ -1,0 +1,21 @@
+/** What of the turn loop is the library's. */
+export {
+  classifyText,
+  DEFAULT_INTENT_ONLY_NARRATION_RECOVERY_INSTRUCTION,
+  DEFAULT_NON_PROGRESSING_TEXT_RECOVERY_INSTRUCTION,
+  DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION,
+  DEFAULT_TOOL_VALIDATION_RECOVERY_INSTRUCTION,
+  type TextAssessment,
+  type TextClassification,
+} from './classify.ts'
+export type { ParsedToolIntent } from './intent.ts'
+export {
+  DEFAULT_TURN_LOOP_MAX_CONSECUTIVE_SAME_TOOL_CALL_BATCHES,
+  DEFAULT_TURN_LOOP_MAX_CONSECUTIVE_TOOL_TURNS,
+  DEFAULT_TURN_LOOP_MAX_ITERATIONS,
+  DEFAULT_TURN_LOOP_MAX_WALL_TIME_MS,
+} from './limits.ts'
+export { runTurnLoop } from './loop.ts'
+export { type GuardedCall, LoopGuard } from './loop-guard.ts'
+export type * from './trace.ts'
+export type * from './types.ts'

@@ -1,0 +1,35 @@
+/** Makes a tool call out of a text in which the application recognises one. */
+import type { LLMResponse, LLMToolCall } from '../contract.ts'
+
+export interface ParsedToolIntent {
+  readonly toolName: string
+  /** An object of JSON. */
+  readonly toolArgs: Readonly<Record<string, unknown>>
+}
+
+/**
+ * `response` as a response with one call of the id `id`; null where the text holds none. The text stays its content, and
+ * everything else that the response carries stays with it.
+ */
+export function normalizeToolIntent<TResponse extends LLMResponse>(
+  response: TResponse,
+  parse: (content: string) => ParsedToolIntent | null | undefined,
+  id: string,
+  mark: boolean,
+): TResponse | null {
+  if (response.type !== 'text' || response.content.trim() === '') return null
+  const intent = parse(response.content)
+  if (!intent) return null
+  const call: LLMToolCall = {
+    id,
+    type: 'function',
+    function: { name: intent.toolName, arguments: JSON.stringify(intent.toolArgs ?? {}) },
+    ...(mark ? { synthetic: true } : {}),
+  }
+  return {
+    ...response,
+    type: 'tool_calls',
+    tool_calls: [call],
+    assistantMessage: { ...response.assistantMessage, tool_calls: [{ ...call }] },
+  }
+}

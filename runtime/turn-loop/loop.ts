@@ -1,0 +1,152 @@
+/**
+ * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
+ * or a signal ends it. Owns the order of the checks; knows no tool and no transcript.
+ */
+import type { LLMChatMessage, LLMResponse } from '../contract.ts'
+import { normalizeToolIntent } from './intent.ts'
+import { Interruptions, interrupted } from './interruption.ts'
+import { readLimits } from './limits.ts'
+import { type End, Progress } from './progress.ts'
+import { takeEmptyText, takeText, takeUnhandled } from './text-turn.ts'
+import { takeToolCalls } from './tool-turn.ts'
+import type {
+  RunTurnLoopOptions,
+  RunTurnLoopResult,
+  TurnLoopModelCall,
+  TurnLoopResponseParams,
+} from './types.ts'
+
+type CallModel<TState, TMessage, TResponse> = (
+  params: TurnLoopModelCall<TState, TMessage>,
+) => Promise<TResponse>
+
+/**
+ * Runs turns until one of the stop reasons. What `callModel` or a callback throws is thrown, unless the loop was
+ * interrupted by then.
+ * @throws {TypeError} when an option is of a wrong type, or there is no way to a model
+ */
+export async function runTurnLoop<
+  TState,
+  TMessage = LLMChatMessage,
+  TResponse extends LLMResponse = LLMResponse,
+>(options: RunTurnLoopOptions<TState, TMessage, TResponse>): Promise<RunTurnLoopResult<TState, TResponse>> {
+  const limits = readLimits(options)
+  const { callModel } = options
+  if (callModel === undefined)
+    throw new TypeError('runTurnLoop needs a way to a model: give modelRequest or callModel')
+  const interruptions = new Interruptions(limits.maxWallTimeMs, options.abortSignal)
+  try {
+    const result = await runTurns(new Progress(options, limits, interruptions), callModel)
+    await options.onStop?.({ result })
+    return result
+  } finally {
+    interruptions.close()
+  }
+}
+
+async function runTurns<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+  callModel: CallModel<TState, TMessage, TResponse>,
+): Promise<RunTurnLoopResult<TState, TResponse>> {
+  for (;;) {
+    progress.inIteration = false
+    progress.answer = null
+    if (progress.isInterrupted) return progress.endInterrupted()
+    if (progress.iteration >= progress.limits.maxIterations) return progress.end('max_iterations_exceeded')
+    const end = await runTurn(progress, callModel)
+    if (end !== null) return end
+  }
+}
+
+async function runTurn<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+  callModel: CallModel<TState, TMessage, TResponse>,
+): Promise<End<TState, TResponse>> {
+  const { interruptions } = progress
+  const iteration = ++progress.iteration
+  progress.inIteration = true
+  const messages = await openTurn(progress)
+  if (messages === interrupted || progress.isInterrupted) return progress.endInterrupted()
+  const raw = await askModel(progress, callModel, messages)
+  if (raw === interrupted) return progress.endInterrupted()
+
+  const response = normalize(progress, raw)
+  progress.lastResponse = response
+  progress.answer = response
+  const { signal: abortSignal, elapsedMs } = interruptions
+  const params = { state: progress.state, response, messages, iteration, abortSignal }
+  const normalizedToolIntent = response !== raw
+  const heard = progress.options.onModelResponse?.({
+    ...params,
+    elapsedMs,
+    rawResponse: raw,
+    normalizedToolIntent,
+  })
+  if ((await interruptions.wait(heard)) === interrupted || progress.isInterrupted)
+    return progress.endInterrupted()
+  return branch(progress, params, normalizedToolIntent)
+}
+
+async function openTurn<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+): Promise<readonly TMessage[] | typeof interrupted> {
+  const { interruptions, options, state, iteration, counters, transientInstruction } = progress
+  const { elapsedMs, signal: abortSignal } = interruptions
+  const started = options.onIterationStart?.({ state, iteration, elapsedMs, ...counters })
+  if ((await interruptions.wait(started)) === interrupted) return interrupted
+  progress.transientInstruction = undefined
+  return interruptions.wait(
+    options.buildMessages({
+      state,
+      iteration,
+      abortSignal,
+      emptyTextRetryCount: counters.emptyTextRetryCount,
+      ...(transientInstruction === undefined ? {} : { transientInstruction }),
+    }),
+  )
+}
+
+async function askModel<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+  callModel: CallModel<TState, TMessage, TResponse>,
+  messages: readonly TMessage[],
+): Promise<TResponse | typeof interrupted> {
+  const { interruptions, state, iteration } = progress
+  const onText = (text: string): void => {
+    progress.partialText += text
+  }
+  const response = await interruptions.wait(
+    callModel({ messages, abortSignal: interruptions.signal, state, iteration, onText }),
+  )
+  if (response === interrupted) return interrupted
+  progress.partialText = ''
+  if (typeof response !== 'object' || response === null)
+    throw new TypeError(`runTurnLoop expects an answer from callModel, and got ${typeof response}`)
+  return response
+}
+
+function normalize<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+  response: TResponse,
+): TResponse {
+  const { parsePlainTextToolIntent: parse, markSyntheticToolCalls: mark } = progress.options
+  if (parse === undefined) return response
+  const id = `tool-intent-${progress.syntheticCalls + 1}`
+  const normalized = normalizeToolIntent(response, parse, id, mark === true)
+  if (normalized === null) return response
+  progress.syntheticCalls++
+  return normalized
+}
+
+function branch<TState, TMessage, TResponse extends LLMResponse>(
+  progress: Progress<TState, TMessage, TResponse>,
+  params: TurnLoopResponseParams<TState, TMessage, TResponse>,
+  normalizedToolIntent: boolean,
+): Promise<End<TState, TResponse>> {
+  const { type, content, tool_calls: calls = [] } = params.response
+  if (type === 'tool_calls' && calls.length > 0)
+    return takeToolCalls(progress, params, normalizedToolIntent ? 'normalized_text_intent' : 'model')
+  progress.counters.consecutiveToolTurns = 0
+  if (type !== 'text') return takeUnhandled(progress, params)
+  return content.trim() === '' ? takeEmptyText(progress, params) : takeText(progress, params)
+}

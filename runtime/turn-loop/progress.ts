@@ -1,0 +1,131 @@
+/** What a loop under way is made of, shared by its branches: counters, trace, guard and how an end is put into words. */
+import type { LLMResponse } from '../contract.ts'
+import { type Interruptions, interrupted } from './interruption.ts'
+import type { TurnLoopLimits } from './limits.ts'
+import { ToolRounds } from './tool-rounds.ts'
+import {
+  Trace,
+  type TurnCounters,
+  type TurnLoopRepeatedToolCallStopDetail,
+  type TurnLoopRetrySummary,
+  type TurnLoopStepBranch,
+  type TurnLoopTerminalReason,
+} from './trace.ts'
+import type { RunTurnLoopOptions, RunTurnLoopResult, TurnLoopStepResult } from './types.ts'
+
+/** How the loop ended; null when it goes on. */
+export type End<TState, TResponse> = RunTurnLoopResult<TState, TResponse> | null
+
+export class Progress<TState, TMessage, TResponse extends LLMResponse> {
+  readonly options: RunTurnLoopOptions<TState, TMessage, TResponse>
+  readonly limits: TurnLoopLimits
+  readonly interruptions: Interruptions
+  readonly trace = new Trace()
+  readonly counters: TurnCounters
+  readonly rounds: ToolRounds
+  state: TState
+  /** Iterations begun. */
+  iteration = 0
+  inIteration = false
+  lastResponse: TResponse | null = null
+  /** The answer of the iteration under way. */
+  answer: TResponse | null = null
+  /** What the model has said of an answer on its way. */
+  partialText = ''
+  /** Calls made out of text so far. */
+  syntheticCalls = 0
+  /** For the next request. */
+  transientInstruction: string | undefined
+
+  constructor(
+    options: RunTurnLoopOptions<TState, TMessage, TResponse>,
+    limits: TurnLoopLimits,
+    interruptions: Interruptions,
+  ) {
+    this.options = options
+    this.limits = limits
+    this.interruptions = interruptions
+    this.state = options.initialState
+    this.rounds = new ToolRounds(limits.maxConsecutiveSameBatches)
+    this.counters = {
+      emptyTextRetryCount: limits.initialEmptyTextRetryCount,
+      rejectedTextRetryCount: limits.initialRejectedTextRetryCount,
+      consecutiveToolTurns: 0,
+    }
+  }
+
+  get isInterrupted(): boolean {
+    return this.interruptions.check() !== null
+  }
+
+  /**
+   * Takes over what a callback that owns the state gives, also a little late; `interrupted` when it gave nothing in time.
+   */
+  async take<TResult extends TurnLoopStepResult<TState>>(
+    work: TResult | undefined | PromiseLike<TResult | undefined>,
+  ): Promise<TResult | undefined | typeof interrupted> {
+    const taken = await this.interruptions.waitPatiently(work, this.limits.interruptGraceMs)
+    if (taken === interrupted) return interrupted
+    if (taken === undefined || taken === null) return undefined
+    if ('state' in taken) this.state = taken.state
+    return taken
+  }
+
+  addStep(branch: TurnLoopStepBranch): void {
+    if (this.answer === null) return
+    this.trace.addStep(this.iteration, this.answer, branch, this.interruptions.elapsedMs, this.counters)
+  }
+
+  addRetry(retry: Omit<TurnLoopRetrySummary, 'iteration' | 'elapsedMs'>): void {
+    const { elapsedMs } = this.interruptions
+    this.trace.retries.push({ iteration: this.iteration, elapsedMs, ...retry })
+  }
+
+  /** The next iteration's request carries `instruction`. */
+  goOn(branch: TurnLoopStepBranch, instruction: string | undefined): null {
+    this.addStep(branch)
+    this.transientInstruction = instruction
+    return null
+  }
+
+  endInterrupted(): RunTurnLoopResult<TState, TResponse> {
+    const kind = this.interruptions.check() ?? 'aborted'
+    this.addStep(kind === 'timeout' ? 'timeout_stop' : 'aborted_stop')
+    return this.end(kind)
+  }
+
+  end(
+    reason: TurnLoopTerminalReason,
+    repeatedToolCall?: TurnLoopRepeatedToolCallStopDetail,
+  ): RunTurnLoopResult<TState, TResponse> {
+    const { iteration, trace, partialText } = this
+    const { elapsedMs } = this.interruptions
+    const { maxIterations, maxConsecutiveToolTurns, maxWallTimeMs } = this.limits
+    const { emptyTextRetryCount, rejectedTextRetryCount } = this.counters
+    return {
+      state: this.state,
+      response: this.lastResponse,
+      reason,
+      iterations: iteration,
+      emptyTextRetryCount,
+      rejectedTextRetryCount,
+      elapsedMs,
+      steps: trace.steps,
+      toolCalls: trace.toolCalls,
+      classifications: trace.classifications,
+      retries: trace.retries,
+      stop: {
+        reason,
+        iteration,
+        elapsedMs,
+        maxIterations,
+        maxConsecutiveToolTurns,
+        maxWallTimeMs,
+        ...(reason === 'timeout' && this.inIteration ? { timedOutDuringIteration: iteration } : {}),
+        ...(reason === 'aborted' && this.inIteration ? { abortedDuringIteration: iteration } : {}),
+        ...(partialText === '' ? {} : { partialText }),
+        ...(repeatedToolCall === undefined ? {} : { repeatedToolCall }),
+      },
+    }
+  }
+}

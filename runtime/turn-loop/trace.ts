@@ -1,0 +1,142 @@
+/** The trace of a turn loop: what each turn was and why the loop ended. Kept for the result alone; decides nothing. */
+import type { LLMToolCall } from '../contract.ts'
+import type { TextClassification } from './classify.ts'
+
+export type TurnLoopTerminalReason =
+  | 'text_response'
+  /** The application did not say that the loop goes on. */
+  | 'tool_calls_response'
+  | 'empty_text_stop'
+  | 'rejected_text_response'
+  | 'unhandled_response'
+  | 'max_iterations_exceeded'
+  | 'max_tool_rounds_exceeded'
+  | 'timeout'
+  | 'repeated_tool_call_stopped'
+  /** The application's signal. */
+  | 'aborted'
+
+export type TurnLoopStepBranch =
+  | 'tool_calls_continue'
+  | 'tool_calls_stop'
+  | 'text_response_continue'
+  | 'text_response_stop'
+  | 'rejected_text_retry'
+  | 'rejected_text_stop'
+  | 'empty_text_retry'
+  | 'empty_text_stop'
+  | 'unhandled_response_stop'
+  | 'max_tool_rounds_stop'
+  | 'repeated_tool_call_stop'
+  | 'timeout_stop'
+  | 'aborted_stop'
+
+/** A turn that brought an answer. */
+export interface TurnLoopStepSummary {
+  readonly iteration: number
+  /** `text`, `tool_calls`, or the word of an answer that is neither. */
+  readonly responseKind: string
+  readonly branch: TurnLoopStepBranch
+  readonly elapsedMs: number
+  readonly emptyTextRetryCount: number
+  readonly rejectedTextRetryCount: number
+  readonly consecutiveToolTurns: number
+  readonly syntheticToolCallCount: number
+}
+
+export interface TurnLoopToolCallSummary {
+  readonly iteration: number
+  readonly toolCallId: string
+  readonly toolName: string
+  /** As the model wrote them. */
+  readonly toolArguments: string
+  /** The same with sorted keys; as written where they are no JSON. */
+  readonly normalizedArguments: string
+  readonly toolIndex: number
+  /** Equal for batches of equal calls. */
+  readonly batchSignature: string
+  /** Batches with this signature in a row, this one included. */
+  readonly consecutiveSameBatchCount: number
+  readonly source: 'model' | 'normalized_text_intent'
+  readonly synthetic: boolean
+  readonly stoppedByRepeatedGuard: boolean
+}
+
+export interface TurnLoopClassificationSummary {
+  readonly iteration: number
+  readonly classification: TextClassification
+  readonly requiresActionEvidence: boolean
+  readonly responseText: string
+  readonly transientInstruction?: string
+  readonly elapsedMs: number
+}
+
+export interface TurnLoopRetrySummary {
+  readonly iteration: number
+  readonly kind: 'empty_text' | 'rejected_text'
+  readonly decision: 'retry' | 'stop'
+  readonly retryCountBefore: number
+  readonly retryCountAfter: number
+  readonly retryLimit: number
+  readonly elapsedMs: number
+  readonly classification?: Exclude<TextClassification, 'verified_final_response'>
+  readonly transientInstruction?: string
+}
+
+export interface TurnLoopRepeatedToolCallStopDetail {
+  readonly batchSignature: string
+  readonly consecutiveSameBatchCount: number
+  readonly maxConsecutiveSameBatches: number
+  readonly toolNames: readonly string[]
+  /** The first of them. */
+  readonly tool: string
+  /** Batches since the same calls were made before: 1 for A, A, A; 2 for A, B, A, B. */
+  readonly period: number
+}
+
+export interface TurnLoopStopMetadata {
+  readonly reason: TurnLoopTerminalReason
+  readonly iteration: number
+  readonly elapsedMs: number
+  readonly maxIterations: number
+  readonly maxConsecutiveToolTurns: number
+  readonly maxWallTimeMs: number
+  /** Absent when the time was over between two iterations. */
+  readonly timedOutDuringIteration?: number
+  readonly abortedDuringIteration?: number
+  /** What the model had said of an answer that did not become whole; absent when it had said nothing. */
+  readonly partialText?: string
+  readonly repeatedToolCall?: TurnLoopRepeatedToolCallStopDetail
+}
+
+/** Counters that the loop keeps and every summary shows. */
+export interface TurnCounters {
+  emptyTextRetryCount: number
+  rejectedTextRetryCount: number
+  consecutiveToolTurns: number
+}
+
+export class Trace {
+  readonly steps: TurnLoopStepSummary[] = []
+  readonly toolCalls: TurnLoopToolCallSummary[] = []
+  readonly classifications: TurnLoopClassificationSummary[] = []
+  readonly retries: TurnLoopRetrySummary[] = []
+
+  addStep(
+    iteration: number,
+    response: { readonly type: string; readonly tool_calls?: readonly LLMToolCall[] },
+    branch: TurnLoopStepBranch,
+    elapsedMs: number,
+    counters: TurnCounters,
+  ): void {
+    const synthetic = response.tool_calls?.filter((call) => call.synthetic === true).length ?? 0
+    this.steps.push({
+      iteration,
+      responseKind: response.type,
+      branch,
+      elapsedMs,
+      ...counters,
+      syntheticToolCallCount: synthetic,
+    })
+  }
+}
