@@ -43,6 +43,17 @@ export class RunBudget {
     return this.#usage
   }
 
+  /** What may still be spent: tool calls, tokens in and out, milliseconds. */
+  get left(): { readonly calls: number; readonly tokens: number; readonly wallMs: number } {
+    const { maxToolCalls, maxTokens, maxWallMs } = this.#limits
+    const runningMs = this.#startedAt === null ? 0 : this.#now() - this.#startedAt
+    return {
+      calls: Math.max(0, maxToolCalls - this.#calls),
+      tokens: Math.max(0, maxTokens - this.#usage.inputTokens - this.#usage.outputTokens),
+      wallMs: Math.max(0, Math.round(maxWallMs - this.#spentMs - runningMs)),
+    }
+  }
+
   /** Takes one tool call; false when none is left. */
   takeCall(): boolean {
     if (this.#calls >= this.#limits.maxToolCalls) {

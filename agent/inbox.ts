@@ -61,7 +61,7 @@ export class TaskInbox {
 
   /** `busy`: too many messages wait to be seen; a run that is over takes none and says `over`. */
   steer(runId: string, message: SteerMessage): 'taken' | 'busy' | 'over' | 'unknown' {
-    if (this.#current?.task.runId === runId) return this.#current.steering.push(message) ? 'taken' : 'busy'
+    if (this.#current?.task.runId === runId) return this.#current.steering.push(message)
     return this.#finished.includes(runId) ? 'over' : 'unknown'
   }
 

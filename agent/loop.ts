@@ -12,9 +12,11 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { OutputStore } from './context/outputs.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
+import { followPauses } from './pause.ts'
 import { interruption } from './plan/executor.ts'
 import type { Planner } from './plan/planner.ts'
 import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
+import type { SteerMessage } from './steering.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** The ways to the host; none of them rejects but `requestApproval`, when its signal is aborted. */
@@ -35,6 +37,8 @@ export interface LoopParts {
   modelFor(task: Task): Model
   /** What the workspace holds, for the prompts. */
   listWorkspace(signal: AbortSignal): Promise<string>
+  /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
+  readGuidance?(): Promise<string | undefined>
   readonly logger: Logger
   /** How long planner and executor may take to end after a cancel, before they are left behind. Default 5 s. */
   readonly cancelGraceMs?: number
@@ -55,6 +59,7 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
   const budget = new RunBudget(task.limits)
   received.onHold((waiting) => budget.hold(waiting))
   const report = openReport(task.runId, parts.host)
+  const pauses = followPauses(received.steering, budget, report, logger)
   const signal = AbortSignal.any([received.signal, budget.signal])
   logger.info({ model: task.model }, 'task received')
   const ending = await settle(
@@ -64,6 +69,8 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
     logger,
   )
   budget.stop()
+  await pauses.end()
+  await noteUnseen(received.steering.close(), report)
   report.close()
   logger.info({ outcome: ending.outcome, reason: ending.reason, usage: budget.usage }, 'task ended')
   try {
@@ -100,12 +107,14 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
       : parts.registry.select(task.tools)
   if (!registry.ok)
     return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
+  const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
   const run: Run = {
     task,
     agentPath: 'root',
     model: parts.modelFor(task),
     registry: registry.value,
     workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
+    ...(guidance === undefined ? {} : { guidance }),
     report,
     requestApproval: (request, until) => parts.host.requestApproval({ runId: task.runId, ...request }, until),
     budget,
@@ -123,6 +132,14 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
   if (corrections.length > 0) await noteCorrections(corrections, report)
   await report.event({ type: 'plan-update', revision: 1, plan })
   return parts.executor(plan, run)
+}
+
+/** What the person wrote after the agent's last word is not lost in silence. */
+async function noteUnseen(messages: readonly SteerMessage[], report: Report): Promise<void> {
+  for (const { text } of messages) {
+    const note = boundText(`the run ended before the agent saw this message: ${text}`, limits.textMaxChars)
+    await report.event({ type: 'note', level: 'warn', text: note })
+  }
 }
 
 async function noteCorrections(corrections: readonly string[], report: Report): Promise<void> {

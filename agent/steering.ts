@@ -28,20 +28,22 @@ export class Steering {
   #seen: SteerMessage[] = []
   readonly #readers = new Set<{ queue: SteerMessage[] }>()
   #paused = false
+  #closed = false
   readonly #listeners = new Set<(paused: boolean) => void>()
 
   get paused(): boolean {
     return this.#paused
   }
 
-  /** False when too many wait to be seen already. A message that is known by its id changes nothing. */
-  push(message: SteerMessage): boolean {
-    if (this.#known.has(message.messageId)) return true
-    if (this.#unseen.length >= limits.steerMaxPending) return false
+  /** `busy`: too many wait to be seen already; `over`: nobody will see it. One that is known by its id changes nothing. */
+  push(message: SteerMessage): 'taken' | 'busy' | 'over' {
+    if (this.#known.has(message.messageId)) return 'taken'
+    if (this.#closed) return 'over'
+    if (this.#unseen.length >= limits.steerMaxPending) return 'busy'
     this.#known.add(message.messageId)
     this.#unseen.push(message)
     for (const reader of this.#readers) reader.queue.push(message)
-    return true
+    return 'taken'
   }
 
   /** What others of this run have seen already: a conversation that begins is told it with all else. */
@@ -67,11 +69,12 @@ export class Steering {
     }
   }
 
-  /** The messages that no conversation has seen; for the end of the run, when none will. */
-  takeUnseen(): readonly SteerMessage[] {
-    const taken = this.#unseen
+  /** The end of the run: takes no more, and gives the messages that no conversation has seen. */
+  close(): readonly SteerMessage[] {
+    this.#closed = true
+    const unseen = this.#unseen
     this.#unseen = []
-    return taken
+    return unseen
   }
 
   setPaused(paused: boolean): void {

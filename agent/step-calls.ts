@@ -1,5 +1,5 @@
 /**
- * The tool calls of one turn: in the order asked, at once only when all of them just read; results always in the order asked.
+ * The tool calls of one turn: in the order asked, at once only when all of them bear it, as reading ones do; results always in the order asked.
  * A call that was cut off, is one too many, or comes after the end is answered without being run.
  */
 
@@ -15,8 +15,11 @@ import { correctionsMaxCount, validationFailure } from './tools/validation-failu
 
 /** Calls that one reply may hold; the rest are answered with an error. */
 const callsPerTurnMax = 64
-/** Reading calls that run at once. */
+/** Calls that run at once. */
 const parallelMax = 8
+
+/** How a call's output becomes as long as the conversation bears. */
+export type CutOutput = (callId: string, tool: string, output: string) => string
 
 /** Runs the turn's calls; one invocation per call, in the order asked. */
 export async function runCalls(
@@ -24,11 +27,12 @@ export async function runCalls(
   turn: Turn,
   run: Run,
   signal: AbortSignal,
+  cutOutput: CutOutput,
 ): Promise<Invocation[]> {
   const calls = turn.toolCalls
-  const one = (call: ToolCallRequest, index: number): Promise<Invocation> => {
-    if (signal.aborted)
-      return Promise.resolve(unrun(call, 'cancelled', 'interrupted: the run ended before this call'))
+  const one = async (call: ToolCallRequest, index: number): Promise<Invocation> => {
+    await run.steering.ready(signal)
+    if (signal.aborted) return unrun(call, 'cancelled', 'interrupted: the run ended before this call')
     if (index >= callsPerTurnMax) {
       return answerUnrun(
         stepId,
@@ -45,10 +49,10 @@ export async function runCalls(
     if (!run.budget.takeCall()) {
       return answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
     }
-    return runCall(stepId, call, run, signal)
+    return runCall(stepId, call, run, signal, cutOutput)
   }
   const results: Invocation[] = []
-  const width = calls.every(({ name }) => run.registry.isReadOnly(name)) ? parallelMax : 1
+  const width = calls.every(({ name }) => run.registry.isConcurrent(name)) ? parallelMax : 1
   for (let from = 0; from < calls.length; from += width) {
     const batch = calls.slice(from, from + width)
     results.push(...(await Promise.all(batch.map((call, offset) => one(call, from + offset)))))
@@ -61,6 +65,7 @@ async function runCall(
   call: ToolCallRequest,
   run: Run,
   signal: AbortSignal,
+  cutOutput: CutOutput,
 ): Promise<Invocation> {
   const callId = call.id
   const context: InvokeContext = {
@@ -72,6 +77,8 @@ async function runCall(
         run.report.delta({ type: 'tool-output-delta', stepId, callId, stream, text: piece })
       }
     },
+    outputs: run.outputs,
+    cutOutput: (tool, output) => cutOutput(callId, tool, output),
     requestApproval: (question) => run.budget.whileWaiting(askHost(stepId, question, run, signal)),
   }
   const invocation = await run.registry.invoke(
@@ -86,7 +93,7 @@ async function runCall(
 }
 
 /** The host's answer; rejects once the signal is aborted, whether or not the host's side notices. */
-async function askHost(
+export async function askHost(
   stepId: string,
   question: ApprovalQuestion,
   run: Run,

@@ -44,11 +44,15 @@ export class TokenMeter {
     this.#beside = estimateTokens(beside)
   }
 
+  /** Tokens of what goes with every request. */
+  get beside(): number {
+    return this.#scale(this.#beside)
+  }
+
   /** Tokens of a request with these messages, in which those that were counted stand first and unchanged. */
   count(messages: readonly ChatMessage[]): number {
     const counted = this.#counted
-    if (counted === null || messages.length < counted.messages)
-      return this.estimate(messages) + this.#scale(this.#beside)
+    if (counted === null || messages.length < counted.messages) return this.estimate(messages) + this.beside
     const last = messages[counted.messages - 1]
     // Words may have been added to the message that was last.
     const grown =

@@ -59,6 +59,8 @@ export interface Registry {
   readonly specs: readonly ToolSpec[]
   /** Whether the call names a tool that only reads. */
   isReadOnly(name: string): boolean
+  /** Whether the call names a tool whose calls may run at once with others. */
+  isConcurrent(name: string): boolean
   /** The registry of `names` alone; an unknown name is refused. */
   select(names: readonly string[]): Result<Registry>
   invoke(call: ToolCall, context: InvokeContext): Promise<Invocation>
@@ -99,6 +101,10 @@ export function createRegistry(tools: readonly Tool[], options: RegistryOptions)
       return specs
     },
     isReadOnly: (name) => findTool(byName, name)?.readOnly ?? false,
+    isConcurrent: (name) => {
+      const tool = findTool(byName, name)
+      return tool !== undefined && (tool.readOnly || tool.concurrent === true)
+    },
     select: (names) => select(byName, names, options),
     invoke: (call, context) => invoke(byName, call, context, options),
   }

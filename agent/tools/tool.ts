@@ -43,6 +43,8 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   readonly requiresApproval: boolean
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
+  /** Whether calls may run at once with others although they do more than read; absent: no. */
+  readonly concurrent?: boolean
   /**
    * Whether a call can delete, move, overwrite or run something. Then only exact parameter names and types are taken, for
    * nothing that destroys is guessed. Absent: whatever does not only read can.

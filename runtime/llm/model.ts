@@ -8,7 +8,11 @@ import type { ModelError } from './errors.ts'
 import { ProviderHabits } from './habits.ts'
 import { askWithRepeats, type RepeatHooks, type RepeatPolicy } from './repeats.ts'
 
-export type TurnRequest = Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'>
+export interface TurnRequest
+  extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'> {
+  /** Tokens of the answer; absent: the model's own bound. */
+  readonly maxTokens?: number
+}
 
 export type TurnHooks = RepeatHooks
 
@@ -29,7 +33,8 @@ export function createModel(options: ModelOptions): Model {
     const clientOptions = { ...options, signal: hooks.signal }
     const open = () => {
       const { stream, echoReasoning, countTokens } = habits
-      return streamChat({ ...request, model, maxTokens, stream, echoReasoning, countTokens }, clientOptions)
+      const form = { model, maxTokens: request.maxTokens ?? maxTokens, stream, echoReasoning, countTokens }
+      return streamChat({ ...request, ...form }, clientOptions)
     }
     return askWithRepeats(open, request, habits, options, hooks)
   }
