@@ -26,7 +26,7 @@ import type { CollectOptions } from './workspace/collect.ts'
 
 /** What only the guest's root side can do. */
 export interface RootSide {
-  mountWorkspace(): Promise<Result<unknown, RootFailure>>
+  mountWorkspace(readOnly: boolean): Promise<Result<unknown, RootFailure>>
   resetWorkspace(keepHome: boolean): Promise<Result<unknown, RootFailure>>
   /** A connection that carries a person's shell; rejects when there can be none. */
   openShell(request: ShellRequest): Promise<Duplex>
@@ -120,7 +120,7 @@ function createHandlers(
   link: () => HostLink,
 ): AgentHandlers {
   return {
-    'workspace/open': async () => toAnswer(await options.root.mountWorkspace()),
+    'workspace/open': async ({ readOnly }) => toAnswer(await options.root.mountWorkspace(readOnly === true)),
     'workspace/reset': async ({ keepHome }) => toAnswer(await options.root.resetWorkspace(keepHome)),
     'workspace/collect': async ({ runId }, { signal }) => {
       const sent = await sendChanges(runId, link().http, { ...options.collect, signal })

@@ -36,6 +36,8 @@ export interface CodeToolsOptions {
   readonly pids?: number
   /** 100 is one core; default all cores. */
   readonly cpuPercent?: number
+  /** The view that programs have as their workspace; absent: the workspace itself. */
+  readonly view?: string
   /** The way to the network of programs; absent: none is offered. */
   readonly network?: ProgramNetwork
 }
@@ -151,6 +153,7 @@ function requestOf(
 ): ExecRequest {
   return {
     argv,
+    ...(options.view === undefined ? {} : { view: options.view }),
     ...(stdin === undefined ? {} : { stdin }),
     env: { ...environment, ...env },
     limits: {

@@ -13,6 +13,8 @@ import { toolFailure } from './tool.ts'
 export interface FileToolsOptions {
   /** The workspace. Default `/mnt/workspace`. */
   readonly root?: string
+  /** The path by which calls and links name the workspace, where it is not the one that is opened. */
+  readonly knownAs?: string
   /** Owner of what is created, where this process may give things away. Default the guest's user `work`. */
   readonly owner?: Owner
 }
@@ -35,7 +37,8 @@ export async function withPlace<T>(
   action: (place: Place, root: Root) => Result<T> | Promise<Result<T>>,
 ): Promise<Result<T>> {
   // Opened for each call: the workspace may have been mounted anew since the last one.
-  const opened = Root.open(options.root ?? defaultRoot, { owner: options.owner ?? workOwner })
+  const { root: location = defaultRoot, knownAs, owner = workOwner } = options
+  const opened = Root.open(location, { owner, ...(knownAs === undefined ? {} : { knownAs }) })
   if (!opened.ok) return opened
   using root = opened.value
   const found = root.locate(path, locate)

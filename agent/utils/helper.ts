@@ -38,6 +38,8 @@ export interface ExecLimits {
 export interface ExecRequest {
   /** Program, found on PATH unless it has a slash, and its arguments. */
   readonly argv: readonly string[]
+  /** The view that it has as its workspace; absent: the workspace itself. */
+  readonly view?: string
   /** Relative to the workspace; absent: the workspace itself. */
   readonly cwd?: string
   /** Added to a clean environment. */
@@ -73,6 +75,12 @@ const Execution = z.strictObject({
   pidsRefused: whole,
   durationMs: whole,
 })
+const View = z.strictObject({
+  ...ok,
+  path: z.string().min(1).max(200),
+  start: z.string().min(1).max(200),
+  upper: z.string().min(1).max(200),
+})
 const Status = z.strictObject({
   ...ok,
   calls: whole,
@@ -84,6 +92,11 @@ const Status = z.strictObject({
 
 export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
 export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
+/**
+ * Where a view lies: `path` is its tree, `start` the same as it was when the view was opened (nobody can write there),
+ * `upper` what was written to, as a hint where to look.
+ */
+export type ViewPaths = Omit<z.infer<typeof View>, 'ok'>
 
 /** A program of a person, without a wall limit. */
 export interface ShellRequest {
@@ -96,10 +109,18 @@ export interface ShellRequest {
 }
 
 export interface Helper {
-  /** Puts the workspace at /mnt/workspace; nothing to do when it is there. */
-  mountWorkspace(): Promise<HelperResult<void>>
+  /** Puts the workspace at /mnt/workspace; nothing to do when it is there. With `readOnly` nothing below it can be changed. */
+  mountWorkspace(readOnly: boolean): Promise<HelperResult<void>>
   /** Ends all programs and throws the workspace's changes away. */
   resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
+  /**
+   * Makes a copy-on-write view of the workspace as it is now. `busy`: there are 32 already; `no_space`: what was changed so
+   * far does not fit on the disk once more.
+   * @param id 1 to 32 of a-z, 0-9 and -
+   */
+  openView(id: string): Promise<HelperResult<ViewPaths>>
+  /** Ends the programs of a view and throws it away; nothing to do when there is none. */
+  closeView(id: string): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
   /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
   execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
@@ -116,14 +137,19 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
     return reply.ok ? { ok: true, value: undefined } : reply
   }
   return {
-    mountWorkspace: () => askDone({ op: 'workspace_mount' }),
+    mountWorkspace: (readOnly) => askDone({ op: 'workspace_mount', readOnly }),
     resetWorkspace: (keepHome) => askDone({ op: 'workspace_reset', keepHome }),
+    openView: async (id) => {
+      const reply = await ask(socketPath, { op: 'view_open', id }, View)
+      return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
+    },
+    closeView: (id) => askDone({ op: 'view_close', id }),
     readStatus: async () => {
       const reply = await ask(socketPath, { op: 'status' }, Status)
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
     },
-    execInSandbox: async ({ argv, cwd = '', env = {}, stdin, limits }, options = {}) => {
-      const request = { op: 'exec', argv, cwd, env, stdin: stdin !== undefined, limits }
+    execInSandbox: async ({ argv, view = null, cwd = '', env = {}, stdin, limits }, options = {}) => {
+      const request = { op: 'exec', argv, view, cwd, env, stdin: stdin !== undefined, limits }
       const reply = await ask(socketPath, request, Execution, { ...options, stdin })
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
     },

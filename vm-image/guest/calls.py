@@ -31,7 +31,6 @@ _BWRAP = (
     '--ro-bind', '/etc', '/etc',
     '--proc', '/proc', '--dev', '/dev',
     '--bind', workspace.CALL_TMP, '/tmp', '--bind', workspace.CALL_HOME, '/home/work',
-    '--bind', workspace.WORKSPACE, workspace.WORKSPACE,
     '--cap-drop', 'ALL',
 )
 _ENVIRONMENT = {
@@ -57,9 +56,9 @@ class CallError(Exception):
 class Calls:
     """The calls that run now."""
 
-    def __init__(self, children, mounted):
+    def __init__(self, children, space):
         self._children = children
-        self._mounted = mounted
+        self._space = space
         self._lock = threading.Condition()
         self._running = set()
         self._numbers = itertools.count(1)
@@ -91,6 +90,14 @@ class Calls:
                 call.stop()
             return self._lock.wait_for(lambda: not self._running, timeout_seconds)
 
+    def end_view(self, view, timeout_seconds=15):
+        """Ends the calls of a view that admits no more. Whether all were gone in time."""
+        with self._lock:
+            for call in self._running:
+                if call.view == view:
+                    call.stop()
+            return self._lock.wait_for(lambda: all(call.view != view for call in self._running), timeout_seconds)
+
     def resume(self):
         """Admits calls again."""
         with self._lock:
@@ -100,11 +107,13 @@ class Calls:
         with self._lock:
             if self._closed:
                 raise CallError('busy', 'the workspace is being reset; ask again when that has ended')
-            if not self._mounted():
+            if not self._space.is_mounted():
                 raise CallError('not_ready', 'expected a mounted workspace; ask for workspace_mount first')
+            if not self._space.has_view(request['view']):
+                raise CallError('bad_request', f'view: there is no view {request["view"]!r}')
             if len(self._running) >= _MAX_CALLS:
                 raise CallError('busy', f'{_MAX_CALLS} calls run already; ask again when one has ended')
-            if not os.path.isdir(_directory_of(request)):
+            if not os.path.isdir(f'{workspace.place_of(request["view"])}/{request["cwd"]}'):
                 raise CallError('bad_request', f'cwd: there is no directory {request["cwd"]!r} in the workspace')
             call = make(str(next(self._numbers)), request, self._children)
             self._running.add(call)
@@ -121,6 +130,8 @@ class Call:
 
     def __init__(self, name, request, children):
         limits = request['limits']
+        # Whose workspace it sees.
+        self.view = request['view']
         self._argv = _build_argv(request, self.bwrap_extra)
         self._with_stdin = request['stdin']
         self._wall_seconds = math.inf if limits['wallMs'] is None else limits['wallMs'] / 1000
@@ -147,7 +158,7 @@ class Call:
         if reason == 'gone':
             return None
         if reason == 'stopped':
-            raise CallError('busy', 'the call was ended because the workspace is being reset')
+            raise CallError('busy', 'the call was ended because its workspace is being taken away')
         if not self._streams.drain(self._stopped):
             return None
         return self._reply(result, reason, duration_ms)
@@ -347,15 +358,11 @@ class Streams:
 
 
 def _build_argv(request, extra):
-    argv = [*_BWRAP, *extra]
-    argv += ('--chdir', _directory_of(request), '--clearenv')
+    argv = [*_BWRAP, *extra, '--bind', workspace.place_of(request['view']), workspace.WORKSPACE]
+    argv += ('--chdir', f'{workspace.WORKSPACE}/{request["cwd"]}'.rstrip('/'), '--clearenv')
     for name, value in {**_ENVIRONMENT, **request['env']}.items():
         argv += ('--setenv', name, value)
     return [*argv, '--', *request['argv']]
-
-
-def _directory_of(request):
-    return f'{workspace.WORKSPACE}/{request["cwd"]}'.rstrip('/')
 
 
 def _write_own(name, text):

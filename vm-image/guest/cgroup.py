@@ -15,6 +15,7 @@ _CONTROLLERS = '+memory +pids +cpu'
 # What all calls together leave to kernel, PID 1 and agent; the agent's heap is the most of it.
 _RESERVED_BYTES = 192 * 1024 * 1024
 _CALLS_MAX_PIDS = 8192
+_FREEZE_SECONDS = 5
 
 
 def set_up(memory_total_bytes):
@@ -28,6 +29,22 @@ def set_up(memory_total_bytes):
     calls_bytes = max(memory_total_bytes - _RESERVED_BYTES, memory_total_bytes // 2)
     _write(f'{CALLS}/memory.max', str(calls_bytes))
     _write(f'{CALLS}/pids.max', str(_CALLS_MAX_PIDS))
+
+
+class FrozenCalls:
+    """As a context: no program of any call runs within. Raises TimeoutError when one does not stop in time."""
+
+    def __enter__(self):
+        _write(f'{CALLS}/cgroup.freeze', '1')
+        deadline = time.monotonic() + _FREEZE_SECONDS
+        while read_counter(f'{CALLS}/cgroup.events', 'frozen') == 0:
+            if time.monotonic() > deadline:
+                self.__exit__()
+                raise TimeoutError(f'a program did not stop within {_FREEZE_SECONDS} s')
+            time.sleep(0.001)
+
+    def __exit__(self, *_failure):
+        _write(f'{CALLS}/cgroup.freeze', '0')
 
 
 class CallGroup:

@@ -27,7 +27,7 @@ class Helper:
     """Serves the socket. Each connection has a thread of its own, since each may wait for a disk or a program."""
 
     def __init__(self, children, space, supervisor, allowed_uids):
-        self._calls = calls.Calls(children, space.is_mounted)
+        self._calls = calls.Calls(children, space)
         self._space = space
         self._supervisor = supervisor
         self._allowed_uids = allowed_uids
@@ -36,6 +36,8 @@ class Helper:
         self._operations = {
             'workspace_mount': self._mount,
             'workspace_reset': self._reset_workspace,
+            'view_open': self._open_view,
+            'view_close': self._close_view,
             'status': self._status,
         }
 
@@ -115,8 +117,8 @@ class Helper:
                 reader.put_back(received[1:])
                 return requests.parse_request(payload)
 
-    def _mount(self, _request):
-        self._space.mount()
+    def _mount(self, request):
+        self._space.mount(request['readOnly'])
 
     def _reset_workspace(self, request):
         with self._reset:
@@ -124,6 +126,28 @@ class Helper:
                 if not self._calls.suspend():
                     raise workspace.WorkspaceError('busy', 'a call did not end although it was killed')
                 self._space.reset(request['keepHome'])
+            finally:
+                self._calls.resume()
+
+    def _open_view(self, request):
+        return self._space.open_view(request['id'])
+
+    def _close_view(self, request):
+        self._space.forget_view(request['id'])
+        if not self._calls.end_view(request['id']):
+            raise workspace.WorkspaceError('busy', 'a call did not end although it was killed')
+        self._space.close_view(request['id'])
+
+    def close_views(self):
+        """When the agent has ended, nobody is left to close its views."""
+        if not self._space.has_views():
+            return
+        with self._reset:
+            try:
+                self._calls.suspend()
+                self._space.close_views()
+            except (workspace.WorkspaceError, OSError) as error:
+                console.report_error('views', str(error))
             finally:
                 self._calls.resume()
 

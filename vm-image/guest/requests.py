@@ -12,6 +12,8 @@ _MAX_PATH_BYTES = 4095
 _MIB = 1024 * 1024
 # From 1970 to 2100: below and above lies nothing that a clock should be set to.
 _TERM = re.compile(r'[A-Za-z0-9][A-Za-z0-9+._-]{0,63}', re.ASCII)
+# Part of paths and of a mount's options: nothing that means anything there.
+_VIEW = re.compile(r'[a-z0-9][a-z0-9-]{0,31}', re.ASCII)
 _VARIABLE = re.compile(r'[A-Za-z_][A-Za-z0-9_]{0,127}', re.ASCII)
 
 
@@ -120,6 +122,17 @@ def _check_terminal(value, place):
         _check_fields(value, _TERMINAL, f'{place}.')
 
 
+def _check_view(value, place):
+    _check_text(value, place)
+    if not _VIEW.fullmatch(value):
+        raise BadRequest(f'{place}: expected 1 to 32 of a-z, 0-9 and -; saw {value[:40]!r}')
+
+
+def _check_view_or_none(value, place):
+    if value is not None:
+        _check_view(value, place)
+
+
 def _check_term(value, place):
     _check_text(value, place)
     if not _TERM.fullmatch(value):
@@ -140,10 +153,13 @@ _TERMINAL = {
 }
 
 _OPERATIONS = {
-    'workspace_mount': {},
+    'workspace_mount': {'readOnly': _check_boolean},
     'workspace_reset': {'keepHome': _check_boolean},
+    'view_open': {'id': _check_view},
+    'view_close': {'id': _check_view},
     'exec': {
         'argv': _check_argv,
+        'view': _check_view_or_none,
         'cwd': _check_directory,
         'env': _check_environment,
         'stdin': _check_boolean,

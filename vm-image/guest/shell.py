@@ -26,6 +26,7 @@ def to_call(request):
     terminal = request['terminal']
     return {
         'argv': [*_AS_A_SHELL_RUNS_IT, *request['argv']] if request['argv'] else list(_LOGIN_SHELL),
+        'view': None,
         'cwd': '',
         'env': {**request['env'], **({} if terminal is None else {'TERM': terminal['term']})},
         'stdin': True,

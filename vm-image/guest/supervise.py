@@ -45,6 +45,8 @@ class Supervisor:
         self._children = children
         self._life = None
         self.restarts = 0
+        # Called after each end of the agent, before it starts again.
+        self.on_end = None
 
     def start(self):
         """Starts the agent with what it expects to find. It loads while PID 1 goes on with the rest of the boot."""
@@ -64,6 +66,8 @@ class Supervisor:
             if self._life.seconds() > _STEADY_SECONDS:
                 delay = _FIRST_DELAY_SECONDS
             self.restarts += 1
+            if self.on_end is not None:
+                self.on_end()
             last = {'code': code, 'signal': ended_by, 'atMs': int(time.time() * 1000), 'stderrTail': tail}
             self._record(json.dumps(last))
             how = f'code {code}' if ended_by is None else ended_by

@@ -1,4 +1,5 @@
-"""The scratch disk and the workspace on it: the host's read-only disk below, what the run changes above.
+"""The scratch disk and the workspace on it: the host's read-only disk below, what the run changes above; and which views
+of it there are.
 
 Owns formatting, mounting and throwing away; refuses to go on while anything still uses what it is to unmount.
 What the calls see as /tmp and home lies on the scratch disk too: it lasts from call to call, counts to no call's memory,
@@ -8,17 +9,19 @@ import os
 import struct
 import threading
 import time
+import _signal as signal
 
 import mounts
 import system
-from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY
+from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY, MS_REMOUNT
 
 WORKSPACE = '/mnt/workspace'
+VIEWS = '/mnt/views'
 SCRATCH = f'{mounts.RUN}/scratch'
 BASE = f'{mounts.RUN}/base'
 CALL_TMP = f'{SCRATCH}/tmp'
 CALL_HOME = f'{SCRATCH}/home'
-_UPPER = f'{SCRATCH}/upper'
+UPPER = f'{SCRATCH}/upper'
 _WORK = f'{SCRATCH}/work'
 
 WORK_ID = 1000
@@ -29,6 +32,13 @@ _EROFS_MAGIC = (1024, struct.pack('<I', 0xE0F5E1E2))
 _MKFS = ('/sbin/mkfs.ext4', '-q', '-F', '-m0', '-E', 'lazy_itable_init=1,lazy_journal_init=1,discard')
 _FORMAT_TIMEOUT_SECONDS = 60
 _BUSY_TIMEOUT_SECONDS = 3
+_MAX_VIEWS = 32
+_MOUNT_FLAGS = MS_NOSUID | MS_NODEV | MS_NOATIME
+
+
+def place_of(view):
+    """Where a tree lies: the workspace for None, else the view of that id."""
+    return WORKSPACE if view is None else f'{VIEWS}/{view}'
 
 
 class WorkspaceError(Exception):
@@ -49,6 +59,12 @@ class Workspace:
         self._scratch_ready = threading.Event()
         self._scratch_failure = None
         self._mounted = False
+        self._read_only = False
+        # Those that programs may be started in; others may still be on their way out.
+        self._open_views = set()
+        self._views = set()
+        # Of our own that work on the scratch disk.
+        self._programs = set()
 
     def prepare_scratch(self):
         """Formats the scratch disk unless it has a file system, and mounts it. A failure is kept for who asks."""
@@ -65,21 +81,29 @@ class Workspace:
         finally:
             self._scratch_ready.set()
 
-    def mount(self):
-        """Puts the workspace at its place; nothing to do when it is there. Raises WorkspaceError or OSError."""
+    def mount(self, read_only):
+        """Puts the workspace at its place; nothing to do when it is there. Raises WorkspaceError or OSError.
+
+        Read-only is the whole mount, so that nobody but root can write below it, by whatever name.
+        """
         with self._lock:
+            flags = _MOUNT_FLAGS | (MS_RDONLY if read_only else 0)
             if self._mounted:
+                if read_only != self._read_only:
+                    system.mount('workspace', WORKSPACE, 'overlay', MS_REMOUNT | flags)
+                    self._read_only = read_only
                 return
             self._wait_for_scratch()
-            for folder, mode in ((_UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
-                _make_folder(folder, mode)
+            for folder, mode in ((UPPER, 0o755), (_WORK, 0o755), (CALL_HOME, 0o700), (CALL_TMP, 0o1777)):
+                make_folder(folder, mode)
             lower = self._mount_base()
             os.makedirs(WORKSPACE, exist_ok=True)
             # redirect_dir: without it the rename of a directory of the base fails with EXDEV.
             # volatile: each first write to a file of the base would wait for the disk, which does not outlive this VM.
-            options = f'lowerdir={lower},upperdir={_UPPER},workdir={_WORK},redirect_dir=on,volatile'
-            system.mount('workspace', WORKSPACE, 'overlay', MS_NOSUID | MS_NODEV | MS_NOATIME, options)
+            options = f'lowerdir={lower},upperdir={UPPER},workdir={_WORK},redirect_dir=on,volatile'
+            system.mount('workspace', WORKSPACE, 'overlay', flags, options)
             self._mounted = True
+            self._read_only = read_only
 
     def reset(self, keep_home):
         """Takes the workspace away with all that was changed; the calls must have ended. Raises WorkspaceError, OSError.
@@ -88,37 +112,103 @@ class Workspace:
         """
         with self._lock:
             self._wait_for_scratch()
+            for view in sorted(self._views):
+                self._remove_view(view)
             for place in (WORKSPACE, BASE):
                 if os.path.ismount(place):
-                    _unmount_when_free(place)
+                    unmount_when_free(place)
             self._mounted = False
             if keep_home:
                 self._discard_changes()
                 return
+            self._end_programs()
             if os.path.ismount(SCRATCH):
-                _unmount_when_free(SCRATCH)
+                unmount_when_free(SCRATCH)
             # Formatting anew is quicker than deleting, and no depth, name or attribute of a file can stop it.
             device = mounts.find_drive('scratch')
             self._format(device)
             _mount_scratch(device)
 
-    def _discard_changes(self):
-        """Out of the way at once; to remove them takes as long as it takes."""
-        gone = f'{SCRATCH}/gone-{time.monotonic_ns()}'
-        os.mkdir(gone, 0o700)
-        for layer in (_UPPER, _WORK):
-            if os.path.isdir(layer):
-                os.rename(layer, f'{gone}/{os.path.basename(layer)}')
-        threading.Thread(target=self._run_quietly, args=(('/usr/bin/rm', '-rf', gone),), daemon=True).start()
+    def open_view(self, view):
+        """Makes a view of the workspace as it is now; the paths of its parts. Raises WorkspaceError or OSError."""
+        import views  # pylint: disable=import-outside-toplevel  (most VMs never need it)
 
-    def _run_quietly(self, argv):
+        with self._lock:
+            if not self._mounted:
+                raise WorkspaceError('not_ready', 'expected a mounted workspace; ask for workspace_mount first')
+            if view in self._views:
+                raise WorkspaceError('bad_request', f'id: there is a view {view!r} already; take another id')
+            if len(self._views) >= _MAX_VIEWS:
+                raise WorkspaceError('busy', f'there are {_MAX_VIEWS} views already; close one first')
+            self._views.add(view)
+            try:
+                parts = views.make(view, self._run)
+            except BaseException:
+                self._remove_view(view)
+                raise
+            self._open_views.add(view)
+            return parts
+
+    def forget_view(self, view):
+        """From here on no program can be started in the view."""
+        self._open_views.discard(view)
+
+    def close_view(self, view):
+        """Takes a view away with all that was changed in it; its calls must have ended. Nothing to do when there is none."""
+        with self._lock:
+            if view in self._views:
+                self._remove_view(view)
+
+    def close_views(self):
+        """Takes all views away; the calls must have ended."""
+        with self._lock:
+            for view in sorted(self._views):
+                self._remove_view(view)
+
+    def has_view(self, view):
+        """Whether programs can be started in the view; None is the workspace itself."""
+        return view is None or view in self._open_views
+
+    def has_views(self):
+        """Whether there is any view, also one that could not be taken away yet."""
+        return bool(self._views)
+
+    def _remove_view(self, view):
+        import views  # pylint: disable=import-outside-toplevel
+
+        self._open_views.discard(view)
+        self._discard(views.unmount(view))
+        self._views.discard(view)
+
+    def _discard_changes(self):
+        self._discard((UPPER, _WORK))
+
+    def _discard(self, places):
+        """Out of the way at once; to remove them takes as long as it takes."""
+        there = [place for place in places if os.path.isdir(place)]
+        gone = [f'{SCRATCH}/gone-{time.monotonic_ns()}-{index}' for index, _ in enumerate(there)]
+        for place, target in zip(there, gone):
+            os.rename(place, target)
+        threading.Thread(target=self._run, args=(('/usr/bin/rm', '-rf', *gone),), daemon=True).start()
+
+    def _run(self, argv):
+        """Runs one of the system's programs without a word; whether it ended well."""
         null = os.open('/dev/null', os.O_RDWR | os.O_CLOEXEC)
         try:
             child = self._processes.spawn(argv, {'PATH': '/usr/bin'}, null, null, null)
-            child.wait()
+            self._programs.add(child)
+            code, _ = child.wait()
+            self._programs.discard(child)
             child.forget()
+            return code == 0
         finally:
             os.close(null)
+
+    def _end_programs(self):
+        """Nothing needs to be removed any more from a disk that is formatted."""
+        for child in list(self._programs):
+            if not child.has_ended():
+                os.kill(child.pid, signal.SIGKILL)
 
     def is_mounted(self):
         """Whether calls have a workspace to run in."""
@@ -171,7 +261,8 @@ def _mount_scratch(device):
     os.chmod(SCRATCH, 0o711)
 
 
-def _make_folder(path, mode):
+def make_folder(path, mode):
+    """A directory of the calls' user."""
     os.makedirs(path, exist_ok=True)
     os.chown(path, WORK_ID, WORK_ID)
     os.chmod(path, mode)
@@ -188,7 +279,8 @@ def _has_magic(device, magic):
         os.close(descriptor)
 
 
-def _unmount_when_free(place):
+def unmount_when_free(place):
+    """Waits a moment for whoever is about to let go; raises WorkspaceError when somebody does not."""
     deadline = time.monotonic() + _BUSY_TIMEOUT_SECONDS
     while True:
         try:

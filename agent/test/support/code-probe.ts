@@ -25,6 +25,8 @@ export type ProbeRequest =
   /** Runs a program with the helper alone, counting its output; `pauseMs` is slept after each chunk. */
   | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
   | { readonly op: 'status' | 'mount' | 'reset' }
+  | { readonly op: 'mount-read-only' }
+  | { readonly op: 'view-open' | 'view-close'; readonly view: string }
   /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
   | { readonly op: 'raw'; readonly hex: string }
   /** Value: processes of `work`, groups of calls, memory of PID 1 and of this process, capabilities. */
@@ -36,7 +38,7 @@ const helper = createHelper()
 /** The agent starts before the helper socket is there; the real one is asked for nothing before the host saw init ready. */
 async function mountWhenServed(): ReturnType<typeof helper.mountWorkspace> {
   for (const end = performance.now() + 30_000; ; await sleep(20)) {
-    const mounted = await helper.mountWorkspace()
+    const mounted = await helper.mountWorkspace(false)
     if (mounted.ok || mounted.error.code !== 'unavailable' || performance.now() > end) return mounted
   }
 }
@@ -50,7 +52,13 @@ async function serve(request: ProbeRequest): Promise<unknown> {
     case 'status':
       return helper.readStatus()
     case 'mount':
-      return helper.mountWorkspace()
+      return helper.mountWorkspace(false)
+    case 'mount-read-only':
+      return helper.mountWorkspace(true)
+    case 'view-open':
+      return helper.openView(request.view)
+    case 'view-close':
+      return helper.closeView(request.view)
     case 'reset':
       return helper.resetWorkspace(false)
     case 'raw':

@@ -72,7 +72,7 @@ function rewriteAll(root: string): void {
 
 async function mountWorkspace(): Promise<void> {
   const socket = connect(process.env.CAISSON_HELPER ?? '/run/caisson/helper.sock')
-  const request = Buffer.from(`J${JSON.stringify({ op: 'workspace_mount' })}`)
+  const request = Buffer.from(`J${JSON.stringify({ op: 'workspace_mount', readOnly: false })}`)
   const length = Buffer.alloc(4)
   length.writeUInt32BE(request.length)
   socket.write(Buffer.concat([length, request]))

@@ -61,15 +61,15 @@ describe('createHelper', () => {
       })
     }
     const helper = createHelper(path)
-    await helper.mountWorkspace()
+    await helper.mountWorkspace(false)
     await helper.resetWorkspace(true)
     await helper.readStatus()
     await helper.execInSandbox(request)
     expect(asked).toEqual([
-      { op: 'workspace_mount' },
+      { op: 'workspace_mount', readOnly: false },
       { op: 'workspace_reset', keepHome: true },
       { op: 'status' },
-      { op: 'exec', argv: ['true'], cwd: '', env: {}, stdin: false, limits: request.limits },
+      { op: 'exec', argv: ['true'], view: null, cwd: '', env: {}, stdin: false, limits: request.limits },
     ])
   })
 
@@ -171,7 +171,7 @@ describe('createHelper', () => {
       serve = answer(bytes)
       expect(await createHelper(path).execInSandbox(request)).toMatchObject(unavailable)
     }
-    expect(await createHelper(join(folder, 'none')).mountWorkspace()).toMatchObject(unavailable)
+    expect(await createHelper(join(folder, 'none')).mountWorkspace(false)).toMatchObject(unavailable)
   })
 
   it('refuses a request beyond the bound of a frame before it is sent [S1.09]', async () => {

@@ -10,6 +10,8 @@ import { ensureAgentDisk } from '../../image/agent-disk.ts'
 import { ensureRootImage } from '../../image/root-image.ts'
 import { findSources } from '../../image/sources.ts'
 import { startVm, type Vm } from '../../vm/vm.ts'
+import { buildDisk } from '../../workspace/disk.ts'
+import { scanWorkspace } from '../../workspace/scan.ts'
 import { makeTestFolders } from './vm.ts'
 
 const MIB = 1024 * 1024
@@ -22,8 +24,8 @@ export interface ProbeVm extends AsyncDisposable {
   ask<T>(request: ProbeRequest): Promise<T>
 }
 
-/** Boots it with a scratch disk of `diskBytes` and an empty workspace; ready once the workspace is mounted. */
-export async function startProbeVm(diskBytes: number): Promise<ProbeVm> {
+/** Boots it with a scratch disk of `diskBytes` and a copy of `workspace`, or an empty one; ready once that is mounted. */
+export async function startProbeVm(diskBytes: number, workspace?: string): Promise<ProbeVm> {
   const home = makeTestFolders()
   const cacheDir = mkdtempSync(join(tmpdir(), 'caisson-probe-'))
   const { recipe } = findSources()
@@ -40,6 +42,7 @@ export async function startProbeVm(diskBytes: number): Promise<ProbeVm> {
     folders: home.folders,
     memoryBytes: 768 * MIB,
     diskBytes,
+    ...(workspace === undefined ? {} : { workspaceDisk: await makeDisk(workspace, cacheDir) }),
   })
   const waiting = new Map<number, (value: unknown) => void>()
   let lastId = 0
@@ -73,4 +76,13 @@ export async function startProbeVm(diskBytes: number): Promise<ProbeVm> {
       rmSync(cacheDir, { recursive: true, force: true })
     },
   }
+}
+
+async function makeDisk(workspace: string, folder: string): Promise<string> {
+  const scan = await scanWorkspace({ directory: workspace, ownFolders: [] })
+  if (!scan.ok) throw new Error(scan.error.message)
+  const file = join(folder, 'workspace.erofs')
+  const disk = await buildDisk({ scan: scan.value, file })
+  if (!disk.ok) throw new Error(disk.error.message)
+  return file
 }

@@ -29,7 +29,7 @@ const bash = (command: string) =>
   })
 
 const limits = { wallMs: 1_000, memoryBytes: 64 * MIB, pids: 16, cpuPercent: 100 }
-const exec = { op: 'exec', argv: ['true'], cwd: '', env: {}, stdin: false, limits }
+const exec = { op: 'exec', argv: ['true'], view: null, cwd: '', env: {}, stdin: false, limits }
 const terminal = { columns: 80, rows: 24, term: 'xterm' }
 const shell = { op: 'shell', argv: [], terminal }
 
@@ -49,6 +49,10 @@ describe('the helper socket', () => {
     ['NUL in an argument', JSON.stringify({ ...exec, argv: ['a\0'] })],
     ['half a surrogate pair', JSON.stringify({ ...exec, argv: ['\ud800'] })],
     ['a directory above the workspace', JSON.stringify({ ...exec, cwd: 'a/../..' })],
+    ['a view that is no name', JSON.stringify({ ...exec, view: '../workspace' })],
+    ['a view that is not there', JSON.stringify({ ...exec, view: 'none' })],
+    ['to open a view by a path', '{"op":"view_open","id":"a/b"}'],
+    ['to open a view by more than a name', '{"op":"view_open","id":"a,upperdir=b"}'],
     ['an absolute directory', JSON.stringify({ ...exec, cwd: '/etc' })],
     ['a directory that is not there', JSON.stringify({ ...exec, cwd: 'none' })],
     ['a variable that is none', JSON.stringify({ ...exec, env: { 'A=B': '' } })],

@@ -1,0 +1,66 @@
+"""A view of the workspace for a sub-agent: the workspace as it was at one moment, and what is changed in it from then on.
+
+Owns the layers of one view and its two mounts: `VIEWS/ID`, which can be written, and `VIEWS/ID.start`, as it was when it
+began. Overlays are not stacked: both have the host's disk as lowest layer and, above it, a copy of what the workspace's own
+upper directory held. Nothing that is written in the workspace later is seen in a view, and nothing of a view in it.
+"""
+import os
+
+import cgroup
+import system
+import workspace
+from system import MS_NOATIME, MS_NODEV, MS_NOSUID, MS_RDONLY
+
+_LAYERS = f'{workspace.SCRATCH}/views'
+_FLAGS = MS_NOSUID | MS_NODEV | MS_NOATIME
+_COPY_ATTEMPTS = 3
+# A copy that failed while less than this was free failed for want of it.
+_FULL_BYTES = 1024 * 1024
+
+
+def make(view, run):
+    """Copies and mounts; paths for the agent. `run` runs a program. What was begun when it raises is for `unmount` to end."""
+    layers = f'{_LAYERS}/{view}'
+    os.makedirs(_LAYERS, mode=0o711, exist_ok=True)
+    os.mkdir(layers, 0o711)
+    frozen, upper, work = (f'{layers}/{name}' for name in ('frozen', 'upper', 'work'))
+    try:
+        # Programs that write meanwhile would leave a mixture, and a directory that becomes a link would lead root astray.
+        with cgroup.FrozenCalls():
+            _copy_layer(workspace.UPPER, frozen, run)
+    except TimeoutError as error:
+        raise workspace.WorkspaceError('busy', f'{error}; ask again') from None
+    mode = os.stat(workspace.UPPER).st_mode & 0o7777
+    workspace.make_folder(upper, mode)
+    workspace.make_folder(work, 0o755)
+    lower = f'lowerdir={frozen}:{workspace.BASE},redirect_dir=on'
+    place = workspace.place_of(view)
+    for target in (place, f'{place}.start'):
+        os.makedirs(target, exist_ok=True)
+    system.mount('view', place, 'overlay', _FLAGS, f'{lower},upperdir={upper},workdir={work},volatile')
+    system.mount('view', f'{place}.start', 'overlay', _FLAGS | MS_RDONLY, lower)
+    return {'path': place, 'start': f'{place}.start', 'upper': upper}
+
+
+def unmount(view):
+    """Ends both mounts, as far as they are there; the places of the layers that are left, for their removal."""
+    place = workspace.place_of(view)
+    for target in (f'{place}.start', place):
+        if os.path.ismount(target):
+            workspace.unmount_when_free(target)
+        if os.path.isdir(target):
+            os.rmdir(target)
+    return (f'{_LAYERS}/{view}',)
+
+
+def _copy_layer(source, target, run):
+    """With whiteouts, marks (extended attributes), modes, owners, times and hard links; they are what an overlay consists of."""
+    for _ in range(_COPY_ATTEMPTS):
+        # The agent itself may write meanwhile: a file that it renames is found the next time.
+        if run(('/usr/bin/cp', '-a', '--no-target-directory', source, target)):
+            return
+        space = os.statvfs(target if os.path.isdir(target) else source)
+        if space.f_bavail * space.f_frsize < _FULL_BYTES or space.f_favail == 0:
+            raise workspace.WorkspaceError('no_space', 'the disk has no room for a copy of what was changed so far')
+        run(('/usr/bin/rm', '-rf', target))
+    raise workspace.WorkspaceError('internal', 'what was changed so far could not be copied; is it nested too deep?')
