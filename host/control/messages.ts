@@ -8,6 +8,7 @@ import { AccessReach } from '#specs/protocol/egress.ts'
 import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
+import { Plan } from '#specs/protocol/plan.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '#specs/protocol/text.ts'
 
@@ -28,6 +29,10 @@ export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('vm/shell'), ...ShellOptions.shape }),
   z.strictObject({ op: z.literal('vm/forward'), port: Port }),
   z.strictObject({ op: z.literal('run/watch') }),
+  /** A message for the agent; answered when it has it, or will get it when it goes on. */
+  z.strictObject({ op: z.literal('run/steer'), text: Text, by: Line }),
+  /** The agent is to hold, or to go on; its VM's processors run. Answered likewise. */
+  z.strictObject({ op: z.literal('run/pause'), paused: z.boolean(), by: Line }),
 ])
 export type ControlRequest = z.infer<typeof ControlRequest>
 
@@ -104,6 +109,7 @@ export const WatchInput = z.discriminatedUnion('type', [
     scope: ApprovalScope,
     reach: AccessReach.optional(),
     hint: Text.optional(),
+    plan: Plan.optional(),
   }),
   z.strictObject({ type: z.literal('cancel'), by: Line, now: z.boolean() }),
 ])

@@ -5,11 +5,12 @@
 
 import * as z from 'zod'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../runs/feed.ts'
 import { askControl, ControlError, nextFrame, parseMessage } from './client.ts'
-import { ControlFailure, type WatchInput, WatchOutput } from './messages.ts'
+import { ControlFailure, type ControlRequest, Reply, type WatchInput, WatchOutput } from './messages.ts'
 
 /** How the watching ended: with the run, by leaving it, or because its process is gone. */
 export type WatchEnd =
@@ -24,6 +25,7 @@ export class RunClient {
   readonly id: string
   /** Resolves when there is no more to come; never rejects. */
   readonly ended: Promise<WatchEnd>
+  readonly #path: string
   readonly #stream: FramedStream
   readonly #feed = new Feed()
   /** Questions that wait, and who wants to know when they do not any more. */
@@ -31,15 +33,16 @@ export class RunClient {
   readonly #answers = new Map<string, ((taken: boolean) => void)[]>()
   #hasLeft = false
 
-  private constructor(id: string, stream: FramedStream) {
+  private constructor(id: string, path: string, stream: FramedStream) {
     this.id = id
+    this.#path = path
     this.#stream = stream
     this.ended = this.#read()
   }
 
   /** @param path the run's control socket. @throws {ControlError} `gone` when no process carries the run out */
   static async connect(id: string, path: string): Promise<RunClient> {
-    return new RunClient(id, await askControl(path, { op: 'run/watch' }))
+    return new RunClient(id, path, await askControl(path, { op: 'run/watch' }))
   }
 
   /** All events from the run's start on, then events and deltas as they come. */
@@ -67,7 +70,36 @@ export class RunClient {
 
   /** Asks the run to stop, in good order or at once. */
   cancel(by: string, now = false): void {
-    void this.#say({ type: 'cancel', by: by.slice(0, 500), now })
+    void this.#say({ type: 'cancel', by: by.slice(0, limits.lineMaxChars), now })
+  }
+
+  /** A message for the agent, as `Run.steer`; the reason when it is not taken. */
+  steer(text: string, by: string): Promise<string | undefined> {
+    if (text.length > limits.textMaxChars)
+      return Promise.resolve(`the message is longer than ${limits.textMaxChars} characters`)
+    return this.#ask({ op: 'run/steer', text, by: by.slice(0, limits.lineMaxChars) })
+  }
+
+  /** Has the agent hold before its next effect; the reason when that cannot be. */
+  pauseAgent(by: string): Promise<string | undefined> {
+    return this.#ask({ op: 'run/pause', paused: true, by: by.slice(0, limits.lineMaxChars) })
+  }
+
+  /** Lets an agent that holds go on. */
+  resumeAgent(by: string): Promise<string | undefined> {
+    return this.#ask({ op: 'run/pause', paused: false, by: by.slice(0, limits.lineMaxChars) })
+  }
+
+  /** On a connection of its own, so that each answer is to its question. */
+  async #ask(request: ControlRequest): Promise<string | undefined> {
+    try {
+      const stream = await askControl(this.#path, request)
+      const reply = parseMessage(stream, await nextFrame(stream), Reply)
+      stream.end()
+      return reply.ok ? undefined : reply.error.message
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error)
+    }
   }
 
   /** Stops watching; the run goes on. */

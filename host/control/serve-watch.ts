@@ -32,11 +32,12 @@ async function takeInput(run: RunService, client: FramedStream): Promise<void> {
     const input = WatchInput.parse(client.parseJson(frame))
     if (input.type === 'cancel') run.cancel(input.by, input.now)
     else {
-      const { type: _, approvalId, reach, hint, ...rest } = input
+      const { type: _, approvalId, reach, hint, plan, ...rest } = input
       const taken = run.answer(approvalId, {
         ...rest,
         ...(reach === undefined ? {} : { reach }),
         ...(hint === undefined ? {} : { hint }),
+        ...(plan === undefined ? {} : { plan }),
       })
       await client.sendJson({ type: 'answered', approvalId, taken } satisfies WatchOutput)
     }

@@ -6,10 +6,11 @@ import { chmod, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { FramedStream } from '#specs/node/framed-stream.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { type ControlFailure, ControlRequest, controlFrameMaxBytes, type Reply } from './messages.ts'
 import { relayBytes, relayFrames } from './relay.ts'
 import { serveWatch } from './serve-watch.ts'
-import type { ControlServices, VmService } from './services.ts'
+import type { ControlServices, RunService, VmService } from './services.ts'
 import { type ReachablePath, reachSocket } from './socket-path.ts'
 
 export const controlLimits = {
@@ -112,8 +113,8 @@ export class ControlServer implements AsyncDisposable {
     signal: AbortSignal,
   ): Promise<ControlFailure | null> {
     const { vm, run } = this.#services
-    if (request.op === 'run/watch')
-      return run === undefined ? notServed('no run') : await serveWatch(run, client)
+    if (isAboutRun(request))
+      return run === undefined ? notServed('no run') : await serveRun(run, request, client)
     if (vm === undefined) return notServed('no VM')
     switch (request.op) {
       case 'vm/info':
@@ -125,12 +126,8 @@ export class ControlServer implements AsyncDisposable {
         return await serveEnd(client, signal, () => undefined)
       case 'vm/stop':
         return await serveEnd(client, signal, () => vm.stop(request.now))
-      case 'vm/pause': {
-        const problem = await vm.setPaused(request.paused)
-        if (problem !== undefined) return { code: 'busy', message: problem }
-        await client.sendJson({ ok: true } satisfies Reply)
-        return null
-      }
+      case 'vm/pause':
+        return await answerWith(client, await vm.setPaused(request.paused))
       case 'vm/shell': {
         const { op: _, ...options } = request
         const shell = await vm.access.openShell(options, signal)
@@ -142,6 +139,36 @@ export class ControlServer implements AsyncDisposable {
       }
     }
   }
+}
+
+type RunRequest = Extract<ControlRequest, { op: `run/${string}` }>
+
+function isAboutRun(request: ControlRequest): request is RunRequest {
+  return request.op.startsWith('run/')
+}
+
+async function serveRun(
+  run: RunService,
+  request: RunRequest,
+  client: FramedStream,
+): Promise<ControlFailure | null> {
+  switch (request.op) {
+    case 'run/watch':
+      return await serveWatch(run, client)
+    case 'run/steer':
+      return await answerWith(client, await run.steer(request.text, request.by))
+    case 'run/pause': {
+      const { paused, by } = request
+      return await answerWith(client, await (paused ? run.pauseAgent(by) : run.resumeAgent(by)))
+    }
+  }
+}
+
+/** @param problem why it was not done; none: it was */
+async function answerWith(client: FramedStream, problem: string | undefined): Promise<ControlFailure | null> {
+  if (problem !== undefined) return { code: 'busy', message: problem.slice(0, limits.textMaxChars) }
+  await client.sendJson({ ok: true } satisfies Reply)
+  return null
 }
 
 /** The request of a connection; null when it sends none in time, or none that is one. */

@@ -31,6 +31,12 @@ export interface RunService {
   answer(approvalId: string, answer: ApprovalAnswer): boolean
   waitsFor(approvalId: string): boolean
   cancel(by: string, now?: boolean): void
+  /** A message for the agent; the reason when it is not taken. */
+  steer(text: string, by: string): Promise<string | undefined>
+  /** Has the agent hold; the reason when that cannot be. */
+  pauseAgent(by: string): Promise<string | undefined>
+  /** Lets it go on. */
+  resumeAgent(by: string): Promise<string | undefined>
   readonly ended: Promise<RunState>
   readonly journalHead: string
 }

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
@@ -26,10 +27,15 @@ const question = {
 interface Scripted extends RunService {
   emit(event: HostEvent): Promise<void>
   ask(approvalId: string): Promise<unknown>
+  askPlan(approvalId: string, plan: Plan): Promise<unknown>
   /** A question about a way out; resolves to the answer as the host was to carry it out. */
   askAccess(approvalId: string): Promise<unknown>
   finish(): void
   readonly cancels: [string, boolean | undefined][]
+  /** What was said to the agent. */
+  readonly said: string[]
+  /** Against which it speaks. */
+  problem: string | undefined
   readonly socket: string
   readonly server: ControlServer
 }
@@ -46,21 +52,33 @@ async function scriptedRun(): Promise<Scripted> {
   }
   const queue = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record: emit })
   const cancels: Scripted['cancels'] = []
+  const said: string[] = []
+  const hear = async (text: string): Promise<string | undefined> => {
+    if (scripted.problem === undefined) said.push(text)
+    return scripted.problem
+  }
   const service: RunService = {
     watch: () => feed.watch(),
     answer: (approvalId, answer) => queue.answer(approvalId, answer),
     waitsFor: (approvalId) => queue.pending.includes(approvalId),
     cancel: (by, now) => void cancels.push([by, now]),
+    steer: (text, by) => hear(`${by}: ${text}`),
+    pauseAgent: (by) => hear(`${by}: pause`),
+    resumeAgent: (by) => hear(`${by}: resume`),
     ended: ended.promise,
     journalHead: hash,
   }
   const socket = path.join(await temporaryFolder('attach'), 'control.sock')
   const server = await ControlServer.open(socket, { run: service })
   onTestFinished(() => server[Symbol.asyncDispose]())
-  return {
+  const scripted: Scripted = {
     ...service,
+    said,
+    problem: undefined,
     emit,
     ask: (approvalId) => queue.ask({ ...question, runId, approvalId }),
+    askPlan: (approvalId, plan) =>
+      queue.ask({ ...question, runId, approvalId, tool: 'submit_plan', arguments: JSON.stringify(plan) }),
     askAccess: (approvalId) =>
       new Promise((resolve) => {
         void queue.ask({ ...question, runId, approvalId }, undefined, {
@@ -93,6 +111,7 @@ async function scriptedRun(): Promise<Scripted> {
     socket,
     server,
   }
+  return scripted
 }
 
 const typesOf = async (client: RunClient): Promise<string[]> => {
@@ -141,6 +160,41 @@ describe('an attached run', () => {
     expect(await client.answer('a1', { decision: 'allow', scope: 'run', reach: 'path' })).toBe(false)
     expect(await client.answer('a1', { decision: 'allow', scope: 'always', reach: 'suffix' })).toBe(true)
     expect(await answered).toEqual({ decision: 'allow', scope: 'always', reach: 'suffix', by: 'person' })
+  })
+
+  it('may answer a question about a plan with another one, and not with what is none [V.08 S1.11 A.01]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    const step = {
+      id: 'a',
+      title: 'A',
+      instructions: 'do',
+      needs: [],
+      writes: [],
+      onFailure: 'abort',
+    } as const
+    const plan = { goal: 'g', steps: [step] }
+    const decision = run.askPlan('p1', plan)
+    await until(() => client.waitsFor('p1'), 'the question')
+    const mine = { ...plan, goal: 'mine' }
+    expect(await client.answer('p1', { decision: 'deny', scope: 'once', plan: mine })).toBe(false)
+    expect(await client.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toBe(true)
+    expect(await decision).toEqual({ decision: 'allow', plan: mine })
+  })
+
+  it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08]', async () => {
+    const run = await scriptedRun()
+    const client = await RunClient.connect(runId, run.socket)
+    expect(await client.steer('use tabs', 'you')).toBeUndefined()
+    expect(await client.pauseAgent('you')).toBeUndefined()
+    expect(await client.resumeAgent('you')).toBeUndefined()
+    expect(run.said).toEqual(['you: use tabs', 'you: pause', 'you: resume'])
+    run.problem = 'the run has ended'
+    expect(await client.steer('late', 'you')).toBe('the run has ended')
+    expect(await client.steer('x'.repeat(20_000), 'you')).toContain('longer than')
+    await run.server[Symbol.asyncDispose]()
+    expect(await client.pauseAgent('you')).toContain('no host process answers')
+    expect(run.said).toHaveLength(3)
   })
 
   it('does not ask again what was decided before [V.08 S1.11]', async () => {
