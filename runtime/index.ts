@@ -2,4 +2,39 @@
 
 export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 export type * from './contract.ts'
+export {
+  type BuiltInSelection,
+  createLLMEnvironment,
+  disposeLLMEnvironment,
+  disposeLLMRuntimeCaches,
+  getProviderStatus,
+  type LLMDefaults,
+  type LLMEnvironment,
+  type LLMEnvironmentOptions,
+  type LLMMcpRegistry,
+  type LLMProviderStore,
+  type LLMSkillRegistry,
+} from './environment.ts'
+export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './execute-tool.ts'
+export { generate, type LLMRequest, stream } from './generate.ts'
+export { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './mcp/config.ts'
+export { McpRegistry, type McpServerInfo, type McpTool } from './mcp/registry.ts'
+export type { McpResult } from './mcp/result.ts'
+export {
+  type ProviderConfig,
+  type ProviderConfigs,
+  type ProviderKind,
+  providerKinds,
+} from './providers/config.ts'
+export { LLMConfigurationError, LLMError } from './providers/errors.ts'
+export { type ProviderStatus, ProviderStore } from './providers/store.ts'
+export type { SkillFiles } from './skills/files.ts'
+export {
+  type LoadedSkill,
+  type Skill,
+  type SkillFinding,
+  SkillRegistry,
+  type SkillRegistryOptions,
+} from './skills/registry.ts'
+export { type ApplicationTools, reservedToolNames } from './tool-set.ts'
 export * from './turn-loop/index.ts'

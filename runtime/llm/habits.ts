@@ -29,6 +29,14 @@ export class ProviderHabits {
   /** Whether the server is told how long the model is to think. */
   sendEffort = true
 
+  /** @param known what was learned of the same model before; of how it streams nothing is taken over */
+  constructor(known?: ProviderHabits) {
+    if (known === undefined) return
+    this.echoReasoning = known.echoReasoning
+    this.countTokens = known.countTokens
+    this.sendEffort = known.sendEffort
+  }
+
   /** Whether another form of the request may bring arguments that are not cut. */
   get mayMendArguments(): boolean {
     return this.stream && !this.#triedWhole

@@ -14,7 +14,7 @@ export function toMcpResult(result: Readonly<Record<string, unknown>>): McpResul
   const blocks = Array.isArray(content) ? content.map(toText) : []
   const text = blocks.filter((block) => block !== '').join('\n')
   const whole = text === '' && structuredContent !== undefined ? JSON.stringify(structuredContent) : text
-  return { ok: isError !== true, content: cut(whole === '' ? '(no output)' : whole) }
+  return { ok: isError !== true, content: cutResult(whole === '' ? '(no output)' : whole) }
 }
 
 function toText(block: unknown): string {
@@ -36,7 +36,7 @@ function sizeOf(base64: unknown): string {
 }
 
 /** The head and the tail of what is too long. */
-function cut(text: string): string {
+export function cutResult(text: string): string {
   const whole = text.toWellFormed()
   if (whole.length <= resultMaxChars) return whole
   const half = resultMaxChars / 2

@@ -32,7 +32,7 @@ export function describeLoadSkill(skills: readonly Skill[]): LLMToolDefinition {
 
 /** The skill as the model reads it; an id that is not known gives a block that says so. */
 export async function loadSkillContext(
-  registry: SkillRegistry,
+  registry: Pick<SkillRegistry, 'loadSkill' | 'listSkills'>,
   skillId: string,
 ): Promise<{ ok: boolean; content: string }> {
   const skill = await registry.loadSkill(skillId)
