@@ -191,10 +191,10 @@ function readSmall(fd: number, expectedSize: number, into: Buffer): Buffer | und
 }
 
 /**
- * Whether the workspace shows the base's own inode. A file that was copied up has another change time, and nobody in
- * the guest can set that; so not a byte has to be read.
+ * Whether two trees show the very same inode, as the workspace does the base's where nothing was changed. A file that was
+ * copied up has another change time, and nobody in the guest can set that; so not a byte has to be read.
  */
-function isSameInode(is: Stats, was: Stats): boolean {
+export function isSameInode(is: Stats, was: Stats): boolean {
   return is.ino === was.ino && is.ctimeMs === was.ctimeMs && is.size === was.size && is.mode === was.mode
 }
 

@@ -1,0 +1,262 @@
+/**
+ * Brings what a sub-agent changed in its view into the workspace of its parent. Three trees are compared: the view as it is,
+ * the view as it began, and the parent's workspace as it is now. What the parent has as it was when the view began is brought
+ * over; what both changed to different things is a conflict, and the parent's stays. A name is brought over whole or not at all.
+ */
+import { lstatSync, rmdirSync, type Stats } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Directory, type Owner } from '#specs/node/directory.ts'
+import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
+import { isSameInode } from './examine.ts'
+import { isSame, kindAt, makeDirectory, openSpot, removeAt, type Spot, stageCopy, statSpot } from './trees.ts'
+
+/** Directories within directories; each level holds three descriptors. */
+const MAX_DEPTH = 256
+/** How long the walk keeps the thread before others get a turn, in milliseconds. */
+const TURN_MS = 8
+
+export interface MergeTrees {
+  /** The view as it is. */
+  readonly child: string
+  /** The view as it began. */
+  readonly start: string
+  /** The workspace that it goes into. */
+  readonly parent: string
+  /** The view's upper directory; missing on disk means that everything is compared. */
+  readonly upper?: string
+}
+
+export interface MergeOptions {
+  /** Of what is created, where this process may give things away. */
+  readonly owner: Owner
+  /** Ends the merge between two paths. */
+  readonly signal?: AbortSignal
+}
+
+export interface MergeResult {
+  /** Paths that are now as in the view, also those that are gone. */
+  readonly merged: readonly string[]
+  /** Paths that both had changed. */
+  readonly conflicts: readonly string[]
+  /** What could not be brought over. */
+  readonly leftOut: readonly { readonly path: string; readonly reason: string }[]
+}
+
+/** The same name in the three trees. */
+interface Trio {
+  readonly child: Spot
+  readonly start: Spot
+  readonly parent: Spot
+  readonly path: string
+}
+
+/** The same directory in the three trees, as far as it is there; never all missing. */
+interface Level {
+  readonly child: Directory | undefined
+  readonly start: Directory | undefined
+  readonly parent: Directory | undefined
+  readonly path: string
+  readonly depth: number
+}
+
+/** Merges; whatever cannot be read or written is named in the result. Throws only when a tree cannot be opened. */
+export async function mergeView(trees: MergeTrees, options: MergeOptions): Promise<MergeResult> {
+  using child = Directory.openTrusted(trees.child)
+  using start = Directory.openTrusted(trees.start)
+  using parent = Directory.openTrusted(trees.parent)
+  const merge = new Merge(options)
+  await merge.level({ child, start, parent, path: '', depth: 0 }, namesOf(trees.upper))
+  return merge
+}
+
+/**
+ * Makes `path` of the parent what it is in the child, whatever it was: a file, a link, a directory with all in it, or nothing.
+ * Both directories are those that hold `name`. Throws the system's error.
+ */
+export async function takeName(from: Directory, to: Directory, name: string, owner: Owner): Promise<void> {
+  const source = { directory: from, name }
+  const kind = kindAt(source)
+  if (kind === 'file' || kind === 'link') {
+    using staged = await stageCopy(source, { directory: to, name }, owner)
+    if (kindAt({ directory: to, name }) === 'directory') removeAt(to, name)
+    staged.place()
+    return
+  }
+  removeAt(to, name)
+  if (kind !== 'directory') return
+  makeDirectory(to, name, lstatSync(from.at(name)).mode & 0o777, owner)
+  using inside = from.open(name)
+  using target = to.open(name)
+  for (const entry of inside.list()) await takeName(inside, target, entry.name, owner)
+}
+
+function namesOf(upper: string | undefined): ReadonlySet<string> | undefined {
+  if (upper === undefined) return undefined
+  try {
+    using directory = Directory.openTrusted(upper)
+    return new Set(directory.list().map(({ name }) => name))
+  } catch {
+    return undefined
+  }
+}
+
+class Merge implements MergeResult {
+  readonly merged: string[] = []
+  readonly conflicts: string[] = []
+  readonly leftOut: { path: string; reason: string }[] = []
+  readonly #owner: Owner
+  readonly #signal: AbortSignal | undefined
+  #turnEnd = performance.now() + TURN_MS
+
+  constructor({ owner, signal }: MergeOptions) {
+    this.#owner = owner
+    this.#signal = signal
+  }
+
+  /** @param touched names that were written to; all others are as they were. Only at the top can that be known. */
+  async level(level: Level, touched?: ReadonlySet<string>): Promise<void> {
+    const before = new Map(level.start?.list().map(({ name, kind }) => [name, kind]))
+    const after = new Map(level.child?.list().map(({ name, kind }) => [name, kind]))
+    for (const name of [...new Set([...after.keys(), ...before.keys()])].sort()) {
+      if (touched?.has(name) === false && after.get(name) === before.get(name)) continue
+      await this.#yield()
+      if (this.#signal?.aborted) return
+      await this.#name(level, name)
+    }
+  }
+
+  async #name(level: Level, name: string): Promise<void> {
+    const path = level.path === '' ? name : `${level.path}/${name}`
+    const spot = (directory: Directory | undefined): Spot => ({ directory, name })
+    const trio = { child: spot(level.child), start: spot(level.start), parent: spot(level.parent), path }
+    try {
+      const kind = kindAt(trio.child)
+      if (kind === 'directory') await this.#directory(trio, level.depth)
+      else if (kind === 'other') this.#device(trio)
+      else if (kind === 'missing') await this.#deleted(trio, level.depth)
+      else await this.#content(trio)
+    } catch (thrown) {
+      this.leftOut.push({ path, reason: reasonOf(thrown) })
+    }
+  }
+
+  #device({ start, path }: Trio): void {
+    if (kindAt(start) !== 'other') this.leftOut.push({ path, reason: 'it is a device, FIFO or socket' })
+  }
+
+  /** A file or link of the child's. */
+  async #content(trio: Trio): Promise<void> {
+    const { child, start, parent, path } = trio
+    if ((await isSame(child, start)) || (await isSame(child, parent))) return
+    const seen = statSpot(parent)
+    if (parent.directory === undefined || !(await isSameTree(parent, start))) {
+      this.conflicts.push(path)
+      return
+    }
+    const target = { directory: parent.directory, name: parent.name }
+    using staged = await stageCopy(child, target, this.#owner)
+    // A program of the parent's may have written meanwhile.
+    if (!isUntouched(seen, statSpot(parent))) {
+      this.conflicts.push(path)
+      return
+    }
+    if (seen?.isDirectory()) removeAt(target.directory, target.name)
+    staged.place()
+    this.merged.push(path)
+  }
+
+  async #directory(trio: Trio, depth: number): Promise<void> {
+    const { start, parent, path } = trio
+    if (depth >= MAX_DEPTH) return void this.leftOut.push({ path, reason: 'it is nested too deep' })
+    const was = kindAt(start)
+    if (was === 'directory') await this.#mode(trio)
+    else if (kindAt(parent) !== 'directory' && !(await this.#newDirectory(trio))) return
+    await this.#below(
+      { ...trio, start: was === 'directory' ? start : { ...start, directory: undefined } },
+      depth,
+    )
+  }
+
+  /** All that is in the directories of the trio. */
+  async #below({ child, start, parent, path }: Trio, depth: number): Promise<void> {
+    using childDirectory = openSpot(child)
+    using startDirectory = openSpot(start)
+    using parentDirectory = openSpot(parent)
+    const directories = { child: childDirectory, start: startDirectory, parent: parentDirectory }
+    await this.level({ ...directories, path, depth: depth + 1 })
+  }
+
+  /** Of a directory that was one already. */
+  async #mode({ child, start, parent, path }: Trio): Promise<void> {
+    if ((await isSame(child, start)) || (await isSame(child, parent))) return
+    if (!(await isSame(parent, start))) return void this.conflicts.push(path)
+    using directory = openSpot(parent)
+    directory?.chmod((statSpot(child)?.mode ?? 0o755) & 0o777)
+    this.merged.push(path)
+  }
+
+  /** Whether the parent now has it. */
+  async #newDirectory({ child, start, parent, path }: Trio): Promise<boolean> {
+    if (parent.directory === undefined || !(await isSame(parent, start))) {
+      this.conflicts.push(path)
+      return false
+    }
+    removeAt(parent.directory, parent.name)
+    makeDirectory(parent.directory, parent.name, (statSpot(child)?.mode ?? 0o755) & 0o777, this.#owner)
+    this.merged.push(path)
+    return true
+  }
+
+  async #deleted({ start, parent, path }: Trio, depth: number): Promise<void> {
+    if (parent.directory === undefined || kindAt(parent) === 'missing') return
+    const isDirectory = kindAt(start) === 'directory'
+    if (isDirectory ? kindAt(parent) !== 'directory' : !(await isSame(parent, start))) {
+      this.conflicts.push(path)
+      return
+    }
+    if (isDirectory && !(await this.#deletedDirectory({ start, parent }, path, depth))) return
+    if (!isDirectory) removeAt(parent.directory, parent.name)
+    this.merged.push(path)
+  }
+
+  /** All in it that the parent has not changed, and the directory itself when nothing is left. Whether it is gone. */
+  async #deletedDirectory(
+    { start, parent }: Pick<Trio, 'start' | 'parent'>,
+    path: string,
+    depth: number,
+  ): Promise<boolean> {
+    await this.#below({ child: { directory: undefined, name: start.name }, start, parent, path }, depth)
+    try {
+      if (parent.directory !== undefined) rmdirSync(parent.directory.at(parent.name))
+      return true
+    } catch (thrown) {
+      if (errnoOf(thrown) === 'ENOTEMPTY') return false
+      throw thrown
+    }
+  }
+
+  async #yield(): Promise<void> {
+    if (performance.now() < this.#turnEnd) return
+    await nextTurn()
+    this.#turnEnd = performance.now() + TURN_MS
+  }
+}
+
+/** Whether nothing at all differs, in directories neither. */
+async function isSameTree(a: Spot, b: Spot): Promise<boolean> {
+  if (!(await isSame(a, b))) return false
+  if (kindAt(a) !== 'directory') return true
+  using directoryA = openSpot(a)
+  using directoryB = openSpot(b)
+  const names = directoryA?.list().map(({ name }) => name) ?? []
+  if (names.length !== directoryB?.list().length) return false
+  for (const name of names) {
+    if (!(await isSameTree({ directory: directoryA, name }, { directory: directoryB, name }))) return false
+  }
+  return true
+}
+
+function isUntouched(before: Stats | undefined, now: Stats | undefined): boolean {
+  if (before === undefined || now === undefined) return before === now
+  return isSameInode(before, now)
+}

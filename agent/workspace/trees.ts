@@ -1,0 +1,201 @@
+/**
+ * What merging asks of one name in two trees, and what it does to one: whether they hold the same, copy a file over, remove a
+ * subtree. By descriptor alone, and links are never followed.
+ */
+import { Buffer } from 'node:buffer'
+import { randomBytes } from 'node:crypto'
+import {
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  renameSync,
+  rmdirSync,
+  type Stats,
+  symlinkSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { type Directory, type EntryKind, kindOf, type Owner } from '#specs/node/directory.ts'
+import { errnoOf, ifPermitted } from '#specs/node/file-error.ts'
+import { isSameInode, readPiece } from './examine.ts'
+import { emptyDirectory } from './remove-tree.ts'
+
+const PIECE_BYTES = 256 * 1024
+const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
+const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
+
+/** A name in a directory that may itself not be there. */
+export interface Spot {
+  readonly directory: Directory | undefined
+  readonly name: string
+}
+
+/** What is at a spot; nothing where there is nothing. */
+export function statSpot({ directory, name }: Spot): Stats | undefined {
+  if (directory === undefined) return undefined
+  try {
+    return lstatSync(directory.at(name))
+  } catch (thrown) {
+    if (errnoOf(thrown) === 'ENOENT') return undefined
+    throw thrown
+  }
+}
+
+/** The kind at a spot; `missing` where there is nothing. */
+export function kindAt(spot: Spot): EntryKind | 'missing' {
+  const stat = statSpot(spot)
+  return stat === undefined ? 'missing' : kindOf(stat)
+}
+
+/** The directory at a spot; nothing where there is none. Whoever asks closes it. */
+export function openSpot({ directory, name }: Spot): Directory | undefined {
+  try {
+    return directory?.open(name)
+  } catch (thrown) {
+    const errno = errnoOf(thrown)
+    if (errno === 'ENOENT' || errno === 'ENOTDIR' || errno === 'ELOOP') return undefined
+    throw thrown
+  }
+}
+
+/**
+ * Whether both hold the same: kind, permission bits and content, of a directory the bits alone. Devices, FIFOs and sockets
+ * are the same when both are such.
+ */
+export async function isSame(a: Spot, b: Spot): Promise<boolean> {
+  const [statA, statB] = [statSpot(a), statSpot(b)]
+  if (statA === undefined || statB === undefined) return statA === statB
+  const kind = kindOf(statA)
+  if (kind !== kindOf(statB)) return false
+  if (kind === 'other') return true
+  if (isSameInode(statA, statB)) return true
+  if (kind === 'link') return readTarget(a).equals(readTarget(b))
+  if ((statA.mode & 0o777) !== (statB.mode & 0o777)) return false
+  return kind === 'directory' || (statA.size === statB.size && (await isSameContent(a, b)))
+}
+
+async function isSameContent(a: Spot, b: Spot): Promise<boolean> {
+  const [fdA, fdB] = [openFile(a), openFile(b)]
+  try {
+    const [pieceA, pieceB] = [Buffer.allocUnsafe(PIECE_BYTES), Buffer.allocUnsafe(PIECE_BYTES)]
+    for (let at = 0; ; at += PIECE_BYTES) {
+      const piece = readPiece(fdA, pieceA, at)
+      if (!piece.equals(readPiece(fdB, pieceB, at))) return false
+      if (piece.length < PIECE_BYTES) return true
+      await nextTurn()
+    }
+  } finally {
+    closeSync(fdA)
+    closeSync(fdB)
+  }
+}
+
+function openFile({ directory, name }: Spot): number {
+  if (directory === undefined) throw new TypeError('expected a spot where there is a file')
+  return openSync(directory.at(name), OPEN_FILE)
+}
+
+function readTarget({ directory, name }: Spot): Buffer {
+  if (directory === undefined) throw new TypeError('expected a spot where there is a link')
+  return readlinkSync(directory.at(name), { encoding: 'buffer' })
+}
+
+/** What was made beside its place and waits to be put there; disposing it takes it away again. */
+export interface Staged extends Disposable {
+  /** Puts it in the place of whatever file or link is there, at once. */
+  place(): void
+}
+
+/** A copy of the file or link `from` beside the name `to`. Throws the system's error. */
+export async function stageCopy(
+  from: Spot,
+  to: { readonly directory: Directory; readonly name: string },
+  owner: Owner,
+): Promise<Staged> {
+  const { directory } = to
+  const beside = directory.at(`.caisson-${randomBytes(8).toString('hex')}`)
+  if (kindAt(from) === 'link') symlinkSync(readTarget(from), beside)
+  else await copyFile(from, beside, owner)
+  let isThere = true
+  return {
+    place: () => {
+      renameSync(beside, directory.at(to.name))
+      isThere = false
+    },
+    [Symbol.dispose]: () => {
+      if (isThere) unlinkSync(beside)
+    },
+  }
+}
+
+async function copyFile(from: Spot, beside: string | Buffer, owner: Owner): Promise<void> {
+  const source = openFile(from)
+  try {
+    const target = openSync(beside, NEW_FILE, 0o600)
+    try {
+      const piece = Buffer.allocUnsafe(PIECE_BYTES)
+      for (let at = 0; ; ) {
+        const bytes = readPiece(source, piece, at)
+        for (let written = 0; written < bytes.length; )
+          written += writeSync(target, bytes, written, bytes.length - written)
+        at += bytes.length
+        if (bytes.length < PIECE_BYTES) break
+        await nextTurn()
+      }
+      ifPermitted(() => fchownSync(target, owner.uid, owner.gid))
+      fchmodSync(target, fstatSync(source).mode & 0o777)
+    } catch (thrown) {
+      unlinkSync(beside)
+      throw thrown
+    } finally {
+      closeSync(target)
+    }
+  } finally {
+    closeSync(source)
+  }
+}
+
+/** A new directory with the permission bits `mode`. Throws the system's error. */
+export function makeDirectory(directory: Directory, name: string, mode: number, owner: Owner): void {
+  mkdirSync(directory.at(name))
+  using made = directory.open(name)
+  ifPermitted(() => made.chown(owner))
+  made.chmod(mode)
+}
+
+/** Takes away whatever is there, a directory with all that is in it. */
+export function removeAt(directory: Directory, name: string): void {
+  const kind = kindAt({ directory, name })
+  if (kind === 'directory') {
+    emptyTree(directory, name)
+    rmdirSync(directory.at(name))
+  } else if (kind !== 'missing') unlinkSync(directory.at(name))
+}
+
+function emptyTree(directory: Directory, name: string): void {
+  using tree = directory.open(name)
+  emptyDirectory(tree)
+}
+
+/** Text of a file for people and models, cut to `maxChars`; absent where there is no file or it is no text. */
+export function readTextAt(spot: Spot, maxChars: number): string | undefined {
+  if (kindAt(spot) !== 'file') return undefined
+  const fd = openFile(spot)
+  try {
+    // Four bytes a character at most, and one more to know whether that is all.
+    const bytes = readPiece(fd, Buffer.allocUnsafe(maxChars * 4 + 1), 0)
+    if (bytes.includes(0)) return undefined
+    const text = bytes.toString('utf8')
+    if (text.length <= maxChars) return text
+    return `${text.slice(0, maxChars).toWellFormed()}\n[… cut: the file has ${fstatSync(fd).size} bytes …]`
+  } finally {
+    closeSync(fd)
+  }
+}
