@@ -165,15 +165,7 @@ describe('an attached run', () => {
   it('may answer a question about a plan with another one, and not with what is none [V.08 S1.11 A.01]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
-    const step = {
-      id: 'a',
-      title: 'A',
-      instructions: 'do',
-      needs: [],
-      writes: [],
-      onFailure: 'abort',
-    } as const
-    const plan = { goal: 'g', steps: [step] }
+    const plan = Plan.parse({ goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })
     const decision = run.askPlan('p1', plan)
     await until(() => client.waitsFor('p1'), 'the question')
     const mine = { ...plan, goal: 'mine' }
