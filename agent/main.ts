@@ -8,6 +8,7 @@ import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { createFileTools } from './tools/files.ts'
+import { createOutputTool } from './tools/read-output.ts'
 import { createWebTools } from './tools/web.ts'
 import { createGatewayClient } from './utils/gateway-client.ts'
 import { createHelper } from './utils/helper.ts'
@@ -25,6 +26,7 @@ export function startAgent(): void {
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper, { network }),
     createAccessTool(),
+    createOutputTool(),
     ...createWebTools(createGatewayClient(() => daemon.link.http)),
   ]
 

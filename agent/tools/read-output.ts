@@ -1,6 +1,7 @@
 /** `read_output`: what an earlier call said, again and whole, in pages. Reads nothing but the run's own outputs. */
 import * as z from 'zod'
 import { Count, Id } from '#specs/protocol/text.ts'
+import { block } from '../context/block.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
 
 export const readOutputName = 'read_output'
@@ -40,7 +41,8 @@ export function createOutputTool(): Tool {
       const facts = [`characters ${Math.min(offset, totalChars)} to ${end} of ${totalChars}`]
       if (end < totalChars) facts.push(`read on with offset ${end}`)
       if (lostBytes > 0) facts.push(`${lostBytes} bytes of its middle were never kept`)
-      return `[${facts.join('; ')}]\n${text}`
+      // Part of a page or a file may lack the marks that stood around the whole.
+      return `[${facts.join('; ')}]\n${block('output', text)}`
     },
   })
 }

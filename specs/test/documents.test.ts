@@ -9,6 +9,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import { createAccessTool } from '../../agent/tools/access.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
+import { createOutputTool } from '../../agent/tools/read-output.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
 import { createWebTools } from '../../agent/tools/web.ts'
 import { createHelper } from '../../agent/utils/helper.ts'
@@ -162,6 +163,7 @@ describe('the document on tools', () => {
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper),
     createAccessTool(),
+    createOutputTool(),
     ...createWebTools({ post: () => Promise.reject(new Error('not called')) }),
   ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
