@@ -1,14 +1,27 @@
 /**
  * What one run may still spend: wall time, tool calls, tokens. The first bound that is passed trips the budget, which
  * aborts its signal for good. The clock stands still while a person thinks about an approval.
+ *
+ * A sub-agent's budget is a part of its parent's: what the part spends, the whole spends with it. The part trips by itself
+ * alone; the whole never promises more to its parts than it has left, and what a part leaves over is free again at its end.
  */
+
 import type { RunReason } from '#specs/protocol/error.ts'
+import type { AgentLimits } from '#specs/protocol/plan.ts'
 import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/task.ts'
 
 export type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
 
+/** What of a run's limits a budget counts. */
+export type BudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>
+
+/** Of the time left, what a sub-agent gets that asks for no other: its parent needs time for what it brings. */
+const wallShare = 0.75
+
 export class RunBudget {
-  readonly #limits: RunLimits
+  readonly #limits: BudgetLimits
+  readonly #parent: RunBudget | null
+  readonly #parts = new Set<RunBudget>()
   readonly #now: () => number
   readonly #controller = new AbortController()
   #timer: NodeJS.Timeout | undefined
@@ -23,11 +36,49 @@ export class RunBudget {
   #tripped: { reason: LimitReason; message: string } | null = null
 
   /** Starts the clock. `now` counts milliseconds and never goes back. */
-  constructor(limits: RunLimits, now: () => number = () => performance.now()) {
+  constructor(limits: BudgetLimits, now: () => number = () => performance.now(), parent?: RunBudget) {
     this.#limits = limits
+    this.#parent = parent ?? null
     this.#now = now
-    this.#startedAt = now()
-    this.#arm()
+    // A part may begin while a person thinks.
+    this.#waiting = parent === undefined ? 0 : parent.#whole.#waiting
+    this.#startedAt = this.#waiting === 0 ? now() : null
+    if (this.#waiting === 0) this.#arm()
+  }
+
+  /**
+   * A part of what is left, with a clock of its own that runs from now on; null where nothing is left to give.
+   * @param wanted what the part asks for; it never gets more than there is. Of calls and tokens that it says nothing of it
+   *   gets an equal share with all the others that may run at once and its parent
+   * @param others how many more parts may begin while it runs
+   */
+  part(wanted: AgentLimits, others: number): RunBudget | null {
+    const share = (left: number): number => Math.floor(left / (others + 2))
+    const { calls, tokens, wallMs } = this.#left()
+    const maxToolCalls = Math.min(wanted.maxToolCalls ?? share(calls), calls)
+    const maxTokens = Math.min(wanted.maxTokens ?? share(tokens), tokens)
+    const maxWallMs = Math.floor(Math.min(wanted.maxWallMs ?? wallMs * wallShare, wallMs))
+    if (this.#stopped || this.#tripped !== null || maxToolCalls < 1 || maxTokens < 1 || maxWallMs < 1)
+      return null
+    const part = new RunBudget({ maxToolCalls, maxTokens, maxWallMs }, this.#now, this)
+    this.#parts.add(part)
+    return part
+  }
+
+  get limits(): BudgetLimits {
+    return this.#limits
+  }
+
+  /** What is neither spent nor promised to a part; of the time, what is not spent. */
+  #left(): { calls: number; tokens: number; wallMs: number } {
+    let calls = this.#limits.maxToolCalls - this.#calls
+    let tokens = this.#limits.maxTokens - tokensOf(this.#usage)
+    for (const part of this.#parts) {
+      calls -= Math.max(0, part.#limits.maxToolCalls - part.#calls)
+      tokens -= Math.max(0, part.#limits.maxTokens - tokensOf(part.#usage))
+    }
+    const runningMs = this.#startedAt === null ? 0 : this.#now() - this.#startedAt
+    return { calls, tokens, wallMs: this.#limits.maxWallMs - this.#spentMs - runningMs }
   }
 
   /** Aborted once a bound is passed. */
@@ -57,32 +108,55 @@ export class RunBudget {
   /** Takes one tool call; false when none is left. */
   takeCall(): boolean {
     if (this.#calls >= this.#limits.maxToolCalls) {
-      this.#trip('limit_calls', `the run used its ${this.#limits.maxToolCalls} tool calls`)
+      this.#trip('limit_calls', `${this.#who} used its ${this.#limits.maxToolCalls} tool calls`)
       return false
     }
+    if (this.#parent?.takeCall() === false) return false
     this.#calls++
     return true
   }
 
   addUsage(usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage)
-    const tokens = this.#usage.inputTokens + this.#usage.outputTokens
+    this.#parent?.addUsage(usage)
+    const tokens = tokensOf(this.#usage)
     if (tokens > this.#limits.maxTokens) {
-      this.#trip('limit_tokens', `the run used ${tokens} of ${this.#limits.maxTokens} tokens`)
+      this.#trip('limit_tokens', `${this.#who} used ${tokens} of ${this.#limits.maxTokens} tokens`)
     }
   }
 
-  /** Awaits `work` with the clock standing; several may wait at once. */
+  /**
+   * Awaits `work` with the clock standing; several may wait at once. A whole's clock stands while a part waits, and then
+   * all its parts' stand with it: one time is spent by all.
+   */
   async whileWaiting<T>(work: Promise<T>): Promise<T> {
-    if (this.#waiting++ === 0) this.#halt()
+    const whole = this.#whole
+    whole.#wait()
     try {
       return await work
     } finally {
-      if (--this.#waiting === 0 && this.#tripped === null && !this.#stopped) {
-        this.#startedAt = this.#now()
-        this.#arm()
-      }
+      whole.#goOn()
     }
+  }
+
+  get #whole(): RunBudget {
+    return this.#parent?.#whole ?? this
+  }
+
+  get #who(): string {
+    return this.#parent === null ? 'the run' : 'the sub-agent'
+  }
+
+  #wait(): void {
+    if (this.#waiting++ === 0) this.#halt()
+    for (const part of this.#parts) part.#wait()
+  }
+
+  #goOn(): void {
+    for (const part of this.#parts) part.#goOn()
+    if (--this.#waiting > 0 || this.#tripped !== null || this.#stopped) return
+    this.#startedAt = this.#now()
+    this.#arm()
   }
 
   /** Lets the clock stand while the host says so; said twice it is the same. */
@@ -97,10 +171,11 @@ export class RunBudget {
     }
   }
 
-  /** Ends the clock; the budget trips no more by time. */
+  /** Ends the clock; the budget trips no more by time. Of a part, what it has left is its parent's again. */
   stop(): void {
     this.#stopped = true
     this.#halt()
+    this.#parent?.#parts.delete(this)
   }
 
   #halt(): void {
@@ -120,7 +195,7 @@ export class RunBudget {
     this.#spentMs += this.#now() - this.#startedAt
     this.#startedAt = this.#now()
     if (this.#spentMs < this.#limits.maxWallMs) this.#arm()
-    else this.#trip('limit_time', `the run used its ${this.#limits.maxWallMs} ms of time`)
+    else this.#trip('limit_time', `${this.#who} used its ${this.#limits.maxWallMs} ms of time`)
   }
 
   #trip(reason: LimitReason, message: string): void {
@@ -129,4 +204,8 @@ export class RunBudget {
     this.#halt()
     this.#controller.abort(new Error(message))
   }
+}
+
+function tokensOf(usage: Usage): number {
+  return usage.inputTokens + usage.outputTokens
 }
