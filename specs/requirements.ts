@@ -79,47 +79,23 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A response says what it is, with its calls, its message for the transcript and its usage',
     'comes with the runtime library',
   ),
-  'S2.19': later(
+  'S2.19': now(
     'The turn loop is generic in its state and asks the model by itself or through the application',
-    'comes with the runtime library',
   ),
-  'S2.20': later(
-    'The turn loop has safe limits, also where it is given nonsense for one',
-    'comes with the runtime library',
-  ),
-  'S2.21': later('Every end of the turn loop has one stop reason', 'comes with the runtime library'),
-  'S2.22': later(
+  'S2.20': now('The turn loop has safe limits, also where it is given nonsense for one'),
+  'S2.21': now('Every end of the turn loop has one stop reason'),
+  'S2.22': now(
     'The checks of an iteration come in a fixed order, and an instruction for one turn lives one turn',
-    'comes with the runtime library',
   ),
-  'S2.23': later(
-    'Guards stop a batch of calls before the application carries it out',
-    'comes with the runtime library',
-  ),
-  'S2.24': later(
-    'A time-out ends the loop at any moment; a model error is thrown; the end is told once',
-    'comes with the runtime library',
-  ),
-  'S2.25': later(
-    'The result of the turn loop holds its whole trace, and its counters can be seeded',
-    'comes with the runtime library',
-  ),
-  'S2.26': later(
-    'The hooks of the turn loop are called in a fixed order and change nothing',
-    'comes with the runtime library',
-  ),
-  'S2.27': later(
+  'S2.23': now('Guards stop a batch of calls before the application carries it out'),
+  'S2.24': now('A time-out ends the loop at any moment; a model error is thrown; the end is told once'),
+  'S2.25': now('The result of the turn loop holds its whole trace, and its counters can be seeded'),
+  'S2.26': now('The hooks of the turn loop are called in a fixed order and change nothing'),
+  'S2.27': now(
     'Text that promises instead of acting is told from an answer, and rejected as often as allowed',
-    'comes with the runtime library',
   ),
-  'S2.28': later(
-    'Recovery instructions are exported, and overridden at three levels',
-    'comes with the runtime library',
-  ),
-  'S2.29': later(
-    'A call found in plain text becomes a tool call, marked as such on request',
-    'comes with the runtime library',
-  ),
+  'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
+  'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
   'S2.30': later(
     'The package has scripts to build, check and test, and end-to-end runs that need no network',
     'comes with the runtime library',
@@ -156,17 +132,13 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.01': now(
     'A plan is a graph with needs, conditions and agents; ready steps run at once, and a revision is recorded and cannot touch what has begun',
   ),
-  'A.02': later(
+  'A.02': now(
     'A model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
-    'comes with the agent core',
   ),
   'A.04': now(
     'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
   ),
-  'A.05': later(
-    'What the model is sent begins with the same bytes in every request of a run',
-    'comes with the agent core',
-  ),
+  'A.05': now('What the model is sent begins with the same bytes in every request of a run'),
   'A.07': now(
     'Sub-agents work at once, each on a view of its own, and what they change comes together or is shown as a conflict',
   ),

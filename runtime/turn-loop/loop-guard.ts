@@ -66,10 +66,10 @@ export class LoopGuard {
       isNew ||= created
     }
     if (isNew) this.#startAfresh()
-    let isStuck = entries.size > 0
+    let isStuck = false
     for (const seen of entries) {
       this.#count(seen)
-      isStuck &&= seen.count >= Math.max(2, this.#limit)
+      isStuck ||= seen.count >= Math.max(2, this.#limit)
     }
     if (!isStuck || this.#nudged) return false
     this.#nudged = true

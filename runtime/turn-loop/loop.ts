@@ -35,13 +35,15 @@ export async function runTurnLoop<
   if (callModel === undefined)
     throw new TypeError('runTurnLoop needs a way to a model: give modelRequest or callModel')
   const interruptions = new Interruptions(limits.maxWallTimeMs, options.abortSignal)
+  let result: RunTurnLoopResult<TState, TResponse>
   try {
-    const result = await runTurns(new Progress(options, limits, interruptions), callModel)
-    await options.onStop?.({ result })
-    return result
+    result = await runTurns(new Progress(options, limits, interruptions), callModel)
   } finally {
     interruptions.close()
   }
+  // Whoever keeps the result is not hurried.
+  await options.onStop?.({ result })
+  return result
 }
 
 async function runTurns<TState, TMessage, TResponse extends LLMResponse>(
