@@ -11,10 +11,22 @@ const root = path.join(import.meta.dirname, '../../..')
 const { NODE_OPTIONS: _, ...inherited } = process.env
 
 const program = `import { Host, type Run, type RunOptions } from 'caisson'
+import { type LLMChatMessage, runTurnLoop } from 'caisson/runtime'
+import { createScriptedModel, text } from 'caisson/testing'
 const options: RunOptions = { prompt: 'x' }
 const host = new Host()
 const start: (options: RunOptions) => Promise<Run> = (given) => host.start(given)
 console.log(typeof start, options.prompt, (await host.provider({ model: 'caisson/offline' })).name)
+const model = createScriptedModel({ replies: [text('said')] })
+const { response } = await runTurnLoop<LLMChatMessage[]>({
+  initialState: [{ role: 'user', content: 'Say it' }],
+  callModel: model.callModel,
+  buildMessages: ({ state }) => state,
+  onTextResponse: ({ state }) => ({ state }),
+  onToolCallsResponse: ({ state }) => ({ state }),
+})
+model.assertDone()
+console.log(response?.content)
 `
 
 it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01 S0.15]', async () => {
@@ -33,7 +45,9 @@ it('installed from its archive in an empty project gives a library that imports 
   expect(await readdir(path.join(project, 'node_modules/.bin'))).not.toContain('node')
 
   await writeFile(path.join(project, 'use.ts'), program)
-  expect((await run(process.execPath, ['use.ts'], { cwd: project, env })).stdout).toBe('function x offline\n')
+  expect((await run(process.execPath, ['use.ts'], { cwd: project, env })).stdout).toBe(
+    'function x offline\nsaid\n',
+  )
   const compiler = path.join(root, 'node_modules/typescript/bin/tsc')
   const types = ['--types', 'node', '--typeRoots', path.join(root, 'node_modules/@types')]
   const strict = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024']
