@@ -15,7 +15,7 @@ export {
   DEFAULT_TURN_LOOP_MAX_ITERATIONS,
   DEFAULT_TURN_LOOP_MAX_WALL_TIME_MS,
 } from './limits.ts'
-export { runTurnLoop } from './loop.ts'
 export { type GuardedCall, LoopGuard } from './loop-guard.ts'
+export { runTurnLoop, type TurnLoopModelRequest } from './run.ts'
 export type * from './trace.ts'
 export type * from './types.ts'

@@ -1,6 +1,6 @@
 /**
  * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
- * or a signal ends it. Owns the order of the checks; knows no tool and no transcript.
+ * or a signal ends it. Owns the order of the checks; knows no tool, no transcript and no provider (see `run.ts`).
  */
 import type { LLMChatMessage, LLMResponse } from '../contract.ts'
 import { normalizeToolIntent } from './intent.ts'
