@@ -39,9 +39,10 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   let state = initialRunState
   if (flags.json !== true) io.stdout.write(`${paths.runId}  ${foreignLine(paths.directory)}\n`)
   for (const item of events) {
+    const before = state
     state = reduceRun(state, item)
     if (flags.json === true) await writeJsonLine(io.stdout, item)
-    else writeLines(io.stdout, linesOf(item.event, state, colours))
+    else writeLines(io.stdout, linesOf(item, state, colours, before))
   }
   if (flags.json !== true)
     io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)

@@ -1,23 +1,43 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
-import type { Plan } from '#specs/protocol/plan.ts'
-import type { RunState } from '#specs/protocol/run-state.ts'
+import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
+import { planOf } from '../approvals/plan-question.ts'
+import {
+  agentEndLines,
+  agentStartLines,
+  compactLine,
+  nameOf,
+  steeringLines,
+  underPath,
+} from './agent-lines.ts'
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
+import { planChanges, planLines } from './plan-lines.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
 const answerMaxLines = 20
 /** Arguments of a call that are shown. */
 const argumentsMax = 6
 
-/** @param state the state after the event */
-export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours: Colours): string[] {
+/**
+ * @param state the state after the line
+ * @param before the state before it: of a revision only what it changes is shown then
+ */
+export function linesOf(line: RunLine, state: RunState, colours: Colours, before?: RunState): string[] {
+  const { event, agentPath = 'root' } = line
+  return underPath(agentPath, linesOfEvent(event, state, colours, before), colours)
+}
+
+function linesOfEvent(
+  event: AgentEvent | HostEvent,
+  state: RunState,
+  colours: Colours,
+  before: RunState | undefined,
+): string[] {
   switch (event.type) {
     case 'run-start':
-      return [
-        `Run in ${foreignLine(event.directory)} · model ${foreignLine(event.model)} (${foreignLine(event.provider)})`,
-      ]
+      return runStartLines(event, colours)
     case 'workspace-ready':
       return workspaceLines(event, colours)
     case 'vm-ready':
@@ -39,11 +59,30 @@ export function linesOf(event: AgentEvent | HostEvent, state: RunState, colours:
     case 'session-end':
       return event.reason === 'closed' ? [] : [colours.yellow(`Session ended: ${foreignLine(event.message)}`)]
     case 'plan-update':
-      return planLines(event.plan, event.revision, event.reason, colours)
+      return planUpdateLines(event, before, colours)
     case 'step-start':
       return [`${colours.cyan('▸')} ${stepTitle(state, event.stepId)}`]
+    case 'step-retry':
+      return [
+        colours.yellow(
+          `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${foreignLine(event.reason, 300)}`,
+        ),
+      ]
     case 'step-end':
       return stepEndLines(event, state, colours)
+    case 'agent-start':
+      return agentStartLines(event, colours)
+    case 'agent-end':
+      return agentEndLines(event, colours)
+    case 'context-compact':
+      return [compactLine(event, colours)]
+    case 'steer-request':
+    case 'steer-seen':
+    case 'pause-request':
+    case 'resume-request':
+    case 'pause-start':
+    case 'pause-end':
+      return steeringLines(event, colours)
     case 'tool-start':
       return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
@@ -117,14 +156,19 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   return lines
 }
 
-function planLines(plan: Plan, revision: number, reason: string | undefined, colours: Colours): string[] {
+function runStartLines(event: Of<'run-start'>, colours: Colours): string[] {
+  const { directory, model, provider, mode, planFrom } = event
+  const how = mode === 'plan' ? ' · only plans, changes nothing' : ''
+  const head = `Run in ${foreignLine(directory)} · model ${foreignLine(model)} (${foreignLine(provider)})${how}`
+  return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${foreignLine(planFrom)}`)]
+}
+
+function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colours: Colours): string[] {
+  const { plan, revision, reason } = event
   const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${foreignLine(plan.goal)}`
   const why = reason === undefined ? [] : [`  because ${foreignLine(reason)}`]
-  const numbers = new Map(plan.steps.map(({ id }, index) => [id, index + 1]))
-  const steps = plan.steps.map(({ title, needs }, index) => {
-    const after = needs.map((need) => numbers.get(need) ?? foreignLine(need, 40)).join(', ')
-    return `  ${index + 1}. ${foreignLine(title)}${after === '' ? '' : colours.dim(` (after ${after})`)}`
-  })
+  const known = before?.plan ?? null
+  const steps = known === null ? planLines(plan, colours) : planChanges(known, plan, colours)
   return [colours.bold(head), ...why, ...steps]
 }
 
@@ -144,6 +188,13 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
 }
 
 function describeQuestion({ access, request }: Of<'approval-request'>): string {
+  const plan = access === undefined ? planOf(request) : undefined
+  if (plan !== undefined) return `asks whether its plan may be carried out: ${foreignLine(plan.goal, 200)}`
+  const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
+  return who + describeCall({ access, request })
+}
+
+function describeCall({ access, request }: Pick<Of<'approval-request'>, 'access' | 'request'>): string {
   if (access === undefined)
     return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
   const what = foreignLine(access.offers[0]?.allows ?? access.address)
@@ -162,7 +213,8 @@ function approvalLine(event: Of<'approval-decision'>, colours: Colours): string 
   // A mode's hint is for the agent and says the same as its rule.
   const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`
   const word = event.decision === 'allow' ? colours.green('Allowed') : colours.red('Denied')
-  return `  ${word} by ${whom}${scope}${rule}${hint}`
+  const edited = event.plan === undefined ? '' : ', with changes'
+  return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
 }
 
 /** A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen. */
@@ -206,7 +258,7 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
     ...(state.costUsd === null || state.costUsd === 0 ? [] : [`$${state.costUsd.toFixed(4)}`]),
   ]
   // A plan's last answer is often the run's: once is enough.
-  const isShown = event.summary === '' || isLastAnswer(event.summary, state)
+  const isShown = event.summary === '' || isLastAnswer(event.summary, state) || isOnlyPlanned(event, state)
   const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed')
@@ -220,6 +272,12 @@ function newsOf(message: string, state: RunState): string {
     ({ text }) => text !== '' && text.split('\n').length <= answerMaxLines && message.endsWith(`: ${text}`),
   )
   return shown === undefined ? message : message.slice(0, -shown.text.length - 2)
+}
+
+/** Whether all that came of the run is its plan, which was shown when it was made. */
+function isOnlyPlanned({ outcome }: Of<'run-end'>, { steps }: RunState): boolean {
+  const states = Object.values(steps)
+  return outcome === 'completed' && states.length > 0 && states.every(({ state }) => state === 'pending')
 }
 
 /** Whether the text was shown in full when the last step ended. */

@@ -6,7 +6,7 @@ import { type Colours, coloursFor } from './colours.ts'
 import { linesOf } from './event-lines.ts'
 import { writeLines } from './fit.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
-import { formatDuration } from './format.ts'
+import { formatCount, formatDuration } from './format.ts'
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
@@ -19,6 +19,7 @@ export class ProgressView {
   #timer: NodeJS.Timeout | undefined
   #drawn = false
   #frame = 0
+  #keys = ''
 
   constructor(out: Writable & { isTTY?: boolean; columns?: number }) {
     this.#out = out
@@ -35,9 +36,20 @@ export class ProgressView {
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }
-    this.#state = reduceRun(this.#state, item)
+    const before = this.#state
+    this.#state = reduceRun(before, item)
     this.#hint = ''
-    if (!isQuiet) this.lines(linesOf(item.event, this.#state, this.#colours))
+    if (!isQuiet) this.lines(linesOf(item, this.#state, this.#colours, before))
+  }
+
+  /** As far as it was shown. */
+  get state(): RunState {
+    return this.#state
+  }
+
+  /** Says at the end of the status line which keys there are. */
+  offer(keys: string): void {
+    this.#keys = keys
   }
 
   /** Prints lines of ours above the status line. */
@@ -84,7 +96,7 @@ export class ProgressView {
 
   #draw(): void {
     const frame = frames[this.#frame++ % frames.length]
-    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint)}`
+    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint, this.#keys)}`
     const shown = [...line].slice(0, Math.max(10, (this.#out.columns || 80) - 1)).join('')
     // Without automatic wrapping: wide characters could break the line in two, and only one would be erased.
     this.#out.write(`\r\u001b[K\u001b[?7l${this.#colours.dim(shown)}\u001b[?7h`)
@@ -104,10 +116,11 @@ function hintOf(type: string, text: string): string {
   return foreignLine(line.slice(-60), 60)
 }
 
-/** One line: the running steps, the open calls, the last output. */
-function statusOf(state: RunState, hint: string): string {
+/** One line: whether the agent holds, the running steps and agents, the open calls, the last output, the keys. */
+function statusOf(state: RunState, hint: string, keys: string): string {
   const steps = state.plan?.steps ?? []
   const done = steps.filter(({ id }) => !['pending', 'running'].includes(state.steps[id]?.state ?? '')).length
+  const agents = Object.values(state.agents).filter((agent) => agent.state === 'running').length
   const tools = Object.values(state.openCalls).map(({ tool }) => foreignLine(tool, 40))
   const phase = {
     preparing: 'preparing',
@@ -115,5 +128,13 @@ function statusOf(state: RunState, hint: string): string {
     working: `${done}/${steps.length} steps`,
     ended: 'finishing',
   }[state.phase]
-  return [phase, ...tools, hint].filter((part) => part !== '').join(' · ')
+  const parts = [
+    state.paused ? 'the agent holds' : '',
+    phase,
+    agents === 0 ? '' : formatCount(agents, 'agent'),
+    ...tools,
+    hint,
+    state.phase === 'ended' ? '' : keys,
+  ]
+  return parts.filter((part) => part !== '').join(' · ')
 }

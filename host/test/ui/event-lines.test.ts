@@ -4,11 +4,15 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { coloursFor } from '../../ui/colours.ts'
-import { linesOf } from '../../ui/event-lines.ts'
+import { linesOf as linesOfLine } from '../../ui/event-lines.ts'
 
 type RunEvent = AgentEvent | HostEvent
 
 const colours = coloursFor({ isTTY: false }, {})
+
+function linesOf(event: RunEvent, state: RunState, given = colours): string[] {
+  return linesOfLine({ event }, state, given)
+}
 
 function planned(...events: RunEvent[]): RunState {
   const step = { title: 'Do it', instructions: 'Do it.', writes: [] }
