@@ -7,14 +7,16 @@ import type { Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Plan } from '#specs/protocol/plan.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { OutputStore } from './context/outputs.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
 import { followPauses } from './pause.ts'
-import { interruption } from './plan/executor.ts'
+import type { PlanBook } from './plan/book.ts'
+import { interruption } from './plan/ending.ts'
+import { createExplorer } from './plan/explore.ts'
 import type { Planner } from './plan/planner.ts'
+import { workOnTask } from './plan/work.ts'
 import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
 import type { SteerMessage } from './steering.ts'
 import type { Registry } from './tools/registry.ts'
@@ -32,7 +34,9 @@ export interface LoopParts {
   readonly inbox: TaskInbox
   readonly host: HostLink
   readonly planner: Planner
-  readonly executor: (plan: Plan, run: Run) => Promise<RunEnding>
+  /** Plans for runs that only plan; default the one that looks around at /mnt/workspace. */
+  readonly explorer?: Planner
+  readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
   readonly registry: Registry
   modelFor(task: Task): Model
   /** What the workspace holds, for the prompts. */
@@ -98,7 +102,7 @@ interface Work {
   readonly logger: Logger
 }
 
-/** Plan, report, execute: the whole of a task. */
+/** The run of a task, carried out to its end. */
 async function workOn({ received, parts, budget, report, signal, logger }: Work): Promise<RunEnding> {
   const { task } = received
   const registry =
@@ -125,13 +129,7 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
-  const planned = await parts.planner(run)
-  if (signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
-  if (!planned.ok) return { outcome: 'failed', ...planned.error, summary: '' }
-  const { plan, corrections } = planned.value
-  if (corrections.length > 0) await noteCorrections(corrections, report)
-  await report.event({ type: 'plan-update', revision: 1, plan })
-  return parts.executor(plan, run)
+  return workOnTask(run, { ...parts, explorer: parts.explorer ?? createExplorer() })
 }
 
 /** What the person wrote after the agent's last word is not lost in silence. */
@@ -140,11 +138,6 @@ async function noteUnseen(messages: readonly SteerMessage[], report: Report): Pr
     const note = boundText(`the run ended before the agent saw this message: ${text}`, limits.textMaxChars)
     await report.event({ type: 'note', level: 'warn', text: note })
   }
-}
-
-async function noteCorrections(corrections: readonly string[], report: Report): Promise<void> {
-  const text = boundText(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
-  await report.event({ type: 'note', level: 'info', text })
 }
 
 /** The work's ending, or one in its place: when it threw, and when it does not end within the grace after its signal. */

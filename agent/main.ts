@@ -9,6 +9,7 @@ import { createAccessTool } from './tools/access.ts'
 import { createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { createFileTools } from './tools/files.ts'
 import { createOutputTool } from './tools/read-output.ts'
+import { createRevisePlanTool } from './tools/revise-plan.ts'
 import { createWebTools } from './tools/web.ts'
 import { createGatewayClient } from './utils/gateway-client.ts'
 import { createHelper } from './utils/helper.ts'
@@ -27,6 +28,7 @@ export function startAgent(): void {
     ...createCodeTools(helper, { network }),
     createAccessTool(),
     createOutputTool(),
+    createRevisePlanTool(),
     ...createWebTools(createGatewayClient(() => daemon.link.http)),
   ]
 

@@ -13,6 +13,7 @@ import type { OutputStore } from './context/outputs.ts'
 import type { Steering } from './steering.ts'
 import type { Agents } from './subagents/agents.ts'
 import type { Registry } from './tools/registry.ts'
+import type { RevisePlan } from './tools/tool.ts'
 
 /** What the host hears while a run is under way. */
 export interface Report {
@@ -39,6 +40,8 @@ export interface Run {
   readonly steering: Steering
   /** Starts sub-agents; absent in a sub-agent itself. */
   readonly agents?: Agents
+  /** For the step that is carried out; absent in a sub-agent, and where no plan is carried out. */
+  readonly revisePlan?: RevisePlan
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
   readonly callIds: CallIds

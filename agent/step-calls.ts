@@ -78,6 +78,7 @@ async function runCall(
       }
     },
     outputs: run.outputs,
+    ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
     requestApproval: (question) => run.budget.whileWaiting(askHost(stepId, question, run, signal)),
   }

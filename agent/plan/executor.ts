@@ -1,164 +1,216 @@
 /**
  * Carries out a plan: ready steps side by side as far as the limits and their writes allow, answers handed on to the steps
- * that need them, failures answered as the plan says. Ends with one value for every way it can end.
+ * that need them, failures answered as the plan says, another plan taken over as far as nothing of it has begun. Ends with one
+ * value for every way it can end.
  */
-
 import { limits } from '#specs/protocol/limits.ts'
-import type { Plan, Step } from '#specs/protocol/plan.ts'
+import { type Step, waitsOf } from '#specs/protocol/plan.ts'
+import { block } from '../context/block.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
 import { boundText, type Run, type RunEnding } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
-import { Schedule } from './schedule.ts'
+import { runAgentStep } from './agent-step.ts'
+import type { PlanBook } from './book.ts'
+import { endingOf } from './ending.ts'
+import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
+import { describeOutput, settleOutput } from './output.ts'
+import { makePlan, type PlanFailure, type Planner } from './planner.ts'
+import type { FormerPlan } from './read.ts'
+import { Revisions } from './revisions.ts'
+import { type HoldsCondition, Schedule } from './schedule.ts'
 
 /** Runs one step; the real one is `runStep`. */
 export type StepRunner = (step: Step, opening: Opening, run: Run, signal: AbortSignal) => Promise<StepResult>
 
-/** Executes `plan` to its end. Reports every step's start and end, also of steps that never ran. */
-export async function executePlan(
-  plan: Plan,
+export interface ExecutorParts {
+  readonly performStep: StepRunner
+  /** Asked for another plan when a step fails that says `replan`. */
+  readonly planner: Planner
+}
+
+/** Executes the plan in force to its end. Reports every step's start and end, also of steps that never ran. */
+export function executePlan(
+  book: PlanBook,
   run: Run,
-  performStep: StepRunner = runStep,
+  parts: Partial<ExecutorParts> = {},
 ): Promise<RunEnding> {
-  const schedule = new Schedule(plan, run.task.limits.maxParallelSteps)
-  const results = new Map<string, StepResult>()
-  const running = new Map<string, Promise<Step>>()
-  const stop = new AbortController()
-  const signal = AbortSignal.any([run.signal, stop.signal])
+  return new Execution(book, run, { performStep: runStep, planner: makePlan, ...parts }).finish()
+}
 
-  const start = async (step: Step): Promise<Step> => {
-    await run.steering.ready(signal)
-    await run.report.event({ type: 'step-start', stepId: step.id })
-    const opening = (): ReturnType<typeof stepOpening> =>
-      stepOpening(run, { plan, step, results: resultsFor(step, plan, results), states: schedule.states })
-    const result = await perform(step, opening, run, signal, performStep)
-    results.set(step.id, result)
-    schedule.end(step.id, result.state)
-    await reportEnd(step, result.state, result.text, run)
+type Result = StepResult & { readonly value?: unknown }
+
+class Execution {
+  readonly #book: PlanBook
+  readonly #run: Run
+  readonly #performStep: StepRunner
+  readonly #schedule: Schedule
+  readonly #revisions: Revisions
+  readonly #results = new Map<string, Result>()
+  /** How steps ended; of those that never ran too. */
+  readonly #outcomes = new Map<string, StepOutcome>()
+  readonly #unplanned = new Map<string, PlanFailure>()
+  readonly #running = new Map<string, Promise<string>>()
+  readonly #stop = new AbortController()
+  readonly #signal: AbortSignal
+  #idle = Promise.withResolvers<null>()
+
+  constructor(book: PlanBook, run: Run, parts: ExecutorParts) {
+    this.#book = book
+    this.#run = run
+    this.#performStep = parts.performStep
+    this.#signal = AbortSignal.any([run.signal, this.#stop.signal])
+    const conditionHolds: HoldsCondition = ({ when }) => {
+      const outcome = when === undefined ? undefined : this.#outcomes.get(when.step)
+      return when === undefined || (outcome !== undefined && holds(when, outcome))
+    }
+    this.#schedule = new Schedule(book.plan, run.task.limits.maxParallelSteps, conditionHolds)
+    this.#revisions = new Revisions({
+      book,
+      run,
+      planner: parts.planner,
+      former: () => this.#former(),
+      onAdopted: (plan) => this.#schedule.setPlan(plan),
+      onIdle: () => {
+        this.#idle.resolve(null)
+        this.#idle = Promise.withResolvers()
+      },
+      signal: this.#signal,
+    })
+  }
+
+  async finish(): Promise<RunEnding> {
+    for (;;) {
+      // What has not begun waits for the plan that is on its way.
+      if (!this.#revisions.isBusy) await this.#startReady()
+      if (this.#running.size === 0 && !this.#revisions.isBusy) break
+      const ended = await Promise.race([...this.#running.values(), this.#idle.promise])
+      if (ended !== null) this.#running.delete(ended)
+    }
+    for (const { id } of this.#schedule.skipRest()) await this.#skip(id, 'the run ended before this step')
+    const executed = {
+      plan: this.#book.plan,
+      schedule: this.#schedule,
+      results: this.#results,
+      unplanned: this.#unplanned,
+    }
+    return endingOf(executed, this.#run)
+  }
+
+  async #startReady(): Promise<void> {
+    if (this.#signal.aborted) return
+    for (const { step, because } of this.#schedule.skipImpossible()) {
+      const need = 'a step that this one needs did not complete'
+      await this.#skip(step.id, because === 'need' ? need : 'its condition does not hold')
+    }
+    // A step that runs may have handed another plan in meanwhile.
+    while (!this.#signal.aborted && !this.#revisions.isBusy) {
+      const next = this.#schedule.takeNext()
+      if (next === undefined) break
+      this.#running.set(next.id, this.#carryOut(next))
+    }
+  }
+
+  /** The whole of a step; resolves with its id, whatever became of it. */
+  async #carryOut(step: Step): Promise<string> {
+    await this.#run.steering.ready(this.#signal)
+    await this.#run.report.event({ type: 'step-start', stepId: step.id })
+    this.#revisions.noteSeen(step.id)
+    const result = await this.#attempt(step)
+    const { state, text } = result
+    this.#results.set(step.id, result)
+    this.#schedule.end(step.id, state)
+    this.#outcomes.set(step.id, { state, text, ...('value' in result ? { value: result.value } : {}) })
+    await this.#reportEnd(step.id, state, text)
     // A denial is a word on one thing: what does not need that step goes on, and the run fails at its end.
-    if (result.state === 'failed' && step.onFailure === 'abort' && result.reason !== 'denied') stop.abort()
-    return step
+    if (state === 'failed' && result.reason !== 'denied') await this.#answerFailure(step)
+    return step.id
   }
 
-  for (;;) {
-    for (
-      let next = signal.aborted ? undefined : schedule.takeNext();
-      next !== undefined;
-      next = schedule.takeNext()
-    ) {
-      running.set(next.id, start(next))
-    }
-    if (running.size === 0) break
-    const ended = await Promise.race(running.values())
-    running.delete(ended.id)
-    for (const step of schedule.skipUnreachable()) {
-      await reportEnd(step, 'skipped', 'a step that this one needs did not complete', run)
-    }
+  async #answerFailure({ id, onFailure }: Step): Promise<void> {
+    if (onFailure === 'abort') this.#stop.abort()
+    if (onFailure !== 'replan' || this.#signal.aborted) return
+    const failure = await this.#revisions.replan(id)
+    if (failure === null) return
+    this.#unplanned.set(id, failure)
+    this.#stop.abort()
   }
-  for (const step of schedule.skipRest())
-    await reportEnd(step, 'skipped', 'the run ended before this step', run)
-  return endingOf(plan, schedule, results, run)
-}
 
-async function perform(
-  step: Step,
-  opening: Opening,
-  run: Run,
-  signal: AbortSignal,
-  performStep: StepRunner,
-): Promise<StepResult> {
-  try {
-    return await performStep(step, opening, run, signal)
-  } catch (error) {
-    run.logger.error({ stepId: step.id, err: error }, 'step threw')
-    return {
-      state: 'failed',
-      reason: 'internal',
-      text: 'the agent failed inside; its log has the details',
-      history: [],
+  /** Begun anew after a failure as often as the step says; what was denied, and what no repetition mends, is final. */
+  async #attempt(step: Step): Promise<Result> {
+    const instructions = resolveInstructions(step, this.#outcomes)
+    if (!instructions.ok)
+      return { state: 'failed', reason: 'step_failed', text: instructions.error, history: [] }
+    let earlier: string | null = null
+    for (let attempt = 1; ; attempt++) {
+      const told = { ...step, instructions: tell(step, instructions.value, earlier) }
+      const result = await this.#performOnce(told)
+      const isFinal = result.state !== 'failed' || result.reason === 'denied' || this.#signal.aborted
+      if (isFinal || attempt > (step.retries ?? 0)) return result
+      earlier = result.text
+      const reason = boundText(result.text, limits.textMaxChars)
+      await this.#run.report.event({ type: 'step-retry', stepId: step.id, attempt: attempt + 1, reason })
     }
   }
-}
 
-/** Answers of the steps that `step` needs, in the plan's order. */
-function resultsFor(
-  step: Step,
-  plan: Plan,
-  results: ReadonlyMap<string, StepResult>,
-): { stepId: string; text: string }[] {
-  const needed = plan.steps.filter(({ id }) => step.needs.includes(id))
-  return needed.map(({ id }) => ({ stepId: id, text: results.get(id)?.text ?? '' }))
-}
-
-function reportEnd(
-  step: Step,
-  state: StepResult['state'] | 'skipped',
-  text: string,
-  run: Run,
-): Promise<void> {
-  return run.report.event({
-    type: 'step-end',
-    stepId: step.id,
-    state,
-    text: boundText(text, limits.documentMaxChars),
-  })
-}
-
-function endingOf(
-  plan: Plan,
-  schedule: Schedule,
-  results: ReadonlyMap<string, StepResult>,
-  run: Run,
-): RunEnding {
-  const completed = plan.steps.filter(({ id }) => schedule.stateOf(id) === 'completed')
-  const incomplete = plan.steps.filter(({ id }) => schedule.stateOf(id) !== 'completed')
-  const summary = boundText(summarise(completed, results), limits.documentMaxChars)
-  if (incomplete.length === 0) {
-    return {
-      outcome: 'completed',
-      reason: 'completed',
-      message: `all ${plan.steps.length} steps completed`,
-      summary,
+  async #performOnce(step: Step): Promise<Result> {
+    const results = this.#resultsFor(step)
+    try {
+      const run: Run = {
+        ...this.#run,
+        revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
+      }
+      if (step.kind === 'agent') {
+        const result = await runAgentStep(step, results, run, this.#signal)
+        if (result !== null) return result
+      }
+      const opening = (): ReturnType<typeof stepOpening> =>
+        stepOpening(run, { plan: this.#book.plan, step, results, states: this.#schedule.states })
+      const result = await this.#performStep(step, opening, run, this.#signal)
+      if (step.output === undefined) return result
+      return await settleOutput(result, step.output, step.id, run, this.#signal)
+    } catch (error) {
+      this.#run.logger.error({ stepId: step.id, err: error }, 'step threw')
+      const text = 'the agent failed inside; its log has the details'
+      return { state: 'failed', reason: 'internal', text, history: [] }
     }
   }
-  const tally = `${completed.length} of ${plan.steps.length} steps completed`
-  if (run.signal.aborted) return { ...interruption(run, tally), summary }
-  const failed = plan.steps.filter(({ id }) => schedule.stateOf(id) === 'failed')
-  const fatal = failed.filter(({ onFailure }) => onFailure === 'abort')
-  const decisive =
-    fatal.find(({ id }) => results.get(id)?.reason !== 'denied') ??
-    fatal[0] ??
-    (completed.length === 0 ? failed[0] : undefined)
-  const describe = (step: Step): string => `step "${step.id}" failed: ${results.get(step.id)?.text ?? ''}`
-  if (decisive === undefined) {
-    const message = boundText(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)
-    return { outcome: 'completed', reason: 'completed', message, summary }
+
+  /** Answers of the steps that `step` waited for, in the plan's order; of what was not taken there is none. */
+  #resultsFor(step: Step): { stepId: string; text: string }[] {
+    const awaited = new Set(waitsOf(step))
+    return this.#book.plan.steps.flatMap(({ id }) => {
+      const result = awaited.has(id) ? this.#results.get(id) : undefined
+      return result === undefined ? [] : [{ stepId: id, text: result.text }]
+    })
   }
-  const reason = results.get(decisive.id)?.reason ?? 'step_failed'
-  return {
-    outcome: 'failed',
-    reason,
-    message: boundText(`${tally}; ${describe(decisive)}`, limits.textMaxChars),
-    summary,
+
+  #former(): FormerPlan {
+    const states = [...this.#schedule.states].map(([id, state]) => {
+      return [id, { state, text: this.#outcomes.get(id)?.text ?? '' }] as const
+    })
+    return { plan: this.#book.plan, states: Object.fromEntries(states) }
+  }
+
+  async #skip(stepId: string, why: string): Promise<void> {
+    this.#outcomes.set(stepId, { state: 'skipped', text: why })
+    await this.#reportEnd(stepId, 'skipped', why)
+  }
+
+  #reportEnd(stepId: string, state: StepOutcome['state'], text: string): Promise<void> {
+    const bound = boundText(text, limits.documentMaxChars)
+    return this.#run.report.event({ type: 'step-end', stepId, state, text: bound })
   }
 }
 
-/** How a run ends whose signal was aborted: by its budget, or by a cancel. */
-export function interruption(run: Pick<Run, 'signal' | 'budget'>, tally: string): Omit<RunEnding, 'summary'> {
-  const { tripped } = run.budget
-  if (tripped !== null) {
-    const message = `${tripped.message}; ${tally}. Raise the limit, or give a smaller task.`
-    return { outcome: 'failed', reason: tripped.reason, message }
+/** All that the step is told to do. */
+function tell(step: Step, instructions: string, earlier: string | null): string {
+  const parts = [instructions]
+  if (earlier !== null) {
+    const why = earlier.length > 2_000 ? `${earlier.slice(0, 2_000).toWellFormed()}…` : earlier
+    parts.push(
+      `This step was tried before and failed; what was done to the files then is still there. It said:\n${block('result', why, ` step="${step.id}"`)}`,
+    )
   }
-  const { reason } = run.signal
-  const why = typeof reason === 'string' && reason !== '' ? reason : 'no reason given'
-  const message = boundText(`cancelled (${why}); ${tally}`, limits.textMaxChars)
-  return { outcome: 'cancelled', reason: 'cancelled', message }
-}
-
-/** The answers of the steps that no completed step builds on: what the plan was for. */
-function summarise(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
-  const last = completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
-  const [only] = last
-  if (last.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''
-  return last.map(({ id, title }) => `## ${title}\n\n${results.get(id)?.text ?? ''}`).join('\n\n')
+  if (step.output !== undefined) parts.push(describeOutput(step.output))
+  return parts.join('\n\n')
 }

@@ -1,115 +1,89 @@
 /**
- * Asks the model for a plan and accepts nothing but a valid one. What is certainly meant is put right and recorded; the rest
- * is asked again with the validation errors, at most twice.
+ * Asks the model for a plan and accepts nothing but a valid one: the first, or one in another's place. What is certainly meant is
+ * put right and recorded; the rest is asked again with the validation errors, at most twice.
  */
-import type { z } from 'zod'
-import type { Turn } from '#runtime/llm/client.ts'
 import { reasonOf } from '#runtime/llm/errors.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
-import type { ChatMessage, ToolSpec } from '#runtime/llm/messages.ts'
-import { parseModelJson } from '#runtime/llm/repair.ts'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { requestStructured, type StructuredFailure } from '#runtime/structured/request.ts'
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { listenTo, type Run } from '../run.ts'
 import { reportTurn } from '../step.ts'
-import { mendPlan } from './repair.ts'
+import { type FormerPlan, type PlannedWork, readPlan } from './read.ts'
+import { describeFormer } from './words.ts'
 
 export interface PlanFailure {
   readonly reason: RunReason
   readonly message: string
 }
 
-export interface PlannedWork {
-  readonly plan: Plan
-  /** What was put right in the model's answer, in words. */
-  readonly corrections: readonly string[]
+/** A plan that does not do, and why. */
+export interface Replanning extends FormerPlan {
+  /** The step that failed; or what a person said who did not allow the plan. */
+  readonly why: { readonly failedStep: string } | { readonly hint: string }
 }
 
-/** Makes the plan of a run. */
-export type Planner = (run: Run) => Promise<Result<PlannedWork, PlanFailure>>
+/** Makes the plan of a run, or the one that takes another's place. */
+export type Planner = (
+  run: Run,
+  signal: AbortSignal,
+  former?: Replanning,
+) => Promise<Result<PlannedWork, PlanFailure>>
 
 /** Stands for a step while planning, in events. */
-const planningStepId = 'plan'
-const requestsMax = 3
-const issuesMaxCount = 12
-
-function submitPlanTool(): ToolSpec {
-  return {
-    name: 'submit_plan',
-    description: 'Hands in the plan. Call it once, with the whole plan.',
-    parameters: toModelSchema(Plan),
-  }
-}
+export const planningStepId = 'plan'
+export const submitPlanName = 'submit_plan'
 
 /** The planner that asks the run's model. */
-export const makePlan: Planner = async (run) => {
-  const messages: ChatMessage[] = [...plannerOpening(run)]
-  let problems = 'no plan was given'
-  for (let request = 1; request <= requestsMax; request++) {
-    const hooks = listenTo(planningStepId, run, run.signal)
-    const answer = await run.model({ messages, tools: [submitPlanTool()] }, hooks)
-    if (run.signal.aborted) return failure('cancelled', 'interrupted while planning')
-    if (!answer.ok)
-      return failure(reasonOf(answer.error), `the model failed while planning: ${answer.error.message}`)
-    const turn = { ...answer.value, toolCalls: claimIds(answer.value, run) }
-    await reportTurn(planningStepId, request, turn, run)
-    if (turn.finishReason === 'content_filter') {
-      return failure('model_refused', "the model's provider held the plan back (content filter)")
-    }
-    const read = readPlan(turn)
-    if (read.ok) return read
-    problems = read.error
-    askAgain(messages, turn, problems)
-  }
-  return failure(
-    'plan_invalid',
-    `the model gave no valid plan in ${requestsMax} attempts; the last problems: ${problems}`,
+export const makePlan: Planner = async (run, signal, former) => {
+  const answer = await requestStructured({
+    model: run.model,
+    messages: openingOf(run, former),
+    name: submitPlanName,
+    description: 'Hands in the plan. Call it once, with the whole plan.',
+    schema: toModelSchema(Plan),
+    // A plan is long, and models fill a call's arguments better than they write JSON.
+    forms: ['tool', 'prompt'],
+    isTold: true,
+    hooks: listenTo(planningStepId, run, signal),
+    read: async (value) => {
+      const bounds = { tools: run.registry.names, ...(former === undefined ? {} : { former }) }
+      const read = await readPlan(value, bounds)
+      return read.ok
+        ? { ok: true, value: { value: read.value.plan, corrections: read.value.corrections } }
+        : read
+    },
+    onTurn: async (turn, request) => {
+      const toolCalls = turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
+      const own = { ...turn, toolCalls }
+      await reportTurn(planningStepId, request, own, run)
+      return own
+    },
+  })
+  if (answer.ok)
+    return { ok: true, value: { plan: answer.value.value, corrections: answer.value.corrections } }
+  return { ok: false, error: toFailure(answer.error) }
+}
+
+function openingOf(run: Run, former: Replanning | undefined): readonly ChatMessage[] {
+  const opening = plannerOpening(run)
+  if (former === undefined) return opening
+  return opening.map((message, index) =>
+    index === opening.length - 1
+      ? { ...message, content: `${message.content}\n\n${describeFormer(former)}` }
+      : message,
   )
 }
 
-function claimIds(turn: Turn, run: Run): Turn['toolCalls'] {
-  return turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
-}
-
-/** The plan in a turn: of its first call of submit_plan, else of its text. */
-function readPlan(turn: Turn): Result<PlannedWork, string> {
-  const call = turn.toolCalls.find(({ name }) => /submit_?plan$/i.test(name.trim())) ?? turn.toolCalls[0]
-  const source = call === undefined ? turn.text : call.argumentsText
-  if (source.trim() === '') return { ok: false, error: 'no plan was given; call submit_plan' }
-  const parsed = parseModelJson(source)
-  if (!parsed.ok) return { ok: false, error: parsed.error }
-  const strict = Plan.safeParse(parsed.value.value)
-  if (strict.success) return { ok: true, value: { plan: strict.data, corrections: parsed.value.corrections } }
-  const mended = mendPlan(parsed.value.value)
-  const second = Plan.safeParse(mended.value)
-  if (!second.success) return { ok: false, error: describeIssues(second.error) }
+function toFailure({ kind, message, error }: StructuredFailure): PlanFailure {
+  if (kind === 'cancelled') return { reason: 'cancelled', message: 'interrupted while planning' }
+  if (kind === 'refused') return { reason: 'model_refused', message: `no plan: ${message}` }
+  if (kind === 'invalid')
+    return { reason: 'plan_invalid', message: `the model gave no valid plan: ${message}` }
   return {
-    ok: true,
-    value: { plan: second.data, corrections: [...parsed.value.corrections, ...mended.corrections] },
+    reason: error === undefined ? 'model_broken' : reasonOf(error),
+    message: `the model failed while planning: ${message}`,
   }
-}
-
-function describeIssues(error: z.ZodError): string {
-  const lines = error.issues.slice(0, issuesMaxCount).map((issue) => {
-    const path = issue.path.map(String).join('.')
-    return `${path === '' ? 'plan' : path}: ${issue.message}`.slice(0, 300)
-  })
-  const more = error.issues.length - lines.length
-  return `${lines.join('; ')}${more > 0 ? `; and ${more} more` : ''}`
-}
-
-/** Every call of the invalid answer gets a result, so that the history stays valid. */
-function askAgain(messages: ChatMessage[], turn: Turn, problems: string): void {
-  const content = `The plan is not valid: ${problems}. Hand in the whole plan again, corrected.`
-  if (turn.toolCalls.length === 0) {
-    messages.push({ role: 'assistant', content: turn.text, toolCalls: [] }, { role: 'user', content })
-    return
-  }
-  messages.push({ role: 'assistant', content: turn.text, toolCalls: turn.toolCalls })
-  for (const { id } of turn.toolCalls) messages.push({ role: 'tool', callId: id, content })
-}
-
-function failure(reason: RunReason, message: string): { ok: false; error: PlanFailure } {
-  return { ok: false, error: { reason, message } }
 }

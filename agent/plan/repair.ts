@@ -5,6 +5,7 @@
 
 import { isRecord } from '#runtime/llm/json-schema.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { findReferences } from '#specs/protocol/plan-references.ts'
 
 export interface MendedPlan {
   readonly value: unknown
@@ -18,7 +19,15 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
   needs: ['dependson', 'dependencies', 'requires', 'after'],
   writes: ['outputs', 'files', 'writesto'],
   onFailure: ['onerror', 'iffails'],
+  kind: [],
+  // Left out, a condition would change what is done: what is none is for validation to refuse.
+  when: ['condition', 'if', 'runif', 'onlyif'],
+  retries: ['retry', 'maxretries'],
+  output: ['outputschema', 'schema'],
+  tools: ['allowedtools'],
+  limits: [],
 }
+const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits'] as const
 
 /** The plan with its certain slips put right; `value` is not validated. */
 export function mendPlan(value: unknown): MendedPlan {
@@ -81,11 +90,33 @@ function mendFields(step: Record<string, unknown>, index: number, corrections: s
       step[field] = value.map((item: unknown) => (typeof item === 'number' ? String(item) : item))
     }
   }
-  if (typeof step.onFailure === 'string') {
-    const word = step.onFailure.trim().toLowerCase()
-    if (word !== step.onFailure) corrections.push(`steps.${index}.onFailure: taken as ${word.slice(0, 20)}`)
-    step.onFailure = word
-  } else if (step.onFailure === null) delete step.onFailure
+  for (const field of optionalFields) if (step[field] === null) delete step[field]
+  if (typeof step.retries === 'string' && /^\s*\d\s*$/.test(step.retries)) step.retries = Number(step.retries)
+  if (typeof step.onFailure === 'string') mendOnFailure(step, step.onFailure, index, corrections)
+  else if (step.onFailure === null) delete step.onFailure
+}
+
+/** `retry 2` is what `retries` says. */
+function mendOnFailure(
+  step: Record<string, unknown>,
+  written: string,
+  index: number,
+  corrections: string[],
+): void {
+  const word = written
+    .trim()
+    .toLowerCase()
+    .replace(/^re[-_ ]plan$/, 'replan')
+  const retry = /^retry(?:[ (:]*(\d)\)?)?$/.exec(word)
+  if (retry === null) step.onFailure = word
+  else {
+    delete step.onFailure
+    step.retries ??= Number(retry[1] ?? 1)
+  }
+  if (retry !== null || word !== written) {
+    const meaning = retry === null ? word.slice(0, 20) : `retries ${String(step.retries)}`
+    corrections.push(`steps.${index}.onFailure: taken as ${meaning}`)
+  }
 }
 
 /** Ids in our alphabet and each used once; needs follow, unless two steps had the same id before. */
@@ -102,16 +133,60 @@ function mendIds(steps: readonly unknown[], corrections: string[]): unknown[] {
     if (id !== step.id) corrections.push(`step ${step.id.slice(0, 40)}: renamed to ${id}`)
     return { ...step, id }
   })
-  return mended.map((step) => {
-    if (!isRecord(step) || !Array.isArray(step.needs)) return step
-    const needs = step.needs.map((need: unknown) => {
-      if (typeof need !== 'string') return need
-      // Two steps of one name: which of them is needed is not certain.
-      if (ambiguous.has(need)) return `${need} (used twice)`
-      return renamed.get(need) ?? (taken.has(toId(need)) ? toId(need) : need)
-    })
-    return { ...step, needs: [...new Set(needs)] }
-  })
+  const follow = (id: string): string => {
+    // Two steps of one name: which of them is meant is not certain.
+    if (ambiguous.has(id)) return `${id} (used twice)`
+    return renamed.get(id) ?? (taken.has(toId(id)) ? toId(id) : id)
+  }
+  return mended.map((step) => (isRecord(step) ? followNames(step, follow, corrections) : step))
+}
+
+/** The step with the new names in all that speaks of others; what its instructions refer to it needs. */
+function followNames(
+  step: Record<string, unknown>,
+  follow: (id: string) => string,
+  corrections: string[],
+): Record<string, unknown> {
+  const { when } = step
+  const condition =
+    isRecord(when) && typeof when.step === 'string' ? { ...when, step: follow(when.step) } : when
+  const followed: Record<string, unknown> = { ...step }
+  if (condition !== undefined) followed.when = condition
+  const needs = Array.isArray(step.needs)
+    ? [...new Set(step.needs.map((need: unknown) => (typeof need === 'string' ? follow(need) : need)))]
+    : undefined
+  if (needs !== undefined) followed.needs = needs
+  if (typeof step.instructions !== 'string') return followed
+  const { text, stepIds } = renameReferences(step.instructions, follow)
+  followed.instructions = text
+  const waited = new Set<unknown>([...(needs ?? []), isRecord(condition) ? condition.step : undefined])
+  const unneeded = [...stepIds].filter((id) => !waited.has(id))
+  if (unneeded.length > 0 && (needs !== undefined || step.needs === undefined)) {
+    followed.needs = [...(needs ?? []), ...unneeded]
+    corrections.push(
+      `step ${String(step.id)}: needs ${unneeded.join(', ').slice(0, 100)}, which it refers to`,
+    )
+  }
+  return followed
+}
+
+function renameReferences(
+  instructions: string,
+  follow: (id: string) => string,
+): { text: string; stepIds: ReadonlySet<string> } {
+  const stepIds = new Set<string>()
+  const parts: string[] = []
+  let end = 0
+  for (const { text, at, stepId } of findReferences(instructions)) {
+    const id = follow(stepId)
+    stepIds.add(id)
+    parts.push(
+      instructions.slice(end, at),
+      text.replace(`steps.${stepId}`, () => `steps.${id}`),
+    )
+    end = at + text.length
+  }
+  return { text: [...parts, instructions.slice(end)].join(''), stepIds }
 }
 
 function toFreeId(wanted: string, taken: ReadonlySet<string>): string {

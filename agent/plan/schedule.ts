@@ -1,15 +1,37 @@
-/** Which steps of a plan may start now: their needs are met, and no running step writes what they write. Pure; runs nothing. */
-import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
+/**
+ * Which steps of a plan may start now: what they wait for has ended as it must, their condition holds, and no running step writes
+ * what they write. Takes another plan over as long as what has begun stands in it. Pure; runs nothing.
+ */
+import { type Plan, type Step, type StepState, waitsOf } from '#specs/protocol/plan.ts'
+
+/** Asked of a step whose condition's step has ended. */
+export type HoldsCondition = (step: Step) => boolean
+
+/** A step that is not taken, and why: what it needs did not complete, or its own condition does not hold. */
+export interface SkippedStep {
+  readonly step: Step
+  readonly because: 'need' | 'condition'
+}
 
 export class Schedule {
-  readonly #plan: Plan
+  #plan: Plan
   readonly #maxParallel: number
-  readonly #states = new Map<string, StepState>()
+  readonly #holds: HoldsCondition
+  #states = new Map<string, StepState>()
+  /** Steps skipped by their own condition: what needs them goes on. */
+  readonly #setAside = new Set<string>()
 
-  constructor(plan: Plan, maxParallel: number) {
+  constructor(plan: Plan, maxParallel: number, holds: HoldsCondition = () => true) {
     this.#plan = plan
     this.#maxParallel = maxParallel
-    for (const { id } of plan.steps) this.#states.set(id, 'pending')
+    this.#holds = holds
+    this.setPlan(plan)
+  }
+
+  /** Another plan in which every step that has begun stands; the others begin as pending. */
+  setPlan(plan: Plan): void {
+    this.#plan = plan
+    this.#states = new Map(plan.steps.map(({ id }) => [id, this.stateOf(id)]))
   }
 
   /** Of all steps, in the plan's order. */
@@ -21,6 +43,11 @@ export class Schedule {
     return this.#states.get(stepId) ?? 'pending'
   }
 
+  /** Whether the step was skipped because its own condition did not hold. */
+  isSetAside(stepId: string): boolean {
+    return this.#setAside.has(stepId)
+  }
+
   /** Takes the next step that may start, in the plan's order, and counts it as running; undefined when none may. */
   takeNext(): Step | undefined {
     const running = this.#plan.steps.filter(({ id }) => this.stateOf(id) === 'running')
@@ -28,7 +55,8 @@ export class Schedule {
     const next = this.#plan.steps.find(
       (step) =>
         this.stateOf(step.id) === 'pending' &&
-        step.needs.every((need) => this.stateOf(need) === 'completed') &&
+        this.#isReady(step) &&
+        this.#conditionHolds(step) &&
         running.every((other) => !writesOverlap(step.writes, other.writes)),
     )
     if (next !== undefined) this.#states.set(next.id, 'running')
@@ -39,30 +67,53 @@ export class Schedule {
     this.#states.set(stepId, state)
   }
 
-  /** Skips every pending step that needs, directly or not, a step that did not complete; returns them. */
-  skipUnreachable(): Step[] {
-    return this.#skipWhere((step) =>
-      step.needs.some((need) => ['failed', 'skipped', 'cancelled'].includes(this.stateOf(need))),
-    )
-  }
-
-  /** Skips every pending step; returns them. */
-  skipRest(): Step[] {
-    return this.#skipWhere(() => true)
-  }
-
-  #skipWhere(isDue: (step: Step) => boolean): Step[] {
-    const skipped: Step[] = []
+  /**
+   * Skips every pending step that can no longer start, and all that follows from that. A condition is asked when nothing else is
+   * waited for, so that it does not matter which of two steps ended first.
+   */
+  skipImpossible(): SkippedStep[] {
+    const skipped: SkippedStep[] = []
     for (let found = true; found; ) {
       found = false
       for (const step of this.#plan.steps) {
-        if (this.stateOf(step.id) !== 'pending' || !isDue(step)) continue
+        if (this.stateOf(step.id) !== 'pending') continue
+        const because = this.#whyImpossible(step)
+        if (because === null) continue
         this.#states.set(step.id, 'skipped')
-        skipped.push(step)
+        if (because === 'condition') this.#setAside.add(step.id)
+        skipped.push({ step, because })
         found = true
       }
     }
     return skipped
+  }
+
+  /** Skips every pending step; returns them. */
+  skipRest(): Step[] {
+    const rest = this.#plan.steps.filter(({ id }) => this.stateOf(id) === 'pending')
+    for (const { id } of rest) this.#states.set(id, 'skipped')
+    return rest
+  }
+
+  #whyImpossible(step: Step): SkippedStep['because'] | null {
+    if (step.needs.some((need) => this.#hasEnded(need) && !this.#isMet(need))) return 'need'
+    return this.#isReady(step) && !this.#conditionHolds(step) ? 'condition' : null
+  }
+
+  #isReady(step: Step): boolean {
+    return step.needs.every((need) => this.#isMet(need)) && waitsOf(step).every((id) => this.#hasEnded(id))
+  }
+
+  #isMet(stepId: string): boolean {
+    return this.stateOf(stepId) === 'completed' || this.#setAside.has(stepId)
+  }
+
+  #hasEnded(stepId: string): boolean {
+    return !['pending', 'running'].includes(this.stateOf(stepId))
+  }
+
+  #conditionHolds(step: Step): boolean {
+    return step.when === undefined || this.#holds(step)
   }
 }
 

@@ -107,6 +107,8 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
     // What they do in the VM can be taken back, and asking would not stop a script that does the same.
     requiresApproval: false,
     readOnly: false,
+    // What they would change is not theirs to change then.
+    mayPlan: true,
     render: (value: CodeOutput) => describeOutput(value, options),
   }
   const where =

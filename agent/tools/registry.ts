@@ -63,6 +63,13 @@ export interface Registry {
   isConcurrent(name: string): boolean
   /** The registry of `names` alone; an unknown name is refused. */
   select(names: readonly string[]): Result<Registry>
+  /** The registry with these beside its own, or in the place of those of the same name. */
+  with(tools: readonly Tool[]): Registry
+  /**
+   * For a run that only plans: the tools that read, and those that may run where the workspace cannot be changed, if it cannot.
+   * Calls of the others are answered as `denied`.
+   */
+  forPlanning(isWorkspaceReadOnly: boolean): Registry
   invoke(call: ToolCall, context: InvokeContext): Promise<Invocation>
 }
 
@@ -77,6 +84,8 @@ export interface RegistryOptions {
   readonly cancelGraceMs?: number
   /** Milliseconds, for durations. */
   readonly now?: () => number
+  /** Tools that there are, but not for this run; default none. */
+  readonly refused?: ReadonlyMap<string, Tool>
 }
 
 /** A registry of `tools`. Throws for a name used twice or not of the form `verb_noun`: that is a programmer's mistake. */
@@ -106,6 +115,11 @@ export function createRegistry(tools: readonly Tool[], options: RegistryOptions)
       return tool !== undefined && (tool.readOnly || tool.concurrent === true)
     },
     select: (names) => select(byName, names, options),
+    with: (more) => {
+      const others = [...byName.values()].filter(({ name }) => !more.some((tool) => tool.name === name))
+      return createRegistry([...others, ...more], options)
+    },
+    forPlanning: (isWorkspaceReadOnly) => selectForPlanning(byName, isWorkspaceReadOnly, options),
     invoke: (call, context) => invoke(byName, call, context, options),
   }
 }
@@ -125,6 +139,20 @@ function select(
       options,
     ),
   }
+}
+
+function selectForPlanning(
+  byName: ReadonlyMap<string, Tool>,
+  isWorkspaceReadOnly: boolean,
+  options: RegistryOptions,
+): Registry {
+  const kept: Tool[] = []
+  const refused = new Map(options.refused)
+  for (const tool of byName.values()) {
+    if (tool.readOnly || (isWorkspaceReadOnly && tool.mayPlan === true)) kept.push(tool)
+    else refused.set(tool.name, tool)
+  }
+  return createRegistry(kept, { ...options, refused })
 }
 
 /** Exact name first; then without case, `-` and a `functions.` that some models put before it. */
@@ -150,8 +178,14 @@ async function invoke(
   const now = options.now ?? (() => performance.now())
   const startedAt = now()
   const tool = findTool(byName, call.name)
-  const name = tool?.name ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
-  const parsed = tool === undefined ? unknownTool(name, byName) : parseArguments(tool, call.argumentsText)
+  const refused = tool === undefined ? findTool(options.refused ?? new Map(), call.name)?.name : undefined
+  const name = tool?.name ?? refused ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
+  const parsed =
+    refused !== undefined
+      ? refusedTool(name)
+      : tool === undefined
+        ? unknownTool(name, byName)
+        : parseArguments(tool, call.argumentsText)
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
   await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
   const result =
@@ -275,6 +309,12 @@ function unknownTool(
   byName: ReadonlyMap<string, Tool>,
 ): { ok: false; error: ValidationFailure } {
   const { error } = toolFailure('unknown_tool', unknownText(name, byName))
+  return { ok: false, error: { error, output: describeError(error) } }
+}
+
+function refusedTool(name: string): { ok: false; error: ValidationFailure } {
+  const text = `${name} is not for a run that only plans: nothing can be changed or run now. Put it into the plan instead`
+  const { error } = toolFailure('denied', text)
   return { ok: false, error: { error, output: describeError(error) } }
 }
 

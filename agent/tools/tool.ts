@@ -20,6 +20,12 @@ export interface OutputReader {
   read(callId: string, offset: number, limit: number): Result<OutputPage>
 }
 
+/**
+ * Puts a plan in the place of the one that is carried out, as far as that has not begun; what the model is told of it.
+ * @param plan not looked at yet
+ */
+export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
+
 /** What a call is given beside its input. */
 export interface ToolContext {
   /** Ends the call, and with it everything that it started. */
@@ -28,6 +34,8 @@ export interface ToolContext {
   readonly allowed?: string
   /** Absent where none are kept. */
   readonly outputs?: OutputReader
+  /** Absent where the call is for no step of a plan. */
+  readonly revisePlan?: RevisePlan
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }
@@ -43,6 +51,8 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   readonly requiresApproval: boolean
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
+  /** Whether a run that only plans may call it, where the workspace is mounted read-only; absent: only if it reads. */
+  readonly mayPlan?: boolean
   /** Whether calls may run at once with others although they do more than read; absent: no. */
   readonly concurrent?: boolean
   /**

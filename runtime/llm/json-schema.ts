@@ -22,7 +22,11 @@ function simplify(node: unknown): Record<string, unknown> {
   if (isRecord(node.properties)) {
     const entries = Object.entries(node.properties).map(([name, child]) => [name, simplify(child)])
     kept.properties = Object.fromEntries(entries)
-  } else if (node.type === 'object') kept.properties = {}
+  } else if (node.type === 'object') {
+    // Servers want `properties`, and some that follow a schema to the letter would then allow none.
+    kept.properties = {}
+    kept.additionalProperties = true
+  }
   if (node.items !== undefined) kept.items = simplify(node.items)
   const options = node.anyOf ?? node.oneOf
   if (Array.isArray(options)) kept.anyOf = options.map(simplify)

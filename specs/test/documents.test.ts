@@ -11,6 +11,7 @@ import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createOutputTool } from '../../agent/tools/read-output.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
+import { createRevisePlanTool } from '../../agent/tools/revise-plan.ts'
 import { createWebTools } from '../../agent/tools/web.ts'
 import { createHelper } from '../../agent/utils/helper.ts'
 import { createLogger } from '../../agent/utils/logger.ts'
@@ -164,6 +165,7 @@ describe('the document on tools', () => {
     ...createCodeTools(helper),
     createAccessTool(),
     createOutputTool(),
+    createRevisePlanTool(),
     ...createWebTools({ post: () => Promise.reject(new Error('not called')) }),
   ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Plan } from '#specs/protocol/plan.ts'
+import { PlanBook } from '../../plan/book.ts'
 import { executePlan, type StepRunner } from '../../plan/executor.ts'
 import { writesOverlap } from '../../plan/schedule.ts'
 import type { StepResult } from '../../step.ts'
@@ -52,7 +53,7 @@ async function execute(
     if (signal.aborted) return result('cancelled', 'interrupted')
     return outcomes[step.id] ?? result('completed', `answer of ${step.id}`)
   }
-  const ending = await executePlan(plan, test.run, perform)
+  const ending = await executePlan(new PlanBook(plan), test.run, { performStep: perform })
   test.run.budget.stop()
   const states = Object.fromEntries(
     test.events.flatMap((event) => (event.type === 'step-end' ? [[event.stepId, event.state]] : [])),
@@ -207,7 +208,9 @@ describe('failures', () => {
 
   it('isolates a step that throws [S4.07]', async () => {
     const test = makeRun({ model: noModel })
-    const ending = await executePlan(planOf(['a']), test.run, () => Promise.reject(new Error('a fault')))
+    const ending = await executePlan(new PlanBook(planOf(['a'])), test.run, {
+      performStep: () => Promise.reject(new Error('a fault')),
+    })
     test.run.budget.stop()
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'internal' })
     expect(JSON.stringify(ending)).not.toContain('a fault')
@@ -215,9 +218,11 @@ describe('failures', () => {
 
   it('ends as cancelled, and says what became of each step [S1.03]', async () => {
     const test = makeRun({ model: noModel })
-    const ending = await executePlan(planOf(['a'], ['b', { needs: ['a'] }]), test.run, () => {
-      test.cancel('enough')
-      return Promise.resolve(result('cancelled', 'interrupted'))
+    const ending = await executePlan(new PlanBook(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
+      performStep: () => {
+        test.cancel('enough')
+        return Promise.resolve(result('cancelled', 'interrupted'))
+      },
     })
     test.run.budget.stop()
     expect(ending).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
@@ -227,15 +232,13 @@ describe('failures', () => {
 
   it('ends with the limit that was passed [S0.07]', async () => {
     const test = makeRun({ model: noModel, task: { limits: { maxToolCalls: 1 } } })
-    const ending = await executePlan(
-      planOf(['a'], ['b', { needs: ['a'] }]),
-      test.run,
-      (_step, _opening, run) => {
+    const ending = await executePlan(new PlanBook(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
+      performStep: (_step, _opening, run) => {
         run.budget.takeCall()
         run.budget.takeCall()
         return Promise.resolve(result('completed', 'found something'))
       },
-    )
+    })
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'limit_calls', summary: 'found something' })
   })
 })

@@ -18,7 +18,7 @@ const goodPlan = { goal: 'done', steps: [step('look'), step('act', { needs: ['lo
 async function plan(...replies: ServerReply[]) {
   await using server = await startModelServer(replies)
   const test = makeRun({ model: modelAt(server.baseUrl), task: { context: { owner: 'Ada' } } })
-  const planned = await makePlan(test.run)
+  const planned = await makePlan(test.run, test.run.signal)
   return { planned, asked: server.asked, ...test }
 }
 

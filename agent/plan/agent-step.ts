@@ -1,0 +1,55 @@
+/** A step that a sub-agent carries out: what it is told, and what comes back as the step's result. */
+import type { Step } from '#specs/protocol/plan.ts'
+import { block } from '../context/block.ts'
+import type { Run } from '../run.ts'
+import type { StepResult } from '../step.ts'
+import type { AgentResult } from '../subagents/agents.ts'
+import { readOutput } from './output.ts'
+
+/** As many conflicts are named in the step's answer; all of them are in the event. */
+const conflictsMaxCount = 20
+
+/**
+ * The step's result; null where there are no sub-agents, so that the step is carried out like any other.
+ * @param results of the steps that it waited for; a sub-agent sees nothing else of the plan
+ */
+export async function runAgentStep(
+  step: Step,
+  results: readonly { stepId: string; text: string }[],
+  run: Run,
+  signal: AbortSignal,
+): Promise<(StepResult & { value?: unknown }) | null> {
+  if (run.agents === undefined || run.task.limits.maxAgents === 0) return null
+  const { id, title, instructions, tools, limits, output } = step
+  const known = results.map(({ stepId, text }) => block('result', text, ` step="${stepId}"`))
+  const brief = [title, instructions, ...(known.length > 0 ? [`What is known:\n${known.join('\n')}`] : [])]
+  const result = await run.agents.spawn(
+    {
+      name: id,
+      brief: brief.join('\n\n'),
+      ...(tools === undefined ? {} : { tools }),
+      ...(limits === undefined ? {} : { limits }),
+      ...(output === undefined ? {} : { output }),
+    },
+    id,
+    signal,
+  )
+  const plain: StepResult = { state: result.state, reason: result.reason, text: result.text, history: [] }
+  if (result.state !== 'completed') return plain
+  if (output === undefined) return { ...plain, text: `${result.text}${describeConflicts(result)}` }
+  const read = await readOutput(result.text, output)
+  if (read.ok) return { ...plain, value: read.value }
+  return {
+    ...plain,
+    state: 'failed',
+    reason: 'step_failed',
+    text: `the sub-agent's answer does not fit: ${read.error}`,
+  }
+}
+
+function describeConflicts({ agentPath, conflicts }: AgentResult): string {
+  if (conflicts.length === 0) return ''
+  const paths = conflicts.slice(0, conflictsMaxCount).map(({ path }) => path)
+  const more = conflicts.length > paths.length ? `, and ${conflicts.length - paths.length} more` : ''
+  return `\n\n[Caisson] Not brought over from ${agentPath}, for they were changed here too: ${paths.join(', ')}${more}`
+}

@@ -1,0 +1,56 @@
+/** The question whether a plan may be carried out, where the task wants it asked; the answer may be another plan. */
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { boundText, type Run } from '../run.ts'
+import { askHost } from '../step-calls.ts'
+import { toCanonicalJson } from '../tools/arguments.ts'
+import { cutMiddle } from '../tools/cut.ts'
+import type { PlanBook } from './book.ts'
+import { planningStepId, submitPlanName } from './planner.ts'
+import { findPlanProblems, type PlanBounds } from './read.ts'
+import { describePlan } from './render.ts'
+
+export type Consent =
+  | { readonly allowed: true; readonly plan: Plan; readonly isEdited: boolean }
+  /** `hint`: what they want in its place; absent when they said nothing. */
+  | { readonly allowed: false; readonly hint?: string }
+
+/** Times that a person may change a plan into one that cannot be carried out, before it counts as denied. */
+const editsMax = 3
+
+/** Asks about `plan`; resolves as allowed at once where nobody is to be asked. Rejects once `signal` is aborted. */
+export async function askConsent(
+  plan: Plan,
+  run: Run,
+  bounds: () => PlanBounds,
+  signal: AbortSignal,
+): Promise<Consent> {
+  if (run.task.approvePlan !== true) return { allowed: true, plan, isEdited: false }
+  for (let edit = 1; ; edit++) {
+    const question = {
+      callId: run.callIds.claim('submit-plan'),
+      tool: submitPlanName,
+      arguments: toCanonicalJson(plan),
+      preview: cutMiddle(describePlan(plan).toWellFormed(), limits.textMaxChars),
+    }
+    const answer = await run.budget.whileWaiting(askHost(planningStepId, question, run, signal))
+    const hint = answer.hint?.trim() ?? ''
+    if (answer.decision === 'deny') return hint === '' ? { allowed: false } : { allowed: false, hint }
+    if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
+    const problems = await findPlanProblems(answer.plan, bounds())
+    if (problems.length === 0) return { allowed: true, plan: answer.plan, isEdited: true }
+    const text = boundText(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
+    await run.report.event({ type: 'note', level: 'warn', text })
+    if (edit >= editsMax) return { allowed: false }
+  }
+}
+
+/** Puts what was allowed in force; `reason` is what the plan itself was made for. */
+export async function adoptAllowed(
+  book: PlanBook,
+  consent: Extract<Consent, { allowed: true }>,
+  reason: string,
+  run: Run,
+): Promise<void> {
+  await book.adopt(consent.plan, consent.isEdited ? `${reason}; edited by the person` : reason, run)
+}

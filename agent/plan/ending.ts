@@ -1,0 +1,73 @@
+/** How the execution of a plan ended, in one value for every way it can end. */
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan, Step } from '#specs/protocol/plan.ts'
+import { boundText, type Run, type RunEnding } from '../run.ts'
+import type { StepResult } from '../step.ts'
+import type { PlanFailure } from './planner.ts'
+import type { Schedule } from './schedule.ts'
+
+export interface ExecutedPlan {
+  readonly plan: Plan
+  readonly schedule: Schedule
+  readonly results: ReadonlyMap<string, StepResult>
+  /** Why there is no plan after the failure of a step whose failure asks for one; by step. */
+  readonly unplanned: ReadonlyMap<string, PlanFailure>
+}
+
+export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, run: Run): RunEnding {
+  const stateOf = ({ id }: Step) => schedule.stateOf(id)
+  const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
+  const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))
+  const summary = boundText(summarise(completed, results), limits.documentMaxChars)
+  const total = plan.steps.length
+  const left = aside.length === 0 ? '' : `, ${aside.length} left aside by their conditions`
+  if (completed.length + aside.length === total) {
+    const message =
+      aside.length === 0
+        ? `all ${total} steps completed`
+        : `${completed.length} of ${total} steps completed${left}`
+    return { outcome: 'completed', reason: 'completed', message, summary }
+  }
+  const tally = `${completed.length} of ${total} steps completed${left}`
+  if (run.signal.aborted) return { ...interruption(run, tally), summary }
+  const failed = plan.steps.filter((step) => stateOf(step) === 'failed')
+  const fatal = failed.filter(({ id, onFailure }) => onFailure === 'abort' || unplanned.has(id))
+  const decisive =
+    fatal.find(({ id }) => results.get(id)?.reason !== 'denied') ??
+    fatal[0] ??
+    (completed.length === 0 ? failed[0] : undefined)
+  const describe = ({ id }: Step): string => {
+    const why = unplanned.get(id)
+    const text = `step "${id}" failed: ${results.get(id)?.text ?? ''}`
+    return why === undefined ? text : `${text}; there is no other plan: ${why.message}`
+  }
+  if (decisive === undefined) {
+    const message = boundText(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)
+    return { outcome: 'completed', reason: 'completed', message, summary }
+  }
+  const isDenied = unplanned.get(decisive.id)?.reason === 'denied'
+  const reason = isDenied ? 'denied' : (results.get(decisive.id)?.reason ?? 'step_failed')
+  const message = boundText(`${tally}; ${describe(decisive)}`, limits.textMaxChars)
+  return { outcome: 'failed', reason, message, summary }
+}
+
+/** How a run ends whose signal was aborted: by its budget, or by a cancel. */
+export function interruption(run: Pick<Run, 'signal' | 'budget'>, tally: string): Omit<RunEnding, 'summary'> {
+  const { tripped } = run.budget
+  if (tripped !== null) {
+    const message = `${tripped.message}; ${tally}. Raise the limit, or give a smaller task.`
+    return { outcome: 'failed', reason: tripped.reason, message }
+  }
+  const { reason } = run.signal
+  const why = typeof reason === 'string' && reason !== '' ? reason : 'no reason given'
+  const message = boundText(`cancelled (${why}); ${tally}`, limits.textMaxChars)
+  return { outcome: 'cancelled', reason: 'cancelled', message }
+}
+
+/** The answers of the steps that no completed step builds on: what the plan was for. */
+function summarise(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
+  const last = completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
+  const [only] = last
+  if (last.length === 1 && only !== undefined) return results.get(only.id)?.text ?? ''
+  return last.map(({ id, title }) => `## ${title}\n\n${results.get(id)?.text ?? ''}`).join('\n\n')
+}

@@ -1,0 +1,88 @@
+/**
+ * A task from its prompt to its end: a plan given or made, told the host, put before a person where that is wanted, and carried
+ * out; or only planned.
+ */
+
+import type { RunReason } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { boundText, type Run, type RunEnding } from '../run.ts'
+import { PlanBook } from './book.ts'
+import { adoptAllowed, askConsent } from './consent.ts'
+import { interruption } from './ending.ts'
+import type { PlanFailure, Planner } from './planner.ts'
+import { findPlanProblems } from './read.ts'
+import { describePlan } from './render.ts'
+
+export interface WorkParts {
+  readonly planner: Planner
+  /** Plans for a run that only plans. */
+  readonly explorer: Planner
+  readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
+}
+
+/** Times that a plan is made anew after what a person said. */
+const replansMax = 3
+
+export async function workOnTask(run: Run, parts: WorkParts): Promise<RunEnding> {
+  const isOnlyPlanned = run.task.mode === 'plan'
+  const planned = await planFirst(run, isOnlyPlanned ? parts.explorer : parts.planner)
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
+  if (!planned.ok) return failed(planned.error)
+  const { plan, corrections } = planned.value
+  await noteCorrections(corrections, run)
+  const book = await PlanBook.open(plan, run)
+  if (isOnlyPlanned) {
+    const summary = boundText(describePlan(plan), limits.documentMaxChars)
+    return {
+      outcome: 'completed',
+      reason: 'completed',
+      message: `planned ${plan.steps.length} steps; nothing was carried out`,
+      summary,
+    }
+  }
+  const refusal = await agree(book, run, parts.planner)
+  if (run.signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
+  return refusal === null ? parts.executor(book, run) : failed(refusal)
+}
+
+/** The plan that the task brings, or a new one. */
+async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
+  const { plan } = run.task
+  if (plan === undefined) return planner(run, run.signal)
+  const problems = await findPlanProblems(plan, { tools: run.registry.names })
+  if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
+  const message = `the plan that the task brings cannot be carried out: ${problems.join('; ')}`
+  return { ok: false, error: { reason: 'plan_invalid', message: boundText(message, limits.textMaxChars) } }
+}
+
+/** Asks until a plan is allowed; null when one is. A denial with a word has it planned anew. */
+async function agree(book: PlanBook, run: Run, planner: Planner): Promise<PlanFailure | null> {
+  const bounds = { tools: run.registry.names }
+  for (let round = 0; ; round++) {
+    const consent = await askConsent(book.plan, run, () => bounds, run.signal)
+    if (consent.allowed) {
+      if (consent.isEdited)
+        await adoptAllowed(book, { ...consent, isEdited: false }, 'edited by the person', run)
+      return null
+    }
+    const { hint } = consent
+    if (hint === undefined || round === replansMax) {
+      const why = hint === undefined ? 'the plan was denied' : `the plan was denied: ${hint}`
+      return { reason: 'denied', message: boundText(why, limits.textMaxChars) }
+    }
+    const planned = await planner(run, run.signal, { plan: book.plan, states: {}, why: { hint } })
+    if (!planned.ok) return planned.error
+    await noteCorrections(planned.value.corrections, run)
+    await book.adopt(planned.value.plan, `planned anew: ${hint}`, run)
+  }
+}
+
+async function noteCorrections(corrections: readonly string[], run: Run): Promise<void> {
+  if (corrections.length === 0) return
+  const text = boundText(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
+  await run.report.event({ type: 'note', level: 'info', text })
+}
+
+function failed({ reason, message }: { reason: RunReason; message: string }): RunEnding {
+  return { outcome: 'failed', reason, message, summary: '' }
+}

@@ -1,0 +1,34 @@
+/** `revise_plan`: another plan in the place of the one that is carried out. What it may change is decided by whoever carries it out. */
+import * as z from 'zod'
+import { toModelSchema } from '#runtime/llm/json-schema.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import { Line } from '#specs/protocol/text.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
+
+export const revisePlanName = 'revise_plan'
+
+const inputSchema = z.strictObject({
+  reason: Line.min(1).describe('Why the plan has to change, in one line for people'),
+  // Read where the plan in force is known: there its slips are put right too.
+  plan: z.unknown().meta(toModelSchema(Plan)),
+})
+
+export function createRevisePlanTool(): Tool {
+  return defineTool({
+    name: revisePlanName,
+    description:
+      'Changes the plan, when what you found shows that the steps to come would not reach its goal. Give the whole new plan: steps that have begun stay exactly as they are or are left out, the others may be changed, added or dropped. Then go on with this step.',
+    inputSchema,
+    outputSchema: z.strictObject({ text: z.string() }),
+    requiresApproval: false,
+    readOnly: false,
+    destructive: false,
+    execute: async ({ plan, reason }, { revisePlan, signal }) => {
+      if (revisePlan === undefined)
+        return toolFailure('unavailable', 'there is no plan here that could be changed')
+      const revised = await revisePlan(plan, reason, signal)
+      return revised.ok ? toolSuccess({ text: revised.value }) : revised
+    },
+    render: ({ text }) => text,
+  })
+}
