@@ -39,16 +39,21 @@ export function toResponse(turn: Turn, tools: ToolSet): LLMResponse {
   }
 }
 
-/** The calls; what the bound of tokens cut off within its arguments is no call. */
+/** The calls; what the bound of tokens cut off within its arguments, or before them, is no call. */
 function toCalls(turn: Turn, tools: ToolSet): LLMToolCall[] {
   const whole = turn.toolCalls.filter(
-    ({ argumentsText }) => turn.finishReason !== 'length' || !isCutOff(argumentsText),
+    ({ argumentsText }) =>
+      turn.finishReason !== 'length' || (argumentsText.trim() !== '' && !isCutOff(argumentsText)),
   )
   const ids = new Set<string>()
   return whole.map(({ id, name, argumentsText }) => {
     const own = id === '' || ids.has(id) ? drawId() : id
     ids.add(own)
-    return { id: own, type: 'function', function: { name: tools.toReal(name), arguments: argumentsText } }
+    return {
+      id: own,
+      type: 'function',
+      function: { name: tools.toReal(name), arguments: argumentsText.trim() === '' ? '{}' : argumentsText },
+    }
   })
 }
 

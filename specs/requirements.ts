@@ -47,38 +47,24 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.15': now('The runtime, tools, planning and protocol are specified in specs/'),
 
   // The runtime as a library
-  'S2.01': later(
+  'S2.01': now(
     'Environments are made and disposed, and `generate`, `stream` and `runTurnLoop` are called, from one entry of the package',
-    'comes with the runtime library',
   ),
-  'S2.02': later(
+  'S2.02': now(
     'A call without an environment uses caches keyed by its configuration; an environment uses nothing but what it was given',
-    'comes with the runtime library',
   ),
-  'S2.03': later(
+  'S2.03': now(
     'An environment owns providers, MCP servers, skills and the defaults of reasoning effort and tool permission',
-    'comes with the runtime library',
   ),
-  'S2.04': later(
+  'S2.04': now(
     'Provider, model, messages, folder, reasoning effort, tool permission and abort signal are given by the call',
-    'comes with the runtime library',
   ),
-  'S2.05': later(
-    'Disposal ends what the library made itself, and nothing that the application brought',
-    'comes with the runtime library',
-  ),
-  'S2.06': later(
+  'S2.05': now('Disposal ends what the library made itself, and nothing that the application brought'),
+  'S2.06': now(
     'Providers of seven kinds stand behind one interface, isolated per environment, with a status that shows no key',
-    'comes with the runtime library',
   ),
-  'S2.07': later(
-    '`stream` yields pieces and returns what `generate` returns, with the same tools',
-    'comes with the runtime library',
-  ),
-  'S2.08': later(
-    'A response says what it is, with its calls, its message for the transcript and its usage',
-    'comes with the runtime library',
-  ),
+  'S2.07': now('`stream` yields pieces and returns what `generate` returns, with the same tools'),
+  'S2.08': now('A response says what it is, with its calls, its message for the transcript and its usage'),
   'S2.19': now(
     'The turn loop is generic in its state and asks the model by itself or through the application',
   ),
@@ -102,6 +88,16 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   // Tools
+  'S2.11': now('Tools of an application add to those of the library and never stand in their place'),
+  'S2.12': now(
+    "The library's MCP servers speak over three transports; their tools are namespaced, cached and merged, and all end with their registry",
+  ),
+  'S2.13': now(
+    'The library finds skills under roots, the later root first, whatever links and files it meets',
+  ),
+  'S2.14': now(
+    '`load_skill` gives a skill in a block that its text cannot close, or says that there is none',
+  ),
   'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.05': now('Tools are typed by structure, without a base class'),
