@@ -140,7 +140,7 @@ export class RunBudget {
   }
 
   get #whole(): RunBudget {
-    return this.#parent?.#whole ?? this
+    return this.#parent === null ? this : this.#parent.#whole
   }
 
   get #who(): string {
@@ -175,7 +175,7 @@ export class RunBudget {
   stop(): void {
     this.#stopped = true
     this.#halt()
-    this.#parent?.#parts.delete(this)
+    if (this.#parent !== null) this.#parent.#parts.delete(this)
   }
 
   #halt(): void {
