@@ -46,6 +46,8 @@ const outputChars = 1_200
 const summaryMaxChars = 12_000
 /** Of the target: what the last turns may have that stay as they are. */
 const tailShare = 0.4
+/** Of the target: what the person's messages may have. */
+const saidShare = 0.3
 /** Output of the last turns when nothing else helps, tried in this order. */
 const hardCuts = [8_000, 2_000, 400, 100] as const
 
@@ -116,12 +118,15 @@ function countKept(turns: readonly Turn[], { meter, targetTokens }: CompactionPa
   return kept
 }
 
-function sayAnew(summary: string, { opening, said, left }: CompactionParts): ChatMessage[] {
+function sayAnew(
+  summary: string,
+  { opening, said, left, meter, targetTokens }: CompactionParts,
+): ChatMessage[] {
   const [system, user, ...rest] = opening
   if (system === undefined || user === undefined) throw new TypeError('an opening is two messages')
   const sections = [
     user.content,
-    ...(said.length > 0 ? [describeMessages(said)] : []),
+    ...(said.length > 0 ? [describeMessages(said, meter.charsFor(targetTokens * saidShare))] : []),
     ...(summary === '' ? [] : [`# Earlier in this step\n${block('summary', summary)}`]),
     `# What is left\n${left}`,
   ]

@@ -140,10 +140,10 @@ const step: ContextSection = {
 const messages: ContextSection = {
   name: 'messages',
   part: 'step',
-  pinned: true,
-  render: (input) => {
+  pinned: false,
+  render: (input, maxChars) => {
     const said = input.messages ?? []
-    return said.length === 0 ? undefined : describeMessages(said)
+    return said.length === 0 ? undefined : describeMessages(said, maxChars)
   },
 }
 
@@ -194,9 +194,19 @@ function renderPart(sections: readonly ContextSection[], input: ContextInput, ma
   })
 }
 
-/** What a person wrote while the run was under way, as a section. */
-export function describeMessages(said: readonly SteerMessage[]): string {
-  return `# Messages from the user\n${said.map(({ text }) => block('message', text)).join('\n')}`
+/**
+ * What a person wrote while the run was under way, as a section. Where `maxChars` are too few, the newest stay and the number
+ * of the others is said; the last message stays in any case.
+ */
+export function describeMessages(said: readonly SteerMessage[], maxChars = Number.POSITIVE_INFINITY): string {
+  let from = said.length
+  for (let chars = 0; from > 0; from--) {
+    chars += said[from - 1]?.text.length ?? 0
+    if (chars > maxChars && from < said.length) break
+  }
+  const note = from === 0 ? '' : `(${from} earlier ones are left out.)\n`
+  const blocks = said.slice(from).map(({ text }) => block('message', text))
+  return `# Messages from the user\n${note}${blocks.join('\n')}`
 }
 
 /** `texts` within `maxChars` together: the longest are cut in their middle, the shorter stay whole. */
