@@ -16,6 +16,7 @@ import { executePlan } from './plan/executor.ts'
 import { makePlan } from './plan/planner.ts'
 import { sendChanges } from './send-changes.ts'
 import type { SteerMessage } from './steering.ts'
+import { type AgentsParts, createAgents } from './subagents/create-agents.ts'
 import { createRegistry, type Registry } from './tools/registry.ts'
 import type { Tool } from './tools/tool.ts'
 import type { ShellRequest } from './utils/helper.ts'
@@ -42,7 +43,11 @@ export interface DaemonOptions {
   readonly openHttp: OpenPort
   readonly root: RootSide
   readonly tools: readonly Tool[]
+  /** Views of the workspace, and the tools of an agent in one; absent: there are no sub-agents. */
+  readonly agents?: Pick<AgentsParts, 'views' | 'toolsFor'>
   listWorkspace(signal: AbortSignal): Promise<string>
+  /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
+  readGuidance?(): Promise<string | undefined>
   /** How earlier agent processes of this boot ended. */
   describeExits(): Pick<AgentDescription, 'restarts' | 'lastExit'>
   /** Default `http://gateway/v1`: the host's gateway on the stream port. */
@@ -71,6 +76,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     describe: () => ({ tools: [...registry.names], ...options.describeExits() }),
     handlers: createHandlers(options, inbox, registry, () => link),
   })
+  const { agents } = options
   const baseUrl = options.modelBaseUrl ?? 'http://gateway/v1'
   const loop = runAgentLoop(
     {
@@ -79,8 +85,12 @@ export function startDaemon(options: DaemonOptions): Daemon {
       planner: makePlan,
       executor: executePlan,
       registry,
+      ...(agents === undefined
+        ? {}
+        : { agentsFor: (run, reportFor) => createAgents(run, { ...agents, reportFor }) }),
       modelFor: ({ model }) => openModel(model, baseUrl, link),
       listWorkspace: (signal) => options.listWorkspace(signal),
+      readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
       logger,
     },
     ending.signal,

@@ -11,7 +11,7 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { OutputStore } from './context/outputs.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
-import { followPauses } from './pause.ts'
+import { followPauses, holdModel } from './pause.ts'
 import type { PlanBook } from './plan/book.ts'
 import { interruption } from './plan/ending.ts'
 import { createExplorer } from './plan/explore.ts'
@@ -19,6 +19,8 @@ import type { Planner } from './plan/planner.ts'
 import { workOnTask } from './plan/work.ts'
 import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
 import type { SteerMessage } from './steering.ts'
+import type { RunAgents } from './subagents/create-agents.ts'
+import { isAgentTool } from './tools/agents.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** The ways to the host; none of them rejects but `requestApproval`, when its signal is aborted. */
@@ -38,6 +40,8 @@ export interface LoopParts {
   readonly explorer?: Planner
   readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
   readonly registry: Registry
+  /** Sub-agents for a run, each of which reports under its own path; absent: there are none. */
+  agentsFor?(run: Run, reportFor: (agentPath: string) => Report): RunAgents
   modelFor(task: Task): Model
   /** What the workspace holds, for the prompts. */
   listWorkspace(signal: AbortSignal): Promise<string>
@@ -97,7 +101,7 @@ interface Work {
   readonly received: ReceivedTask
   readonly parts: LoopParts
   readonly budget: RunBudget
-  readonly report: Report
+  readonly report: RunReport
   readonly signal: AbortSignal
   readonly logger: Logger
 }
@@ -105,17 +109,16 @@ interface Work {
 /** The run of a task, carried out to its end. */
 async function workOn({ received, parts, budget, report, signal, logger }: Work): Promise<RunEnding> {
   const { task } = received
-  const registry =
-    task.tools === undefined
-      ? { ok: true as const, value: parts.registry }
-      : parts.registry.select(task.tools)
+  const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
+  const names = (task.tools ?? parts.registry.names).filter((name) => hasAgents || !isAgentTool(name))
+  const registry = parts.registry.select(names)
   if (!registry.ok)
     return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
   const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
   const run: Run = {
     task,
     agentPath: 'root',
-    model: parts.modelFor(task),
+    model: holdModel(parts.modelFor(task), received.steering),
     registry: registry.value,
     workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
     ...(guidance === undefined ? {} : { guidance }),
@@ -129,7 +132,13 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
-  return workOnTask(run, { ...parts, explorer: parts.explorer ?? createExplorer() })
+  const agents = hasAgents ? parts.agentsFor?.(run, report.of) : undefined
+  try {
+    const withAgents = agents === undefined ? run : { ...run, agents }
+    return await workOnTask(withAgents, { ...parts, explorer: parts.explorer ?? createExplorer() })
+  } finally {
+    await agents?.close()
+  }
 }
 
 /** What the person wrote after the agent's last word is not lost in silence. */
@@ -170,15 +179,26 @@ async function settle(
 }
 
 /** A report that goes silent once the task is completed: work left behind has nothing more to say. */
-function openReport(runId: string, host: HostLink): Report & { close(): void } {
+function openReport(runId: string, host: HostLink): RunReport {
   let open = true
-  return {
-    event: (event) => (open ? host.emitEvent(runId, 'root', event) : Promise.resolve()),
+  const of = (agentPath: string): Report => ({
+    event: (event) => (open ? host.emitEvent(runId, agentPath, event) : Promise.resolve()),
     delta: (delta) => {
-      if (open) host.emitDelta(runId, 'root', delta)
+      if (open) host.emitDelta(runId, agentPath, delta)
     },
+  })
+  return {
+    ...of('root'),
+    of,
     close: () => {
       open = false
     },
   }
+}
+
+/** The root agent's report. */
+interface RunReport extends Report {
+  /** The report of a sub-agent. */
+  of(agentPath: string): Report
+  close(): void
 }

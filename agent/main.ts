@@ -2,14 +2,18 @@
  * The agent's process in the guest: opens the two ports, has the tools over the workspace, and serves until it is told to end.
  * A fault that nothing answers for ends the process; PID 1 starts it again and keeps its last words.
  */
+import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
 import { readExits } from './exits.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
-import { createCodeTools, createRunSandboxed } from './tools/code.ts'
-import { createFileTools } from './tools/files.ts'
+import { createAgentTools } from './tools/agents.ts'
+import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './tools/code.ts'
+import { defaultRoot } from './tools/file-access.ts'
+import { createFileTools, type FileToolsOptions } from './tools/files.ts'
 import { createOutputTool } from './tools/read-output.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
+import type { Tool } from './tools/tool.ts'
 import { createWebTools } from './tools/web.ts'
 import { createGatewayClient } from './utils/gateway-client.ts'
 import { createHelper } from './utils/helper.ts'
@@ -23,14 +27,16 @@ export function startAgent(): void {
   const network = createProgramNetwork({
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
   })
-  const tools = [
-    ...createFileTools(createRunSandboxed(helper)),
-    ...createCodeTools(helper, { network }),
+  const webTools = createWebTools(createGatewayClient(() => daemon.link.http))
+  /** What every agent has, over the workspace or over a sub-agent's view of it. */
+  const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
+    ...createFileTools(createRunSandboxed(helper, programs), files),
+    ...createCodeTools(helper, { network, ...programs }),
     createAccessTool(),
     createOutputTool(),
-    createRevisePlanTool(),
-    ...createWebTools(createGatewayClient(() => daemon.link.http)),
+    ...webTools,
   ]
+  const tools = [...toolsOver({}, {}), createRevisePlanTool(), ...createAgentTools()]
 
   const daemon = startDaemon({
     openRpc: createPortOpener('caisson.rpc'),
@@ -41,7 +47,12 @@ export function startAgent(): void {
       openShell: async (request) => helper.openShell({ ...request, env: (await network.prepare()).env }),
     },
     tools,
+    agents: {
+      views: helper,
+      toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
+    },
     listWorkspace: (signal) => describeWorkspace(tools, signal),
+    readGuidance: () => readGuidance(),
     describeExits: () => readExits(CAISSON_AGENT_EXITS),
   })
 

@@ -1,5 +1,10 @@
-/** A run's pauses, told to the host once each; the run's clock stands still meanwhile. Holds nothing itself: `Steering.ready` does. */
+/**
+ * A run's pauses: told to the host once each, with the run's clock standing still, and no request to the model meanwhile. What
+ * else is an effect waits by itself, for `Steering.ready`.
+ */
 import type { Logger } from 'pino'
+import { modelError } from '#runtime/llm/errors.ts'
+import type { Model } from '#runtime/llm/model.ts'
 import type { RunBudget } from './budget.ts'
 import type { Report } from './run.ts'
 import type { Steering } from './steering.ts'
@@ -34,5 +39,15 @@ export function followPauses(
       follow(false)
       await told
     },
+  }
+}
+
+/** `model`, asked only while the run does not hold. */
+export function holdModel(model: Model, steering: Steering): Model {
+  return async (request, hooks) => {
+    await steering.ready(hooks.signal)
+    if (hooks.signal.aborted)
+      return { ok: false, error: modelError('cancelled', 'the request was cancelled') }
+    return model(request, hooks)
   }
 }

@@ -16,7 +16,7 @@ import type { Opening } from './context/opening.ts'
 import { stepFailedMark } from './context/prompts.ts'
 import { Conversation } from './conversation.ts'
 import { boundText, listenTo, type Run } from './run.ts'
-import type { SteerReader } from './steering.ts'
+import type { SteerMessage, SteerReader } from './steering.ts'
 import { runCalls } from './step-calls.ts'
 
 export interface StepResult {
@@ -154,8 +154,7 @@ class StepUnderWay {
     const said = this.#reader?.take() ?? []
     if (said.length === 0) return
     this.conversation.hear(said)
-    const messageIds = said.map(({ messageId }) => messageId)
-    await this.#run.report.event({ type: 'steer-seen', stepId: this.#stepId, messageIds })
+    await reportSeen(this.#stepId, said, this.#run)
   }
 
   async #ask(number: number): Promise<StepResponse> {
@@ -208,6 +207,19 @@ function withOwnIds(turn: Turn, run: Run): Turn {
     (call): ToolCallRequest => ({ ...call, id: run.callIds.claim(call.id) }),
   )
   return { ...turn, toolCalls }
+}
+
+/** For a conversation that is about to begin: what the person wrote and nobody has seen becomes what the run has seen. */
+export async function hearPerson(stepId: string, run: Run, signal: AbortSignal): Promise<void> {
+  await run.steering.ready(signal)
+  using reader = run.steering.join()
+  await reportSeen(stepId, reader.take(), run)
+}
+
+async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Run): Promise<void> {
+  if (said.length === 0) return
+  const messageIds = said.map(({ messageId }) => messageId)
+  await run.report.event({ type: 'steer-seen', stepId, messageIds })
 }
 
 /** Tells the host of a turn, and the budget of its tokens. */

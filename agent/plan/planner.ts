@@ -10,7 +10,7 @@ import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { listenTo, type Run } from '../run.ts'
-import { reportTurn } from '../step.ts'
+import { hearPerson, reportTurn } from '../step.ts'
 import { type FormerPlan, type PlannedWork, readPlan } from './read.ts'
 import { describeFormer } from './words.ts'
 
@@ -38,6 +38,7 @@ export const submitPlanName = 'submit_plan'
 
 /** The planner that asks the run's model. */
 export const makePlan: Planner = async (run, signal, former) => {
+  await hearPerson(planningStepId, run, signal)
   const answer = await requestStructured({
     model: run.model,
     messages: openingOf(run, former),
