@@ -1,0 +1,244 @@
+// The kinds that speak chat completions: where each sends its requests, with which header and which fields.
+import { inspect } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { failure, reply } from '#specs/testing/model-replies.ts'
+import { startModelServer } from '#specs/testing/model-server.ts'
+import { createLLMEnvironment, getProviderStatus } from '../../environment.ts'
+import { generate } from '../../generate.ts'
+import type { ProviderConfig } from '../../providers/config.ts'
+import { LLMConfigurationError } from '../../providers/errors.ts'
+import { configFromVariables } from '../../providers/kinds.ts'
+import { ProviderStore } from '../../providers/store.ts'
+import { askKind, originOf, testKey, weather } from './support.ts'
+
+const hi = reply({ text: 'hi' })
+
+describe('the kinds of chat completions', () => {
+  it('send the key as a bearer, and the bound of tokens under the name that each takes [S2.06]', async () => {
+    for (const [kind, field] of [
+      ['openai', 'max_completion_tokens'],
+      ['xai', 'max_tokens'],
+      ['openai-compatible', 'max_tokens'],
+      ['ollama', 'max_tokens'],
+      ['nvidia', 'max_tokens'],
+    ] as const) {
+      const { answer, asked } = await askKind(kind, [hi], { maxTokens: 77 })
+      expect(answer).toMatchObject({ ok: true, value: { type: 'text', content: 'hi', stopKind: 'natural' } })
+      expect(asked[0]).toMatchObject({
+        path: '/v1/chat/completions',
+        headers: { authorization: `Bearer ${testKey}` },
+        body: { model: 'm', [field]: 77, stream: true },
+      })
+      expect(asked[0]?.body.tools).toBeUndefined()
+    }
+  })
+
+  it('send to Azure by deployment, version and a header of its own [S2.06]', async () => {
+    const { asked } = await askKind('azure', [hi], {}, { deployment: 'my model', apiVersion: '2030-01-01' })
+    expect(asked[0]).toMatchObject({
+      path: '/openai/deployments/my%20model/chat/completions?api-version=2030-01-01',
+      headers: { 'api-key': testKey },
+      body: { max_completion_tokens: 16_384 },
+    })
+    expect(asked[0]?.headers.authorization).toBeUndefined()
+    const store = new ProviderStore({ azure: { apiKey: testKey, resourceName: 'mine' } })
+    expect(store.status('azure').baseUrl).toBe('https://mine.openai.azure.com')
+  })
+
+  it('say tools, choice, form, effort, temperature, own headers and own fields in its words [S2.04] [S2.06]', async () => {
+    const schema = { type: 'object', properties: {} }
+    const { asked } = await askKind(
+      'openai',
+      [hi],
+      {
+        tools: weather,
+        toolChoice: { name: 'now' },
+        responseFormat: { name: 'x', schema },
+        reasoningEffort: 'low',
+        temperature: 0.1,
+      },
+      { headers: { 'x-team': 'seven' }, body: { store: false } },
+    )
+    expect(asked[0]?.headers['x-team']).toBe('seven')
+    expect(asked[0]?.body).toMatchObject({
+      tools: [{ function: { name: 'get_weather' } }, { function: { name: 'now' } }],
+      tool_choice: { type: 'function', function: { name: 'now' } },
+      response_format: { type: 'json_schema', json_schema: { name: 'x', schema } },
+      reasoning_effort: 'low',
+      temperature: 0.1,
+      store: false,
+    })
+  })
+
+  it('drop harmless fields that a server refuses by name, once, and remember [S2.06]', async () => {
+    await using server = await startModelServer(({ body }) => {
+      if (body.stream_options !== undefined) return failure(400, 'Unknown field: stream_options')
+      return body.reasoning_effort === undefined
+        ? hi
+        : failure(422, 'reasoning_effort: extra inputs are not permitted')
+    })
+    await using environment = createLLMEnvironment({ providers: { ollama: { baseUrl: server.baseUrl } } })
+    for (let turn = 0; turn < 2; turn++) {
+      const messages = [{ role: 'user', content: 'x' }] as const
+      const request = {
+        environment,
+        provider: 'ollama',
+        model: 'm',
+        messages,
+        reasoningEffort: 'high',
+      } as const
+      expect((await generate(request)).content).toBe('hi')
+    }
+    expect(server.asked.length).toBe(4)
+  })
+})
+
+describe('keys', () => {
+  it('do not follow a redirect [S2.06]', async () => {
+    await using elsewhere = await startModelServer([hi])
+    const moved = { status: 307, headers: { location: `${elsewhere.baseUrl}/chat/completions` }, body: '' }
+    for (const kind of ['openai', 'anthropic', 'google'] as const) {
+      const { answer } = await askKind(kind, [moved])
+      expect(answer.ok).toBe(false)
+    }
+    expect(elsewhere.asked).toEqual([])
+  })
+
+  it('are in no error, status, text or inspection, in whatever form a server echoes them [S2.06]', async () => {
+    const key = 'sk-a/b+c"d&0123456789'
+    const header = 'Basic c2VjcmV0LXNlY3JldA=='
+    const filler = 'x'.repeat(985)
+    const echoes = [
+      { status: 401, body: JSON.stringify({ error: { message: `wrong key ${key} ${header}` } }) },
+      { status: 400, body: `bad ${encodeURIComponent(key)}` },
+      { status: 400, body: `${filler}${key}${key}` },
+      { body: `data: ${JSON.stringify({ error: { message: `${filler} ${key}`, code: 500 } })}\n\n` },
+      { body: `data: no json ${key}\n\n` },
+      { body: `<html><title>${key}</title></html>` },
+    ]
+    for (const kind of ['openai', 'anthropic', 'google'] as const) {
+      for (const echo of echoes) {
+        const { answer } = await askKind(kind, [echo], {}, { apiKey: key, headers: { 'x-gate': header } })
+        const shown = answer.ok
+          ? 'no error'
+          : `${inspect(answer.error, { depth: 9 })} ${JSON.stringify(answer.error)}`
+        expect(shown).toContain('LLMError')
+        for (const secret of [key, encodeURIComponent(key), key.slice(0, 9), 'c2VjcmV0LXNlY3JldA==', 'sk-a/'])
+          expect(shown).not.toContain(secret)
+      }
+    }
+    const environment = createLLMEnvironment({
+      providers: { openai: { apiKey: key, headers: { a: header } } },
+    })
+    const everything = inspect(environment, { depth: 20, showHidden: true, getters: true })
+    for (const text of [
+      everything,
+      JSON.stringify(environment),
+      JSON.stringify(getProviderStatus(environment)),
+    ]) {
+      expect(text).not.toContain('c2VjcmV0')
+      expect(text).not.toContain('sk-a')
+    }
+  })
+
+  it('that no header can carry are refused without being shown [S2.06]', () => {
+    const key = 'sk-secret\r\nx-evil: 1'
+    const make = () => new ProviderStore({ openai: { apiKey: key } })
+    expect(make).toThrow(LLMConfigurationError)
+    expect(make).not.toThrow(/sk-secret/)
+  })
+})
+
+describe('provider stores', () => {
+  it('share nothing with each other [S2.06]', () => {
+    const first = createLLMEnvironment({ providers: { openai: { apiKey: testKey } } })
+    const second = createLLMEnvironment()
+    expect(first.providerStore.status('openai').configured).toBe(true)
+    expect(second.providerStore.status('openai').configured).toBe(false)
+    second.providerStore.configure('xai', { apiKey: testKey })
+    expect(first.providerStore.status('xai').configured).toBe(false)
+    expect(second.providerStore.remove('xai')).toBe(true)
+    expect(second.providerStore.status('xai').configured).toBe(false)
+  })
+
+  it('say of every kind what is missing, and throw that when it is asked for [S2.06]', () => {
+    const store = new ProviderStore({
+      local: { kind: 'openai-compatible' },
+      openai: { baseUrl: 'http://me/v1' },
+    })
+    expect(Object.fromEntries(store.list().map(({ provider, missing }) => [provider, missing]))).toEqual({
+      anthropic: ['apiKey'],
+      azure: ['apiKey', 'baseUrl or resourceName'],
+      google: ['apiKey'],
+      local: ['baseUrl'],
+      nvidia: ['apiKey'],
+      ollama: [],
+      openai: [],
+      'openai-compatible': ['baseUrl'],
+      xai: ['apiKey'],
+    })
+    expect(() => store.get('local')).toThrow('the provider local is not configured: it lacks baseUrl')
+    expect(() => store.get('nobody')).toThrow(/there is no provider "nobody"; known are anthropic, /)
+    for (const name of ['__proto__', 'constructor', 'toString'])
+      expect(() => store.get(name)).toThrow(LLMConfigurationError)
+  })
+
+  it('refuse configurations that cannot be meant [S2.06]', () => {
+    for (const config of [
+      { baseUrl: 'ftp://models.example' },
+      { baseUrl: 'models.example' },
+      { baseUrl: 'https://user:pass@models.example' },
+      { baseUrl: 'https://models.example/?key=1' },
+      { baseURL: 'https://models.example' },
+      { maxTokens: 0 },
+      { headers: { 'bad name': 'x' } },
+      { kind: 'telepathy' },
+    ])
+      expect(() => new ProviderStore({ openai: config as ProviderConfig }), JSON.stringify(config)).toThrow(
+        LLMConfigurationError,
+      )
+    expect(() => new ProviderStore({ mine: { apiKey: testKey } })).toThrow(/needs a kind/)
+  })
+
+  it('read the environment by kind [S2.02] [S2.06]', () => {
+    const variables = {
+      GOOGLE_API_KEY: 'g',
+      GEMINI_API_KEY: ' ',
+      AZURE_OPENAI_ENDPOINT: 'https://a.example',
+      OLLAMA_BASE_URL: 'http://b/v1',
+    }
+    expect(configFromVariables('google', variables)).toEqual({ apiKey: 'g' })
+    expect(configFromVariables('azure', variables)).toEqual({ baseUrl: 'https://a.example' })
+    expect(configFromVariables('ollama', variables)).toEqual({ baseUrl: 'http://b/v1' })
+    expect(configFromVariables('openai', variables)).toEqual({})
+  })
+
+  it('take an object of the application as a provider [S2.06]', async () => {
+    await using environment = createLLMEnvironment({
+      providers: {
+        mine: {
+          async *stream({ model }) {
+            yield [
+              { type: 'text', text: `I am ${model}` },
+              { type: 'finish', reason: 'stop' },
+            ]
+          },
+        },
+      },
+    })
+    const messages = [{ role: 'user', content: 'x' }] as const
+    expect(await generate({ environment, provider: 'mine', model: 'me', messages })).toMatchObject({
+      content: 'I am me',
+    })
+    expect(environment.providerStore.status('mine')).toMatchObject({ kind: 'custom', configured: true })
+  })
+
+  it('keep addresses without their last slashes [S2.06]', async () => {
+    await using server = await startModelServer([hi])
+    await using environment = createLLMEnvironment({
+      providers: { a: { kind: 'openai-compatible', baseUrl: `${originOf(server)}/v1//` } },
+    })
+    await generate({ environment, provider: 'a', model: 'm', messages: [{ role: 'user', content: 'x' }] })
+    expect(server.asked[0]?.path).toBe('/v1/chat/completions')
+  })
+})
