@@ -13,6 +13,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { Completion, type Task } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { readGuidance } from '../../context/guidance.ts'
 import { TaskInbox } from '../../inbox.ts'
 import { runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
@@ -89,6 +90,7 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
       registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
       modelFor: () => openModel(model.baseUrl, options.model),
       listWorkspace: (signal) => describeWorkspace(tools, signal),
+      readGuidance: () => readGuidance({ root }),
       logger: silentLogger,
       cancelGraceMs: 200,
     },

@@ -1,4 +1,5 @@
 /** What the scripted model says to a planner, and what a request of ours is about. */
+import { readHttpRequest } from '#runtime/testing/request.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, ServerReply } from '#specs/testing/model-server.ts'
 
@@ -14,5 +15,6 @@ export function isPlanning(asked: Asked): boolean {
 
 /** The id of the step that the request is about. */
 export function stepOf(asked: Asked): string | undefined {
-  return /# This step\nid: (\S+)/.exec(asked.messages[1]?.content ?? '')?.[1]
+  const { step } = readHttpRequest(asked, 0)
+  return step === 'plan' ? undefined : step
 }
