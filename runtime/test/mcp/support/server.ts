@@ -1,0 +1,104 @@
+/**
+ * A small MCP server over standard input and output, by hand, so that it can be wrong in every way. Its arguments say how:
+ * `dumb` (never answers), `die` (ends in a call), `flood` (a line without an end), `noise`, `html`, `child` (starts a process
+ * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends).
+ */
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+
+const ways = new Set(process.argv.slice(2))
+const nested = {
+  $schema: 'http://json-schema.org/draft-07/schema#',
+  type: 'object',
+  properties: {
+    filter: {
+      type: 'object',
+      properties: {
+        tags: { type: 'array', items: { type: 'object', properties: { deep: { type: 'string' } } } },
+      },
+      required: ['tags'],
+    },
+  },
+  additionalProperties: false,
+}
+const tools = [
+  { name: 'pid', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } },
+  { name: 'search.all', description: 'Searches', inputSchema: nested },
+  { name: 'fail', description: 'Fails', inputSchema: { type: 'object' } },
+  { name: 'slow', description: 'Never ends', inputSchema: { type: 'object' } },
+  { name: 'huge', description: '50 MB', inputSchema: { type: 'object' } },
+  { name: 'die', description: 'Ends the server', inputSchema: { type: 'object' } },
+  { name: 'change', description: 'Changes the tools', inputSchema: { type: 'object' } },
+  { name: 7, description: 'no name' },
+  null,
+]
+let changed = false
+
+if (ways.has('stubborn')) process.on('SIGTERM', () => undefined)
+if (ways.has('stubborn')) setInterval(() => undefined, 1_000)
+if (ways.has('child')) {
+  const code = 'process.on("SIGTERM", () => {}); process.on("SIGHUP", () => {}); setInterval(() => {}, 1000)'
+  const child = spawn(process.execPath, ['-e', code], { stdio: 'ignore' })
+  process.stderr.write(`child ${child.pid}\n`)
+}
+
+function send(message: object): void {
+  process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
+}
+
+function listTools(cursor: unknown): object {
+  if (ways.has('pages'))
+    return { tools: [{ name: `t${String(cursor)}`, inputSchema: {} }], nextCursor: `${String(cursor)}x` }
+  const added = { name: 'added', inputSchema: { type: 'object' } }
+  return { tools: changed ? [...tools, added] : tools }
+}
+
+function callTool(name: unknown, args: unknown): object | null {
+  const text = (words: string, more: object = {}) => ({ content: [{ type: 'text', text: words }], ...more })
+  switch (name) {
+    case 'pid':
+      return text(String(process.pid))
+    case 'search.all':
+      return text(JSON.stringify(args))
+    case 'fail':
+      return text('it did not work', { isError: true })
+    case 'huge':
+      return text('x'.repeat(9_000_000))
+    case 'die':
+      process.stderr.write('I die now\n')
+      process.exit(3)
+      return null
+    case 'change':
+      changed = true
+      send({ method: 'notifications/tools/list_changed' })
+      return { content: [], structuredContent: { changed } }
+    default:
+      return null
+  }
+}
+
+createInterface({ input: process.stdin }).on('line', (line) => {
+  if (ways.has('dumb')) return
+  if (ways.has('noise')) process.stdout.write('Starting up...\n{"not": "rpc"}\n\u0000\n[]\n')
+  if (ways.has('html')) return void process.stdout.write('<html>Bad gateway</html>\n')
+  if (ways.has('flood')) return flood()
+  const { id, method, params = {} } = JSON.parse(line)
+  if (id === undefined) return
+  if (method === 'initialize') {
+    const { protocolVersion } = params
+    const capabilities = { tools: { listChanged: true } }
+    return send({
+      id,
+      result: { protocolVersion, capabilities, serverInfo: { name: 'small', version: '1' } },
+    })
+  }
+  if (method === 'tools/list') return send({ id, result: listTools(params.cursor ?? '') })
+  const result = callTool(params.name, params.arguments)
+  if (result !== null) send({ id, result })
+})
+
+function flood(): void {
+  const piece = 'x'.repeat(1024 * 1024)
+  const more = () => process.stdout.write(piece, more)
+  more()
+}
