@@ -1,17 +1,11 @@
 // The bytes of whole runs, as a server gets them: what a provider's prompt cache can hold on to.
 import fc from 'fast-check'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { AgentEvent } from '#specs/protocol/event.ts'
-import { Completion } from '#specs/protocol/task.ts'
+import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
-import { type Asked, type ModelServer, type Script, startModelServer } from '#specs/testing/model-server.ts'
-import { TaskInbox } from '../inbox.ts'
-import { runAgentLoop } from '../loop.ts'
-import { executePlan } from '../plan/executor.ts'
-import { makePlan } from '../plan/planner.ts'
-import { createRegistry } from '../tools/registry.ts'
-import { makeTask, modelAt, noteTools, silentLogger } from './support/run.ts'
+import type { Asked, Script } from '#specs/testing/model-server.ts'
+import { someRunId } from './support/run.ts'
 import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
+import { runWhole } from './support/whole-run.ts'
 
 const plan = {
   goal: 'g',
@@ -38,50 +32,17 @@ const turns = fc.constantFrom(
   reply({ text: '' }),
 )
 
-let server: ModelServer
-let script: Script
-beforeAll(async () => {
-  server = await startModelServer((asked, index) => script(asked, index))
-})
-afterAll(() => server[Symbol.asyncDispose]())
-
-/** One whole run; what the server was asked, in order. */
-async function runOnce(runId: string, chosen: Script, steer: readonly number[]): Promise<Asked[]> {
-  const before = server.asked.length
-  const inbox = new TaskInbox()
-  const ending = new AbortController()
-  const completed = Promise.withResolvers<Completion>()
-  const events: AgentEvent[] = []
-  script = (asked, index) => {
-    const place = index - before
-    if (steer.includes(place)) inbox.steer(runId, { messageId: `m${place}`, text: `message ${place}` })
-    return chosen(asked, place)
-  }
-  const running = runAgentLoop(
-    {
-      inbox,
-      host: {
-        emitEvent: (_runId, _path, event) => Promise.resolve(void events.push(event)),
-        emitDelta: () => undefined,
-        requestApproval: () => Promise.resolve({ decision: 'allow' }),
-        complete: (completion) => Promise.resolve(completed.resolve(Completion.parse(completion))),
-      },
-      planner: makePlan,
-      executor: executePlan,
-      registry: createRegistry(noteTools(), { logger: silentLogger }),
-      modelFor: () => modelAt(server.baseUrl),
-      listWorkspace: () => Promise.resolve('a.csv (12 bytes)'),
-      readGuidance: () => Promise.resolve('Use tabs.'),
-      logger: silentLogger,
+/** One whole run, in which the person writes while the requests of these numbers are answered; what the server was asked. */
+async function runOnce(chosen: Script, steer: readonly number[]): Promise<readonly Asked[]> {
+  const { asked, events } = await runWhole(
+    (inbox, one, index) => {
+      if (steer.includes(index)) inbox.steer(someRunId, { messageId: `m${index}`, text: `message ${index}` })
+      return chosen(one, index)
     },
-    ending.signal,
+    { task: { context: { host: 'facts' } }, parts: { readGuidance: () => Promise.resolve('Use tabs.') } },
   )
-  inbox.submit(makeTask({ runId, context: { host: 'facts' } }))
-  await completed.promise
-  ending.abort()
-  await running
   expect(events.some(({ type }) => type === 'context-compact')).toBe(false)
-  return server.asked.slice(before)
+  return asked
 }
 
 /** The request without its messages: model, tools and all else. */
@@ -114,16 +75,13 @@ function expectValid({ messages }: Asked): void {
 
 describe('the requests of a run', () => {
   it('begin with the same bytes in all steps, and each goes on from the one before [A.05] [S0.05] [A.04]', async () => {
-    let number = 0
     await fc.assert(
       fc.asyncProperty(
         fc.array(turns, { maxLength: 12 }),
         fc.uniqueArray(fc.nat(12), { maxLength: 3 }),
         async (spoken, steer) => {
           const left = [...spoken]
-          const runId = `run-${(number++).toString(16).padStart(20, '0')}`
           const asked = await runOnce(
-            runId,
             (one) =>
               isPlanning(one) ? planReply(plan) : (left.shift() ?? reply({ text: `did ${stepOf(one)}` })),
             steer,
@@ -151,7 +109,6 @@ describe('the requests of a run', () => {
 
   it('for a plan go on from one another too [A.05]', async () => {
     const asked = await runOnce(
-      'run-ffffffffffffffff0001',
       (one, index) =>
         isPlanning(one)
           ? index < 2
