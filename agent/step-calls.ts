@@ -79,6 +79,8 @@ async function runCall(
     },
     outputs: run.outputs,
     ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
+    ...(run.agents === undefined ? {} : { agents: run.agents }),
+    stepId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
     requestApproval: (question) => run.budget.whileWaiting(askHost(stepId, question, run, signal)),
   }

@@ -1,5 +1,5 @@
 /** What the rest of the agent knows of sub-agents: what one is asked for, and what it comes back with. */
-import type { RunReason } from '#specs/protocol/error.ts'
+import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import type { AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 
@@ -8,7 +8,7 @@ export interface AgentRequest {
   readonly name?: string
   /** All that it is told of its work. */
   readonly brief: string
-  /** Names of tools, each one that the parent has; absent: all of the parent's. */
+  /** Names of tools, each one that the parent has; absent: all of the parent's that a sub-agent can have. */
   readonly tools?: readonly string[]
   readonly limits?: AgentLimits
   /** What its answer must be; absent: text. */
@@ -35,6 +35,10 @@ export interface AgentResult {
   /** Paths that came into the parent's view. */
   readonly merged: readonly string[]
   readonly conflicts: readonly AgentConflict[]
+  /** What could not be brought over, such as a socket, with the reason. */
+  readonly leftOut: readonly { readonly path: string; readonly reason: string }[]
+  /** Why it never began; absent when it did. */
+  readonly refused?: ToolError
 }
 
 export interface Agents {
@@ -44,4 +48,11 @@ export interface Agents {
    * @param stepId the parent's step that it works for
    */
   spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult>
+  /** Where the tree of a sub-agent lies that has ended with conflicts. @param agent its path or the last part of it */
+  findView(agent: string): Result<string>
+  /**
+   * Makes a path of the workspace what it is in the view of a sub-agent that has ended with conflicts: file, link, directory
+   * or nothing. Gives the path as it was taken.
+   */
+  takeFile(agent: string, path: string): Promise<Result<string>>
 }

@@ -20,7 +20,8 @@ export interface FileToolsOptions {
 }
 
 export const defaultRoot = '/mnt/workspace'
-const workOwner: Owner = { uid: 1000, gid: 1000 }
+/** The user of the guest that programs run as. */
+export const workOwner: Owner = { uid: 1000, gid: 1000 }
 
 /** A path argument; its meaning is checked by the walk. */
 export const pathArgument = z

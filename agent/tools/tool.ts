@@ -2,6 +2,7 @@
 
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import type { Agents } from '../subagents/agents.ts'
 
 /** A part of what an earlier call said. */
 export interface OutputPage {
@@ -36,6 +37,10 @@ export interface ToolContext {
   readonly outputs?: OutputReader
   /** Absent where the call is for no step of a plan. */
   readonly revisePlan?: RevisePlan
+  /** Absent where there are no sub-agents. */
+  readonly agents?: Agents
+  /** The step that calls. */
+  readonly stepId?: string
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { createAccessTool } from '../../agent/tools/access.ts'
+import { createAgentTools } from '../../agent/tools/agents.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createOutputTool } from '../../agent/tools/read-output.ts'
@@ -166,6 +167,7 @@ describe('the document on tools', () => {
     createAccessTool(),
     createOutputTool(),
     createRevisePlanTool(),
+    ...createAgentTools(),
     ...createWebTools({ post: () => Promise.reject(new Error('not called')) }),
   ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })

@@ -1,0 +1,86 @@
+/** The run that a sub-agent is: its parent's with a path, tools, budget and context of its own; and its conversation from beginning to end. */
+
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan, Step } from '#specs/protocol/plan.ts'
+import type { RunBudget } from '../budget.ts'
+import { stepOpening } from '../context/opening.ts'
+import { OutputStore } from '../context/outputs.ts'
+import { describeOutput, settleOutput } from '../plan/output.ts'
+import { boundText, type Report, type Run } from '../run.ts'
+import { Steering } from '../steering.ts'
+import { runStep, type StepResult } from '../step.ts'
+import type { Registry } from '../tools/registry.ts'
+import type { AgentRequest } from './agents.ts'
+
+/** Stands for a step in a sub-agent's events. */
+export const agentStepId = 'agent'
+
+/** Behind the rules of every agent. */
+const rules = `
+You are a sub-agent: another agent has given you a part of its work, and this step is all of it. You have the workspace as it was when you began; others may work elsewhere at the same time, and you do not see what they do. When you end, what you changed is brought into the workspace of the agent that asked, which gets your answer and nothing else of what you did and saw. Nobody answers questions: decide, and say in your answer what you decided.`
+
+const task = 'Carry out the one step below, for the agent that asked. The rest of the work is with others.'
+
+export interface ChildParts {
+  readonly agentPath: string
+  readonly registry: Registry
+  readonly budget: RunBudget
+  readonly report: Report
+  readonly workspaceListing: string
+  readonly signal: AbortSignal
+}
+
+/** The child's run. Call ids are drawn with the parent's, so that no two calls, and no two approvals, of a run share one. */
+export function childRun(parent: Run, request: AgentRequest, parts: ChildParts): Run {
+  const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
+  const { maxTurnsPerStep } = parent.task.limits
+  return {
+    ...shared,
+    ...parts,
+    task: {
+      ...parent.task,
+      prompt: task,
+      limits: {
+        ...parent.task.limits,
+        ...parts.budget.limits,
+        maxTurnsPerStep: Math.min(request.limits?.maxTurns ?? maxTurnsPerStep, maxTurnsPerStep),
+      },
+    },
+    outputs: new OutputStore(),
+    logger: parent.logger.child({ agentPath: parts.agentPath }),
+  }
+}
+
+/** The child's conversation to its end. */
+export async function converse(request: AgentRequest, run: Run, signal: AbortSignal): Promise<StepResult> {
+  const { brief, output } = request
+  const step: Step = {
+    id: agentStepId,
+    title: titleOf(brief),
+    instructions: output === undefined ? brief : `${brief}\n\n${describeOutput(output)}`,
+    needs: [],
+    writes: ['*'],
+    onFailure: 'abort',
+  }
+  const plan: Plan = { goal: step.title, steps: [step] }
+  // What a person writes is for the root agent.
+  const alone = { ...run, steering: new Steering() }
+  const opening = (): readonly ChatMessage[] => {
+    const [system, ...rest] = stepOpening(alone, { plan, step, results: [] })
+    return system === undefined ? rest : [{ role: 'system', content: `${system.content}\n${rules}` }, ...rest]
+  }
+  const result = await runStep(step, opening, run, signal)
+  return output === undefined ? result : await settleOutput(result, output, step.id, run, signal)
+}
+
+/** What the model has said last, for a child that did not come to its end. */
+export function lastWords(history: readonly ChatMessage[]): string {
+  const said = history.findLast(({ role, content }) => role === 'assistant' && content.trim() !== '')
+  return said?.content.trim() ?? ''
+}
+
+function titleOf(brief: string): string {
+  const line = brief.trim().split('\n', 1)[0]?.trim() ?? ''
+  return boundText(line === '' ? 'Work of a sub-agent' : line, Math.min(120, limits.lineMaxChars))
+}

@@ -1,0 +1,320 @@
+/**
+ * The sub-agents of one run: taken in order, at most so many at once and in all, each with a part of the budget and a view of
+ * its own; brought home one after the other. None of their ends is an exception, and none outlives `close`.
+ */
+import type { Owner } from '#specs/node/directory.ts'
+import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import type { RunBudget } from '../budget.ts'
+import { boundJsonText, boundText, type Report, type Run } from '../run.ts'
+import type { StepResult } from '../step.ts'
+import { defaultRoot, workOwner } from '../tools/file-access.ts'
+import { createRegistry, type Registry } from '../tools/registry.ts'
+import { type Tool, toolFailure } from '../tools/tool.ts'
+import { describeWorkspace } from '../workspace/listing.ts'
+import type { AgentRequest, AgentResult, Agents } from './agents.ts'
+import { childRun, converse, lastWords } from './child-run.ts'
+import { bringHome, type HomeComing, nothingBrought, takeFile } from './come-home.ts'
+import { OneAtATime, Places } from './turns.ts'
+import { type AgentView, type ViewSource, Views } from './views.ts'
+
+export interface AgentsParts {
+  readonly views: ViewSource
+  /** The tools of an agent whose workspace is the view; none that starts agents. */
+  toolsFor(view: AgentView): readonly Tool[]
+  reportFor(agentPath: string): Report
+  /** The parent's workspace; default as the guest mounts it. */
+  readonly root?: string
+  /** Of what is brought home; default the guest's `work`. */
+  readonly owner?: Owner
+}
+
+export interface RunAgents extends Agents {
+  /** Ends those that still run, waits for their ends, and throws their views away. */
+  close(): Promise<void>
+}
+
+/** The agents of `parent`, which is a root run. */
+export function createAgents(parent: Run, parts: AgentsParts): RunAgents {
+  return new RootAgents(parent, parts)
+}
+
+/** A child that has been admitted. */
+interface Child {
+  readonly agentPath: string
+  readonly request: AgentRequest
+  readonly stepId: string
+  readonly budget: RunBudget
+  readonly view: AgentView
+  readonly signal: AbortSignal
+}
+
+class RootAgents implements RunAgents {
+  readonly #parent: Run
+  readonly #parts: AgentsParts
+  readonly #places: Places
+  readonly #homeComings = new OneAtATime()
+  readonly #views: Views
+  readonly #closing = new AbortController()
+  readonly #running = new Set<Promise<AgentResult>>()
+  readonly #names = new Set<string>()
+  readonly #root: string
+  readonly #owner: Owner
+
+  constructor(parent: Run, parts: AgentsParts) {
+    this.#parent = parent
+    this.#parts = parts
+    this.#places = new Places(parent.task.limits.maxParallelAgents)
+    this.#views = new Views(parts.views, parent.logger)
+    this.#root = parts.root ?? defaultRoot
+    this.#owner = parts.owner ?? workOwner
+  }
+
+  async spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult> {
+    const { maxAgents } = this.#parent.task.limits
+    const problem = this.#findProblem(request)
+    if (problem !== null) return refused(`root/${plainName(request.name)}`, problem)
+    if (this.#names.size >= maxAgents) {
+      const { error } = toolFailure(
+        'limit_reached',
+        `the run had its ${maxAgents} sub-agents; do the rest yourself`,
+      )
+      return refused(`root/${plainName(request.name)}`, error)
+    }
+    const agentPath = `root/${this.#claimName(request.name)}`
+    const ends = AbortSignal.any([signal, this.#parent.signal, this.#closing.signal])
+    const running = this.#inTurn(agentPath, request, stepId, ends)
+    this.#running.add(running)
+    try {
+      return await running
+    } finally {
+      this.#running.delete(running)
+    }
+  }
+
+  findView(agent: string): Result<string> {
+    const view = this.#views.find(pathOf(agent))
+    if (view !== undefined) return { ok: true, value: view.path }
+    const message = `there is nothing left of ${pathOf(agent)}: only what an agent could not bring over is kept, until the run ends or the room is needed`
+    return toolFailure('not_found', message)
+  }
+
+  async takeFile(agent: string, path: string): Promise<Result<string>> {
+    return await this.#homeComings.run(async () => {
+      const view = this.findView(agent)
+      return view.ok ? await takeFile(view.value, this.#root, path, this.#owner) : view
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort('the run is over')
+    await Promise.allSettled([...this.#running])
+    await this.#views.closeAll()
+  }
+
+  #findProblem({ brief, tools }: AgentRequest): ToolError | null {
+    if (brief.trim() === '')
+      return toolFailure('invalid_input', 'the brief is empty: say what is to be done').error
+    const unknown = (tools ?? []).filter((name) => !this.#parent.registry.names.includes(name))
+    if (unknown.length === 0) return null
+    const message = `there is no tool ${unknown.join(', ')} here that could be given on; there are ${this.#parent.registry.names.join(', ')}`
+    return toolFailure('invalid_input', message).error
+  }
+
+  #claimName(wanted: string | undefined): string {
+    const base = plainName(wanted)
+    let name = base
+    for (let number = 2; this.#names.has(name); number++) name = `${base.slice(0, 28)}-${number}`
+    this.#names.add(name)
+    return name
+  }
+
+  async #inTurn(
+    agentPath: string,
+    request: AgentRequest,
+    stepId: string,
+    signal: AbortSignal,
+  ): Promise<AgentResult> {
+    if (!(await this.#places.take(signal)))
+      return { ...nothing(agentPath), state: 'cancelled', reason: 'cancelled' }
+    try {
+      return await this.#begin(agentPath, request, stepId, signal)
+    } catch (error) {
+      this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
+      const message = 'the sub-agent failed inside; the log has the details'
+      return refused(agentPath, toolFailure('internal', message).error)
+    } finally {
+      this.#places.giveBack()
+    }
+  }
+
+  async #begin(
+    agentPath: string,
+    request: AgentRequest,
+    stepId: string,
+    signal: AbortSignal,
+  ): Promise<AgentResult> {
+    const { maxParallelAgents } = this.#parent.task.limits
+    const others = Math.max(0, maxParallelAgents - this.#places.taken)
+    const budget = this.#parent.budget.part(request.limits ?? {}, others)
+    if (budget === null) {
+      const message = 'nothing of the budget is left for a sub-agent: do the rest yourself, or end'
+      return refused(agentPath, toolFailure('limit_reached', message).error)
+    }
+    try {
+      const opened = await this.#homeComings.run(() => this.#views.open())
+      if (!opened.ok) {
+        const code = opened.error.code === 'no_space' ? 'no_space' : 'unavailable'
+        const message = `no view of the workspace for a sub-agent: ${opened.error.message}`
+        return refused(agentPath, toolFailure(code, message, opened.error.code === 'busy').error)
+      }
+      return await this.#live({ agentPath, request, stepId, budget, view: opened.value, signal })
+    } finally {
+      budget.stop()
+    }
+  }
+
+  /** From the first event to the last. */
+  async #live(child: Child): Promise<AgentResult> {
+    const { agentPath, request, stepId, budget, view } = child
+    const report = closable(this.#parts.reportFor(agentPath))
+    const tools = this.#parts.toolsFor(view)
+    const registry = this.#registryOf(tools, request)
+    const signal = AbortSignal.any([child.signal, budget.signal])
+    await report.event({
+      type: 'agent-start',
+      stepId,
+      brief: boundJsonText(request.brief, limits.documentMaxChars, limits.frameMaxBytes / 4),
+      tools: [...registry.names],
+      limits: startLimits(request, budget),
+    })
+    let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
+    try {
+      const workspaceListing = await describeWorkspace(tools, signal)
+      const run = childRun(this.#parent, request, {
+        agentPath,
+        registry,
+        budget,
+        report,
+        workspaceListing,
+        signal,
+      })
+      const ending = endingOf(await converse(request, run, signal), child)
+      const home = ending.state === 'cancelled' ? nothingBrought : await this.#comeHome(child)
+      result = { ...result, ...ending, ...home, usage: budget.usage }
+    } catch (error) {
+      this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
+      result = {
+        ...result,
+        text: 'the sub-agent failed inside; the log has the details',
+        usage: budget.usage,
+      }
+    }
+    report.close()
+    if (result.conflicts.length > 0) this.#views.keep(agentPath, view)
+    else await this.#views.close(view)
+    await report.end(result, stepId)
+    return result
+  }
+
+  /** Those that the parent has, or fewer; of them what can be had over a view. */
+  #registryOf(tools: readonly Tool[], request: AgentRequest): Registry {
+    const allowed = new Set(request.tools ?? this.#parent.registry.names)
+    const chosen = tools.filter(({ name }) => allowed.has(name) && this.#parent.registry.names.includes(name))
+    return createRegistry(chosen, { logger: this.#parent.logger })
+  }
+
+  async #comeHome({ view, signal }: Child): Promise<HomeComing> {
+    return await this.#homeComings.run(() => bringHome(view, this.#root, this.#owner, signal))
+  }
+}
+
+/** A report that can be ended before its last event, so that nothing follows that. */
+function closable(report: Report): Report & {
+  close(): void
+  end(result: AgentResult, stepId: string): Promise<void>
+} {
+  let open = true
+  return {
+    event: (event) => (open ? report.event(event) : Promise.resolve()),
+    delta: (delta) => {
+      if (open) report.delta(delta)
+    },
+    close: () => {
+      open = false
+    },
+    end: (result, stepId) =>
+      report.event({
+        type: 'agent-end',
+        stepId,
+        state: result.state,
+        reason: result.reason,
+        text: boundJsonText(result.text, limits.documentMaxChars, limits.frameMaxBytes / 4),
+        usage: result.usage,
+        merged: result.merged.length,
+        conflicts: result.conflicts.slice(0, 1_000).map(({ path }) => boundText(path, limits.lineMaxChars)),
+      }),
+  }
+}
+
+function startLimits(request: AgentRequest, budget: RunBudget): NonNullable<AgentRequest['limits']> {
+  const { maxToolCalls, maxTokens, maxWallMs } = budget.limits
+  const { maxTurns } = request.limits ?? {}
+  return {
+    ...(maxTurns === undefined ? {} : { maxTurns }),
+    maxToolCalls,
+    maxTokens,
+    // The protocol knows no shorter one.
+    maxWallMs: Math.max(1_000, maxWallMs),
+  }
+}
+
+/** How a conversation that ended counts: by the run's end, by a limit of the child's own, or as it says. */
+function endingOf(
+  result: StepResult,
+  { budget, signal }: Child,
+): Pick<AgentResult, 'state' | 'reason' | 'text'> {
+  const { state, reason, text } = result
+  if (signal.aborted)
+    return { state: 'cancelled', reason: 'cancelled', text: lastWords(result.history) || text }
+  const limit: RunReason | undefined =
+    budget.tripped?.reason ?? (reason === 'limit_turns' ? reason : undefined)
+  // It may have come to its answer with the last of its budget.
+  if (limit === undefined || state === 'completed') return { state, reason, text }
+  const why = budget.tripped?.message ?? text
+  const words = lastWords(result.history)
+  return {
+    state: 'failed',
+    reason: limit,
+    text: `${words === '' ? '' : `${words}\n\n`}[Caisson] Ended before it was done: ${why}`,
+  }
+}
+
+function nothing(agentPath: string): Omit<AgentResult, 'state' | 'reason'> {
+  return { agentPath, text: '', usage: noUsage, ...nothingBrought }
+}
+
+/** One that never began. */
+function refused(agentPath: string, error: ToolError): AgentResult {
+  return {
+    ...nothing(agentPath),
+    state: 'failed',
+    reason: 'step_failed',
+    text: error.message,
+    refused: error,
+  }
+}
+
+/** In the alphabet of agent paths. */
+function plainName(wanted: string | undefined): string {
+  const name = (wanted ?? '')
+    .replaceAll(/[^A-Za-z0-9_-]+/g, '-')
+    .replaceAll(/^-+|-+$/g, '')
+    .slice(0, 32)
+  return name === '' ? 'agent' : name
+}
+
+function pathOf(agent: string): string {
+  return agent.startsWith('root/') ? agent : `root/${agent}`
+}
