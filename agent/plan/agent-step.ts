@@ -9,8 +9,26 @@ import { readOutput } from './output.ts'
 /** As many conflicts are named in the step's answer; all of them are in the event. */
 const conflictsMaxCount = 20
 
+/** Whether a sub-agent carries the step out; where there are none it is a step like any other. */
+export function isForAgent(step: Step, run: Run): boolean {
+  return step.kind === 'agent' && run.agents !== undefined && run.task.limits.maxAgents > 0
+}
+
+/** The run for a step that no sub-agent carries out although it was meant for one: narrowed as that would have been. */
+export function narrowRun(step: Step, run: Run): Run {
+  if (step.kind !== 'agent') return run
+  const { limits } = run.task
+  const maxTurnsPerStep = Math.min(step.limits?.maxTurns ?? limits.maxTurnsPerStep, limits.maxTurnsPerStep)
+  const selected = step.tools === undefined ? null : run.registry.select(step.tools)
+  return {
+    ...run,
+    task: { ...run.task, limits: { ...limits, maxTurnsPerStep } },
+    registry: selected?.ok === true ? selected.value : run.registry,
+  }
+}
+
 /**
- * The step's result; null where there are no sub-agents, so that the step is carried out like any other.
+ * What a sub-agent makes of the step.
  * @param results of the steps that it waited for; a sub-agent sees nothing else of the plan
  */
 export async function runAgentStep(
@@ -18,8 +36,8 @@ export async function runAgentStep(
   results: readonly { stepId: string; text: string }[],
   run: Run,
   signal: AbortSignal,
-): Promise<(StepResult & { value?: unknown }) | null> {
-  if (run.agents === undefined || run.task.limits.maxAgents === 0) return null
+): Promise<StepResult & { value?: unknown }> {
+  if (run.agents === undefined) throw new TypeError('the run has no sub-agents')
   const { id, title, instructions, tools, limits, output } = step
   const known = results.map(({ stepId, text }) => block('result', text, ` step="${stepId}"`))
   const brief = [title, instructions, ...(known.length > 0 ? [`What is known:\n${known.join('\n')}`] : [])]

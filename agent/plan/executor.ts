@@ -9,7 +9,8 @@ import { block } from '../context/block.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
 import { boundText, type Run, type RunEnding } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
-import { runAgentStep } from './agent-step.ts'
+import { cutMiddle } from '../tools/cut.ts'
+import { isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import type { PlanBook } from './book.ts'
 import { endingOf } from './ending.ts'
 import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
@@ -142,7 +143,8 @@ class Execution {
       return { state: 'failed', reason: 'step_failed', text: instructions.error, history: [] }
     let earlier: string | null = null
     for (let attempt = 1; ; attempt++) {
-      const told = { ...step, instructions: tell(step, instructions.value, earlier) }
+      const output = isForAgent(step, this.#run) ? undefined : step.output
+      const told = { ...step, instructions: tell(step.id, instructions.value, earlier, output) }
       const result = await this.#performOnce(told)
       const isFinal = result.state !== 'failed' || result.reason === 'denied' || this.#signal.aborted
       if (isFinal || attempt > (step.retries ?? 0)) return result
@@ -156,13 +158,10 @@ class Execution {
     const results = this.#resultsFor(step)
     try {
       const run: Run = {
-        ...this.#run,
+        ...narrowRun(step, this.#run),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
       }
-      if (step.kind === 'agent') {
-        const result = await runAgentStep(step, results, run, this.#signal)
-        if (result !== null) return result
-      }
+      if (isForAgent(step, run)) return await runAgentStep(step, results, run, this.#signal)
       const opening = (): ReturnType<typeof stepOpening> =>
         stepOpening(run, { plan: this.#book.plan, step, results, states: this.#schedule.states })
       const result = await this.#performStep(step, opening, run, this.#signal)
@@ -203,14 +202,14 @@ class Execution {
 }
 
 /** All that the step is told to do. */
-function tell(step: Step, instructions: string, earlier: string | null): string {
+function tell(stepId: string, instructions: string, earlier: string | null, output: Step['output']): string {
   const parts = [instructions]
   if (earlier !== null) {
-    const why = earlier.length > 2_000 ? `${earlier.slice(0, 2_000).toWellFormed()}…` : earlier
-    parts.push(
-      `This step was tried before and failed; what was done to the files then is still there. It said:\n${block('result', why, ` step="${step.id}"`)}`,
-    )
+    const why = block('result', cutMiddle(earlier, 2_000), ` step="${stepId}"`)
+    const head =
+      'This step was tried before and failed; what was done to the files then is still there. It said:'
+    parts.push(`${head}\n${why}`)
   }
-  if (step.output !== undefined) parts.push(describeOutput(step.output))
+  if (output !== undefined) parts.push(describeOutput(output))
   return parts.join('\n\n')
 }
