@@ -26,8 +26,10 @@ export function readSkillText(source: string): SkillText {
     // Aliases have no place here, and can make a small text large.
     const document = parseDocument(found[1] ?? '', { schema: 'core', merge: false, logLevel: 'silent' })
     const [error] = document.errors
-    if (error !== undefined)
-      return { ...none, instructions, problem: `the front matter: ${firstLine(error.message)}` }
+    if (error !== undefined) {
+      const problem = `the front matter: ${firstLine(error.message)}`
+      return { ...readPlainLines(found[1] ?? ''), instructions, problem }
+    }
     const values: unknown = document.toJS({ maxAliasCount: 0 })
     if (values !== null && !isRecord(values))
       return { ...none, instructions, problem: 'the front matter is no mapping of names to values' }
@@ -41,6 +43,12 @@ export function readSkillText(source: string): SkillText {
     const words = cause instanceof Error ? firstLine(cause.message) : 'it could not be read'
     return { ...none, instructions, problem: `the front matter: ${words}` }
   }
+}
+
+/** What people write and YAML does not take, such as a description with a colon: the rest of the line. */
+function readPlainLines(lines: string): Pick<SkillText, 'name' | 'description'> {
+  const plainLine = (key: string) => textOf(new RegExp(`^${key}:[ \\t]*(\\S.*)$`, 'm').exec(lines)?.[1])
+  return { name: plainLine('name'), description: plainLine('description') }
 }
 
 function textOf(value: unknown): string | null {
