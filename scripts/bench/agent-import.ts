@@ -1,0 +1,45 @@
+/** What the agent's bundle takes to be loaded and to begin to serve, in a fresh process on this machine. */
+
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { execa } from 'execa'
+import { bundleAgent } from '../../host/image/agent-bundle.ts'
+import type { Figures } from './bench.ts'
+import { figureOf, round, tell } from './figures.ts'
+
+const samples = 15
+const entry = path.resolve(import.meta.dirname, '../../agent/main.ts')
+
+/** Loaded before the agent; speaks when the agent's own first turn of the event loop is over. */
+const probe = `const before = performance.now()
+setImmediate(() => {
+  process.stdout.write(JSON.stringify({ ms: performance.now() - before, rss: process.memoryUsage().rss }))
+  process.exit(0)
+})
+`
+
+export async function measureImport(): Promise<Figures> {
+  tell('the import of the bundle')
+  const folder = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))
+  try {
+    const bundle = await bundleAgent(entry)
+    for (const [name, content] of bundle) await writeFile(path.join(folder, name), content)
+    await writeFile(path.join(folder, 'probe.cjs'), probe)
+    const found: { ms: number; rss: number }[] = []
+    for (let count = -1; count < samples; count++) {
+      const { stdout } = await execa(process.execPath, ['-r', './probe.cjs', 'agent.cjs'], {
+        cwd: folder,
+        timeout: 30_000,
+      })
+      if (count >= 0) found.push(JSON.parse(stdout) as { ms: number; rss: number })
+    }
+    return {
+      importMs: figureOf(found.map(({ ms }) => ms)),
+      rssMiB: figureOf(found.map(({ rss }) => rss / 2 ** 20)),
+      bundleKiB: round((bundle.get('main.js')?.length ?? 0) / 1024),
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
