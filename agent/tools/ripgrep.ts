@@ -1,10 +1,25 @@
-/** Reads ripgrep's `--json` lines, which another program in the sandbox may have written: bounded, and never thrown at. */
+/**
+ * Reads ripgrep's output, which another program in the sandbox may have written: bounded, and never thrown at. Lines of
+ * text, not its JSON: that says of a long line where each of its matches is, and so more than the line is long.
+ */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { decodePath } from '#specs/node/path-text.ts'
 
-/** One line of JSON; a longer one is passed over. */
-const JSON_LINE_MAX_BYTES = 1024 * 1024
+/** `path NUL number : text`, with `-` before the text of a line of context; long lines are cut by ripgrep itself. */
+export const ripgrepFormat = [
+  '--no-heading',
+  '--with-filename',
+  '--null',
+  '--line-number',
+  '--no-context-separator',
+  '--max-columns=2000',
+  '--max-columns-preview',
+  '--color=never',
+] as const
+
+/** A path and a line, with what ripgrep notes between them; longer is passed over. */
+const RECORD_MAX_BYTES = 64 * 1024
 const TEXT_MAX_CHARS = 500
 /** Characters of all lines together; the search ends there. */
 const TOTAL_MAX_CHARS = 64 * 1024
@@ -21,19 +36,11 @@ export const SearchLine = z.strictObject({
 })
 export type SearchLine = z.infer<typeof SearchLine>
 
-/** ripgrep gives text, or base64 where it is not UTF-8. */
-const RipgrepText = z.union([z.object({ text: z.string() }), z.object({ bytes: z.string() })])
-const RipgrepLine = z.object({
-  type: z.enum(['match', 'context']),
-  data: z.object({ path: RipgrepText, lines: RipgrepText, line_number: z.int().min(1) }),
-})
-
 export class RipgrepReader {
   readonly #maxMatches: number
   readonly #lines: SearchLine[] = []
   readonly #files = new Set<string>()
-  #pending: Buffer[] = []
-  #pendingBytes = 0
+  #pending: Buffer = Buffer.alloc(0)
   #isOverlong = false
   #matches = 0
   #chars = 0
@@ -44,18 +51,24 @@ export class RipgrepReader {
 
   /** Takes output as it comes; false when there is enough. */
   take(bytes: Uint8Array): boolean {
-    let rest = Buffer.from(bytes)
-    for (let end = rest.indexOf(NEWLINE); end !== -1; end = rest.indexOf(NEWLINE)) {
-      this.#keep(rest.subarray(0, end))
-      const isOverlong = this.#isOverlong
-      const line = Buffer.concat(this.#pending)
-      this.#pending = []
-      this.#pendingBytes = 0
+    let rest = Buffer.concat([this.#pending, bytes])
+    if (this.#isOverlong) {
+      const end = rest.indexOf(NEWLINE)
+      if (end === -1) return true
       this.#isOverlong = false
-      if (!isOverlong && !this.#takeLine(line)) return false
       rest = rest.subarray(end + 1)
     }
-    this.#keep(rest)
+    for (;;) {
+      const pathEnd = rest.indexOf(0)
+      const end = pathEnd === -1 ? -1 : rest.indexOf(NEWLINE, pathEnd)
+      if (end === -1) break
+      const found = end > RECORD_MAX_BYTES ? undefined : readRecord(rest.subarray(0, end), pathEnd)
+      if (found !== undefined && !this.#takeLine(found)) return false
+      rest = rest.subarray(end + 1)
+    }
+    this.#isOverlong = rest.length > RECORD_MAX_BYTES
+    // A copy: what is left is not to hold all that came with it.
+    this.#pending = this.#isOverlong ? Buffer.alloc(0) : Buffer.from(rest)
     return true
   }
 
@@ -63,18 +76,7 @@ export class RipgrepReader {
     return { lines: this.#lines, matches: this.#matches, files: this.#files.size, truncated: false }
   }
 
-  #keep(bytes: Buffer): void {
-    if (this.#isOverlong || bytes.length === 0) return
-    this.#pendingBytes += bytes.length
-    this.#pending.push(bytes)
-    if (this.#pendingBytes <= JSON_LINE_MAX_BYTES) return
-    this.#isOverlong = true
-    this.#pending = []
-  }
-
-  #takeLine(line: Buffer): boolean {
-    const found = parseLine(line)
-    if (found === undefined) return true
+  #takeLine(found: SearchLine): boolean {
     if (found.isMatch && this.#matches === this.#maxMatches) return false
     if (this.#chars + found.text.length > TOTAL_MAX_CHARS) return false
     this.#lines.push(found)
@@ -87,25 +89,19 @@ export class RipgrepReader {
   }
 }
 
-function parseLine(line: Buffer): SearchLine | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(line.toString('utf8'))
-  } catch {
-    return undefined
-  }
-  const parsed = RipgrepLine.safeParse(value)
-  if (!parsed.success) return undefined
-  const { path, lines, line_number } = parsed.data.data
-  const text = textOf(lines, (bytes) => bytes.toString('utf8')).replace(/\r?\n$/, '')
+function readRecord(record: Buffer, pathEnd: number): SearchLine | undefined {
+  const before = record.subarray(0, pathEnd)
+  // Notes about binary files are lines without NUL; every path that is asked for begins with `./`.
+  const path = before.subarray(before.lastIndexOf('\n./') + 1)
+  const body = record.subarray(pathEnd + 1)
+  const [head = '', digits = '', sign] = /^([0-9]{1,15})([:-])/.exec(body.toString('latin1', 0, 16)) ?? []
+  const line = Number(digits)
+  if (!path.toString('latin1', 0, 2).startsWith('./') || line < 1) return undefined
+  const text = body.subarray(head.length).toString('utf8').replace(/\r$/, '')
   return {
-    path: textOf(path, decodePath).replace(/^\.\//, ''),
-    line: line_number,
+    path: decodePath(path.subarray(2)),
+    line,
     text: (text.length > TEXT_MAX_CHARS ? `${text.slice(0, TEXT_MAX_CHARS)}…` : text).toWellFormed(),
-    isMatch: parsed.data.type === 'match',
+    isMatch: sign === ':',
   }
-}
-
-function textOf(value: z.infer<typeof RipgrepText>, decode: (bytes: Buffer) => string): string {
-  return 'text' in value ? value.text : decode(Buffer.from(value.bytes, 'base64'))
 }

@@ -1,9 +1,9 @@
-/** `search_files`: ripgrep in the sandbox, its JSON read and bounded. The program never runs outside the sandbox. */
+/** `search_files`: ripgrep in the sandbox, its output read and bounded. The program never runs outside the sandbox. */
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, pathArgument, withPlace } from './file-access.ts'
-import { RipgrepReader, SearchLine } from './ripgrep.ts'
+import { RipgrepReader, ripgrepFormat, SearchLine } from './ripgrep.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
 
 const MAX_MATCHES = 500
@@ -117,7 +117,7 @@ function argumentsOf(input: z.output<typeof inputSchema>, path: string): string[
   return [
     'rg',
     '--no-config',
-    '--json',
+    ...ripgrepFormat,
     '--no-ignore',
     '--hidden',
     '--glob=!.git',

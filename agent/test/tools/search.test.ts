@@ -82,8 +82,10 @@ describe('search_files', () => {
     writeFileSync(join(folder.path, 'wide'), `${'needle '.repeat(500_000)}\n`)
     const value = await callGood(search, { pattern: 'needle', limit: 7 })
     expect(value).toMatchObject({ matches: 7, truncated: true })
+    // A line is found however long it is and however often the pattern stands in it.
     const wide = await callGood(search, { pattern: 'needle', path: 'wide' })
-    expect(wide.lines.every(({ text }) => text.length <= 501)).toBe(true)
+    expect(wide).toMatchObject({ matches: 1, files: 1, truncated: false })
+    expect(wide.lines.map(({ line, text }) => [line, text.length])).toEqual([[1, 501]])
   })
 
   it('explains a broken expression and refuses to leave the workspace [S1.08]', async () => {
@@ -119,15 +121,18 @@ describe('search_files', () => {
 
 describe("ripgrep's output", () => {
   it('is read the same however it is cut, and any other bytes are passed over [V.06]', () => {
-    const line = {
-      type: 'match',
-      data: { path: { bytes: 'Y2Fm6Q==' }, lines: { text: 'é\n' }, line_number: 3 },
-    }
-    const noise = fc.oneof(fc.json(), fc.string(), fc.constant('{"type":"match"}'))
+    const record = Buffer.concat([Buffer.from('./caf\xe9\0', 'latin1'), Buffer.from('3:é\r\n')])
+    const noise = fc.oneof(
+      fc.constant(
+        './x: WARNING: stopped searching binary file after match (found "\\0" byte around offset 9)',
+      ),
+      fc.string().map((text) => text.replaceAll(/[\0\n]/g, ' ')),
+      fc.string().map((text) => `./y\0${text.replaceAll(/[0-9\n]/g, ' ')}`),
+      fc.constant('\0\0\0'),
+    )
     fc.assert(
       fc.property(fc.array(noise, { maxLength: 5 }), fc.integer({ min: 1, max: 50 }), (others, size) => {
-        const lines = [...others.map((text) => text.replaceAll('\n', ' ')), JSON.stringify(line)]
-        const bytes = Buffer.from(`${lines.join('\n')}\n`)
+        const bytes = Buffer.concat([...others.map((text) => Buffer.from(`${text}\n`)), record])
         const reader = new RipgrepReader(5)
         for (let at = 0; at < bytes.length; at += size)
           expect(reader.take(bytes.subarray(at, at + size))).toBe(true)
@@ -141,8 +146,22 @@ describe("ripgrep's output", () => {
     const reader = new RipgrepReader(5)
     const piece = Buffer.alloc(100_000, 'x')
     for (let at = 0; at < 100; at++) expect(reader.take(piece)).toBe(true)
-    const line = { type: 'match', data: { path: { text: './f' }, lines: { text: 'x' }, line_number: 1 } }
-    expect(reader.take(Buffer.from(`\n${JSON.stringify(line)}\n`))).toBe(true)
+    expect(reader.take(Buffer.from('\n./f\0' + '1:x\n'))).toBe(true)
     expect(reader.result()).toMatchObject({ matches: 1, files: 1 })
+  })
+
+  it('names files whose names hold line breaks, and lines that look like others [S1.04]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    mkdirSync(join(folder.path, 'a\nb'))
+    writeFileSync(join(folder.path, 'a\nb/c-1:d'), '7:needle\n-needle\n')
+    writeFileSync(join(folder.path, 'bin'), 'needle\n\0\nneedle\n')
+    writeFileSync(join(folder.path, 'z'), 'needle')
+    const { lines } = await callGood(search, { pattern: 'needle' })
+    expect(lines.map(({ path, line, text }) => [path, line, text])).toEqual([
+      ['a\nb/c-1:d', 1, '7:needle'],
+      ['a\nb/c-1:d', 2, '-needle'],
+      ['z', 1, 'needle'],
+    ])
   })
 })
