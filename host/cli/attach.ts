@@ -30,7 +30,7 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
   {
     using leaving = new Leaving(run, io.stdout, (line) => view.lines([line]))
     const isAttended = io.stdin.isTTY === true && io.stdout.isTTY === true
-    await follow(io, view, run, leaving, isAttended)
+    await follow(io, view, run, leaving, { isAttended, folder: host.runs.paths(run.id).directory })
   }
   const end = await run.ended
   view.end()

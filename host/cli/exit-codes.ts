@@ -33,6 +33,7 @@ const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',
   'ConfigError',
   'RuleError',
+  'PlanError',
   'UnknownRunError',
   'RecordingError',
   'UnknownVmError',

@@ -1,13 +1,17 @@
 /** Follows a run in this terminal or as JSON lines, whether this process carries it out or another, and puts its questions. */
+import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import type { FeedItem } from '../runs/feed.ts'
 import { promptApproval } from '../ui/approval-prompt.ts'
+import { foreignLine } from '../ui/foreign.ts'
 import type { ProgressView } from '../ui/progress.ts'
 import type { Io } from './io.ts'
-import { readJsonLines, writeJsonLine } from './json-lines.ts'
+import { type JsonInput, readJsonLines, writeJsonLine } from './json-lines.ts'
+import { findEditor } from './plan-editor.ts'
+import { Talk, type TalkedToRun } from './talk.ts'
 
 /** A run as it is followed. */
-export interface FollowedRun {
+export interface FollowedRun extends TalkedToRun {
   watch(): AsyncIterableIterator<FeedItem>
   /** Whether an approval waits for an answer. */
   waitsFor(approvalId: string): boolean
@@ -26,40 +30,55 @@ export interface Interruption {
   interrupt(by: string): void
 }
 
-/** @param isAttended whether somebody is at the terminal to be asked */
+export interface FollowOptions {
+  /** Whether somebody is at the terminal, to be asked and to say something. */
+  readonly isAttended: boolean
+  /** The run's own folder, for what is edited. */
+  readonly folder: string
+}
+
 export async function follow(
   io: Io,
   view: ProgressView,
   run: FollowedRun,
   interrupts: Interruption,
-  isAttended = true,
+  { isAttended, folder }: FollowOptions,
 ): Promise<void> {
-  for await (const item of run.watch()) {
-    const asked = isAttended ? openQuestion(run, item) : undefined
-    view.show(item, asked !== undefined)
-    if (asked !== undefined) await putQuestion(io, view, run, interrupts, asked)
+  if (!isAttended) {
+    for await (const item of run.watch()) view.show(item)
+    return
   }
+  /** What came while the person was writing. */
+  const held: FeedItem[] = []
+  const release = (): void => {
+    for (let item = held[0]; item !== undefined && openQuestion(run, item) === undefined; item = held[0]) {
+      view.show(item)
+      held.shift()
+    }
+  }
+  using talk = new Talk(io, view, run, release)
+  for await (const item of run.watch()) {
+    held.push(item)
+    if (item.source === 'host') notePause(talk, item.event.type)
+    const isUrgent = openQuestion(run, item) !== undefined || isEnd(item)
+    if (talk.isOpen && isUrgent) await talk.withdraw()
+    if (talk.isOpen) continue
+    release()
+    const asked = openQuestion(run, item)
+    if (asked === undefined) continue
+    held.length = 0
+    view.show(item, true)
+    talk.mute()
+    await putQuestion(io, view, run, interrupts, asked, folder)
+    talk.listen()
+  }
+  await talk.withdraw()
 }
 
 /** @param onInputEnd called when nobody can answer any more */
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
-  const answer = async (approvalId: string, given: ApprovalAnswer): Promise<void> => {
-    if (!(await run.answer(approvalId, given)))
-      io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one\n`)
-  }
   const stop = readJsonLines(io.stdin, {
-    onInput: (input) => {
-      if ('cancel' in input) run.cancel('standard input')
-      else {
-        const { approvalId, decision, scope, reach, hint } = input
-        void answer(approvalId, {
-          decision,
-          scope,
-          ...(reach === undefined ? {} : { reach }),
-          ...(hint === undefined ? {} : { hint }),
-        })
-      }
-    },
+    onInput: (input) => void obey(io, run, input),
     onProblem: (message) => io.stderr.write(`${message}\n`),
     onEnd: onInputEnd,
   })
@@ -68,6 +87,37 @@ export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => v
   } finally {
     stop()
   }
+}
+
+async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
+  const by = 'standard input'
+  if ('cancel' in input) return run.cancel(by)
+  if ('approvalId' in input) {
+    const { approvalId, decision, scope, reach, hint, plan } = input
+    const isTaken = await run.answer(approvalId, {
+      decision,
+      scope,
+      ...(reach === undefined ? {} : { reach }),
+      ...(hint === undefined ? {} : { hint }),
+      ...(plan === undefined ? {} : { plan }),
+    })
+    if (!isTaken) io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one\n`)
+    return
+  }
+  const problem =
+    'steer' in input
+      ? await run.steer(input.steer, by)
+      : await (input.pause ? run.pauseAgent(by) : run.resumeAgent(by))
+  if (problem !== undefined) io.stderr.write(`not done: ${foreignLine(problem)}\n`)
+}
+
+function notePause(talk: Talk, type: string): void {
+  if (type === 'pause-request') talk.setPausing(true)
+  if (type === 'resume-request') talk.setPausing(false)
+}
+
+function isEnd(item: FeedItem): boolean {
+  return item.source === 'host' && item.event.type === 'run-end'
 }
 
 /** The question that an item asks and that still waits: rules and modes answer at once. */
@@ -84,13 +134,23 @@ async function putQuestion(
   run: FollowedRun,
   interrupts: Interruption,
   request: Parameters<typeof promptApproval>[0],
+  folder: string,
 ): Promise<void> {
   view.pause()
   // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
   const settled = new AbortController()
   void run.settled(request.approvalId).then(() => settled.abort())
   const signal = AbortSignal.any([settled.signal, interrupts.signal])
-  const answer = await promptApproval(request, { input: io.stdin, output: io.stdout, signal })
+  const edit = await findEditor(io, folder)
+  const { plan: current, steps } = view.state
+  const answer = await promptApproval(request, {
+    input: io.stdin,
+    output: io.stdout,
+    signal,
+    current,
+    findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
+    ...(edit === undefined ? {} : { edit }),
+  })
   if (answer !== null) await run.answer(request.approvalId, answer)
   else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
   view.resume()

@@ -1,4 +1,4 @@
-/** `--json`: one JSON object a line on stdout and nothing else there; answers as JSON lines on stdin. */
+/** `--json`: one JSON object a line on stdout and nothing else there; answers, messages and requests as JSON lines on stdin. */
 
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
@@ -6,8 +6,10 @@ import { z } from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { AccessReach } from '#specs/protocol/egress.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { Plan } from '#specs/protocol/plan.ts'
 import { Id, Text } from '#specs/protocol/text.ts'
 import { parseJson } from '../state/json.ts'
+import { escapeUnsafe } from '../ui/plain-json.ts'
 
 /** One line on stdin. */
 export const JsonInput = z.union([
@@ -17,19 +19,17 @@ export const JsonInput = z.union([
     scope: ApprovalScope.default('once'),
     reach: AccessReach.optional(),
     hint: Text.optional(),
+    plan: Plan.optional(),
   }),
+  z.strictObject({ steer: Text.min(1) }),
+  z.strictObject({ pause: z.boolean() }),
   z.strictObject({ cancel: z.literal(true) }),
 ])
 export type JsonInput = z.infer<typeof JsonInput>
 
-/** What a terminal may obey or hide (C1 controls, bidi, zero-width): JSON leaves it as it is. */
-const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
-
 /** One line of plain JSON that means the same and that a terminal shows as it is. */
 export function toJsonLine(value: unknown): string {
-  const toEscape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
-  const text = JSON.stringify(value).replace(unsafe, (found) => found.split('').map(toEscape).join(''))
-  return `${text}\n`
+  return `${escapeUnsafe(JSON.stringify(value))}\n`
 }
 
 /** Writes one object; waits while the reader is slow, and not at all once it is gone. */
@@ -69,7 +69,7 @@ export function readJsonLines(
     else {
       const issue = parsed?.error.issues[0]?.message ?? 'too long'
       handlers.onProblem(
-        `line ${number} of standard input is not a decision (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?} or {"cancel":true}`,
+        `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?,"plan"?}, {"steer":"TEXT"}, {"pause":true|false} or {"cancel":true}`,
       )
     }
   })

@@ -36,6 +36,11 @@ export function parseCount(text: string): number {
   return Number(text)
 }
 
+/** A whole number, 0 too. */
+export function parseCountOrNone(text: string): number {
+  return text === '0' ? 0 : parseCount(text)
+}
+
 /** `5`, `0.50`: US dollars, more than none. */
 export function parseDollars(text: string): number {
   const dollars = /^\d{1,6}(\.\d{1,6})?$/.test(text) ? Number(text) : 0

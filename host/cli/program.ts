@@ -2,7 +2,15 @@
 import { Command, Option } from 'commander'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
-import { collect, parseAge, parseCount, parseDollars, parseDuration, parseSize } from './options.ts'
+import {
+  collect,
+  parseAge,
+  parseCount,
+  parseCountOrNone,
+  parseDollars,
+  parseDuration,
+  parseSize,
+} from './options.ts'
 import { type Action, addVmCommands } from './vm-program.ts'
 
 const runArgument = 'its id, the beginning of it, or "last"'
@@ -32,7 +40,7 @@ export function buildProgram(options: ProgramOptions): Command {
 
   const runCommand = program
     .command('run')
-    .argument(options.example ? '[task]' : '<task>', 'what the agent is to do')
+    .argument('[task]', 'what the agent is to do; not needed with --plan-from')
   addRunOptions(runCommand)
     .description('Runs a task in a VM on a workspace; shows plan, progress and changes')
     .action(
@@ -45,7 +53,9 @@ export function buildProgram(options: ProgramOptions): Command {
   program
     .command('attach')
     .argument('<run>', runArgument)
-    .description('Watches a run of another process from its start on, answers its questions, or cancels it')
+    .description(
+      'Watches a run of another process from its start on, answers its questions, steers or cancels it',
+    )
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
     .action(run(async () => (await import('./attach.ts')).attach))
 
@@ -157,6 +167,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .description('What happened in a run')
     .option('--json', 'the journal, one event a line')
     .action(run(async () => (await import('./runs.ts')).runsShow))
+  addRunsControl(runs, run)
   runs
     .command('rm')
     .argument('<run...>')
@@ -185,6 +196,36 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./workspace.ts')).workspaceUndo))
   return program
+}
+
+/** What a person says to a run of another process. */
+function addRunsControl(
+  runs: Command,
+  run: (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>,
+): void {
+  const load = () => import('./runs-control.ts')
+  runs
+    .command('steer')
+    .argument('<run>', runArgument)
+    .argument('<text>', 'what the agent should know')
+    .description('Sends a message to the agent of a run; it has it from its next turn on')
+    .action(run(async () => (await load()).runsSteer))
+  runs
+    .command('pause')
+    .argument('<run>', runArgument)
+    .description('Has the agent hold before its next step; its VM runs on (to stop that: caisson vm pause)')
+    .action(run(async () => (await load()).runsPause))
+  runs
+    .command('resume')
+    .argument('<run>', runArgument)
+    .description('Lets an agent that holds go on')
+    .action(run(async () => (await load()).runsResume))
+  runs
+    .command('cancel')
+    .argument('<run>', runArgument)
+    .description('Cancels a run; its changes come home first')
+    .option('--now', 'ends it at once')
+    .action(run(async () => (await load()).runsCancel))
 }
 
 function addVmOptions(command: Command): Command {
@@ -229,6 +270,9 @@ function addRunOptions(command: Command): Command {
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
+    .option('--plan-only', 'makes the plan and ends with it; nothing in the VM can change the files')
+    .option('--approve-plan', 'asks before the plan, and each change of it, is carried out')
+    .option('--plan-from <run>', 'carries out the plan of an earlier run, or of a file with a plan as JSON')
     .option('--from-recording <run>', 'repeats a run by what was recorded of it, without any network')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')
@@ -236,6 +280,7 @@ function addRunOptions(command: Command): Command {
     .option('--max-tokens <count>', 'tokens of the run, in and out', parseCount)
     .option('--max-requests <count>', 'model requests of the run', parseCount)
     .option('--max-cost <dollars>', 'US dollars of the run, by the prices of the configuration', parseDollars)
+    .option('--max-agents <count>', 'sub-agents of the run, 0 for none', parseCountOrNone)
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
 }
 

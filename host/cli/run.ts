@@ -1,5 +1,6 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
+import path from 'node:path'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
 import { rulesOfFlags } from '../egress/rule-file.ts'
@@ -20,6 +21,10 @@ export interface RunFlags extends VmFlags {
   readonly model?: string
   readonly tool?: string[]
   readonly approve: string
+  readonly planOnly?: boolean
+  readonly approvePlan?: boolean
+  /** A run, or a file. */
+  readonly planFrom?: string
   /** A run, or the directory of one. */
   readonly fromRecording?: string
   readonly allowHost?: string[]
@@ -31,6 +36,7 @@ export interface RunFlags extends VmFlags {
   readonly maxTokens?: number
   readonly maxRequests?: number
   readonly maxCost?: number
+  readonly maxAgents?: number
   readonly json?: boolean
   /** True for the last run on the directory, or the name of a run. */
   readonly continue?: true | string
@@ -45,10 +51,11 @@ export async function runTask(
   flags: RunFlags,
   example?: { task: string; workspace: string },
 ): Promise<ExitCode> {
-  const prompt = task ?? example?.task
-  if (prompt === undefined || prompt.trim() === '')
+  const isExample = task === undefined && flags.planFrom === undefined
+  const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
+  if (prompt.trim() === '' && flags.planFrom === undefined)
     throw new UsageError('say what the agent is to do: caisson run "TASK"')
-  const place = flags.workspace ?? (task === undefined ? example?.workspace : undefined)
+  const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
     ...(await optionsOf(io, prompt, flags)),
     ...(place === undefined ? {} : { workspace: place }),
@@ -68,11 +75,15 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('tools', flags.tool),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
     ...given('keep', flags.keep),
+    ...given('mode', flags.planOnly === true ? 'plan' : undefined),
+    ...given('approvePlan', flags.approvePlan),
+    ...given('planFrom', flags.planFrom),
     limits: {
       ...given('maxWallMs', flags.maxTime),
       ...given('maxTokens', flags.maxTokens),
       ...given('maxRequests', flags.maxRequests),
       ...given('maxCostUsd', flags.maxCost),
+      ...given('maxAgents', flags.maxAgents),
     },
     vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
@@ -91,11 +102,14 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
-    await follow(io, view, run, interrupts)
+    const isAttended = options.attended === true
+    await follow(io, view, run, interrupts, { isAttended, folder: host.runs.paths(run.id).directory })
   }
   const state = await run.ended
   view.end(state)
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
+  if (options.mode === 'plan' && state.end?.outcome === 'completed')
+    io.stdout.write(`Carry the plan out: ${howToCarryOut(run.id, options.workspace)}\n`)
   if (state.changes === null) return exitCodeOfEnd(state.end)
   const asked = options.attended === true && state.end?.outcome !== 'cancelled'
   const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
@@ -120,4 +134,14 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   if (state.changes === null) return exitCodeOfEnd(state.end)
   const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+/** The command that carries a plan out where it was made. */
+function howToCarryOut(runId: string, workspace: string | undefined): string {
+  const elsewhere = workspace !== undefined && path.resolve(workspace) !== process.cwd()
+  return `caisson run${elsewhere ? ` -w ${quote(workspace)}` : ''} --plan-from ${runId}`
+}
+
+function quote(word: string): string {
+  return /^[\w./-]+$/.test(word) ? word : `'${foreignLine(word).replaceAll("'", "'\\''")}'`
 }

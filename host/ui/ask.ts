@@ -23,9 +23,9 @@ export function choose<T extends string>(
   ) as Promise<T | null>
 }
 
-/** What the person wrote, or null as above. */
-export function write(io: PromptIo, message: string): Promise<string | null> {
-  return prompt(io, (streams) => text({ message, ...streams }))
+/** What the person wrote, or null as above. @param initialValue stands there already */
+export function write(io: PromptIo, message: string, initialValue = ''): Promise<string | null> {
+  return prompt(io, (streams) => text({ message, initialValue, ...streams }))
 }
 
 /** Cells of the terminal's rows. */

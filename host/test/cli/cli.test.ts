@@ -42,6 +42,10 @@ describe('the command line', () => {
       'attach',
       'runs list',
       'runs show',
+      'runs steer',
+      'runs pause',
+      'runs resume',
+      'runs cancel',
       'runs rm',
       'policy check',
       'policy explain',
@@ -68,7 +72,7 @@ describe('the command line', () => {
     })
     expect(await cli(['run'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('missing required argument'),
+      stderr: expect.stringContaining('say what the agent is to do'),
     })
     expect(await cli(['run', '  '])).toMatchObject({
       code: 2,
@@ -98,6 +102,24 @@ describe('the command line', () => {
       code: 2,
       stderr: expect.stringContaining('cannot read the approval rules in /nowhere/rules: it does not exist'),
     })
+    expect(await cli(['run', 'x', '--max-agents', '-1'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--max-agents'),
+    })
+    expect(await cli(['run', '--plan-from', 'nothing'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no plan "nothing": no run is called so, and the file cannot be read'),
+    })
+    expect(await cli(['run', 'x', '--plan-only', '--plan-from', './plan.json'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('only plans has nothing to do with a plan that is made'),
+    })
+    for (const what of ['steer nothing hello', 'pause nothing', 'resume nothing', 'cancel nothing']) {
+      expect(await cli(['runs', ...what.split(' ')])).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining('no run is called "nothing"'),
+      })
+    }
     expect(await cli(['runs', 'show', 'nothing'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('no run is called "nothing"'),

@@ -46,12 +46,26 @@ describe('decisions on standard input', () => {
     expect(values).toEqual([{ approvalId: 'a', decision: 'allow', scope: 'always', reach: 'suffix' }])
   })
 
+  it('carry messages, holds, and a plan in the place of the agent’s [S1.11 A.08 A.01]', async () => {
+    const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] }
+    const { values, problems } = await read(
+      `{"steer":"use tabs"}\n{"pause":true}\n{"pause":false}\n${JSON.stringify({ approvalId: 'p', decision: 'allow', plan })}\n`,
+    )
+    expect(problems).toEqual([])
+    expect(values).toMatchObject([
+      { steer: 'use tabs' },
+      { pause: true },
+      { pause: false },
+      { approvalId: 'p', decision: 'allow', scope: 'once', plan },
+    ])
+  })
+
   it('are refused with the line when they are anything else, and nothing is decided by them', async () => {
     const { values, problems } = await read(
-      'yes\n{"approvalId":"a"}\n{"approvalId":"a","decision":"allow","all":true}\n{"cancel":false}\n[]\n',
+      'yes\n{"steer":""}\n{"pause":1}\n{"steer":"a","cancel":true}\n{"approvalId":"a","decision":"allow","plan":{"goal":"g","steps":[]}}\n{"approvalId":"a"}\n{"approvalId":"a","decision":"allow","all":true}\n{"cancel":false}\n[]\n',
     )
     expect(values).toEqual([])
-    expect(problems).toHaveLength(5)
+    expect(problems).toHaveLength(9)
     expect(problems[1]).toMatch(/^line 2 of standard input/)
   })
 })

@@ -1,0 +1,116 @@
+/**
+ * A person at the terminal who wants to say something while a run is shown: Enter opens a prompt for a message or a pause.
+ * Nothing is sent by a key alone, and a question of the run takes the prompt's place.
+ */
+import { stripVTControlCharacters } from 'node:util'
+import { choose, write } from '../ui/ask.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import type { ProgressView } from '../ui/progress.ts'
+import type { Io } from './io.ts'
+
+/** What a person can do to the agent of a run. */
+export interface TalkedToRun {
+  steer(text: string, by: string): Promise<string | undefined>
+  pauseAgent(by: string): Promise<string | undefined>
+  resumeAgent(by: string): Promise<string | undefined>
+}
+
+const person = 'the person at the terminal'
+
+export class Talk implements Disposable {
+  readonly #io: Io
+  readonly #view: ProgressView
+  readonly #run: TalkedToRun
+  readonly #onClosed: () => void
+  readonly #onData = (chunk: Buffer | string) => this.#take(String(chunk))
+  #typed = ''
+  #isPausing = false
+  #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
+
+  /** @param onClosed called when a prompt is gone and the screen is free */
+  constructor(io: Io, view: ProgressView, run: TalkedToRun, onClosed: () => void) {
+    this.#io = io
+    this.#view = view
+    this.#run = run
+    this.#onClosed = onClosed
+    view.offer('Enter: message, pause')
+    this.listen()
+  }
+
+  /** Whether a prompt has the screen. */
+  get isOpen(): boolean {
+    return this.#open !== undefined
+  }
+
+  /** The agent was told to hold, or to go on. */
+  setPausing(isPausing: boolean): void {
+    this.#isPausing = isPausing
+  }
+
+  /** Lines typed from now on are taken. */
+  listen(): void {
+    this.#typed = ''
+    this.#io.stdin.on('data', this.#onData)
+    this.#io.stdin.resume()
+  }
+
+  /** The terminal is for others. */
+  mute(): void {
+    this.#io.stdin.off('data', this.#onData)
+    this.#io.stdin.pause()
+  }
+
+  /** Takes an open prompt back; what was typed in it is not sent. */
+  async withdraw(): Promise<void> {
+    this.#open?.withdrawal.abort()
+    await this.#open?.closed
+  }
+
+  [Symbol.dispose](): void {
+    this.mute()
+    this.#view.offer('')
+  }
+
+  #take(chunk: string): void {
+    this.#typed += chunk
+    const end = this.#typed.search(/[\r\n]/)
+    if (end < 0 || this.isOpen) return
+    const typed = stripVTControlCharacters(this.#typed.slice(0, end)).replace(/\p{Cc}/gu, '')
+    this.mute()
+    const withdrawal = new AbortController()
+    const closed = this.#converse(typed, withdrawal.signal).then(() => {
+      this.#open = undefined
+      this.#view.resume()
+      this.#onClosed()
+      this.listen()
+    })
+    this.#open = { closed, withdrawal }
+  }
+
+  async #converse(typed: string, signal: AbortSignal): Promise<void> {
+    this.#view.pause()
+    const io = { input: this.#io.stdin, output: this.#io.stdout, signal }
+    const wanted =
+      typed.trim() !== ''
+        ? 'message'
+        : await choose(io, 'The agent goes on meanwhile. What now?', 'message', [
+            { value: 'message', label: 'a message for the agent' },
+            this.#isPausing
+              ? { value: 'resume', label: 'let the agent go on' }
+              : { value: 'pause', label: 'have the agent hold before its next step' },
+            { value: 'nothing', label: 'nothing' },
+          ])
+    if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
+    if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
+    if (wanted !== 'message') return
+    const text = await write(io, 'What should the agent know? (Esc: nothing)', typed)
+    if (text !== null && text.trim() !== '') this.#tell(this.#run.steer(text, person))
+  }
+
+  /** The run's own events say that it worked. */
+  #tell(said: Promise<string | undefined>): void {
+    void said.then((problem) => {
+      if (problem !== undefined) this.#view.lines([`Not done: ${foreignLine(problem)}`])
+    })
+  }
+}
