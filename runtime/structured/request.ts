@@ -193,11 +193,22 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
 }
 
+/** Of an invalid answer, what the model is shown again at most: more than most models can say in one reply. */
+const shownAgainMaxChars = 128 * 1024
+
 /** Every call of the invalid answer gets a result, so that the history stays valid. */
 function askAgain(messages: ChatMessage[], turn: Turn, problem: string): void {
   const content = `That is not valid: ${problem}. Answer again, with all of it, corrected.`
-  const { text, toolCalls, reasoning } = turn
-  messages.push({ role: 'assistant', content: text, toolCalls, ...(reasoning === '' ? {} : { reasoning }) })
+  const { reasoning } = turn
+  const text = shorten(turn.text)
+  // Cut arguments are no JSON any more, and are sent as none.
+  const toolCalls = turn.toolCalls.map((call) => ({ ...call, argumentsText: shorten(call.argumentsText) }))
+  const thoughts = reasoning === '' ? {} : { reasoning: shorten(reasoning) }
+  messages.push({ role: 'assistant', content: text, toolCalls, ...thoughts })
   if (turn.toolCalls.length === 0) messages.push({ role: 'user', content })
   for (const { id } of turn.toolCalls) messages.push({ role: 'tool', callId: id, content })
+}
+
+function shorten(said: string): string {
+  return said.length <= shownAgainMaxChars ? said : `${said.slice(0, shownAgainMaxChars).toWellFormed()} […]`
 }

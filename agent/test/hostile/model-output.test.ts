@@ -330,17 +330,18 @@ describe('a model whose plan is none', () => {
     expect(ending.completion).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
   })
 
-  it('keeps a plan of the greatest size within a message [T.02]', async () => {
-    const long = '\u0001'.repeat(16_000)
-    const steps = Array.from({ length: 64 }, (_, at) =>
-      step(`s${at}`, { title: 't'.repeat(500), instructions: long }),
-    )
-    const ending = await carryOut((_asked, index) =>
-      index < 3 ? planReply({ goal: 'g'.repeat(500), steps }) : answer('done'),
-    )
-    expect(['completed', 'failed']).toContain(ending.completion.outcome)
-    if (ending.completion.outcome === 'failed') expect(ending.completion.reason).toBe('plan_invalid')
-  })
+  it.each(['as a call', 'as text'])(
+    'refuses a plan of megabytes, and does not send it back whole: %s [T.02]',
+    async (form) => {
+      const long = '\u0001'.repeat(16_000)
+      const steps = Array.from({ length: 64 }, (_, at) => step(`s${at}`, { instructions: long }))
+      const plan = { goal: 'g', steps }
+      const said = form === 'as text' ? answer(JSON.stringify(plan)) : planReply(plan)
+      const { completion, asked } = await carryOut(() => said)
+      expect(completion).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
+      for (const { text } of asked) expect(text.length).toBeLessThan(1 << 20)
+    },
+  )
 })
 
 it('a model server that speaks of errors in a stream for ever ends the run with a reason [T.02]', async () => {

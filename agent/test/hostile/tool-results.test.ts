@@ -128,7 +128,7 @@ describe('what a file holds', () => {
       const ending = await carryOut(
         working(
           call('read_file', { path: name }),
-          call('search_files', { pattern: 'no such text', path: name }),
+          call('search_files', { pattern: 'x', path: name }),
           call('edit_file', { path: name, oldText: 'no such text', newText: 'y' }),
           call('read_file', { path: name, offset: 2, limit: 5_000 }),
           answer('done'),
