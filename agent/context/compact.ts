@@ -42,8 +42,9 @@ export interface Compacted {
 
 /** What is left of a long output that the model has seen. */
 const outputChars = 1_200
-/** What a summary may have. */
+/** What a summary may have: in characters, and of the target. */
 const summaryMaxChars = 12_000
+const summaryShare = 0.3
 /** Of the target: what the last turns may have that stay as they are. */
 const tailShare = 0.4
 /** Of the target: what the person's messages may have. */
@@ -66,15 +67,8 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
   if (fits(short, parts.targetTokens, parts)) return { messages: short, summary: '' }
 
   const kept = countKept(seen, parts)
-  // The record is made of what there was before it was cut: a summary sees more than the model will.
-  const record = describeRecord(turns.slice(0, turns.length - kept), parts)
-  const summary =
-    kept === turns.length
-      ? parts.earlier
-      : cutMiddle(
-          (await parts.summarise(record))?.trim() || digest(turns.slice(0, -kept), parts),
-          summaryMaxChars,
-        )
+  // Made of what there was before it was cut: a summary sees more than the model will.
+  const summary = await sumUp(turns.slice(0, turns.length - kept), parts)
   const tail = seen.slice(seen.length - kept)
   const opening = sayAnew(summary, parts)
   let messages = [...opening, ...tail.flat()]
@@ -83,6 +77,14 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
     messages = [...opening, ...tail.flatMap((turn) => cutTurn(turn, maxChars, parts))]
   }
   return { messages, summary }
+}
+
+/** What stands for `turns` and all before them. */
+async function sumUp(turns: readonly Turn[], parts: CompactionParts): Promise<string> {
+  if (turns.length === 0) return parts.earlier
+  const { meter, targetTokens } = parts
+  const summary = (await parts.summarise(describeRecord(turns, parts)))?.trim() || digest(turns, parts)
+  return cutMiddle(summary, Math.min(summaryMaxChars, meter.charsFor(targetTokens * summaryShare)))
 }
 
 function fits(messages: readonly ChatMessage[], tokens: number, { meter }: CompactionParts): boolean {
