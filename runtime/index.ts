@@ -36,5 +36,11 @@ export {
   SkillRegistry,
   type SkillRegistryOptions,
 } from './skills/registry.ts'
+export {
+  generateStructured,
+  LLMStructuredError,
+  type StructuredOptions,
+  type StructuredResult,
+} from './structured/generate.ts'
 export { type ApplicationTools, reservedToolNames } from './tool-set.ts'
 export * from './turn-loop/index.ts'

@@ -20,6 +20,8 @@ export const structuredMaxRequests = 3
 
 export interface StructuredRequest<T> {
   readonly model: Model
+  /** For what is remembered of the model's server; default the model itself. */
+  readonly server?: object
   /** What the answer is about. The last one is not an assistant's. */
   readonly messages: readonly ChatMessage[]
   /** Of the form, and of the tool that stands for it: 1 to 64 of A-Z a-z 0-9 _ - */
@@ -68,7 +70,7 @@ const formRefusals: ReadonlySet<ModelErrorCode> = new Set([
 ])
 
 /** The ways that a model's server has refused. */
-const refusedForms = new WeakMap<Model, Set<AnswerForm>>()
+const refusedForms = new WeakMap<object, Set<AnswerForm>>()
 
 /** Asks until there is an answer of the form, or says why there is none. Never rejects for what a model or a server does. */
 export async function requestStructured<T>(
@@ -108,7 +110,8 @@ async function askInForm<T>(
   messages: readonly ChatMessage[],
 ): Promise<Result<Turn, ModelError>> {
   const forms = request.forms ?? allForms
-  const refused = refusedForms.get(request.model) ?? new Set<AnswerForm>()
+  const server = request.server ?? request.model
+  const refused = refusedForms.get(server) ?? new Set<AnswerForm>()
   const open = forms.filter((form, index) => index === forms.length - 1 || !refused.has(form))
   const tried: AnswerForm[] = []
   for (const form of open) {
@@ -119,7 +122,7 @@ async function askInForm<T>(
       continue
     }
     // Where the plainest form is refused as well it was not the form.
-    if (answer.ok && tried.length > 0) refusedForms.set(request.model, new Set([...refused, ...tried]))
+    if (answer.ok && tried.length > 0) refusedForms.set(server, new Set([...refused, ...tried]))
     return answer
   }
   throw new TypeError('requestStructured needs at least one form')

@@ -1,0 +1,181 @@
+/**
+ * `generateStructured`: an answer of a schema as part of the library. Asks without tools; fails with an error for an answer that
+ * does not come, after at most three requests.
+ */
+import * as z from 'zod'
+import type { LLMChatMessage, LLMResponse, LLMUsage } from '../contract.ts'
+import { cachedEnvironment, checkEnvironment, type LLMEnvironment } from '../environment.ts'
+import { generate, type LLMRequest } from '../generate.ts'
+import type { Turn } from '../llm/client.ts'
+import { modelError } from '../llm/errors.ts'
+import type { ChatMessage } from '../llm/messages.ts'
+import type { Model } from '../llm/model.ts'
+import { McpRegistry } from '../mcp/registry.ts'
+import { LLMError } from '../providers/errors.ts'
+import { toChatMessages } from '../providers/openai.ts'
+import { requestStructured } from './request.ts'
+import { type AnswerSchema, type JsonSchema, openSchema, openZodSchema } from './schema.ts'
+
+export interface StructuredOptions<T>
+  extends Omit<
+    LLMRequest,
+    'tools' | 'extraTools' | 'builtIns' | 'toolPermission' | 'toolChoice' | 'responseFormat'
+  > {
+  /** A zod schema, whose output is the value; or a JSON schema. */
+  readonly schema: z.ZodType<T> | JsonSchema
+  /** What the answer is, as a model reads it. Default `answer`; 1 to 64 of A-Z a-z 0-9 _ - */
+  readonly name?: string
+  readonly description?: string
+}
+
+export interface StructuredResult<T> {
+  readonly value: T
+  /** What of the model's answer was put right, in words. */
+  readonly corrections: readonly string[]
+  /** Requests whose answer was read. */
+  readonly requests: number
+  /** Of all of them. */
+  readonly usage: LLMUsage
+}
+
+/** The model answered, but never with what was asked for. */
+export class LLMStructuredError extends Error {
+  override readonly name = 'LLMStructuredError'
+  readonly provider: string
+  /** `invalid`: no answer fitted the schema; `refused`: the provider held it back. */
+  readonly kind: 'invalid' | 'refused'
+  readonly usage: LLMUsage
+
+  constructor(provider: string, kind: 'invalid' | 'refused', message: string, usage: LLMUsage) {
+    super(`${provider} gave no answer of the form that was asked for: ${message}`)
+    this.provider = provider
+    this.kind = kind
+    this.usage = usage
+  }
+}
+
+/**
+ * The model's answer as a value of the schema.
+ * @throws {LLMStructuredError} when none fits after three requests; {@link LLMError} when a request failed for good
+ * @throws TypeError for a schema that cannot be used and other misuse; the signal's reason when it is aborted
+ */
+export async function generateStructured<T = unknown>(
+  options: StructuredOptions<T>,
+): Promise<StructuredResult<T>> {
+  const { schema, name = 'answer', description = 'The answer.', messages, ...request } = options
+  const opened = await open(schema)
+  const environment = withoutTools(request)
+  const { providers: _providers, skillRoots: _roots, mcpConfig: _mcp, ...rest } = request
+  const failures: LLMError[] = []
+  const ask: Model = async ({ messages: asked, tools: [tool], toolChoice, responseFormat }, { signal }) => {
+    try {
+      const response = await generate({
+        ...rest,
+        environment,
+        messages: asked.map(fromChatMessage),
+        toolPermission: 'auto',
+        ...(tool === undefined ? {} : { tools: { [tool.name]: tool } }),
+        ...(toolChoice === undefined ? {} : { toolChoice }),
+        ...(responseFormat === undefined ? {} : { responseFormat }),
+        abortSignal: signal,
+      })
+      return { ok: true, value: toTurn(response) }
+    } catch (error) {
+      if (!(error instanceof LLMError)) throw error
+      failures.push(error)
+      return { ok: false, error: modelError(error.code, error.message, error.status, error.retryAfterMs) }
+    }
+  }
+  const answer = await requestStructured<T>({
+    model: ask,
+    server: serverOf(environment, request),
+    messages: toChatMessages(messages),
+    name,
+    description,
+    schema: opened.json,
+    hooks: { signal: request.abortSignal ?? new AbortController().signal },
+    read: (value) => {
+      const checked = opened.check(value)
+      return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
+    },
+  })
+  if (answer.ok) {
+    const { value, corrections, requests, usage } = answer.value
+    return { value, corrections, requests, usage: toUsage(usage) }
+  }
+  const { kind, message, usage } = answer.error
+  if (kind === 'cancelled') request.abortSignal?.throwIfAborted()
+  if (kind === 'invalid' || kind === 'refused')
+    throw new LLMStructuredError(request.provider, kind, message, toUsage(usage))
+  throw failures.at(-1) ?? new Error(message)
+}
+
+async function open<T>(schema: z.ZodType<T> | JsonSchema): Promise<AnswerSchema<T>> {
+  if (schema instanceof z.ZodType) return openZodSchema(schema)
+  const opened = await openSchema(schema)
+  if (!opened.ok) throw new TypeError(opened.error)
+  // Of a JSON schema nobody knows more than the caller says.
+  return opened.value as AnswerSchema<T>
+}
+
+/** The environment with its provider alone: what is asked for is an answer, not work. */
+function withoutTools(request: Omit<LLMRequest, 'messages'>): LLMEnvironment {
+  const environment =
+    request.environment === undefined ? cachedEnvironment(request) : checkEnvironment(request.environment)
+  return { ...environment, mcpRegistry: new McpRegistry(), builtIns: false }
+}
+
+/** One object for each model of a provider, for what is remembered of it. */
+const servers = new WeakMap<object, Map<string, object>>()
+
+function serverOf(
+  { providerStore }: LLMEnvironment,
+  { provider, model }: Pick<LLMRequest, 'provider' | 'model'>,
+): object {
+  const key = providerStore.get(provider).provider
+  const models = servers.get(key) ?? new Map<string, object>()
+  servers.set(key, models)
+  const known = models.get(model) ?? {}
+  models.set(model, known)
+  return known
+}
+
+function fromChatMessage(message: ChatMessage): LLMChatMessage {
+  if (message.role === 'tool') return { role: 'tool', tool_call_id: message.callId, content: message.content }
+  if (message.role !== 'assistant') return message
+  const calls = message.toolCalls.map(({ id, name, argumentsText }) => {
+    return { id, type: 'function' as const, function: { name, arguments: argumentsText } }
+  })
+  return {
+    role: 'assistant',
+    content: message.content,
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(message.reasoning === undefined ? {} : { reasoning_content: message.reasoning }),
+  }
+}
+
+function toTurn({ content, tool_calls: calls = [], assistantMessage, usage, stopKind }: LLMResponse): Turn {
+  const words = {
+    natural: 'stop',
+    tool: 'tool_calls',
+    unknown: 'unknown',
+    length: 'length',
+    content_filter: 'content_filter',
+  }
+  const none = { inputTokens: 0, outputTokens: 0, reasoningTokens: 0 }
+  return {
+    text: content,
+    reasoning: assistantMessage.reasoning_content ?? '',
+    toolCalls: calls.map(({ id, function: { name, arguments: argumentsText } }) => ({
+      id,
+      name,
+      argumentsText,
+    })),
+    usage: { requests: 1, ...(usage ?? none) },
+    finishReason: words[stopKind],
+  }
+}
+
+function toUsage({ inputTokens, outputTokens, reasoningTokens }: LLMUsage): LLMUsage {
+  return { inputTokens, outputTokens, reasoningTokens }
+}
