@@ -11,6 +11,7 @@ import { createModel, type ModelOptions } from '#runtime/llm/model.ts'
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Completion, type Task } from '#specs/protocol/task.ts'
+import { AgentPath } from '#specs/protocol/text.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { readGuidance } from '../../context/guidance.ts'
@@ -18,10 +19,13 @@ import { TaskInbox } from '../../inbox.ts'
 import { runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { makePlan } from '../../plan/planner.ts'
+import { createAgents } from '../../subagents/create-agents.ts'
+import { createAgentTools } from '../../tools/agents.ts'
 import { createFileTools } from '../../tools/files.ts'
 import { createRegistry } from '../../tools/registry.ts'
 import type { Tool } from '../../tools/tool.ts'
 import { describeWorkspace } from '../../workspace/listing.ts'
+import { folderViews } from '../support/agents.ts'
 import { makeTask, silentLogger, someRunId } from '../support/run.ts'
 import { planReply } from '../support/scripted-model.ts'
 import { runInFolder } from '../support/tools.ts'
@@ -33,8 +37,10 @@ export interface WorldOptions {
   /** Beside the file tools. */
   readonly tools?: readonly Tool[]
   readonly model?: Partial<ModelOptions>
+  /** Whether the run may start sub-agents; their views are copies of the folder. */
+  readonly agents?: boolean
   /** Called with every event, with the inbox at hand. */
-  onEvent?(event: AgentEvent, inbox: TaskInbox): void
+  onEvent?(event: AgentEvent, inbox: TaskInbox, agentPath: string): void
   /** Default 15 s. */
   readonly deadlineMs?: number
 }
@@ -42,7 +48,11 @@ export interface WorldOptions {
 export interface Ending {
   readonly completion: Completion
   readonly events: readonly AgentEvent[]
+  /** Whose each event is, at the same place. */
+  readonly agentPaths: readonly string[]
   readonly asked: readonly Asked[]
+  /** Views of sub-agents that were left open. */
+  readonly openViews: number
 }
 
 /** Events of a type. */
@@ -69,6 +79,8 @@ export function working(...replies: readonly ServerReply[]): Script {
     index === 0 ? onePlan : (replies[Math.min(index, replies.length) - 1] ?? onePlan)
 }
 
+const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
+
 /** Carries a task out to its end. @throws when it does not end by the deadline, or an event is not the protocol's. */
 export async function carryOut(script: Script, options: WorldOptions = {}): Promise<Ending> {
   const root = mkdtempSync(path.join(tmpdir(), 'caisson-hostile-'))
@@ -76,7 +88,13 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
   await using model = await startModelServer(script)
   const inbox = new TaskInbox()
   const heard = new Ears(inbox, options)
-  const tools = [...createFileTools(runInFolder(root), { root }), ...(options.tools ?? [])]
+  const place = mkdtempSync(path.join(tmpdir(), 'caisson-views-'))
+  const views = folderViews(root, place)
+  const toolsOver = (folder: string): Tool[] => [
+    ...createFileTools(runInFolder(folder), { root: folder, knownAs: root, owner }),
+    ...(options.tools ?? []),
+  ]
+  const tools = [...toolsOver(root), ...(options.agents === true ? createAgentTools() : [])]
   for (const [name, content] of Object.entries(options.files ?? {})) {
     mkdirSync(path.dirname(path.join(root, name)), { recursive: true })
     writeFileSync(path.join(root, name), content)
@@ -87,6 +105,12 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
       host: heard.host,
       planner: makePlan,
       executor: executePlan,
+      ...(options.agents === true
+        ? {
+            agentsFor: (run, reportFor) =>
+              createAgents(run, { views, toolsFor: (view) => toolsOver(view.path), reportFor, root, owner }),
+          }
+        : {}),
       registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
       modelFor: () => openModel(model.baseUrl, options.model),
       listWorkspace: (signal) => describeWorkspace(tools, signal),
@@ -99,12 +123,13 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
   try {
     inbox.submit(makeTask(options.task))
     const completion = await heard.ended(options.deadlineMs ?? 15_000, model.asked)
-    return { completion, events: heard.events, asked: model.asked }
+    const { events, agentPaths } = heard
+    return { completion, events, agentPaths, asked: model.asked, openViews: views.open.size }
   } finally {
     inbox.cancel(someRunId, 'the test is over')
     life.abort()
     await running
-    rmSync(root, { recursive: true, force: true })
+    for (const folder of [root, place]) rmSync(folder, { recursive: true, force: true })
   }
 }
 
@@ -116,19 +141,21 @@ function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): Return
 /** What the host hears; the first event that it would refuse fails the run's test. */
 class Ears {
   readonly events: AgentEvent[] = []
+  readonly agentPaths: string[] = []
   readonly host: Parameters<typeof runAgentLoop>[0]['host']
   readonly #completed = Promise.withResolvers<Completion>()
   #completions = 0
 
   constructor(inbox: TaskInbox, { onEvent }: WorldOptions) {
     this.host = {
-      emitEvent: async (_runId, _agentPath, event) => {
+      emitEvent: async (_runId, agentPath, event) => {
         this.#checked(() => {
           // Too long for a frame it may be: the outbox shortens it.
           checkDepth(event)
           this.events.push(AgentEvent.parse(event))
+          this.agentPaths.push(AgentPath.parse(agentPath))
         })
-        onEvent?.(event, inbox)
+        onEvent?.(event, inbox, agentPath)
       },
       emitDelta: (_runId, _agentPath, delta) => this.#checked(() => void Delta.parse(delta)),
       requestApproval: () => Promise.resolve({ decision: 'allow' }),

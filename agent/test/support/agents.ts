@@ -33,7 +33,7 @@ export interface AgentsBench extends Disposable {
 }
 
 /** Views as copies of `root`; what a helper of the guest does with overlays. */
-function folderViews(root: string, place: string): ViewSource & Pick<AgentsBench, 'open' | 'refuse'> {
+export function folderViews(root: string, place: string): ViewSource & Pick<AgentsBench, 'open' | 'refuse'> {
   const open = new Set<string>()
   const refusals: HelperErrorCode[] = []
   return {
