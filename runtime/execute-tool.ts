@@ -16,6 +16,7 @@ import { parseModelJson } from './llm/repair.ts'
 import { cutResult } from './mcp/result.ts'
 import { describeIssues, openSchema } from './structured/schema.ts'
 import { isZod, type ResolvedTool, resolveTools, type ToolSelection } from './tool-set.ts'
+import { untilAborted } from './until-aborted.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
   readonly workingDirectory?: string
@@ -64,7 +65,16 @@ async function carryOut(
   options: Settled,
 ): Promise<Result<string, string>> {
   const { toolPermission, abortSignal: signal, workingDirectory } = options
-  const tools = await resolveTools(environment, { ...options, toolPermission: 'auto' })
+  const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)
+  if (signal.aborted) return cancelled
+  const tools = await untilAborted(
+    resolveTools(environment, { ...options, toolPermission: 'auto' }),
+    signal,
+  ).catch((cause: unknown) => {
+    if (signal.aborted) return null
+    throw cause
+  })
+  if (tools === null) return cancelled
   const tool = tools.find(call.function.name)
   if (tool === undefined) {
     const names = tools.definitions.slice(0, 50).map(({ name }) => name)
@@ -87,7 +97,7 @@ async function carryOut(
     const { ok, content } = await untilAborted(tool.execute(input.value, context), signal)
     return ok ? { ok, value: toText(content) } : { ok, error: toText(content) }
   } catch (cause) {
-    if (signal.aborted) return fail(`the call of ${tool.name} was cancelled`)
+    if (signal.aborted) return cancelled
     return fail(`${tool.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`)
   }
 }
@@ -152,19 +162,6 @@ function artifact(toolName: string, code: string, problem: string, corrections: 
 
 function fail(words: string): { ok: false; error: string } {
   return { ok: false, error: `Error: ${words}` }
-}
-
-/** What a tool does after it was given up is its own; nobody waits for it. */
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted()
-  const { promise, reject } = Promise.withResolvers<never>()
-  const onAbort = () => reject(signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    return await Promise.race([work, promise])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
-  }
 }
 
 function toText(value: unknown): string {

@@ -24,6 +24,7 @@ import { LLMError } from './providers/errors.ts'
 import { toChatMessages } from './providers/openai.ts'
 import { toResponse } from './response.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from './tool-set.ts'
+import { untilAborted } from './until-aborted.ts'
 
 export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
   /** Absent: one is made of `providers`, `skillRoots`, `mcpConfig` and the process's variables, and kept for further calls. */
@@ -121,11 +122,8 @@ async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Pro
   const signal = request.abortSignal ?? new AbortController().signal
   signal.throwIfAborted()
   const { provider, maxAttempts } = environment.providerStore.get(request.provider)
-  const tools = await resolveTools(environment, {
-    ...request,
-    toolPermission: checkPermission(request.toolPermission ?? environment.defaults.toolPermission),
-  })
-  signal.throwIfAborted()
+  const toolPermission = checkPermission(request.toolPermission ?? environment.defaults.toolPermission)
+  const tools = await untilAborted(resolveTools(environment, { ...request, toolPermission }), signal)
   const sent = toProviderRequest(request, environment, tools, signal)
   const habits = habitsOf(provider, request.model)
   const open = () => {

@@ -19,6 +19,8 @@ export interface McpServerConfig {
   readonly headers?: Readonly<Record<string, string>>
   /** Longest wait for a call; default 60 s. */
   readonly timeoutMs?: number
+  /** Longest wait for the server to be ready, and for its list of tools; default 30 s. */
+  readonly connectTimeoutMs?: number
   /** Whether its word that a tool only reads is believed; default false. */
   readonly trustHints?: boolean
 }
@@ -39,6 +41,7 @@ const Server = z.object({
   url: z.string().optional(),
   headers: z.record(z.string(), z.string()).optional(),
   timeoutMs: z.number().int().positive().optional(),
+  connectTimeoutMs: z.number().int().positive().optional(),
   trustHints: z.boolean().optional(),
   enabled: z.boolean().optional(),
   disabled: z.boolean().optional(),

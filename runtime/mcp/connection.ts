@@ -2,6 +2,7 @@
  * One MCP server: connected at its first use, again after it died, and never twice at once. Its answers are strangers' words:
  * lists are bounded, and a failure of any kind is a value. The protocol's library is loaded when a server is first needed.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { Result } from '#specs/protocol/error.ts'
@@ -25,8 +26,12 @@ const connectTimeoutMs = 30_000
 const callTimeoutMs = 60_000
 /** Progress may stretch a call this far. */
 const callMaxMs = 10 * 60_000
-/** A server that cannot be reached is not tried again for so long. */
-const retryAfterMs = 5_000
+/** A server that cannot be connected is not tried again for a while, the longer the oftener it failed and the longer that took. */
+const retryFirstMs = 5_000
+const retryMaxMs = 300_000
+/** What a server over HTTP gets to take leave. */
+const leaveTimeoutMs = 1_000
+const schemaMaxChars = 64 * 1024
 const toolsMaxCount = 500
 const pagesMaxCount = 50
 const descriptionMaxChars = 4_000
@@ -41,7 +46,10 @@ export class McpConnection {
   readonly config: McpServerConfig
   #live: Promise<Live> | null = null
   #tools: Promise<readonly McpToolInfo[]> | null = null
-  #failure: { readonly message: string; readonly at: number } | null = null
+  #failure: { readonly message: string; readonly retryAt: number } | null = null
+  #failedConnects = 0
+  /** The newest, which may still be connecting. */
+  #transport: Transport | null = null
   #state: McpState = 'idle'
 
   constructor(name: string, config: McpServerConfig) {
@@ -62,12 +70,12 @@ export class McpConnection {
   async listTools(): Promise<Result<readonly McpToolInfo[], string>> {
     try {
       const live = await this.#connect()
-      this.#tools ??= readTools(live.client)
+      this.#tools ??= readTools(live.client, this.config.connectTimeoutMs ?? connectTimeoutMs)
       return { ok: true, value: await this.#tools }
     } catch (cause) {
       this.#tools = null
       const message = wordsOf(cause)
-      this.#failure ??= { message: `its tools could not be listed: ${message}`, at: Number.NEGATIVE_INFINITY }
+      this.#failure ??= { message: `its tools could not be listed: ${message}`, retryAt: 0 }
       return { ok: false, error: message }
     }
   }
@@ -95,8 +103,10 @@ export class McpConnection {
 
   async close(): Promise<void> {
     this.#state = 'closed'
-    const live = await this.#live?.catch(() => null)
-    await live?.client.close().catch(() => undefined)
+    const transport = this.#transport
+    // A server that is still connecting is not waited for.
+    if (transport !== null) await leave(transport)
+    await this.#live?.then(({ client }) => client.close()).catch(() => undefined)
     this.#live = null
     this.#tools = null
   }
@@ -105,7 +115,8 @@ export class McpConnection {
     if (this.#state === 'closed') throw new Error('the registry of MCP servers has been shut down')
     if (this.#live !== null) return await this.#live
     const failure = this.#failure
-    if (failure !== null && performance.now() - failure.at < retryAfterMs) throw new Error(failure.message)
+    if (failure !== null && performance.now() < failure.retryAt) throw new Error(failure.message)
+    const startedAt = performance.now()
     const opening = this.#open()
     this.#live = opening
     try {
@@ -113,7 +124,9 @@ export class McpConnection {
     } catch (cause) {
       if (this.#live === opening) this.#live = null
       const message = `it could not be connected: ${wordsOf(cause)}`
-      this.#failure = { message, at: performance.now() }
+      const now = performance.now()
+      const pauseMs = Math.max(retryFirstMs * 2 ** this.#failedConnects++, 4 * (now - startedAt))
+      this.#failure = { message, retryAt: now + Math.min(pauseMs, retryMaxMs) }
       if (this.state !== 'closed') this.#state = 'failed'
       throw new Error(message, { cause })
     }
@@ -125,6 +138,8 @@ export class McpConnection {
       import('@modelcontextprotocol/sdk/types.js'),
     ])
     const transport = await openTransport(this.config)
+    this.#transport = transport
+    if (this.state === 'closed') throw new Error('the registry of MCP servers has been shut down')
     const client = new Client({ name: 'caisson', version: '1' }, { capabilities: {} })
     client.onerror = () => undefined
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
@@ -132,7 +147,7 @@ export class McpConnection {
     })
     client.onclose = () => this.#noteEnd(transport)
     try {
-      await client.connect(transport, { timeout: connectTimeoutMs })
+      await client.connect(transport, { timeout: this.config.connectTimeoutMs ?? connectTimeoutMs })
     } catch (cause) {
       await client.close().catch(() => undefined)
       await transport.close().catch(() => undefined)
@@ -142,6 +157,7 @@ export class McpConnection {
       })
     }
     this.#failure = null
+    this.#failedConnects = 0
     this.#state = 'connected'
     return { client, transport }
   }
@@ -154,7 +170,7 @@ export class McpConnection {
     this.#state = 'failed'
     // It may be started again at once: only one that cannot be connected is left alone for a while.
     const message = `it ended by itself${words === '' ? '' : `; it wrote: ${words.slice(-500)}`}`
-    this.#failure = { message, at: Number.NEGATIVE_INFINITY }
+    this.#failure = { message, retryAt: 0 }
   }
 }
 
@@ -171,17 +187,24 @@ async function openTransport(config: McpServerConfig): Promise<Transport> {
   return new StreamableHTTPClientTransport(new URL(url), requestInit) as Transport
 }
 
+/** Tells a server over HTTP that its session ends, and ends the connection. */
+async function leave(transport: Transport): Promise<void> {
+  if ('terminateSession' in transport && typeof transport.terminateSession === 'function') {
+    const told = Promise.resolve(transport.terminateSession()).catch(() => undefined)
+    await Promise.race([told, sleep(leaveTimeoutMs, undefined, { ref: false })])
+  }
+  await transport.close().catch(() => undefined)
+}
+
 /** All pages; each is read field by field, so that one odd tool does not hide the others. */
-async function readTools(client: Client): Promise<readonly McpToolInfo[]> {
+async function readTools(client: Client, timeout: number): Promise<readonly McpToolInfo[]> {
   const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
   const tools = new Map<string, McpToolInfo>()
   const cursors = new Set<string>()
   let cursor: string | undefined
   for (let page = 0; page < pagesMaxCount; page++) {
     const params = cursor === undefined ? {} : { cursor }
-    const result = await client.request({ method: 'tools/list', params }, ResultSchema, {
-      timeout: connectTimeoutMs,
-    })
+    const result = await client.request({ method: 'tools/list', params }, ResultSchema, { timeout })
     for (const tool of Array.isArray(result.tools) ? result.tools : []) {
       const info = readTool(tool)
       if (info !== null && tools.size < toolsMaxCount) tools.set(info.name, info)
@@ -201,8 +224,18 @@ function readTool(tool: unknown): McpToolInfo | null {
     name: tool.name,
     description:
       typeof description === 'string' ? description.toWellFormed().slice(0, descriptionMaxChars) : '',
-    inputSchema: isRecord(inputSchema) ? inputSchema : { type: 'object', properties: {} },
+    inputSchema:
+      isRecord(inputSchema) && isUsable(inputSchema) ? inputSchema : { type: 'object', properties: {} },
     readOnlyHint: isRecord(annotations) && annotations.readOnlyHint === true,
+  }
+}
+
+/** What is too large or too deep for a request is described as any object. */
+function isUsable(schema: object): boolean {
+  try {
+    return JSON.stringify(schema).length <= schemaMaxChars
+  } catch {
+    return false
   }
 }
 

@@ -54,12 +54,17 @@ export const kinds: Readonly<Record<ProviderKind, Kind>> = {
       deployment: ['AZURE_OPENAI_DEPLOYMENT'],
       apiVersion: ['AZURE_OPENAI_API_VERSION', 'OPENAI_API_VERSION'],
     },
-    create: (config, baseUrl) =>
-      createChatProvider(new Connection(baseUrl, config, (key) => ({ 'api-key': key })), {
+    create: (config, baseUrl) => {
+      const connection = new Connection(baseUrl, config, (key) => ({ 'api-key': key }))
+      // The newer address names the model in the body, as OpenAI's does.
+      if (baseUrl.endsWith('/v1'))
+        return createChatProvider(connection, { maxTokensField: 'max_completion_tokens' })
+      return createChatProvider(connection, {
         path: ({ model }) => `/openai/deployments/${encodeURIComponent(config.deployment ?? model)}`,
         query: `?api-version=${encodeURIComponent(config.apiVersion ?? '2024-10-21')}`,
         maxTokensField: 'max_completion_tokens',
-      }),
+      })
+    },
   },
   xai: {
     baseUrl: 'https://api.x.ai/v1',

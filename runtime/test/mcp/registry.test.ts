@@ -117,6 +117,26 @@ describe('a server over standard input and output', () => {
     expect((await registry.callTool('s', 'pid', {}, soon())).ok).toBe(true)
   })
 
+  it('that never gets ready holds up one call at most, and no shutdown [S2.12]', async () => {
+    await using registry = new McpRegistry({ servers: { s: { ...small('dumb'), connectTimeoutMs: 300 } } })
+    expect(await registry.listTools()).toEqual([])
+    const started = performance.now()
+    for (let turn = 0; turn < 20; turn++) expect(await registry.listTools()).toEqual([])
+    expect((await registry.callTool('s', 'pid', {}, soon())).content).toContain('could not be connected')
+    // Each would have waited out its deadline.
+    expect(performance.now() - started).toBeLessThan(20 * 300)
+    const slow = new McpRegistry({ servers: { s: { ...small('dumb'), connectTimeoutMs: 600_000 } } })
+    await using environment = createLLMEnvironment({ mcpRegistry: slow })
+    const controller = new AbortController()
+    const call = { id: 'c', type: 'function', function: { name: 's_pid', arguments: '{}' } } as const
+    const running = executeTool(environment, call, { abortSignal: controller.signal })
+    controller.abort()
+    expect((await running).content).toBe('Error: the call of s_pid was cancelled')
+    const listing = slow.listTools()
+    await slow.shutdown()
+    expect(await listing).toEqual([])
+  })
+
   it('that writes noise beside its messages is understood [S2.12]', async () => {
     await using registry = new McpRegistry({ servers: { s: small('noise') } })
     expect((await registry.callTool('s', 'pid', {}, soon())).ok).toBe(true)

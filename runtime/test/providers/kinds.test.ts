@@ -41,6 +41,17 @@ describe('the kinds of chat completions', () => {
       body: { max_completion_tokens: 16_384 },
     })
     expect(asked[0]?.headers.authorization).toBeUndefined()
+    await using server = await startModelServer([hi])
+    await using newer = createLLMEnvironment({
+      providers: { azure: { apiKey: testKey, baseUrl: `${originOf(server)}/openai/v1/` } },
+    })
+    const messages = [{ role: 'user', content: 'x' }] as const
+    await generate({ environment: newer, provider: 'azure', model: 'm', messages })
+    expect(server.asked[0]).toMatchObject({
+      path: '/openai/v1/chat/completions',
+      headers: { 'api-key': testKey },
+      body: { model: 'm' },
+    })
     const store = new ProviderStore({ azure: { apiKey: testKey, resourceName: 'mine' } })
     expect(store.status('azure').baseUrl).toBe('https://mine.openai.azure.com')
   })
