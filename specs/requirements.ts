@@ -82,10 +82,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S2.28': now('Recovery instructions are exported, and overridden at three levels'),
   'S2.29': now('A call found in plain text becomes a tool call, marked as such on request'),
-  'S2.30': later(
-    'The package has scripts to build, check and test, and end-to-end runs that need no network',
-    'comes with the runtime library',
-  ),
+  'S2.30': now('The package has scripts to build, check and test, and end-to-end runs that need no network'),
 
   // Tools
   'S2.11': now('Tools of an application add to those of the library and never stand in their place'),

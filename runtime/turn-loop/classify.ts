@@ -23,8 +23,13 @@ export const DEFAULT_TOOL_VALIDATION_RECOVERY_INSTRUCTION =
 export const DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION =
   'You have made the same tool calls again, and they gave nothing new. Do something else, or answer in text with what you have; the same calls will not be run again.'
 
-const promise =
-  /^\s*(?:(?:ok(?:ay)?|sure|next|first|then|now|alright)[,.:!]?\s+)?(?:i\s+will|i['’]ll|let\s+me|i\s+am\s+going\s+to|i['’]m\s+going\s+to|going\s+to)\s+(?:now\s+|first\s+|then\s+|just\s+)?(?:run|check|search|open|update|inspect|read|look|review|use|call|execute|try|fetch|edit|write|ask)\b/i
+/** What tools do, as models announce it. Not `know` or `explain`, with which answers begin. */
+const deeds =
+  'run|check|search|open|update|inspect|read|look|review|use|call|execute|try|fetch|edit|write|ask|list|find|save|create|delete|remove|move|install|test|verify|examine|analy[sz]e|explore|view|scan|query|load|download|start|begin|proceed'
+const promise = new RegExp(
+  `^(?:(?:ok(?:ay)?|sure|next|first|then|now|alright)[,.:!]?\\s+)?(?:i\\s+will|i['’]ll|let\\s+me|(?:i\\s+am\\s+|i['’]m\\s+)?going\\s+to)\\s+(?:(?:now|first|then|just)\\s+)?(?:${deeds})\\b`,
+  'i',
+)
 
 /** A promise stands at the head of its text. */
 const headChars = 200

@@ -17,6 +17,7 @@ const promises = [
   'Okay, I am going to open it',
   "First, I'm going to inspect the log",
   'going to fetch the page',
+  "I'll save the note.",
 ]
 const answers = [
   'The file holds 7.',
