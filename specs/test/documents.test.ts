@@ -211,6 +211,7 @@ describe('the documents on limits', () => {
       ['tool calls', grouped(run.maxToolCalls)],
       ['model turns in a step', grouped(run.maxTurnsPerStep)],
       ['steps at once', grouped(run.maxParallelSteps)],
+      ['sub-agents of a run', `${run.maxAgents}, ${run.maxParallelAgents} at once`],
       ['memory of the VM', `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`],
       ['CPUs of the VM', '2, or 1 where there is but one'],
       ['disk of the VM', `${vm.DEFAULT_DISK_BYTES / GiB} GiB, sparse`],
