@@ -219,9 +219,11 @@ export class ApprovalQueue {
     const { decision, hint, plan } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
     if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
+    // To a plan, a word with the denial asks for another one; nobody is there who would.
+    const isWord = hint !== undefined && !(ruling.by === 'mode' && request.tool === planTool)
     return {
       decision,
-      ...(hint === undefined ? {} : { hint }),
+      ...(isWord ? { hint } : {}),
       ...(plan === undefined ? {} : { plan }),
     }
   }

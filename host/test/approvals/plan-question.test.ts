@@ -59,6 +59,16 @@ describe('a question about a plan', () => {
     expect(allowed).toEqual([mine, plan])
   })
 
+  it('is denied without a word where nobody is there, so that no other plan is made in vain [S1.11 A.01]', async () => {
+    const { queue, events } = open({ attended: false })
+    expect(await queue.ask(question())).toEqual({ decision: 'deny' })
+    expect(events[1]).toMatchObject({
+      decision: 'deny',
+      by: 'mode',
+      rule: expect.stringContaining('--approve'),
+    })
+  })
+
   it.each<[string, object]>([
     ['with a no', { decision: 'deny', scope: 'once', plan: mine }],
     ['that is none', { decision: 'allow', scope: 'once', plan: { goal: 'g', steps: [] } }],
