@@ -37,7 +37,7 @@ export const OutputSchema = z
   )
 export type OutputSchema = z.infer<typeof OutputSchema>
 
-/** Bounds of one sub-agent; absent ones are the run's. */
+/** Bounds of one sub-agent, within what the run has left; absent: of turns the run's, of the others a fair share. */
 export const AgentLimits = z.strictObject({
   /** Turns of the model. */
   maxTurns: z.int().min(1).max(1_000).optional(),
