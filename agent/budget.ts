@@ -50,10 +50,11 @@ export class RunBudget {
    * A part of what is left, with a clock of its own that runs from now on; null where nothing is left to give.
    * @param wanted what the part asks for; it never gets more than there is. Of calls and tokens that it says nothing of it
    *   gets an equal share with all the others that may run at once and its parent
-   * @param others how many more parts may begin while it runs
+   * @param atOnce how many parts there may be at one time, this one included
    */
-  part(wanted: AgentLimits, others: number): RunBudget | null {
-    const share = (left: number): number => Math.floor(left / (others + 2))
+  part(wanted: AgentLimits, atOnce: number): RunBudget | null {
+    const sharers = Math.max(1, atOnce - this.#parts.size) + 1
+    const share = (left: number): number => Math.floor(left / sharers)
     const { calls, tokens, wallMs } = this.#left()
     const maxToolCalls = Math.min(wanted.maxToolCalls ?? share(calls), calls)
     const maxTokens = Math.min(wanted.maxTokens ?? share(tokens), tokens)
@@ -94,14 +95,13 @@ export class RunBudget {
     return this.#usage
   }
 
-  /** What may still be spent: tool calls, tokens in and out, milliseconds. */
+  /** What may still be spent and is promised to no part: tool calls, tokens in and out, milliseconds. */
   get left(): { readonly calls: number; readonly tokens: number; readonly wallMs: number } {
-    const { maxToolCalls, maxTokens, maxWallMs } = this.#limits
-    const runningMs = this.#startedAt === null ? 0 : this.#now() - this.#startedAt
+    const { calls, tokens, wallMs } = this.#left()
     return {
-      calls: Math.max(0, maxToolCalls - this.#calls),
-      tokens: Math.max(0, maxTokens - this.#usage.inputTokens - this.#usage.outputTokens),
-      wallMs: Math.max(0, Math.round(maxWallMs - this.#spentMs - runningMs)),
+      calls: Math.max(0, calls),
+      tokens: Math.max(0, tokens),
+      wallMs: Math.max(0, Math.round(wallMs)),
     }
   }
 

@@ -4,7 +4,8 @@
  */
 import type { Turn } from '#runtime/llm/client.ts'
 import type { ModelError } from '#runtime/llm/errors.ts'
-import type { TurnHooks } from '#runtime/llm/model.ts'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import type { Model, TurnHooks } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { block } from './context/block.ts'
@@ -14,7 +15,7 @@ import { summariserSystemPrompt } from './context/prompts.ts'
 import { describeMessages } from './context/sections.ts'
 import { TokenMeter } from './context/tokens.ts'
 import { learnWindow, windowOf } from './context/window.ts'
-import { History } from './history.ts'
+import { bridgeResults, History } from './history.ts'
 import { boundText, type Run } from './run.ts'
 import type { SteerMessage } from './steering.ts'
 import { cutMiddle } from './tools/cut.ts'
@@ -29,6 +30,9 @@ const outputShare = 0.25
 /** Outputs up to this length are never cut, and so not kept for reading again. */
 const shortOutputChars = 1_000
 const summaryMaxTokens = 2_048
+
+/** Models that were seen to refuse a user's message behind a tool's result. */
+const strictModels = new WeakSet<Model>()
 
 export class Conversation {
   readonly history: History
@@ -59,20 +63,31 @@ export class Conversation {
   /** The model's answer to the conversation as it is, made shorter first where that is due. */
   async ask(hooks: TurnHooks): Promise<Result<Turn, ModelError>> {
     if (this.#isFull()) await this.#compact(hooks)
-    for (let isSecond = false; ; isSecond = true) {
-      const { maxTokens } = windowOf(windowOptionsOf(this.#run))
+    for (let wasLong = false; ; ) {
       const { messages } = this.history
-      const bound = maxTokens === undefined ? {} : { maxTokens }
-      const answer = await this.#run.model({ messages, tools: this.#run.registry.specs, ...bound }, hooks)
+      const answer = await this.#askOnce(messages, hooks)
       if (answer.ok) {
         this.#meter.note(messages, answer.value.usage.inputTokens)
         return answer
       }
-      if (isSecond || answer.error.code !== 'context_exceeded' || hooks.signal.aborted) return answer
-      const isNews = learnWindow(windowOptionsOf(this.#run), answer.error, this.#meter.count(messages))
-      const isShorter = (!isNews || this.#isFull()) && (await this.#compact(hooks))
-      if (!isNews && !isShorter) return answer
+      if (hooks.signal.aborted) return answer
+      if (answer.error.code === 'context_exceeded' && !wasLong) {
+        wasLong = true
+        const isNews = learnWindow(windowOptionsOf(this.#run), answer.error, this.#meter.count(messages))
+        const isShorter = (!isNews || this.#isFull()) && (await this.#compact(hooks))
+        if (!isNews && !isShorter) return answer
+      } else if (isAboutRoles(answer.error) && !strictModels.has(this.#run.model)) {
+        strictModels.add(this.#run.model)
+      } else return answer
     }
+  }
+
+  #askOnce(messages: readonly ChatMessage[], hooks: TurnHooks): Promise<Result<Turn, ModelError>> {
+    const { model, registry } = this.#run
+    const { maxTokens } = windowOf(windowOptionsOf(this.#run))
+    const sent = strictModels.has(model) ? bridgeResults(messages) : messages
+    const bound = maxTokens === undefined ? {} : { maxTokens }
+    return model({ messages: sent, tools: registry.specs, ...bound }, hooks)
   }
 
   /** `output` as long as the conversation bears, with a note of where all of it can be read. */
@@ -160,6 +175,12 @@ export class Conversation {
     this.#run.budget.addUsage(answer.value.usage)
     return answer.value.text
   }
+}
+
+/** Such as `Unexpected role 'user' after role 'tool'`, of templates that know a turn of calls only with an answer behind it. */
+function isAboutRoles({ code, message }: ModelError): boolean {
+  const isRefusal = code === 'invalid_request' || code === 'unprocessable' || code === 'server_error'
+  return isRefusal && /\broles?\b/i.test(message) && /\b(?:after|alternate|order|unexpected)\b/i.test(message)
 }
 
 function describeLeft({ budget }: Run): string {

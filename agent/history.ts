@@ -96,6 +96,18 @@ export class History {
   }
 }
 
+/** For models that take no user's message behind a tool's result: with a word of the assistant between the two. */
+export function bridgeResults(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const bridge: ChatMessage = {
+    role: 'assistant',
+    content: '(A message of the user comes in.)',
+    toolCalls: [],
+  }
+  return messages.flatMap((message, index) =>
+    message.role === 'user' && messages[index - 1]?.role === 'tool' ? [bridge, message] : [message],
+  )
+}
+
 function joinTexts(a: string, b: string): string {
   if (a.trim() === '') return b
   return b.trim() === '' ? a : `${a}\n\n${b}`

@@ -4,6 +4,7 @@ import * as z from 'zod'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
+import type { Opening } from '../context/opening.ts'
 import { runStep } from '../step.ts'
 import { createOutputTool } from '../tools/read-output.ts'
 import { createRegistry } from '../tools/registry.ts'
@@ -41,12 +42,13 @@ async function perform(
   script: Script,
   contextTokens: number,
   during: (test: TestRun) => void = () => undefined,
+  begin: Opening = opening,
 ) {
   await using server = await startModelServer(script)
   const registry = createRegistry([sayMuch, createOutputTool()], { logger: silentLogger })
   const test = makeRun({ registry, task: { contextTokens }, model: modelAt(server.baseUrl) })
   during(test)
-  const result = await runStep(step, opening, test.run, test.run.signal)
+  const result = await runStep(step, begin, test.run, test.run.signal)
   test.run.budget.stop()
   expectValidConversation(result.history)
   const compactions = test.events.flatMap((event) => (event.type === 'context-compact' ? [event] : []))
@@ -103,6 +105,20 @@ describe('a conversation that outgrows the window', () => {
     }, 8_000)
     expect(summaries.length).toBeGreaterThan(1)
     expect(wholeText(summaries[1])).toContain('summary of what was before:\nSUMMARY ')
+  })
+
+  it('says the plan anew as it is by then [A.04]', async () => {
+    let plan = 'the first plan'
+    const { asked } = await perform(chatter(30, 4_000), 8_000, undefined, () => {
+      const said = plan
+      plan = 'the plan, revised'
+      return [
+        { role: 'system', content: 'the rules' },
+        { role: 'user', content: `# Plan\n${said}` },
+      ]
+    })
+    expect(asked[0]?.messages[1]?.content).toContain('the first plan')
+    expect(asked.at(-1)?.messages[1]?.content).toContain('the plan, revised')
   })
 
   it.each<[string, ReturnType<typeof reply>]>([
@@ -179,6 +195,43 @@ describe('a conversation that outgrows the window', () => {
     expect(asked[1]?.messages.at(-1)?.content).toContain('read_output with callId "call-big"')
     expect(asked[1]?.messages.at(-1)?.content?.length).toBeLessThan(16_000)
     expect(asked[2]?.messages.at(-1)?.content).toContain('characters 30000 to 31000 of 60')
+  })
+})
+
+describe('a server that is strict about roles', () => {
+  it('gets a word of the assistant between a result and a message of the user, once it said so [A.04] [A.08]', async () => {
+    let test: TestRun | undefined
+    let refused = 0
+    const { result, asked } = await perform(
+      (request, index) => {
+        const roles = request.messages.map(({ role }) => role)
+        if (roles.some((role, at) => role === 'user' && roles[at - 1] === 'tool')) {
+          refused++
+          return failure(400, "Unexpected role 'user' after role 'tool'")
+        }
+        if (index === 0) test?.run.steering.push({ messageId: 'm1', text: 'hurry' })
+        if (refused < 2 && index < 4) return callMuch(`m${index}`, 100)
+        return reply({ text: 'done' })
+      },
+      128_000,
+      (made) => {
+        test = made
+      },
+    )
+    expect(result.text).toBe('done')
+    expect(refused).toBe(1)
+    expect(
+      asked
+        .at(-1)
+        ?.messages.map(({ role }) => role)
+        .slice(0, 6),
+    ).toEqual(['system', 'user', 'assistant', 'tool', 'assistant', 'user'])
+  })
+
+  it('that refuses all the same fails the step with its words [A.04]', async () => {
+    const { result, asked } = await perform(() => failure(400, 'roles must alternate'), 128_000)
+    expect(result).toMatchObject({ state: 'failed', reason: 'model_refused' })
+    expect(asked).toHaveLength(2)
   })
 })
 
