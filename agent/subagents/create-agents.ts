@@ -156,8 +156,7 @@ class RootAgents implements RunAgents {
     signal: AbortSignal,
   ): Promise<AgentResult> {
     const { maxParallelAgents } = this.#parent.task.limits
-    const others = Math.max(0, maxParallelAgents - this.#places.taken)
-    const budget = this.#parent.budget.part(request.limits ?? {}, others)
+    const budget = this.#parent.budget.part(request.limits ?? {}, maxParallelAgents)
     if (budget === null) {
       const message = 'nothing of the budget is left for a sub-agent: do the rest yourself, or end'
       return refused(agentPath, toolFailure('limit_reached', message).error)

@@ -10,11 +10,6 @@ export class Places {
     this.#size = size
   }
 
-  /** How many are taken. */
-  get taken(): number {
-    return this.#taken
-  }
-
   /** Waits for a place; false, and no place is taken, once `signal` is aborted. */
   async take(signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false

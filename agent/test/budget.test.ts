@@ -46,7 +46,7 @@ describe('a part of a budget', () => {
 
   it('trips alone, and gives back what it has not spent [A.07]', () => {
     const budget = whole()
-    const part = budget.part({ maxToolCalls: 2, maxTokens: 400 }, 0)
+    const part = budget.part({ maxToolCalls: 2, maxTokens: 400 }, 1)
     expect([part?.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([true, true, false])
     expect(part?.tripped).toMatchObject({
       reason: 'limit_calls',
@@ -57,7 +57,7 @@ describe('a part of a budget', () => {
     part?.stop()
     expect(budget.usage).toEqual(usage)
     // What the part spent is spent: 2 of 100 calls, 7 of 1,000 tokens.
-    expect(budget.part({ maxToolCalls: 1_000, maxTokens: 10_000 }, 0)?.limits).toMatchObject({
+    expect(budget.part({ maxToolCalls: 1_000, maxTokens: 10_000 }, 1)?.limits).toMatchObject({
       maxToolCalls: 98,
       maxTokens: 993,
     })
@@ -66,15 +66,15 @@ describe('a part of a budget', () => {
   it('is never more than what is neither spent nor promised, and a fair share of it where nothing was asked [A.07]', () => {
     const budget = whole()
     // Four may run at once; the parent keeps a share of its own.
-    const shares = [3, 2, 1, 0].map((others) => budget.part({}, others)?.limits.maxTokens)
+    const shares = [1, 2, 3, 4].map(() => budget.part({}, 4)?.limits.maxTokens)
     expect(shares).toEqual([200, 200, 200, 200])
-    expect(budget.part({ maxTokens: 999 }, 0)?.limits.maxTokens).toBe(200)
-    expect(budget.part({}, 0)).toBeNull()
+    expect(budget.part({ maxTokens: 999 }, 1)?.limits.maxTokens).toBe(200)
+    expect(budget.part({}, 1)).toBeNull()
   })
 
   it('trips with the whole when that is spent by whomever [A.07]', () => {
     const budget = whole({ maxToolCalls: 3 })
-    const part = budget.part({ maxToolCalls: 2 }, 0)
+    const part = budget.part({ maxToolCalls: 2 }, 1)
     expect([budget.takeCall(), budget.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([
       true,
       true,
@@ -83,15 +83,15 @@ describe('a part of a budget', () => {
     ])
     expect(budget.tripped?.reason).toBe('limit_calls')
     expect(part?.tripped).toBeNull()
-    expect(budget.part({}, 0)).toBeNull()
+    expect(budget.part({}, 1)).toBeNull()
   })
 
   it('has a clock of its own, which stands with the whole’s while anybody waits [A.07]', async () => {
     let now = 0
     const budget = whole({}, () => now)
-    const part = budget.part({ maxWallMs: 1_000 }, 0)
+    const part = budget.part({ maxWallMs: 1_000 }, 1)
     const waits = [part, budget].map((each) => each?.whileWaiting(new Promise((end) => setTimeout(end, 20))))
-    const late = budget.part({ maxWallMs: 1_000 }, 0)
+    const late = budget.part({ maxWallMs: 1_000 }, 1)
     now = 50_000
     await Promise.all(waits)
     expect([part?.tripped, late?.tripped, budget.tripped]).toEqual([null, null, null])
@@ -99,7 +99,7 @@ describe('a part of a budget', () => {
     await expect.poll(() => part?.tripped?.reason).toBe('limit_time')
     await expect.poll(() => late?.tripped?.reason).toBe('limit_time')
     expect(budget.tripped).toBeNull()
-    expect(budget.part({}, 0)?.limits.maxWallMs).toBe((60_000 - 1_500) * 0.75)
+    expect(budget.part({}, 1)?.limits.maxWallMs).toBe((60_000 - 1_500) * 0.75)
   })
 })
 

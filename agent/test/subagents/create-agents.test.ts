@@ -141,12 +141,16 @@ describe('sub-agents', () => {
   it('keep a place in the queue: no more run at once, or in all, than the run may have [A.07]', async () => {
     const slow = { ...reply({ text: 'done' }), headAfterMs: 60 }
     await using server = await startModelServer(byBrief({ ONE: [slow] }))
-    const task = { limits: { maxParallelAgents: 2, maxAgents: 5 } }
+    const task = { limits: { maxParallelAgents: 2, maxAgents: 5, maxTokens: 3_000 } }
     using bench = makeAgents({ model: modelAt(server.baseUrl), files, task })
     const results = await Promise.all(
       Array.from({ length: 6 }, () => bench.agents.spawn({ brief: 'ONE' }, 'fan-out', never)),
     )
     expect(server.mostOpen()).toBe(2)
+    // Those that begin together have equal shares, a third with two at once, and the parent one of its own.
+    const [first, second] = [...bench.heard.values()].map(([start]) => start)
+    const share = { maxToolCalls: 133, maxTokens: 1_000 }
+    expect([first, second]).toMatchObject([{ limits: share }, { limits: share }])
     expect(results.map(({ state }) => state).sort()).toEqual([...Array(5).fill('completed'), 'failed'])
     expect(results.find(({ refused }) => refused !== undefined)?.refused?.code).toBe('limit_reached')
   })
