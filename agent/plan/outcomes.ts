@@ -1,5 +1,6 @@
 /** How steps ended and what they gave: what conditions ask and references stand for. Pure. */
 import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Condition, Step, StepState } from '#specs/protocol/plan.ts'
 import { findReferences, type Reference } from '#specs/protocol/plan-references.ts'
 import { block } from '../context/block.ts'
@@ -46,14 +47,20 @@ export function valueAt(value: unknown, path: readonly string[]): Result<unknown
 
 /**
  * The step's instructions with what its references stand for. What other steps gave is data: but for plain words without spaces it stands
- * in a block that says so. The error says which reference leads nowhere.
+ * in a block that says so. The error says which reference leads nowhere, or makes too much of it.
  */
 export function resolveInstructions(step: Step, outcomes: Outcomes): Result<string, string> {
   const parts: string[] = []
   let end = 0
+  let chars = step.instructions.length
   for (const reference of findReferences(step.instructions)) {
     const said = resolve(reference, outcomes.get(reference.stepId))
     if (!said.ok) return said
+    chars += said.value.length
+    if (chars > limits.documentMaxChars) {
+      const error = `the instructions have more than ${limits.documentMaxChars} characters with what ${reference.text} stands for; refer to less of the output`
+      return { ok: false, error }
+    }
     parts.push(step.instructions.slice(end, reference.at), said.value)
     end = reference.at + reference.text.length
   }

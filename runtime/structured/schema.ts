@@ -6,6 +6,7 @@ import type { OutputUnit, Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { isRecord } from '../llm/json-schema.ts'
+import { isOutOfTime, withinTime } from './bounded-time.ts'
 
 export type JsonSchema = Readonly<Record<string, unknown>>
 
@@ -18,6 +19,8 @@ export interface AnswerSchema<T> {
 
 const issuesMaxCount = 12
 const issueMaxChars = 300
+/** Of one value, by a schema that may be a model's own. */
+const checkTimeoutMs = 1_000
 
 /** The schema opened; the error says why it is none, or one that cannot be checked. */
 export async function openSchema(schema: JsonSchema): Promise<Result<AnswerSchema<unknown>, string>> {
@@ -25,11 +28,10 @@ export async function openSchema(schema: JsonSchema): Promise<Result<AnswerSchem
   try {
     const validator = new Interpreter(schema as Schema, '2020-12', false)
     // Whatever breaks it does so at the first value: references to nowhere or in circles, keywords of the wrong type.
-    for (const probe of probes) validator.validate(probe)
+    withinTime(() => probes.forEach((probe) => void validator.validate(probe)), checkTimeoutMs)
     return { ok: true, value: { json: schema, check: (value) => checkJson(validator, value) } }
   } catch (error) {
-    const why = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
-    return { ok: false, error: `not a usable JSON schema: ${why}`.slice(0, issueMaxChars) }
+    return { ok: false, error: `not a usable JSON schema: ${describeBreak(error)}`.slice(0, issueMaxChars) }
   }
 }
 
@@ -61,15 +63,20 @@ const probes: readonly unknown[] = [{}, [], '', 0, null]
 function checkJson(validator: Validator, value: unknown): Result<unknown, string> {
   let result: ReturnType<Validator['validate']>
   try {
-    result = validator.validate(value)
+    result = withinTime(() => validator.validate(value), checkTimeoutMs)
   } catch (error) {
     // A part of the schema that no probe reached.
-    const why = error instanceof Error ? error.message : String(error)
+    const why = describeBreak(error)
     return { ok: false, error: `the schema itself cannot be checked: ${why}`.slice(0, issueMaxChars) }
   }
   if (result.valid) return { ok: true, value }
   const told = result.errors.filter(({ keyword }) => !wrappers.has(keyword))
   return { ok: false, error: joinIssues((told.length > 0 ? told : result.errors).map(describeUnit)) }
+}
+
+function describeBreak(error: unknown): string {
+  if (isOutOfTime(error)) return 'its patterns or references take too long'
+  return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
 }
 
 /** Keywords whose error only says that something below them is wrong. */
