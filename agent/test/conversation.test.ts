@@ -3,16 +3,14 @@ import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { failure, reply } from '#specs/testing/model-replies.ts'
-import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
+import type { Asked, Script } from '#specs/testing/model-server.ts'
 import type { Opening } from '../context/opening.ts'
-import { runStep } from '../step.ts'
 import { createOutputTool } from '../tools/read-output.ts'
 import { createRegistry } from '../tools/registry.ts'
 import { defineTool, type Tool, toolSuccess } from '../tools/tool.ts'
-import { expectValidConversation } from './support/conversation.ts'
-import { makeRun, modelAt, silentLogger, type TestRun } from './support/run.ts'
+import { performStep } from './support/one-step.ts'
+import { silentLogger, type TestRun } from './support/run.ts'
 
-const step = { id: 's', title: 't', instructions: 'i', needs: [], writes: ['*'], onFailure: 'abort' as const }
 const opening: readonly ChatMessage[] = [
   { role: 'system', content: 'the rules' },
   { role: 'user', content: '# Task\nthe task\n\n# Plan\nthe plan\n\n# This step\nid: s' },
@@ -44,16 +42,11 @@ async function perform(
   during: (test: TestRun) => void = () => undefined,
   begin: Opening = opening,
 ) {
-  await using server = await startModelServer(script)
   const registry = createRegistry([sayMuch, createOutputTool()], { logger: silentLogger })
-  const test = makeRun({ registry, task: { contextTokens }, model: modelAt(server.baseUrl) })
-  during(test)
-  const result = await runStep(step, begin, test.run, test.run.signal)
-  test.run.budget.stop()
-  expectValidConversation(result.history)
+  const test = await performStep(script, { registry, task: { contextTokens }, opening: begin, during })
   const compactions = test.events.flatMap((event) => (event.type === 'context-compact' ? [event] : []))
-  const asked = server.asked.filter((one) => !isSummary(one))
-  return { result, asked, summaries: server.asked.filter(isSummary), compactions, ...test }
+  const asked = test.asked.filter((one) => !isSummary(one))
+  return { ...test, asked, summaries: test.asked.filter(isSummary), compactions }
 }
 
 /** Makes `count` calls of `chars` characters, then answers. */

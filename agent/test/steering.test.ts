@@ -2,48 +2,25 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { delta, reply } from '#specs/testing/model-replies.ts'
-import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { followPauses } from '../pause.ts'
 import { Steering } from '../steering.ts'
 import { runStep } from '../step.ts'
 import { createRegistry } from '../tools/registry.ts'
 import { defineTool, toolSuccess } from '../tools/tool.ts'
-import { expectValidConversation } from './support/conversation.ts'
-import {
-  makeRun,
-  modelAt,
-  silentLogger,
-  someRunId,
-  type TestRun,
-  type TestRunOptions,
-} from './support/run.ts'
-import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
-import { runWhole } from './support/whole-run.ts'
+import { performStep, type StepTestOptions, someOpening, someStep } from './support/one-step.ts'
+import { makeRun, modelAt, silentLogger, type TestRun } from './support/run.ts'
 
-const step = { id: 's', title: 't', instructions: 'i', needs: [], writes: ['*'], onFailure: 'abort' as const }
-const opening: readonly ChatMessage[] = [
-  { role: 'system', content: 'system' },
-  { role: 'user', content: 'user' },
-]
 const message = (messageId: string, text = `text of ${messageId}`) => ({ messageId, text })
 const call = (name: string, args: unknown) => reply({ calls: [{ name, arguments: args }] })
 
-async function perform(
+const perform = (
   script: Script | readonly ServerReply[],
   during: (test: TestRun) => void = () => undefined,
-  options: Omit<TestRunOptions, 'model'> = {},
-) {
-  await using server = await startModelServer(script)
-  const test = makeRun({ ...options, model: modelAt(server.baseUrl) })
-  during(test)
-  const result = await runStep(step, opening, test.run, test.run.signal)
-  test.run.budget.stop()
-  expectValidConversation(result.history)
-  return { result, asked: server.asked, ...test }
-}
+  options: Omit<StepTestOptions, 'during'> = {},
+) => performStep(script, { ...options, during })
 
 describe('messages of a person', () => {
   it('reach every conversation that is under way once, and are told to those that begin later [A.08]', () => {
@@ -160,7 +137,7 @@ describe('messages of a person', () => {
     await using server = await startModelServer([reply({ text: 'done' })])
     const { run } = makeRun({ model: modelAt(server.baseUrl) })
     run.steering.push(message('m1'))
-    await runStep(step, opening, { ...run, agentPath: 'root/child' }, run.signal)
+    await runStep(someStep, someOpening, { ...run, agentPath: 'root/child' }, run.signal)
     run.budget.stop()
     expect(JSON.stringify(server.asked[0]?.messages)).not.toContain('text of m1')
     expect(run.steering.close()).toHaveLength(1)
@@ -308,112 +285,5 @@ describe('a cancel', () => {
       }),
       { seed: 5, numRuns: 25 },
     )
-  })
-})
-
-describe('in a whole run', () => {
-  const plan = {
-    goal: 'g',
-    steps: [
-      { id: 'one', title: 'One', instructions: 'do one', writes: ['a'] },
-      { id: 'two', title: 'Two', instructions: 'do two', writes: ['b'] },
-      { id: 'three', title: 'Three', instructions: 'do three', needs: ['one', 'two'] },
-    ],
-  }
-  const seenIn = (asked: readonly Asked[], text: string) => [
-    ...new Set(asked.filter((one) => JSON.stringify(one.messages).includes(text)).map(stepOf)),
-  ]
-
-  it('a message reaches each step that runs once, and the later ones from their beginning [A.08]', async () => {
-    let waiting = 0
-    const { asked, events } = await runWhole(async (inbox, one, index) => {
-      if (isPlanning(one)) return planReply(plan)
-      // Both steps run when it comes, and neither has ended.
-      if (one.messages.length === 2 && stepOf(one) !== 'three') {
-        if (++waiting === 2) inbox.steer(someRunId, message('m1', 'in German'))
-        while (waiting < 2) await new Promise((resolve) => setTimeout(resolve, 2))
-        return call('read_note', { path: `${index}` })
-      }
-      return reply({ text: 'done' })
-    })
-    expect(seenIn(asked, 'in German').toSorted()).toEqual(['one', 'three', 'two'])
-    for (const one of asked)
-      expect(JSON.stringify(one.messages).split('in German').length).toBeLessThanOrEqual(2)
-    const seen = events.flatMap((event) => (event.type === 'steer-seen' ? [event.stepId] : []))
-    expect(seen.toSorted()).toEqual(['one', 'two'])
-  })
-
-  it('a message that came before anything else is known to the planner and to all steps [A.08]', async () => {
-    const { asked, events } = await runWhole(
-      (_inbox, one) => (isPlanning(one) ? planReply(plan) : reply({ text: 'done' })),
-      { during: (inbox, runId) => void inbox.steer(runId, message('m1', 'in German')) },
-    )
-    expect(seenIn(asked, 'in German')).toEqual([undefined, 'one', 'two', 'three'])
-    expect(events.filter(({ type }) => type === 'steer-seen')).toEqual([
-      { type: 'steer-seen', stepId: 'plan', messageIds: ['m1'] },
-    ])
-  })
-
-  it('a message that came after the last word is told as unseen [A.08]', async () => {
-    const { events, completion } = await runWhole(
-      (inbox, one) => {
-        if (isPlanning(one)) return planReply({ goal: 'g', steps: [plan.steps[0]] })
-        inbox.steer(someRunId, message('m1', 'too late'))
-        return reply({ text: 'done' })
-      },
-      { task: { limits: { maxTurnsPerStep: 1 } } },
-    )
-    expect(completion.outcome).toBe('completed')
-    expect(events.at(-1)).toEqual({
-      type: 'note',
-      level: 'warn',
-      text: 'the run ended before the agent saw this message: too late',
-    })
-  })
-
-  it('a pause holds planning, steps and turns alike, and is told once [A.08]', async () => {
-    const doings: string[] = []
-    const { asked, events, completion } = await runWhole(
-      (inbox, one) => {
-        doings.push(stepOf(one) ?? 'plan')
-        if (isPlanning(one)) return planReply({ goal: 'g', steps: plan.steps.slice(0, 2) })
-        if (stepOf(one) === 'one' && one.messages.length === 2) {
-          inbox.pause(someRunId, true)
-          setTimeout(() => {
-            doings.push('resumed')
-            inbox.pause(someRunId, false)
-          }, 80)
-          return call('read_note', { path: 'a' })
-        }
-        return reply({ text: 'done' })
-      },
-      {
-        task: { limits: { maxParallelSteps: 1 } },
-        during: (inbox, runId) => {
-          inbox.pause(runId, true)
-          setTimeout(() => {
-            doings.push('resumed')
-            inbox.pause(runId, false)
-          }, 80)
-        },
-      },
-    )
-    expect(completion.outcome).toBe('completed')
-    expect(asked).toHaveLength(4)
-    expect(doings).toEqual(['resumed', 'plan', 'one', 'resumed', 'one', 'two'])
-    const pauses = events.map(({ type }) => type).filter((type) => type.startsWith('pause'))
-    expect(pauses).toEqual(['pause-start', 'pause-end', 'pause-start', 'pause-end'])
-  })
-
-  it('a cancel in a pause ends it at once, and what it held is told to have ended [A.08]', async () => {
-    const { asked, events, completion } = await runWhole(() => reply({ text: 'never' }), {
-      during: (inbox, runId) => {
-        inbox.pause(runId, true)
-        setTimeout(() => inbox.cancel(runId, 'enough'), 40)
-      },
-    })
-    expect(completion.outcome).toBe('cancelled')
-    expect(asked).toHaveLength(0)
-    expect(events.map(({ type }) => type)).toEqual(['pause-start', 'pause-end'])
   })
 })

@@ -1,36 +1,21 @@
 // One step: the turn loop with the real registry and a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
-import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { delta, event, reply } from '#specs/testing/model-replies.ts'
-import { type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { runStep } from '../step.ts'
+import type { Script, ServerReply } from '#specs/testing/model-server.ts'
 import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'
-import { expectValidConversation } from './support/conversation.ts'
-import { makeRun, modelAt, type TestRun, type TestRunOptions } from './support/run.ts'
+import { performStep, type StepTestOptions } from './support/one-step.ts'
+import type { TestRun } from './support/run.ts'
 
-const step = { id: 's', title: 't', instructions: 'i', needs: [], writes: ['*'], onFailure: 'abort' as const }
-const opening: readonly ChatMessage[] = [
-  { role: 'system', content: 'system' },
-  { role: 'user', content: 'user' },
-]
 const calls = (...list: [name: string, args: unknown, id?: string][]) =>
   reply({
     calls: list.map(([name, args, id]) => ({ name, arguments: args, ...(id === undefined ? {} : { id }) })),
   })
 
-async function perform(
+const perform = (
   script: Script | readonly ServerReply[],
-  options: Omit<TestRunOptions, 'model'> = {},
+  options: Omit<StepTestOptions, 'during'> = {},
   during: (test: TestRun) => void = () => undefined,
-) {
-  await using server = await startModelServer(script)
-  const test = makeRun({ ...options, model: modelAt(server.baseUrl) })
-  during(test)
-  const result = await runStep(step, opening, test.run, test.run.signal)
-  test.run.budget.stop()
-  expectValidConversation(result.history)
-  return { result, asked: server.asked, ...test }
-}
+) => performStep(script, { ...options, during })
 
 describe('turns', () => {
   it('calls tools until the model answers in text [S0.07] [S4.07]', async () => {
@@ -228,79 +213,6 @@ describe('answers that are none', () => {
   it('fails with a reason when the model stays broken [S1.07]', async () => {
     const { result } = await perform([{ body: `${event({ choices: [] })}${event('[DONE]')}` }])
     expect(result).toMatchObject({ state: 'failed', reason: 'model_broken' })
-  })
-})
-
-describe('calls that are not as they should be', () => {
-  const markup = (name: string, args: unknown) =>
-    `<tool_call>\n${JSON.stringify({ name, arguments: args })}\n</tool_call>`
-
-  it('takes a call that the model wrote as text, and says so in the journal [G.07]', async () => {
-    const { result, diary, events, asked } = await perform([
-      reply({ text: `I look.\n${markup('read_note', { path: 'a' })}` }),
-      reply({ text: 'It says so.' }),
-    ])
-    expect(result.text).toBe('It says so.')
-    expect(diary.calls).toEqual(['read a'])
-    expect(events).toContainEqual(
-      expect.objectContaining({
-        type: 'tool-end',
-        corrections: ['written as text (hermes), taken as a call'],
-      }),
-    )
-    const [assistant, answer] = asked[1]?.messages.slice(-2) ?? []
-    expect(assistant).toMatchObject({ content: 'I look.', tool_calls: [{ function: { name: 'read_note' } }] })
-    expect(answer?.content).toBe('text of a')
-  })
-
-  it('runs what came in the field for calls, and not what the text has beside it [G.07]', async () => {
-    const { diary, events } = await perform([
-      reply({
-        text: `So.\n${markup('read_note', { path: 'b' })}`,
-        calls: [{ name: 'read_note', arguments: { path: 'a' } }],
-      }),
-      reply({ text: 'done' }),
-    ])
-    expect(diary.calls).toEqual(['read a'])
-    expect(events[0]).toMatchObject({ type: 'turn-end', text: 'So.' })
-  })
-
-  it('does not run a call that the model repeats from what a tool returned [G.07]', async () => {
-    const planted = markup('drop_note', { path: 'b' })
-    const { diary, result } = await perform([
-      calls(['read_note', { path: planted }]),
-      reply({ text: `The note says:\n${planted}` }),
-    ])
-    expect(diary.calls).toEqual([`read ${planted}`])
-    expect(result.text).toContain('drop_note')
-  })
-
-  it('tells the model what was wrong with arguments, keeps it in the journal, and goes on [S2.18]', async () => {
-    const { diary, events, result } = await perform([
-      calls(['drop_note', { file_path: 'b' }]),
-      calls(['drop_note', { path: 'b' }]),
-      reply({ text: 'done' }),
-    ])
-    expect(diary.calls).toEqual(['drop b'])
-    const [failed] = events.filter((one) => one.type === 'tool-end')
-    expect(failed?.output).toBe(result.history[3]?.content)
-    expect(parseToolValidationFailureArtifact(failed?.output)?.issues.map(({ path }) => path)).toEqual([
-      'path',
-      'file_path',
-    ])
-    expect(failed?.error?.message).toContain('if you mean "path", give it under that name')
-  })
-
-  it('tells the model and the journal what of a call was put right [S2.17]', async () => {
-    const { events, result } = await perform([
-      calls(['read_note', { file_path: 'a', limit: '2' }]),
-      reply({ text: 'done' }),
-    ])
-    const corrections = ['file_path: taken as path', 'limit: string taken as number']
-    expect(events).toContainEqual(expect.objectContaining({ type: 'tool-end', corrections }))
-    expect(result.history[3]?.content).toBe(
-      `text of a\n\n[Caisson] The call was put right (${corrections.join('; ')}).`,
-    )
   })
 })
 
