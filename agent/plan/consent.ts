@@ -1,10 +1,12 @@
 /** The question whether a plan may be carried out, where the task wants it asked; the answer may be another plan. */
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { boundText, type Run } from '../run.ts'
 import { askHost } from '../step-calls.ts'
 import { toCanonicalJson } from '../tools/arguments.ts'
 import { cutMiddle } from '../tools/cut.ts'
+import type { ApprovalQuestion } from '../tools/registry.ts'
 import type { PlanBook } from './book.ts'
 import { planningStepId, submitPlanName } from './planner.ts'
 import { findPlanProblems, type PlanBounds } from './read.ts'
@@ -18,7 +20,7 @@ export type Consent =
 /** Times that a person may change a plan into one that cannot be carried out, before it counts as denied. */
 const editsMax = 3
 
-/** Asks about `plan`; resolves as allowed at once where nobody is to be asked. Rejects once `signal` is aborted. */
+/** Asks about `plan`; resolves as allowed at once where nobody is to be asked, and as denied once `signal` is aborted. */
 export async function askConsent(
   plan: Plan,
   run: Run,
@@ -33,7 +35,8 @@ export async function askConsent(
       arguments: toCanonicalJson(plan),
       preview: cutMiddle(describePlan(plan).toWellFormed(), limits.textMaxChars),
     }
-    const answer = await run.budget.whileWaiting(askHost(planningStepId, question, run, signal))
+    const answer = await ask(question, run, signal)
+    if (answer === null) return { allowed: false }
     const hint = answer.hint?.trim() ?? ''
     if (answer.decision === 'deny') return hint === '' ? { allowed: false } : { allowed: false, hint }
     if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
@@ -42,6 +45,20 @@ export async function askConsent(
     const text = boundText(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
     await run.report.event({ type: 'note', level: 'warn', text })
     if (edit >= editsMax) return { allowed: false }
+  }
+}
+
+/** The host's answer; null when the run ended first. */
+async function ask(
+  question: ApprovalQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision | null> {
+  try {
+    return await run.budget.whileWaiting(askHost(planningStepId, question, run, signal))
+  } catch (error) {
+    if (signal.aborted) return null
+    throw error
   }
 }
 

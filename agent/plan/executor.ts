@@ -130,10 +130,19 @@ class Execution {
   async #answerFailure({ id, onFailure }: Step): Promise<void> {
     if (onFailure === 'abort') this.#stop.abort()
     if (onFailure !== 'replan' || this.#signal.aborted) return
-    const failure = await this.#revisions.replan(id)
-    if (failure === null) return
+    const failure = await this.#replan(id)
+    if (failure === null || this.#signal.aborted) return
     this.#unplanned.set(id, failure)
     this.#stop.abort()
+  }
+
+  async #replan(failedStep: string): Promise<PlanFailure | null> {
+    try {
+      return await this.#revisions.replan(failedStep)
+    } catch (error) {
+      this.#run.logger.error({ stepId: failedStep, err: error }, 'planning anew threw')
+      return { reason: 'internal', message: 'the agent failed inside; its log has the details' }
+    }
   }
 
   /** Begun anew after a failure as often as the step says; what was denied, and what no repetition mends, is final. */

@@ -341,6 +341,35 @@ describe('another plan', () => {
     expect(ending.message).toContain('no disk; there is no other plan: no idea')
   })
 
+  it('whose planner has a fault, or whose question outlives the run, still ends every step [A.01]', async () => {
+    const risky = planOf(['a', { onFailure: 'replan' }], ['b', { needs: ['a'] }])
+    const broken: Planner = () => Promise.reject(new Error('a fault'))
+    const faulty = await execute(risky, () => failed('no disk'), { planner: broken })
+    expect(faulty.states).toEqual({ a: 'failed', b: 'skipped' })
+    expect(faulty.ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
+    expect(JSON.stringify(faulty.ending)).not.toContain('a fault')
+
+    const other = planOf(['a', { onFailure: 'replan' }], ['c'])
+    const asked = Promise.withResolvers<void>()
+    const running = makeRun({
+      model: noModel,
+      task: { approvePlan: true },
+      decide: () => {
+        asked.resolve()
+        return new Promise(() => undefined)
+      },
+    })
+    const ending = executePlan(new PlanBook(risky), running.run, {
+      performStep: () => Promise.resolve(failed('no disk')),
+      planner: async () => ({ ok: true, value: { plan: other, corrections: [] } }),
+    })
+    await asked.promise
+    running.cancel('enough')
+    expect(await ending).toMatchObject({ outcome: 'cancelled', message: expect.stringContaining('enough') })
+    expect(running.events.filter(({ type }) => type === 'step-end')).toHaveLength(2)
+    running.run.budget.stop()
+  })
+
   it('is not made around a denial [A.01]', async () => {
     const risky = planOf(['a', { onFailure: 'replan' }], ['b'])
     const { states, updates } = await execute(risky, ({ id }) =>
