@@ -4,16 +4,16 @@
  */
 import type { Owner } from '#specs/node/directory.ts'
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
-import { limits } from '#specs/protocol/limits.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { RunBudget } from '../budget.ts'
-import { boundJsonText, boundText, type Report, type Run } from '../run.ts'
+import type { Report, Run } from '../run.ts'
 import type { StepResult } from '../step.ts'
 import { defaultRoot, workOwner } from '../tools/file-access.ts'
 import { createRegistry, type Registry } from '../tools/registry.ts'
 import { type Tool, toolFailure } from '../tools/tool.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
 import type { AgentRequest, AgentResult, Agents } from './agents.ts'
+import { ChildReport } from './child-report.ts'
 import { childRun, converse, lastWords } from './child-run.ts'
 import { bringHome, type HomeComing, nothingBrought, takeFile } from './come-home.ts'
 import { OneAtATime, Places } from './turns.ts'
@@ -177,17 +177,11 @@ class RootAgents implements RunAgents {
   /** From the first event to the last. */
   async #live(child: Child): Promise<AgentResult> {
     const { agentPath, request, stepId, budget, view } = child
-    const report = closable(this.#parts.reportFor(agentPath))
+    const report = new ChildReport(this.#parts.reportFor(agentPath))
     const tools = this.#parts.toolsFor(view)
     const registry = this.#registryOf(tools, request)
     const signal = AbortSignal.any([child.signal, budget.signal])
-    await report.event({
-      type: 'agent-start',
-      stepId,
-      brief: boundJsonText(request.brief, limits.documentMaxChars, limits.frameMaxBytes / 4),
-      tools: [...registry.names],
-      limits: startLimits(request, budget),
-    })
+    await report.begin(request, stepId, registry.names, budget.limits)
     let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
     try {
       const workspaceListing = await describeWorkspace(tools, signal)
@@ -226,46 +220,6 @@ class RootAgents implements RunAgents {
 
   async #comeHome({ view, signal }: Child): Promise<HomeComing> {
     return await this.#homeComings.run(() => bringHome(view, this.#root, this.#owner, signal))
-  }
-}
-
-/** A report that can be ended before its last event, so that nothing follows that. */
-function closable(report: Report): Report & {
-  close(): void
-  end(result: AgentResult, stepId: string): Promise<void>
-} {
-  let open = true
-  return {
-    event: (event) => (open ? report.event(event) : Promise.resolve()),
-    delta: (delta) => {
-      if (open) report.delta(delta)
-    },
-    close: () => {
-      open = false
-    },
-    end: (result, stepId) =>
-      report.event({
-        type: 'agent-end',
-        stepId,
-        state: result.state,
-        reason: result.reason,
-        text: boundJsonText(result.text, limits.documentMaxChars, limits.frameMaxBytes / 4),
-        usage: result.usage,
-        merged: result.merged.length,
-        conflicts: result.conflicts.slice(0, 1_000).map(({ path }) => boundText(path, limits.lineMaxChars)),
-      }),
-  }
-}
-
-function startLimits(request: AgentRequest, budget: RunBudget): NonNullable<AgentRequest['limits']> {
-  const { maxToolCalls, maxTokens, maxWallMs } = budget.limits
-  const { maxTurns } = request.limits ?? {}
-  return {
-    ...(maxTurns === undefined ? {} : { maxTurns }),
-    maxToolCalls,
-    maxTokens,
-    // The protocol knows no shorter one.
-    maxWallMs: Math.max(1_000, maxWallMs),
   }
 }
 
