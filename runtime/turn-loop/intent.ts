@@ -17,8 +17,9 @@ export function normalizeToolIntent<TResponse extends LLMResponse>(
   id: string,
   mark: boolean,
 ): TResponse | null {
-  if (response.type !== 'text' || response.content.trim() === '') return null
-  const intent = parse(response.content)
+  const content: string | undefined = response.content
+  if (response.type !== 'text' || (content ?? '').trim() === '') return null
+  const intent = parse(content)
   if (!intent) return null
   const call: LLMToolCall = {
     id,

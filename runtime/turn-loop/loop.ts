@@ -2,7 +2,7 @@
  * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
  * or a signal ends it. Owns the order of the checks; knows no tool, no transcript and no provider (see `run.ts`).
  */
-import type { LLMChatMessage, LLMResponse } from '../contract.ts'
+import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract.ts'
 import { normalizeToolIntent } from './intent.ts'
 import { Interruptions, interrupted } from './interruption.ts'
 import { readLimits } from './limits.ts'
@@ -145,10 +145,13 @@ function branch<TState, TMessage, TResponse extends LLMResponse>(
   params: TurnLoopResponseParams<TState, TMessage, TResponse>,
   normalizedToolIntent: boolean,
 ): Promise<End<TState, TResponse>> {
-  const { type, content, tool_calls: calls = [] } = params.response
+  const { type } = params.response
+  // An application's own model may leave out what the contract asks for.
+  const content: string | undefined = params.response.content
+  const calls: readonly LLMToolCall[] = params.response.tool_calls ?? []
   if (type === 'tool_calls' && calls.length > 0)
     return takeToolCalls(progress, params, normalizedToolIntent ? 'normalized_text_intent' : 'model')
   progress.counters.consecutiveToolTurns = 0
   if (type !== 'text') return takeUnhandled(progress, params)
-  return content.trim() === '' ? takeEmptyText(progress, params) : takeText(progress, params)
+  return (content ?? '').trim() === '' ? takeEmptyText(progress, params) : takeText(progress, params)
 }

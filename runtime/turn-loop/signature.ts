@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto'
 
 /** Arguments of JSON in one spelling: keys sorted, no blanks. Others, and such as nest too deep, as they are. */
-export function normalizeArguments(text: string): string {
+export function normalizeArguments(text = ''): string {
   const trimmed = text.trim()
   if (trimmed === '') return '{}'
   try {
