@@ -7,9 +7,9 @@ import { parseJson } from '../state/json.ts'
 /** The tool name under which the agent asks whether its plan may be carried out; no call of that name is ever run. */
 export const planTool = 'submit_plan'
 
-/** The plan that the question is about; undefined for any other question, and where it holds none. */
-export function planOf(request: Pick<ApprovalRequest, 'tool' | 'arguments'>): Plan | undefined {
-  if (request.tool !== planTool) return undefined
+/** The plan that the question is about; undefined for any other question, and where it holds none. A sub-agent has no plan. */
+export function planOf(request: Pick<ApprovalRequest, 'agentPath' | 'tool' | 'arguments'>): Plan | undefined {
+  if (request.tool !== planTool || request.agentPath !== 'root') return undefined
   const parsed = Plan.safeParse(parseJson(request.arguments))
   return parsed.success ? parsed.data : undefined
 }

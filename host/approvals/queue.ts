@@ -168,7 +168,7 @@ export class ApprovalQueue {
   /** A person's plan in its one form; null where the question does not take it. */
   #takePlan({ request }: Waiting, { decision, plan }: ApprovalAnswer): Plan | null {
     const read = readPlan(plan)
-    if (request.tool !== planTool || decision !== 'allow' || !read.ok) return null
+    if (planOf(request) === undefined || decision !== 'allow' || !read.ok) return null
     const problems = this.#options.findPlanProblems?.(read.value) ?? []
     return problems.length === 0 ? read.value : null
   }

@@ -25,6 +25,7 @@ export interface ConfigFact {
 export async function inspectSections(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
   return [
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
+    ...inspectModels(config),
     ...(await inspectKeys(config, place)),
     inspectNetwork(config, place),
     inspectEgress(config),
@@ -51,6 +52,13 @@ async function inspectProvider(name: string, config: Config, place: KeyPlace): P
   if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
   const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`
   return await withKey({ what, seen: `${chosen.value.baseUrl}, ${asked}` }, chosen.value, place)
+}
+
+function inspectModels({ models }: Config): ConfigFact[] {
+  return Object.entries(models).map(([pattern, { contextTokens }]) => ({
+    what: `models.${pattern}`,
+    seen: contextTokens === undefined ? 'nothing is said of it' : `a window of ${contextTokens} tokens`,
+  }))
 }
 
 function withoutLists(providers: Config['providers']): Config['providers'] {

@@ -155,5 +155,6 @@ describe('a plan from outside', () => {
     expect(planOf(question())).toEqual(plan)
     expect(planOf(question({ arguments: '{"goal":1}' }))).toBeUndefined()
     expect(planOf(question({ tool: 'write_file' }))).toBeUndefined()
+    expect(planOf(question({ agentPath: 'root/helper' }))).toBeUndefined()
   })
 })

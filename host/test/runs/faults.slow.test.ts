@@ -10,10 +10,11 @@ import { ensureImage } from '../../image/image.ts'
 import { readJournal } from '../../runs/journal.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { Run } from '../../runs/run.ts'
+import type { RunPlan } from '../../runs/run-plan.ts'
 import { newRunId } from '../../runs/store.ts'
 import { Secrets } from '../../secrets/secrets.ts'
 import { prepareFolders } from '../../state/folders.ts'
-import { findVms, finish, testBench } from '../support/runs.ts'
+import { findVms, finish, type TestBench, testBench } from '../support/runs.ts'
 
 /** The process id of QEMU itself for the one VM below `home`. */
 async function findQemu(home: string): Promise<number> {
@@ -81,40 +82,8 @@ describe('a fault in the middle of a run', () => {
 
   it('of the agent ends the run, names how it ended, and brings home what was written before [S1.03 W.01]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
-    const { folders } = bench.host
-    await prepareFolders(folders)
-    const entry = path.join(import.meta.dirname, '../../../agent/test/support/crashing-main.ts')
-    const recipe = path.join(import.meta.dirname, '../../../vm-image')
-    const watched = [
-      path.join(import.meta.dirname, '../../../agent'),
-      path.join(import.meta.dirname, '../../../specs'),
-    ]
-    const image = await ensureImage({
-      cacheDir: folders.cache,
-      sources: { recipe, agent: { entry, watched } },
-    })
-    const runId = newRunId()
-    const plan = {
-      runId,
-      folders,
-      image,
-      config: Config.parse({}),
-      network: directNetwork,
-      egress: { rules: [], otherwise: 'deny' as const },
-      secrets: new Secrets({}, noKey),
-      resolveKey: noKey,
-      provider: offlineProvider(false),
-      prompt: 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`',
-      directory: bench.workspace,
-      include: [],
-      limits: RunLimits.parse({}),
-      vm: {},
-      keep: false,
-      mode: 'work' as const,
-      approvePlan: false,
-      approvals: { mode: 'none' as const, rules: [], attended: false },
-    }
-    const run = new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))
+    const prompt = 'Run the command `echo kept > kept.txt; touch crash-now; sleep 60`'
+    const run = await startWithAgent(bench, 'crashing-main.ts', { prompt })
     const { state, events } = await finish(run)
     expect(state.end).toMatchObject({
       outcome: 'failed',
@@ -122,7 +91,63 @@ describe('a fault in the middle of a run', () => {
       message: expect.stringMatching(/SIGABRT|134/),
     })
     expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
-    const paths = (await bench.host.changes(runId)).review().map((item) => item.path)
+    const paths = (await bench.host.changes(run.id)).review().map((item) => item.path)
     expect(paths).toEqual(['crash-now', 'kept.txt'])
   })
+
+  it('of an agent that carries a plan out which nobody allowed ends its session and the run, with its work to review [S0.07 S1.11 A.01]', async () => {
+    const bench = await testBench({ 'a.txt': 'a\n' })
+    const prompt = 'Run the command `echo early > early.txt; sleep 60`'
+    const run = await startWithAgent(bench, 'lying-main.ts', { prompt, approvePlan: true })
+    const { state, events } = await finish(run)
+    expect(state.end).toMatchObject({
+      outcome: 'failed',
+      reason: 'protocol_violation',
+      message: expect.stringMatching(/the guest sent the start of step ".*" of a plan that nobody allowed/),
+    })
+    const types = events.map(({ type }) => type)
+    expect(types).toContain('plan-update')
+    expect(types).not.toContain('step-start')
+    expect(types).not.toContain('tool-start')
+    expect(events).toContainEqual(expect.objectContaining({ type: 'session-end', reason: 'violation' }))
+    expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
+    expect(types).toContain('changes-ready')
+    expect(await findVms(bench.home)).toEqual([])
+  })
 })
+
+/** Starts a run whose agent is another program, a file of `agent/test/support`; nobody answers. */
+async function startWithAgent(bench: TestBench, entry: string, told: Partial<RunPlan>): Promise<Run> {
+  const { folders } = bench.host
+  await prepareFolders(folders)
+  const top = path.join(import.meta.dirname, '../../..')
+  const watched = ['agent', 'runtime', 'specs'].map((room) => path.join(top, room))
+  const agent = { entry: path.join(top, 'agent/test/support', entry), watched }
+  const image = await ensureImage({
+    cacheDir: folders.cache,
+    sources: { recipe: path.join(top, 'vm-image'), agent },
+  })
+  const runId = newRunId()
+  const plan: RunPlan = {
+    runId,
+    folders,
+    image,
+    config: Config.parse({}),
+    network: directNetwork,
+    egress: { rules: [], otherwise: 'deny' },
+    secrets: new Secrets({}, noKey),
+    resolveKey: noKey,
+    provider: offlineProvider(false),
+    prompt: '',
+    mode: 'work',
+    approvePlan: false,
+    directory: bench.workspace,
+    include: [],
+    limits: RunLimits.parse({}),
+    vm: {},
+    keep: false,
+    approvals: { mode: 'none', rules: [], attended: false },
+    ...told,
+  }
+  return new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))
+}

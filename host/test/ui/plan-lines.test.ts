@@ -159,7 +159,12 @@ describe('sub-agents and people on the screen', () => {
     const asked: HostEvent = { type: 'approval-request', kind: 'cooperative', request, digest }
     const about: HostEvent = {
       ...asked,
-      request: { ...request, tool: 'submit_plan', arguments: JSON.stringify(planOf('A goal', step('a'))) },
+      request: {
+        ...request,
+        agentPath: 'root',
+        tool: 'submit_plan',
+        arguments: JSON.stringify(planOf('A goal', step('a'))),
+      },
     }
     const events: (AgentEvent | HostEvent)[] = [
       { type: 'steer-request', messageId: 'm', text: `use tabs${odd}`, by: 'you' },
