@@ -126,9 +126,11 @@ function sayAnew(
 ): ChatMessage[] {
   const [system, user, ...rest] = opening
   if (system === undefined || user === undefined) throw new TypeError('an opening is two messages')
+  // An opening that is said anew may know them by now.
+  const untold = said.filter(({ text }) => !user.content.includes(block('message', text)))
   const sections = [
     user.content,
-    ...(said.length > 0 ? [describeMessages(said, meter.charsFor(targetTokens * saidShare))] : []),
+    ...(untold.length > 0 ? [describeMessages(untold, meter.charsFor(targetTokens * saidShare))] : []),
     ...(summary === '' ? [] : [`# Earlier in this step\n${block('summary', summary)}`]),
     `# What is left\n${left}`,
   ]

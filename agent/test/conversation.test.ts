@@ -4,11 +4,11 @@ import * as z from 'zod'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import type { Asked, Script } from '#specs/testing/model-server.ts'
-import type { Opening } from '../context/opening.ts'
+import { type Opening, stepOpening } from '../context/opening.ts'
 import { createOutputTool } from '../tools/read-output.ts'
 import { createRegistry } from '../tools/registry.ts'
 import { defineTool, type Tool, toolSuccess } from '../tools/tool.ts'
-import { performStep } from './support/one-step.ts'
+import { performStep, someStep } from './support/one-step.ts'
 import { silentLogger, type TestRun } from './support/run.ts'
 
 const opening: readonly ChatMessage[] = [
@@ -132,6 +132,22 @@ describe('a conversation that outgrows the window', () => {
       run.steering.push({ messageId: 'm1', text: 'write it in German' })
     })
     expect(asked.at(-1)?.messages[1]?.content).toContain('<message>\nwrite it in German\n</message>')
+  })
+
+  it('tells what the person wrote once, also where the opening knows it by now [A.04] [A.08]', async () => {
+    let test: TestRun | undefined
+    const plan = { goal: 'g', steps: [someStep] }
+    const { asked } = await perform(
+      chatter(30, 4_000),
+      12_000,
+      (made) => {
+        test = made
+        made.run.steering.push({ messageId: 'm1', text: 'write it in German' })
+      },
+      () => (test === undefined ? opening : stepOpening(test.run, { plan, step: someStep, results: [] })),
+    )
+    expect(wholeText(asked.at(-1))).toContain('# Earlier in this step')
+    expect(wholeText(asked.at(-1)).split('write it in German')).toHaveLength(2)
   })
 
   it('learns the window from a refusal, and asks again once, shorter [A.04]', async () => {
