@@ -21,7 +21,6 @@ import {
 import { ProviderHabits } from './llm/habits.ts'
 import { askWithRepeats, type RepeatHooks } from './llm/repeats.ts'
 import { LLMError } from './providers/errors.ts'
-import { toChatMessages } from './providers/openai.ts'
 import { toResponse } from './response.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from './tool-set.ts'
 import { untilAborted } from './until-aborted.ts'
@@ -131,9 +130,8 @@ async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Pro
     const reasoningEffort = sendEffort ? sent.reasoningEffort : 'default'
     return provider.stream({ ...sent, streamed, echoReasoning, countTokens, reasoningEffort })
   }
-  const asked = { messages: toChatMessages(sent.messages), tools: sent.tools }
   const policy = maxAttempts === undefined ? {} : { maxAttempts }
-  const turn = await askWithRepeats(open, asked, habits, policy, { ...hooks, signal })
+  const turn = await askWithRepeats(open, sent, habits, policy, { ...hooks, signal })
   signal.throwIfAborted()
   if (!turn.ok) throw new LLMError(request.provider, turn.error)
   return toResponse(turn.value, tools)

@@ -9,8 +9,8 @@ import type { StreamPart } from './chunk.ts'
 import { collectTurn, type Turn } from './client.ts'
 import { type ModelError, modelError, modelFailures } from './errors.ts'
 import type { ProviderHabits } from './habits.ts'
-import type { ChatMessage, ToolSpec } from './messages.ts'
-import { takeTextCalls } from './text-calls.ts'
+import type { ToolSpec } from './messages.ts'
+import { type SaidMessage, takeTextCalls } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
 export interface RepeatPolicy {
@@ -36,7 +36,7 @@ export interface RepeatHooks {
 
 /** What a turn is judged by: text forms of calls are looked for where tools were offered. */
 export interface AskedFor {
-  readonly messages: readonly ChatMessage[]
+  readonly messages: readonly SaidMessage[]
   readonly tools: readonly ToolSpec[]
 }
 

@@ -16,7 +16,7 @@ import {
   type WrittenCall,
 } from './call-readers.ts'
 import type { Turn } from './client.ts'
-import type { ChatMessage, ToolSpec } from './messages.ts'
+import type { ToolSpec } from './messages.ts'
 import { Prose } from './prose.ts'
 import { parseModelJson } from './repair.ts'
 import { deepseekTokens, kimiTokens, readMistralCalls, readTokenCalls } from './token-readers.ts'
@@ -116,6 +116,12 @@ const callsMaxCount = 128
 /** Longer replies are not looked through: no tool takes that much. */
 const replyMaxChars = 2 * 1024 * 1024
 
+/** What of a message is looked at. */
+export interface SaidMessage {
+  readonly role: string
+  readonly content: string
+}
+
 export interface FoundCalls {
   /** The reply without the calls; the reply itself when there are none. */
   readonly text: string
@@ -128,7 +134,7 @@ export interface FoundCalls {
  */
 export function takeTextCalls(
   turn: Turn,
-  request: { readonly messages: readonly ChatMessage[]; readonly tools: readonly ToolSpec[] },
+  request: { readonly messages: readonly SaidMessage[]; readonly tools: readonly ToolSpec[] },
 ): Turn {
   const { text, calls } = findTextCalls(turn.text, request.tools, request.messages)
   if (calls.length === 0) return turn
@@ -146,7 +152,7 @@ export function takeTextCalls(
 export function findTextCalls(
   text: string,
   tools: readonly ToolSpec[],
-  history: readonly ChatMessage[] = [],
+  history: readonly SaidMessage[] = [],
 ): FoundCalls {
   if (tools.length === 0 || text.length > replyMaxChars) return { text, calls: [] }
   const reply = new Reply(text, tools)
@@ -211,11 +217,11 @@ class FormScan {
 
 /** What the model was given to read: a call that stands there word for word is quoted, not made. */
 class Sources {
-  readonly #history: readonly ChatMessage[]
+  readonly #history: readonly SaidMessage[]
   #texts: readonly string[] | undefined
   #asked = 0
 
-  constructor(history: readonly ChatMessage[]) {
+  constructor(history: readonly SaidMessage[]) {
     this.#history = history
   }
 
