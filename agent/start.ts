@@ -21,7 +21,7 @@ if (script.cachedDataRejected !== false) {
   const seen = script.cachedDataRejected === undefined ? 'no such file' : 'that V8 refuses it'
   process.stderr.write(`agent: the start takes longer: expected compiled code in ${cache}, saw ${seen}\n`)
 }
-setUpTiers()
+setUpV8()
 const bundle = { exports: {} as Exports }
 const run = script.runInThisContext() as Bundle
 run(bundle, bundle.exports, require)
@@ -31,10 +31,16 @@ void bundle.exports.startAgent()
  * Lets functions run in V8's interpreter until they are really hot, and then in optimised code. A copy of this process
  * begins on an emulated processor that has nothing translated: machine code made for each function apart would all have
  * to be, where the interpreter's pieces serve every function; and a compiler that starts just then costs more than the
- * session. After the bundle's code was taken, which V8 refuses under other flags than it was made with.
+ * session.
+ *
+ * And keeps V8 from collecting garbage because nothing else happens: each copy would, some seconds after its start,
+ * walk and move the whole heap, which it shares with all others until then. What allocates still has garbage collected.
+ *
+ * After the bundle's code was taken, which V8 refuses under other flags than it was made with.
  */
-function setUpTiers(): void {
-  for (const flag of ['--no-sparkplug', '--no-maglev']) setFlagsFromString(flag)
+function setUpV8(): void {
+  for (const flag of ['--no-sparkplug', '--no-maglev', '--memory-reducer-gc-count=0'])
+    setFlagsFromString(flag)
 }
 
 function readCache(): { cachedData?: Buffer } {

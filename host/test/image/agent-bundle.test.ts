@@ -20,6 +20,14 @@ export function startAgent(): void {
 }
 `
 
+/** An agent that has grown, and then has nothing to do for a while. */
+const growing = `
+export function startAgent(): void {
+  const kept = Array.from({ length: 200_000 }, (_, index) => ({ index, text: String(index) }))
+  setTimeout(() => console.log(kept.length), 1_000)
+}
+`
+
 /** Writes the files of the bundle of `main` to a folder. @returns the folder */
 async function writeBundle(folder: string, main: string): Promise<string> {
   const [agent, out] = [path.join(folder, 'agent'), path.join(folder, 'out')]
@@ -32,8 +40,8 @@ async function writeBundle(folder: string, main: string): Promise<string> {
 }
 
 /** As the guest starts it: nothing but the entry, in a folder that Node knows nothing of. */
-function start(out: string) {
-  return run(process.execPath, [path.join(out, 'agent.cjs')], { env: {} })
+function start(out: string, flags: readonly string[] = []) {
+  return run(process.execPath, [...flags, path.join(out, 'agent.cjs')], { env: {} })
 }
 
 async function cacheOf(out: string): Promise<string> {
@@ -68,6 +76,16 @@ describe('the bundle of an agent', () => {
     const { stdout, stderr } = await start(out)
     expect(stdout).toContain('late\n')
     expect(stderr).toContain('saw that V8 refuses it')
+  })
+
+  it('collects no garbage for want of other work, as each copy of it would for itself [V.01 V.06]', async () => {
+    await using scratch = await makeScratch()
+    const out = await writeBundle(scratch.folder, growing)
+    const flags = ['--trace-gc', '--trace-memory-reducer', '--gc-memory-reducer-start-delay-ms=100']
+    const { stdout } = await start(out, flags)
+    // V8 asked itself whether to, and left it for good.
+    expect(stdout).toMatch(/Memory reducer: (low|high) alloc/)
+    expect(stdout).not.toMatch(/Memory reducer: (started|waiting)|Mark-Compact/)
   })
 
   it('has the same bytes each time, the compiled code included [V.07]', async () => {
