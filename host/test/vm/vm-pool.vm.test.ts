@@ -51,16 +51,31 @@ async function idsOf(home: { readonly vms: string }): Promise<string[]> {
   return await readdir(home.vms)
 }
 
-/** Processor time that the VMs have taken so far. */
-/** Hundredths of a second that all of them have had of a processor. */
-async function ticksOf(home: { readonly vms: string }): Promise<number> {
+/** Of each thread of the VMs: how often it was given a processor so far, and for how many milliseconds in all. */
+async function processorUse(home: { readonly vms: string }) {
   const pids = await Promise.all((await idsOf(home)).map((id) => findProcessesByArgument(processName(id))))
-  const stats = await Promise.all(pids.flat().map((pid) => readFile(`/proc/${pid}/stat`, 'utf8')))
-  // proc(5): utime and stime, the 14th and 15th field; the second one ends with the last parenthesis.
-  const ticks = stats.flatMap((text) =>
-    text.slice(text.lastIndexOf(')')).split(' ').slice(12, 14).map(Number),
-  )
-  return ticks.reduce((sum, count) => sum + count, 0)
+  const uses = new Map<string, { readonly times: number; readonly ms: number }>()
+  for (const pid of pids.flat()) {
+    for (const thread of await readdir(`/proc/${pid}/task`)) {
+      // Nanoseconds on a processor, nanoseconds of waiting for one, times; nothing of a thread that just ended.
+      const text = await readFile(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').catch(() => '')
+      const [ns = 0, , times = 0] = text.split(' ').map(Number)
+      uses.set(thread, { times, ms: ns / 1e6 })
+    }
+  }
+  return uses
+}
+
+/** What the VMs have taken of the processors in `ms`. */
+async function processorUseIn(ms: number, home: { readonly vms: string }) {
+  const before = await processorUse(home)
+  await sleep(ms)
+  const used = { times: 0, ms: 0 }
+  for (const [thread, after] of await processorUse(home)) {
+    used.times += after.times - (before.get(thread)?.times ?? 0)
+    used.ms += after.ms - (before.get(thread)?.ms ?? 0)
+  }
+  return used
 }
 
 describe('a host with a pool', () => {
@@ -133,10 +148,13 @@ describe('a pool of VMs', () => {
     using home = makeTestFolders()
     await using pool = new VmPool(await testVmOptions(home.folders), { warmUp }, { size: 2 })
     await pool.whenFull()
-    const before = await ticksOf(home.folders)
-    await sleep(5_000)
-    // Two that ran would take a thousand, or a tenth of it where they are idle; QEMU itself looks round at times.
-    expect((await ticksOf(home.folders)) - before).toBeLessThan(10)
+    // QEMU has timers of its own, which end within a second of the guest's stop.
+    await sleep(1_000)
+    const { times, ms } = await processorUseIn(5_000, home.folders)
+    // Threads that wrote to a disk end after ten seconds without work, four in each VM at most; else nothing happens.
+    // Two idle guests that ran would be at it a thousand times, for two hundred milliseconds.
+    expect(times).toBeLessThan(20)
+    expect(ms).toBeLessThan(5)
     const drawn: string[] = []
     for (const name of ['a', 'b']) {
       const { vm: taken, cloned } = await pool.take({ workspaceDisk: path.join(home.folders.home, name) })
