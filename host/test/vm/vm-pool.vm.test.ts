@@ -151,7 +151,7 @@ describe('a pool of VMs', () => {
     // QEMU has timers of its own, which end within a second of the guest's stop.
     await sleep(1_000)
     const { times, ms } = await processorUseIn(5_000, home.folders)
-    // Threads that wrote to a disk end after ten seconds without work, four in each VM at most; else nothing happens.
+    // Threads that wrote to a disk end after ten seconds without work, a few in each VM; else nothing happens.
     // Two idle guests that ran would be at it a thousand times, for two hundred milliseconds.
     expect(times).toBeLessThan(20)
     expect(ms).toBeLessThan(5)
