@@ -4,7 +4,7 @@
  */
 import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
-import { readExits } from './exits.ts'
+import { type AgentExits, readExits } from './exits.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createAgentTools } from './tools/agents.ts'
@@ -20,10 +20,15 @@ import { createHelper } from './utils/helper.ts'
 import { createPortOpener } from './utils/port.ts'
 import { describeWorkspace } from './workspace/listing.ts'
 
-/** Serves until the process is told to end; called once, by `start.ts`. */
-export function startAgent(): void {
+/**
+ * Serves until the process is told to end; called once, by `start.ts`.
+ * @param describeExits default: what PID 1 had written down when this process began
+ */
+export function startAgent(describeExits?: () => AgentExits): void {
   const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
   const helper = createHelper(CAISSON_HELPER)
+  // Once, and not in each session: nothing is added while this process lives.
+  const exits = readExits(CAISSON_AGENT_EXITS)
   const network = createProgramNetwork({
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
   })
@@ -53,7 +58,7 @@ export function startAgent(): void {
     },
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
-    describeExits: () => readExits(CAISSON_AGENT_EXITS),
+    describeExits: describeExits ?? (() => exits),
   })
 
   process.once('SIGTERM', () => {

@@ -24,6 +24,8 @@ _EOF_PAUSE_SECONDS = 0.1
 def serve(device):
     """Answers the host for ever; for a thread of its own."""
     descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    # Once, and not in each copy.
+    generator = system.open_generator()
     waiting = b''
     while True:
         piece = os.read(descriptor, _MESSAGE.size - len(waiting))
@@ -36,15 +38,15 @@ def serve(device):
             waiting = waiting[1:]
         if len(waiting) == _MESSAGE.size:
             message, waiting = waiting, b''
-            _answer(descriptor, message, read_at)
+            _answer(descriptor, generator, message, read_at)
 
 
-def _answer(descriptor, message, read_at):
+def _answer(descriptor, generator, message, read_at):
     _, microseconds, seed = _MESSAGE.unpack(message)
     try:
         # First the entropy: the jump of the clock makes generators in running programs draw from the kernel's anew.
         if seed != _NO_SEED:
-            system.add_entropy(seed)
+            system.add_entropy(generator, seed)
         passed = time.monotonic_ns() - read_at
         time.clock_settime_ns(time.CLOCK_REALTIME, microseconds * 1000 + passed)
     except (OSError, OverflowError) as error:

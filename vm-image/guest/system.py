@@ -120,14 +120,15 @@ def device_size(device):
     return struct.unpack('=Q', fcntl.ioctl(device, _BLKGETSIZE64, bytes(8)))[0]
 
 
-def add_entropy(seed):
+def open_generator():
+    """The kernel's random generator, for `add_entropy`."""
+    return os.open('/dev/urandom', os.O_WRONLY | os.O_CLOEXEC)
+
+
+def add_entropy(generator, seed):
     """Counts `seed` fully and makes the kernel's generator draw from it at once."""
-    descriptor = os.open('/dev/urandom', os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(descriptor, _RNDADDENTROPY, struct.pack('=ii', len(seed) * 8, len(seed)) + seed)
-        fcntl.ioctl(descriptor, _RNDRESEEDCRNG)
-    finally:
-        os.close(descriptor)
+    fcntl.ioctl(generator, _RNDADDENTROPY, struct.pack('=ii', len(seed) * 8, len(seed)) + seed)
+    fcntl.ioctl(generator, _RNDRESEEDCRNG)
 
 
 def power_off():

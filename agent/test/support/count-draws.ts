@@ -1,10 +1,4 @@
-/**
- * Counts what this process draws at random and writes it where the agent reads how earlier processes ended: the host is
- * then told with each session.
- */
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+/** Counts what this process draws at random. */
 
 /** Way of drawing to how often. */
 export interface DrawCounts {
@@ -29,25 +23,18 @@ const WAYS = [
   'generateKeySync',
 ]
 
-/** To be called before anything draws. */
-export function countDraws(): void {
-  const file = join(mkdtempSync(join(tmpdir(), 'draws-')), 'exits.json')
+/** To be called before anything draws. @returns the counts, which go on */
+export function countDraws(): DrawCounts {
   const counts = { stale: {} as Record<string, number>, ever: {} as Record<string, number> }
-  const write = () => {
-    const last = { code: 0, signal: null, stderrTail: JSON.stringify(counts) }
-    writeFileSync(file, JSON.stringify({ restarts: 0, last }))
-  }
   const note = (way: string) => {
     counts.ever[way] = (counts.ever[way] ?? 0) + 1
     if (Date.now() < STALE_BEFORE_MS) counts.stale[way] = (counts.stale[way] ?? 0) + 1
-    write()
   }
   for (const way of WAYS) replace(process.getBuiltinModule('node:crypto'), way, () => note(way))
   for (const way of ['getRandomValues', 'randomUUID'])
     replace(Object.getPrototypeOf(globalThis.crypto), way, () => note(way))
   replace(Math, 'random', () => note('Math.random'))
-  write()
-  process.env.CAISSON_AGENT_EXITS = file
+  return counts
 }
 
 function replace(owner: object, name: string, before: () => void): void {
