@@ -50,7 +50,7 @@ const tailShare = 0.4
 /** Of the target: what the person's messages may have. */
 const saidShare = 0.3
 /** Output of the last turns when nothing else helps, tried in this order. */
-const hardCuts = [8_000, 2_000, 400, 100] as const
+const hardCuts = [8_000, 2_000, 400, 160] as const
 
 /** A message of the model and all up to the next one. */
 type Turn = readonly ChatMessage[]
