@@ -11,18 +11,12 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { listenTo, type Run } from '../run.ts'
 import { hearPerson, reportTurn } from '../step.ts'
-import { type FormerPlan, type PlannedWork, readPlan } from './read.ts'
+import { type PlannedWork, type Replanning, readPlan } from './read.ts'
 import { describeFormer } from './words.ts'
 
 export interface PlanFailure {
   readonly reason: RunReason
   readonly message: string
-}
-
-/** A plan that does not do, and why. */
-export interface Replanning extends FormerPlan {
-  /** The step that failed; or what a person said who did not allow the plan. */
-  readonly why: { readonly failedStep: string } | { readonly hint: string }
 }
 
 /** Makes the plan of a run, or the one that takes another's place. */

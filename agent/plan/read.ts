@@ -22,6 +22,12 @@ export interface FormerPlan {
   readonly states: Readonly<Record<string, { readonly state: StepState; readonly text: string }>>
 }
 
+/** A plan that does not do, and why. */
+export interface Replanning extends FormerPlan {
+  /** The step that failed; or what a person said who did not allow the plan. */
+  readonly why: { readonly failedStep: string } | { readonly hint: string }
+}
+
 /** What a plan is measured by, beside its schema. */
 export interface PlanBounds {
   /** Names of the tools that steps of the kind `agent` may name. */

@@ -1,7 +1,7 @@
 /** What a planner is told of the plan whose place its own is to take. Foreign text stands in blocks that it cannot leave. */
 import { block } from '../context/block.ts'
 import { cutMiddle } from '../tools/cut.ts'
-import type { Replanning } from './planner.ts'
+import type { Replanning } from './read.ts'
 
 /** Of one step's answer. */
 const resultMaxChars = 4_000
