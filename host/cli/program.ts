@@ -155,7 +155,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .description('Removes a key')
     .action(run(async () => (await import('./key.ts')).keyRemove))
 
-  const runs = program.command('runs').description('Earlier runs')
+  const runs = program.command('runs').description('Runs that have ended, and those at work')
   runs
     .command('list')
     .description('All runs, newest first')
