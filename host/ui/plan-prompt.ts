@@ -65,14 +65,11 @@ function questionRows(
   colours: Colours,
 ): string[] {
   const width = columnsOf(output)
-  const changes =
-    current == null
-      ? []
-      : [
-          colours.dim('  what it changes:'),
-          ...planChanges(current, plan, colours),
-          colours.dim('  all of it:'),
-        ]
+  // Where the agent announced it before it asked, it is in force already.
+  const isOther = current != null && JSON.stringify(current) !== JSON.stringify(plan)
+  const changes = !isOther
+    ? []
+    : [colours.dim('  what it changes:'), ...planChanges(current, plan, colours), colours.dim('  all of it:')]
   const more = rows.length - planMaxRows
   return [
     '',

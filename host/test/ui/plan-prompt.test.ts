@@ -81,6 +81,11 @@ describe('the question about a plan', () => {
     )
     person.withdraw()
     expect(await person.answer).toBeNull()
+    const same = sitDown({ current: plan })
+    await same.sees('Carry it out?')
+    expect(same.raw()).not.toContain('what it changes')
+    same.withdraw()
+    await same.answer
   })
 
   it('is answered with the plan as the person changed it, once it is one and touches nothing that has begun [S1.11 A.01]', async () => {
