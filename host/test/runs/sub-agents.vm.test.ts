@@ -1,0 +1,192 @@
+// Sub-agents in a real VM, end to end: views that are overlays, programs in them, what comes home, and how they end.
+import { describe, expect, it } from 'vitest'
+import { reply } from '#specs/testing/model-replies.ts'
+import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { findVms, finish, readFiles, type TestBench, testBench } from '../support/runs.ts'
+
+type Turn = ServerReply | ((asked: Asked) => ServerReply)
+const call = (name: string, input: unknown): { name: string; arguments: unknown } => ({
+  name,
+  arguments: input,
+})
+const say = (text: string): ServerReply => reply({ text })
+const bash = (command: string): ServerReply => reply({ calls: [call('run_bash', { command })] })
+const spawn = (brief: string, more: object = {}): { name: string; arguments: unknown } =>
+  call('spawn_agent', { brief, name: brief.toLowerCase(), ...more })
+const plan = (...steps: object[]): ServerReply =>
+  reply({ calls: [call('submit_plan', { goal: 'Share the work', steps })] })
+const lastSaid = (asked: Asked): string => asked.messages.at(-1)?.content ?? ''
+
+/** Each agent, known by the word in capitals with which its instructions begin, has turns of its own. */
+function byInstructions(planned: ServerReply, scripts: Readonly<Record<string, readonly Turn[]>>): Script {
+  const turns = new Map<string, number>()
+  return (asked) => {
+    const user = asked.messages.find(({ role }) => role === 'user')?.content ?? ''
+    const word = /<instructions>\n(?:.*\n\n)?([A-Z]{2,})/.exec(user)?.[1]
+    if (word === undefined) return planned
+    const turn = turns.get(word) ?? 0
+    turns.set(word, turn + 1)
+    const chosen = scripts[word]?.[turn] ?? say(`${word} is done`)
+    return typeof chosen === 'function' ? chosen(asked) : chosen
+  }
+}
+
+async function benchWith(
+  script: Script,
+  files: Readonly<Record<string, string>>,
+): Promise<TestBench & AsyncDisposable> {
+  const server = await startModelServer(script)
+  const bench = await testBench(files, {
+    CAISSON_LLM_URL: server.baseUrl,
+    CAISSON_LLM_KEY: 'sk-some-key-of-the-test',
+    CAISSON_MODEL: 'scripted',
+  })
+  return { ...bench, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() }
+}
+
+const files = { 'shared.txt': 'shared\n', 'gone.txt': 'gone\n', 'docs/a.md': 'A\n', 'docs/b.md': 'B\n' }
+
+describe('sub-agents in a VM', () => {
+  it('work at once on views of their own and come home; a conflict keeps both versions, a limit keeps the parent going [S1.13 A.07]', async () => {
+    const told: string[] = []
+    /** Of the two that wrote to one file, whoever came home last. */
+    const loser = (): string => /changed here and by (\w+)/.exec(told.join('\n'))?.[1] ?? 'nobody'
+    const versions: Record<string, string> = { two: 'shared\nchanged\ntwo\n', three: 'three\n' }
+    const look = 'pwd; cat shared.txt; ls gone.txt docs manual 2>&1'
+    await using bench = await benchWith(
+      byInstructions(plan({ id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }), {
+        LEAD: [
+          // What children begin with has whiteouts and a moved directory in it.
+          bash('echo changed >> shared.txt; rm gone.txt; mv docs manual'),
+          reply({
+            calls: [spawn('ONE'), spawn('TWO'), spawn('THREE'), spawn('SLEEPY', { limits: { maxTurns: 1 } })],
+          }),
+          (asked) => {
+            told.push(
+              ...asked.messages.filter(({ role }) => role === 'tool').map(({ content }) => content ?? ''),
+            )
+            return reply({ calls: [call('read_agent_file', { agent: loser(), path: 'shared.txt' })] })
+          },
+          (asked) => {
+            told.push(lastSaid(asked))
+            return reply({ calls: [call('take_agent_file', { agent: loser(), path: 'shared.txt' })] })
+          },
+          bash('cat shared.txt; ls /mnt/workspace'),
+          (asked) => say(lastSaid(asked)),
+        ],
+        ONE: [
+          bash(look),
+          (asked) =>
+            reply({
+              calls: [call('write_file', { path: '/mnt/workspace/one.txt', content: lastSaid(asked) })],
+            }),
+          say('one is done'),
+        ],
+        TWO: [
+          bash('echo two >> shared.txt; mv manual/a.md manual/renamed.md; chmod 700 manual/b.md'),
+          say('two is done'),
+        ],
+        THREE: [bash('echo three > shared.txt'), say('three is done')],
+        SLEEPY: [
+          reply({
+            text: 'I begin',
+            calls: [call('run_bash', { command: 'echo awake > sleepy.txt' })],
+          }),
+        ],
+      }),
+      files,
+    )
+    const { run, state, items } = await bench.run('Share the work')
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    const said = told.join('\n')
+    expect(said).toContain('[sub-agent one: completed]\none is done\n[brought over: one.txt]')
+    expect(said).toContain('[sub-agent two: completed]\ntwo is done\n[brought over: manual/a.md, manual/b.md')
+    expect(said).toContain('[sub-agent three: completed]\nthree is done')
+    const winner = loser() === 'two' ? 'three' : 'two'
+    expect(said).toContain(`--- shared.txt, yours\n${versions[winner]}`)
+    expect(said).toContain(`--- shared.txt, of ${loser()}\n${versions[loser()]}`)
+    expect(said).toContain('[sub-agent sleepy: failed (limit_turns)]\nI begin')
+    expect(state.end?.summary).toContain(versions[loser()])
+
+    await (await bench.host.changes(run.id)).apply('all')
+    const after = await readFiles(bench.workspace)
+    expect(after['one.txt']).toContain('/mnt/workspace\nshared\nchanged\n')
+    expect(after['one.txt']).toContain("cannot access 'gone.txt'")
+    expect({ ...after, 'one.txt': '' }).toEqual({
+      'shared.txt': versions[loser()],
+      'one.txt': '',
+      'manual/renamed.md': 'A\n',
+      'manual/b.md': 'B\n',
+      'sleepy.txt': 'awake\n',
+    })
+
+    const byPath = new Map<string, string[]>()
+    for (const item of items) {
+      if (item.source !== 'agent') continue
+      byPath.set(item.agentPath, [...(byPath.get(item.agentPath) ?? []), item.event.type])
+    }
+    expect([...byPath.keys()].sort()).toEqual(['root', 'root/one', 'root/sleepy', 'root/three', 'root/two'])
+    for (const [path, types] of byPath) {
+      if (path !== 'root') expect([types[0], types.at(-1)]).toEqual(['agent-start', 'agent-end'])
+    }
+    expect(state.agents['root/sleepy']).toMatchObject({ state: 'failed' })
+  }, 300_000)
+
+  it('carry out steps of a plan side by side, and answer for them [A.01 A.07]', async () => {
+    const agent = (id: string) => ({
+      id,
+      kind: 'agent',
+      title: id,
+      instructions: id.toUpperCase(),
+      needs: [],
+      writes: [id],
+    })
+    await using bench = await benchWith(
+      byInstructions(
+        plan(agent('left'), agent('right'), {
+          id: 'join',
+          title: 'Join',
+          instructions: 'JOIN',
+          needs: ['left', 'right'],
+          writes: [],
+        }),
+        {
+          LEFT: [bash('echo left > left'), say('left is done')],
+          RIGHT: [bash('echo right > right'), say('right is done')],
+          JOIN: [bash('cat left right'), (asked) => say(lastSaid(asked))],
+        },
+      ),
+      files,
+    )
+    const { state } = await bench.run('Share the work')
+    expect(state.end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('left\nright') })
+    expect(Object.keys(state.agents).sort()).toEqual(['root/left', 'root/right'])
+  }, 300_000)
+
+  it('end with their run when it is cancelled, programs and all [A.07 S1.03]', async () => {
+    await using bench = await benchWith(
+      byInstructions(plan({ id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }), {
+        LEAD: [reply({ calls: [spawn('ONE'), spawn('TWO')] })],
+        ONE: [bash('echo one > one.txt; echo ready; sleep 600')],
+        TWO: [bash('echo two > two.txt; echo ready; sleep 600')],
+      }),
+      files,
+    )
+    const run = await bench.start('Share the work')
+    const finished = finish(run)
+    const ready = new Set<string>()
+    for await (const item of run.watch()) {
+      if (item.source === 'delta' && item.delta.type === 'tool-output-delta') ready.add(item.agentPath)
+      if (ready.size === 2) break
+    }
+    run.cancel('the test')
+    const { state, items } = await finished
+    expect(state.end).toMatchObject({ outcome: 'cancelled' })
+    const ends = items.flatMap((item) =>
+      item.source === 'agent' && item.event.type === 'agent-end' ? [item.event.state] : [],
+    )
+    expect(ends).toEqual(['cancelled', 'cancelled'])
+    expect((await bench.host.changes(run.id)).review()).toEqual([])
+    expect(await findVms(bench.home)).toEqual([])
+  }, 300_000)
+})
