@@ -23,12 +23,16 @@ function toText(block: unknown): string {
   if (block.type === 'resource' && isRecord(block.resource)) {
     const { uri, text, blob } = block.resource
     if (typeof text === 'string') return text
-    return `[resource ${String(uri)}: ${sizeOf(blob)}]`
+    return `[resource ${wordOf(uri)}: ${sizeOf(blob)}]`
   }
-  if (block.type === 'resource_link') return `[resource ${String(block.uri)}]`
+  if (block.type === 'resource_link') return `[resource ${wordOf(block.uri)}]`
   if (block.type === 'image' || block.type === 'audio')
-    return `[${block.type} ${String(block.mimeType)}: ${sizeOf(block.data)}]`
+    return `[${block.type} ${wordOf(block.mimeType)}: ${sizeOf(block.data)}]`
   return ''
+}
+
+function wordOf(value: unknown): string {
+  return typeof value === 'string' ? value : '?'
 }
 
 function sizeOf(base64: unknown): string {

@@ -79,9 +79,11 @@ function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
 }
 
 function thoughtsOf({ provider_state: state }: LLMChatMessage): readonly Block[] {
-  return isRecord(state) && state.provider === 'anthropic' && Array.isArray(state.thoughts)
-    ? state.thoughts.filter(isRecord)
-    : []
+  if (!isRecord(state) || state.provider !== 'anthropic' || !Array.isArray(state.thoughts)) return []
+  return state.thoughts.filter(
+    (block: unknown): block is Block =>
+      isRecord(block) && (block.type === 'thinking' || block.type === 'redacted_thinking'),
+  )
 }
 
 function toTurns(messages: readonly LLMChatMessage[]): WireTurn[] {

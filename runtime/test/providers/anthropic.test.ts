@@ -184,6 +184,27 @@ describe('requests to Anthropic', () => {
     ])
   })
 
+  it('take nothing from the state of a message but thoughts of its own [S2.06]', async () => {
+    const call = { type: 'tool_use', id: 'x', name: 'now', input: {} }
+    const contents = []
+    for (const provider_state of [
+      { provider: 'anthropic', thoughts: [call, null, { type: 'redacted_thinking', data: 'd' }] },
+      { provider: 'google', text: null, calls: [] },
+      { provider: 'anthropic', thoughts: 7 },
+      'state',
+    ]) {
+      const { sent } = await askGolden({
+        messages: [
+          ...question,
+          { role: 'assistant', content: 'Sun.', provider_state },
+          { role: 'user', content: 'And?' },
+        ],
+      })
+      contents.push(sent.messages[1]?.content.map(({ type }) => type))
+    }
+    expect(contents).toEqual([['redacted_thinking', 'text'], ['text'], ['text'], ['text']])
+  })
+
   it('leave out what it refuses: empty texts, trailing space, strange ids, an assistant at the head [S2.06]', async () => {
     const { sent } = await askGolden({
       messages: [
