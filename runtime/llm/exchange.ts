@@ -42,6 +42,8 @@ const defaultMaxBytes = 16 * 1024 * 1024
 const errorBodyMaxBytes = 64 * 1024
 /** The words of an error are worth a shorter wait than an answer. */
 const errorBodyTimeoutMs = 10_000
+/** Why a request is ended whose answer was read, or given up. One for all: an error is dear to make, and this one is seen by nobody. */
+const noLongerRead = new Error('the answer is no longer read')
 
 /** The answer in parts, as many at a time as one read brought. A part `error` is the last; the request is not repeated. */
 export async function* exchange(
@@ -74,7 +76,7 @@ export async function* exchange(
   } catch (error) {
     yield [failed(requestFailure(error, options.signal), options)]
   } finally {
-    controller.abort()
+    controller.abort(noLongerRead)
   }
 }
 

@@ -20,7 +20,7 @@ export interface AgentResult {
   readonly text: string
   readonly messages: number
   readonly transcriptChars: number
-  /** After a collection: what JavaScript keeps, on and off its heap. */
+  /** After a collection: what JavaScript keeps, on and off its heap. Of the job `memory` alone. */
   readonly usedBytes: number
   readonly rssBytes: number
 }
@@ -57,7 +57,7 @@ async function perform(job: AgentJob): Promise<AgentResult> {
     text: first?.text ?? '',
     messages: first?.messages.length ?? 0,
     transcriptChars: JSON.stringify(first?.messages ?? []).length,
-    ...measureMemory(),
+    ...(job.kind === 'memory' ? measureMemory() : { usedBytes: 0, rssBytes: 0 }),
   }
 }
 
