@@ -96,7 +96,7 @@ describe('a run that only plans', () => {
     expect(byPerson).toMatch(/touch: .*[Rr]ead-only[\s\S]*mkdir: .*[Rr]ead-only[\s\S]*chmod: .*[Rr]ead-only/)
     expect(byPerson.trim().split('\n').at(-1)).toBe('a.txt')
     const outputs = events.flatMap((event) => (event.type === 'tool-end' ? [event.output] : []))
-    expect(outputs[0]).toMatch(/[Rr]ead-only[\s\S]*code=0/)
+    expect(outputs[0]).toMatch(/^a\ncode=0\n[\s\S]*[Rr]ead-only[\s\S]*[Rr]ead-only/)
     expect(outputs[1]).toMatch(/the run only plans/)
     expect(events.filter(({ type }) => type === 'egress-denied').length).toBeGreaterThan(0)
     expect(
