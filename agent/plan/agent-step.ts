@@ -4,6 +4,7 @@ import { block } from '../context/block.ts'
 import type { Run } from '../run.ts'
 import type { StepResult } from '../step.ts'
 import type { AgentResult } from '../subagents/agents.ts'
+import type { Registry } from '../tools/registry.ts'
 import { readOutput } from './output.ts'
 
 /** As many conflicts are named in the step's answer; all of them are in the event. */
@@ -19,12 +20,18 @@ export function narrowRun(step: Step, run: Run): Run {
   if (step.kind !== 'agent') return run
   const { limits } = run.task
   const maxTurnsPerStep = Math.min(step.limits?.maxTurns ?? limits.maxTurnsPerStep, limits.maxTurnsPerStep)
-  const selected = step.tools === undefined ? null : run.registry.select(step.tools)
   return {
     ...run,
     task: { ...run.task, limits: { ...limits, maxTurnsPerStep } },
-    registry: selected?.ok === true ? selected.value : run.registry,
+    registry: step.tools === undefined ? run.registry : selectKnown(step.tools, run),
   }
+}
+
+/** Never more than was named, also where a name has gone. */
+function selectKnown(tools: readonly string[], { registry }: Run): Registry {
+  const selected = registry.select(tools.filter((name) => registry.names.includes(name)))
+  if (!selected.ok) throw new TypeError(selected.error.message)
+  return selected.value
 }
 
 /**
