@@ -18,17 +18,21 @@ import { readGuidance } from '../../context/guidance.ts'
 import { TaskInbox } from '../../inbox.ts'
 import { runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
+import { createExplorer } from '../../plan/explore.ts'
 import { makePlan } from '../../plan/planner.ts'
 import { createAgents } from '../../subagents/create-agents.ts'
 import { createAgentTools } from '../../tools/agents.ts'
 import { createFileTools } from '../../tools/files.ts'
+import { createOutputTool } from '../../tools/read-output.ts'
 import { createRegistry } from '../../tools/registry.ts'
+import { createRevisePlanTool } from '../../tools/revise-plan.ts'
 import type { Tool } from '../../tools/tool.ts'
 import { describeWorkspace } from '../../workspace/listing.ts'
 import { folderViews } from '../support/agents.ts'
 import { makeTask, silentLogger, someRunId } from '../support/run.ts'
 import { planReply } from '../support/scripted-model.ts'
 import { runInFolder } from '../support/tools.ts'
+import { snapshot } from '../support/trees.ts'
 
 export interface WorldOptions {
   readonly task?: Partial<z.input<typeof Task>>
@@ -53,6 +57,8 @@ export interface Ending {
   readonly asked: readonly Asked[]
   /** Views of sub-agents that were left open. */
   readonly openViews: number
+  /** Whether the workspace is not what it was. */
+  readonly isChanged: boolean
 }
 
 /** Events of a type. */
@@ -92,18 +98,25 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
   const views = folderViews(root, place)
   const toolsOver = (folder: string): Tool[] => [
     ...createFileTools(runInFolder(folder), { root: folder, knownAs: root, owner }),
+    createOutputTool(),
     ...(options.tools ?? []),
   ]
-  const tools = [...toolsOver(root), ...(options.agents === true ? createAgentTools() : [])]
+  const tools = [
+    ...toolsOver(root),
+    createRevisePlanTool(),
+    ...(options.agents === true ? createAgentTools() : []),
+  ]
   for (const [name, content] of Object.entries(options.files ?? {})) {
     mkdirSync(path.dirname(path.join(root, name)), { recursive: true })
     writeFileSync(path.join(root, name), content)
   }
+  const before = JSON.stringify(snapshot(root))
   const running = runAgentLoop(
     {
       inbox,
       host: heard.host,
       planner: makePlan,
+      explorer: createExplorer(root),
       executor: executePlan,
       ...(options.agents === true
         ? {
@@ -124,7 +137,8 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
     inbox.submit(makeTask(options.task))
     const completion = await heard.ended(options.deadlineMs ?? 15_000, model.asked)
     const { events, agentPaths } = heard
-    return { completion, events, agentPaths, asked: model.asked, openViews: views.open.size }
+    const isChanged = JSON.stringify(snapshot(root)) !== before
+    return { completion, events, agentPaths, asked: model.asked, openViews: views.open.size, isChanged }
   } finally {
     inbox.cancel(someRunId, 'the test is over')
     life.abort()
