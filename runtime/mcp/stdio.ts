@@ -34,9 +34,12 @@ let watching = false
 export class StdioTransport implements Transport {
   readonly #config: McpServerConfig
   #child: ChildProcess | null = null
-  #rest = ''
+  /** Pieces of a line that has not ended yet. */
+  #open: string[] = []
+  #openChars = 0
   #stderr = ''
   #closed = false
+  #closing: Promise<void> | null = null
   onclose?: () => void
   onerror?: (error: Error) => void
   onmessage?: (message: JSONRPCMessage) => void
@@ -88,24 +91,36 @@ export class StdioTransport implements Transport {
       await Promise.race([once(input, 'drain'), once(input, 'close')])
   }
 
-  async close(): Promise<void> {
-    const child = this.#child
-    if (child !== null) await endGroup(child)
+  close(): Promise<void> {
+    this.#closing ??= this.#end()
+    return this.#closing
+  }
+
+  async #end(): Promise<void> {
+    // Nothing more is heard from a server that is to end.
+    this.#child?.stdout?.destroy()
+    if (this.#child !== null) await endGroup(this.#child)
     this.#noteClosed()
   }
 
+  /** Each character is looked at once, however long a line is. */
   #take(text: string): void {
-    const lines = (this.#rest + text).split('\n')
-    this.#rest = lines.pop() ?? ''
-    for (const line of lines) {
-      if (this.#closed) return
+    let from = 0
+    for (let end = text.indexOf('\n'); end >= 0 && !this.#closed; end = text.indexOf('\n', from)) {
+      this.#open.push(text.slice(from, end))
+      const line = this.#open.join('')
+      this.#open = []
+      this.#openChars = 0
+      from = end + 1
       if (line.trim() !== '') this.#takeLine(line)
     }
-    if (this.#rest.length > lineMaxChars) {
-      this.onerror?.(new Error(`the MCP server wrote a line of more than ${lineMaxChars} characters`))
-      this.#rest = ''
-      this.close().catch(() => undefined)
-    }
+    this.#open.push(text.slice(from))
+    this.#openChars += text.length - from
+    if (this.#openChars <= lineMaxChars || this.#closed) return
+    this.onerror?.(new Error(`the MCP server wrote a line of more than ${lineMaxChars} characters`))
+    this.#open = []
+    this.#openChars = 0
+    this.close().catch(() => undefined)
   }
 
   #takeLine(line: string): void {
