@@ -1,7 +1,7 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
-import { planOf } from '../approvals/plan-question.ts'
+import { planOf, planTool } from '../approvals/plan-question.ts'
 import {
   agentEndLines,
   agentStartLines,
@@ -84,6 +84,8 @@ function linesOfEvent(
     case 'pause-end':
       return steeringLines(event, colours)
     case 'tool-start':
+      // The plan itself follows.
+      if (event.tool === planTool && event.stepId === 'plan') return []
       return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
       return event.error === undefined

@@ -90,7 +90,10 @@ describe('a plan on the screen', () => {
     ])
   })
 
-  it('that is all that came of a run is not told twice [A.01]', () => {
+  it('that is all that came of a run is not told twice, nor as the call that hands it in [A.01]', () => {
+    const call = { type: 'tool-start', callId: 'c', tool: 'submit_plan', arguments: '{}' } as const
+    expect(tell({ event: { ...call, stepId: 'plan' } })).toEqual([])
+    expect(tell({ event: { ...call, stepId: 'look' } })).toHaveLength(1)
     const end = {
       type: 'run-end',
       outcome: 'completed',
