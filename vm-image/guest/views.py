@@ -24,13 +24,12 @@ def make(view, run):
     os.makedirs(_LAYERS, mode=0o711, exist_ok=True)
     os.mkdir(layers, 0o711)
     frozen, upper, work = (f'{layers}/{name}' for name in ('frozen', 'upper', 'work'))
-    try:
-        # Programs that write meanwhile would leave a mixture, and a directory that becomes a link would lead root astray.
-        with cgroup.FrozenCalls():
-            _copy_layer(workspace.UPPER, frozen, run)
-    except TimeoutError as error:
-        raise workspace.WorkspaceError('busy', f'{error}; ask again') from None
     mode = os.stat(workspace.UPPER).st_mode & 0o7777
+    if os.listdir(workspace.UPPER):
+        _freeze(frozen, run)
+    else:
+        # Most runs that fan out do so before they change anything, and a program to copy nothing takes long to start.
+        workspace.make_folder(frozen, mode)
     workspace.make_folder(upper, mode)
     workspace.make_folder(work, 0o755)
     lower = f'lowerdir={frozen}:{workspace.BASE},redirect_dir=on'
@@ -51,6 +50,15 @@ def unmount(view):
         if os.path.isdir(target):
             os.rmdir(target)
     return (f'{_LAYERS}/{view}',)
+
+
+def _freeze(frozen, run):
+    try:
+        # Programs that write meanwhile would leave a mixture, and a directory that becomes a link would lead root astray.
+        with cgroup.FrozenCalls():
+            _copy_layer(workspace.UPPER, frozen, run)
+    except TimeoutError as error:
+        raise workspace.WorkspaceError('busy', f'{error}; ask again') from None
 
 
 def _copy_layer(source, target, run):
