@@ -226,4 +226,22 @@ describe('an agent at work', () => {
     expect(types.filter((type) => type === 'vm-sleep' || type === 'vm-wake')).toEqual(['vm-sleep', 'vm-wake'])
     expect(JSON.stringify(model.asked.map(({ messages }) => messages))).toContain('Be brief.')
   })
+
+  it('that holds in a saved VM is cancelled in good order: it wakes, ends once, and leaves nothing [A.08 V.04 S1.03]', async () => {
+    await using model = await scripted((asked) => (isPlanning(asked) ? submit : { text: 'done' }))
+    const bench = await openBench(model)
+    const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 }
+    const run = await bench.start('Say hello', { vm })
+    const finished = finish(run)
+    expect(await run.pauseAgent()).toBeUndefined()
+    await sees(run, 'vm-sleep')
+    run.cancel('the test')
+    const { events, state } = await finished
+    expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
+    const types = events.map(({ type }) => type)
+    expect(types.filter((type) => type === 'run-end')).toHaveLength(1)
+    expect(types).toContain('vm-wake')
+    expect(types).toContain('changes-ready')
+    expect(await findVms(bench.home)).toEqual([])
+  })
 })
