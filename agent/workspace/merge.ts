@@ -3,7 +3,7 @@
  * the view as it began, and the parent's workspace as it is now. What the parent has as it was when the view began is brought
  * over; what both changed to different things is a conflict, and the parent's stays. A name is brought over whole or not at all.
  */
-import { lstatSync, rmdirSync, type Stats } from 'node:fs'
+import { rmdirSync, type Stats } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Directory, type Owner } from '#specs/node/directory.ts'
 import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
@@ -29,7 +29,7 @@ export interface MergeTrees {
 export interface MergeOptions {
   /** Of what is created, where this process may give things away. */
   readonly owner: Owner
-  /** Ends the merge between two paths. */
+  /** Ends the merge between two paths, or two pieces of a file. */
   readonly signal?: AbortSignal
 }
 
@@ -70,24 +70,17 @@ export async function mergeView(trees: MergeTrees, options: MergeOptions): Promi
 }
 
 /**
- * Makes `path` of the parent what it is in the child, whatever it was: a file, a link, a directory with all in it, or nothing.
- * Both directories are those that hold `name`. Throws the system's error.
+ * Makes `name` of the parent what it is in the child: a file, a link, a directory with all in it, or nothing. What the parent
+ * has goes only when all of the other is there. Both directories are those that hold `name`. Throws the system's error.
  */
 export async function takeName(from: Directory, to: Directory, name: string, owner: Owner): Promise<void> {
-  const source = { directory: from, name }
-  const kind = kindAt(source)
-  if (kind === 'file' || kind === 'link') {
-    using staged = await stageCopy(source, { directory: to, name }, owner)
-    if (kindAt({ directory: to, name }) === 'directory') removeAt(to, name)
-    staged.place()
-    return
-  }
-  removeAt(to, name)
-  if (kind !== 'directory') return
-  makeDirectory(to, name, lstatSync(from.at(name)).mode & 0o777, owner)
-  using inside = from.open(name)
-  using target = to.open(name)
-  for (const entry of inside.list()) await takeName(inside, target, entry.name, owner)
+  const kind = kindAt({ directory: from, name })
+  if (kind === 'missing') return removeAt(to, name)
+  if (kind === 'other') throw Object.assign(new Error('it is a device, FIFO or socket'), { code: 'ENXIO' })
+  using staged = await stageCopy({ directory: from, name }, { directory: to, name }, owner)
+  // No rename puts one of the two in the place of the other.
+  if (kind === 'directory' || kindAt({ directory: to, name }) === 'directory') removeAt(to, name)
+  staged.place()
 }
 
 function namesOf(upper: string | undefined): ReadonlySet<string> | undefined {
@@ -147,14 +140,14 @@ class Merge implements MergeResult {
   /** A file or link of the child's. */
   async #content(trio: Trio): Promise<void> {
     const { child, start, parent, path } = trio
-    if ((await isSame(child, start)) || (await isSame(child, parent))) return
+    if ((await this.#isSame(child, start)) || (await this.#isSame(child, parent))) return
     const seen = statSpot(parent)
-    if (parent.directory === undefined || !(await isSameTree(parent, start))) {
+    if (parent.directory === undefined || !(await isSameTree(parent, start, this.#signal))) {
       this.conflicts.push(path)
       return
     }
     const target = { directory: parent.directory, name: parent.name }
-    using staged = await stageCopy(child, target, this.#owner)
+    using staged = await stageCopy(child, target, this.#owner, this.#signal)
     // A program of the parent's may have written meanwhile.
     if (!isUntouched(seen, statSpot(parent))) {
       this.conflicts.push(path)
@@ -188,8 +181,8 @@ class Merge implements MergeResult {
 
   /** Of a directory that was one already. */
   async #mode({ child, start, parent, path }: Trio): Promise<void> {
-    if ((await isSame(child, start)) || (await isSame(child, parent))) return
-    if (!(await isSame(parent, start))) return void this.conflicts.push(path)
+    if ((await this.#isSame(child, start)) || (await this.#isSame(child, parent))) return
+    if (!(await this.#isSame(parent, start))) return void this.conflicts.push(path)
     using directory = openSpot(parent)
     directory?.chmod((statSpot(child)?.mode ?? 0o755) & 0o777)
     this.merged.push(path)
@@ -197,7 +190,7 @@ class Merge implements MergeResult {
 
   /** Whether the parent now has it. */
   async #newDirectory({ child, start, parent, path }: Trio): Promise<boolean> {
-    if (parent.directory === undefined || !(await isSame(parent, start))) {
+    if (parent.directory === undefined || !(await this.#isSame(parent, start))) {
       this.conflicts.push(path)
       return false
     }
@@ -210,7 +203,7 @@ class Merge implements MergeResult {
   async #deleted({ start, parent, path }: Trio, depth: number): Promise<void> {
     if (parent.directory === undefined || kindAt(parent) === 'missing') return
     const isDirectory = kindAt(start) === 'directory'
-    if (isDirectory ? kindAt(parent) !== 'directory' : !(await isSame(parent, start))) {
+    if (isDirectory ? kindAt(parent) !== 'directory' : !(await this.#isSame(parent, start))) {
       this.conflicts.push(path)
       return
     }
@@ -235,6 +228,10 @@ class Merge implements MergeResult {
     }
   }
 
+  #isSame(a: Spot, b: Spot): Promise<boolean> {
+    return isSame(a, b, this.#signal)
+  }
+
   async #yield(): Promise<void> {
     if (performance.now() < this.#turnEnd) return
     await nextTurn()
@@ -243,15 +240,20 @@ class Merge implements MergeResult {
 }
 
 /** Whether nothing at all differs, in directories neither. */
-async function isSameTree(a: Spot, b: Spot): Promise<boolean> {
-  if (!(await isSame(a, b))) return false
+async function isSameTree(a: Spot, b: Spot, signal: AbortSignal | undefined, depth = 0): Promise<boolean> {
+  if (depth > MAX_DEPTH) throw new Error('it is nested too deep')
+  if (!(await isSame(a, b, signal))) return false
   if (kindAt(a) !== 'directory') return true
   using directoryA = openSpot(a)
   using directoryB = openSpot(b)
   const names = directoryA?.list().map(({ name }) => name) ?? []
   if (names.length !== directoryB?.list().length) return false
   for (const name of names) {
-    if (!(await isSameTree({ directory: directoryA, name }, { directory: directoryB, name }))) return false
+    const [inA, inB] = [
+      { directory: directoryA, name },
+      { directory: directoryB, name },
+    ] as const
+    if (!(await isSameTree(inA, inB, signal, depth + 1))) return false
   }
   return true
 }

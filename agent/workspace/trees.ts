@@ -25,7 +25,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type Directory, type EntryKind, kindOf, type Owner } from '#specs/node/directory.ts'
 import { errnoOf, ifPermitted } from '#specs/node/file-error.ts'
 import { isSameInode, readPiece } from './examine.ts'
-import { emptyDirectory } from './remove-tree.ts'
+import { emptyDirectory, removeMaxDepth, TooDeepError } from './remove-tree.ts'
 
 const PIECE_BYTES = 256 * 1024
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
@@ -67,9 +67,9 @@ export function openSpot({ directory, name }: Spot): Directory | undefined {
 
 /**
  * Whether both hold the same: kind, permission bits and content, of a directory the bits alone. Devices, FIFOs and sockets
- * are the same when both are such.
+ * are the same when both are such. Throws the signal's reason between two pieces of a file.
  */
-export async function isSame(a: Spot, b: Spot): Promise<boolean> {
+export async function isSame(a: Spot, b: Spot, signal?: AbortSignal): Promise<boolean> {
   const [statA, statB] = [statSpot(a), statSpot(b)]
   if (statA === undefined || statB === undefined) return statA === statB
   const kind = kindOf(statA)
@@ -78,10 +78,10 @@ export async function isSame(a: Spot, b: Spot): Promise<boolean> {
   if (isSameInode(statA, statB)) return true
   if (kind === 'link') return readTarget(a).equals(readTarget(b))
   if ((statA.mode & 0o777) !== (statB.mode & 0o777)) return false
-  return kind === 'directory' || (statA.size === statB.size && (await isSameContent(a, b)))
+  return kind === 'directory' || (statA.size === statB.size && (await isSameContent(a, b, signal)))
 }
 
-async function isSameContent(a: Spot, b: Spot): Promise<boolean> {
+async function isSameContent(a: Spot, b: Spot, signal: AbortSignal | undefined): Promise<boolean> {
   const [fdA, fdB] = [openFile(a), openFile(b)]
   try {
     const [pieceA, pieceB] = [Buffer.allocUnsafe(PIECE_BYTES), Buffer.allocUnsafe(PIECE_BYTES)]
@@ -90,6 +90,7 @@ async function isSameContent(a: Spot, b: Spot): Promise<boolean> {
       if (!piece.equals(readPiece(fdB, pieceB, at))) return false
       if (piece.length < PIECE_BYTES) return true
       await nextTurn()
+      signal?.throwIfAborted()
     }
   } finally {
     closeSync(fdA)
@@ -113,47 +114,91 @@ export interface Staged extends Disposable {
   place(): void
 }
 
-/** A copy of the file or link `from` beside the name `to`. Throws the system's error. */
+/**
+ * A copy of the file, link or directory `from` beside the name `to`; of a directory without devices, FIFOs and sockets in it.
+ * Throws the system's error, or the signal's reason between two pieces of a file.
+ */
 export async function stageCopy(
   from: Spot,
   to: { readonly directory: Directory; readonly name: string },
   owner: Owner,
+  signal?: AbortSignal,
 ): Promise<Staged> {
   const { directory } = to
-  const beside = directory.at(`.caisson-${randomBytes(8).toString('hex')}`)
-  if (kindAt(from) === 'link') symlinkSync(readTarget(from), beside)
-  else await copyFile(from, beside, owner)
+  const beside = { directory, name: `.caisson-${randomBytes(8).toString('hex')}` }
+  try {
+    await copyInto(from, beside, { owner, signal, depth: 0 })
+  } catch (thrown) {
+    removeAt(directory, beside.name)
+    throw thrown
+  }
   let isThere = true
   return {
     place: () => {
-      renameSync(beside, directory.at(to.name))
+      renameSync(directory.at(beside.name), directory.at(to.name))
       isThere = false
     },
     [Symbol.dispose]: () => {
-      if (isThere) unlinkSync(beside)
+      if (isThere) removeAt(directory, beside.name)
     },
   }
 }
 
-async function copyFile(from: Spot, beside: string | Buffer, owner: Owner): Promise<void> {
+interface CopyOptions {
+  readonly owner: Owner
+  readonly signal: AbortSignal | undefined
+  readonly depth: number
+}
+
+/** Makes what `from` is at a spot where nothing is. */
+async function copyInto(
+  from: Spot,
+  to: { readonly directory: Directory; readonly name: string },
+  options: CopyOptions,
+): Promise<void> {
+  const kind = kindAt(from)
+  if (kind === 'link') symlinkSync(readTarget(from), to.directory.at(to.name))
+  else if (kind === 'file') await copyFile(from, to.directory.at(to.name), options)
+  else if (kind === 'directory') await copyDirectory(from, to, options)
+}
+
+async function copyDirectory(
+  from: Spot,
+  to: { readonly directory: Directory; readonly name: string },
+  options: CopyOptions,
+): Promise<void> {
+  if (options.depth >= removeMaxDepth) throw new TooDeepError('nested too deep')
+  using source = openSpot(from)
+  makeDirectory(to.directory, to.name, (statSpot(from)?.mode ?? 0o755) & 0o777, options.owner)
+  using target = to.directory.open(to.name)
+  for (const { name } of source?.list() ?? []) {
+    await copyInto(
+      { directory: source, name },
+      { directory: target, name },
+      { ...options, depth: options.depth + 1 },
+    )
+  }
+}
+
+async function copyFile(from: Spot, to: string | Buffer, { owner, signal }: CopyOptions): Promise<void> {
   const source = openFile(from)
   try {
-    const target = openSync(beside, NEW_FILE, 0o600)
+    const target = openSync(to, NEW_FILE, 0o600)
     try {
       const piece = Buffer.allocUnsafe(PIECE_BYTES)
-      for (let at = 0; ; ) {
+      // As large as it is now: one that a program still writes to might never end.
+      const { size, mode } = fstatSync(source)
+      for (let at = 0; at < size; ) {
         const bytes = readPiece(source, piece, at)
         for (let written = 0; written < bytes.length; )
           written += writeSync(target, bytes, written, bytes.length - written)
         at += bytes.length
         if (bytes.length < PIECE_BYTES) break
         await nextTurn()
+        signal?.throwIfAborted()
       }
       ifPermitted(() => fchownSync(target, owner.uid, owner.gid))
-      fchmodSync(target, fstatSync(source).mode & 0o777)
-    } catch (thrown) {
-      unlinkSync(beside)
-      throw thrown
+      fchmodSync(target, mode & 0o777)
     } finally {
       closeSync(target)
     }

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import {
+  appendFileSync,
   chmodSync,
   existsSync,
   lstatSync,
@@ -9,6 +10,7 @@ import {
   renameSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -219,5 +221,60 @@ describe('taking a child’s version', () => {
     rmSync(join(trees.parent, 'e-was'), { recursive: true })
     expect(snapshot(trees.parent)).toEqual(snapshot(trees.child))
     expect(lstatSync(join(trees.parent, 'd')).isSymbolicLink()).toBe(true)
+  })
+
+  it('leaves the parent’s as it was where the child has a device, FIFO or socket, or a tree that cannot be copied [A.07]', async () => {
+    using trees = new Trees(base)
+    rmSync(join(trees.child, 'a.txt'))
+    execFileSync('mkfifo', [join(trees.child, 'a.txt')])
+    rmSync(join(trees.child, 'd'), { recursive: true })
+    mkdirSync(join(trees.child, 'd', ...Array.from({ length: 300 }, () => 'n')), { recursive: true })
+    const before = snapshot(trees.parent)
+    using from = Directory.openTrusted(trees.child)
+    using to = Directory.openTrusted(trees.parent)
+    for (const name of ['a.txt', 'd']) await expect(takeName(from, to, name, owner)).rejects.toThrow()
+    expect(snapshot(trees.parent)).toEqual(before)
+  })
+
+  it('takes a directory without the FIFOs and sockets in it [A.07]', async () => {
+    using trees = new Trees(base)
+    put(trees.child, { 'd/x': 'child' })
+    execFileSync('mkfifo', [join(trees.child, 'd/pipe')])
+    using from = Directory.openTrusted(trees.child)
+    using to = Directory.openTrusted(trees.parent)
+    await takeName(from, to, 'd', owner)
+    rmSync(join(trees.child, 'd/pipe'))
+    expect(snapshot(trees.parent)).toEqual(snapshot(trees.child))
+  })
+})
+
+describe('a file that is copied for long', () => {
+  it('is left at once when the merge is cancelled, and nothing of it stays [A.07] [A.08]', async () => {
+    using trees = new Trees(base)
+    put(trees.child, { 'large.bin': '' })
+    truncateSync(join(trees.child, 'large.bin'), 2 * 1024 ** 3)
+    const before = snapshot(trees.parent)
+    const ending = new AbortController()
+    const merging = mergeView(trees, { owner, signal: ending.signal })
+    setImmediate(() => ending.abort())
+    expect((await merging).merged).toEqual([])
+    expect(snapshot(trees.parent)).toEqual(before)
+  })
+
+  it('ends at the size that it had, though a program goes on writing to it [A.07]', async () => {
+    using trees = new Trees(base)
+    const piece = 'p'.repeat(300_000)
+    put(trees.child, { log: piece })
+    let appended = 0
+    let isDone = false
+    const append = (): void => {
+      if (isDone || appended++ >= 200) return
+      appendFileSync(join(trees.child, 'log'), piece)
+      setImmediate(append)
+    }
+    append()
+    expect((await trees.merge()).merged).toEqual(['log'])
+    isDone = true
+    expect(appended).toBeLessThan(100)
   })
 })
