@@ -17,6 +17,7 @@ import {
   ProviderStore,
   SkillRegistry,
 } from '../index.ts'
+import { isAlive } from './support/processes.ts'
 
 const messages = [{ role: 'user', content: 'hello' }] as const
 const mcpServer = path.join(import.meta.dirname, 'mcp/support/server.ts')
@@ -42,15 +43,6 @@ function writeSkill(id: string): void {
     path.join(folder, id, 'SKILL.md'),
     `---\nname: ${id}\ndescription: About ${id}\n---\nDo ${id}.\n`,
   )
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
 }
 
 describe('an environment', () => {
@@ -91,6 +83,10 @@ describe('an environment', () => {
     await using environment = createLLMEnvironment()
     const request = { environment, provider: 'openai', model: 'm', messages }
     await expect(generate(request)).rejects.toThrow('the provider openai is not configured: it lacks apiKey')
+    delete process.env.OPENAI_API_KEY
+    await expect(generate({ provider: 'openai', model: 'm', messages })).rejects.toThrow(
+      'give it under providers.openai or, in a call without an environment, as OPENAI_API_KEY',
+    )
     expect(server.asked).toEqual([])
   })
 

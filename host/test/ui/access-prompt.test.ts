@@ -1,12 +1,11 @@
 // A question about a way out at the terminal.
-import { PassThrough, Writable } from 'node:stream'
-import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import { accessLines } from '../../ui/access-prompt.ts'
 import type { Question } from '../../ui/approval-lines.ts'
 import { promptApproval } from '../../ui/approval-prompt.ts'
 import { coloursFor } from '../../ui/colours.ts'
+import { Person } from './support/person.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
 const down = '\u001b[B'
@@ -39,28 +38,9 @@ const question = (reason: string, over: Partial<AccessQuestion> = {}): Question 
 
 /** A person at a terminal of 200 columns without colours. */
 function sitDown(request: Question) {
-  let shown = ''
-  let seen = 0
-  const output = Object.assign(
-    new Writable({
-      write(chunk, _encoding, done) {
-        shown += String(chunk)
-        done()
-      },
-    }),
-    { columns: 200, rows: 40 },
-  )
-  const input = new PassThrough()
-  const answer = promptApproval(request, { input, output, signal: new AbortController().signal })
-  return {
-    answer,
-    /** Waits for text after what was seen last. */
-    sees: async (text: string) => {
-      await expect.poll(() => stripVTControlCharacters(shown.slice(seen))).toContain(text)
-      seen = shown.length
-    },
-    type: (keys: string) => void input.write(keys),
-  }
+  const person = new Person({ columns: 200, rows: 40 })
+  const { input, output, signal } = person
+  return Object.assign(person, { answer: promptApproval(request, { input, output, signal }) })
 }
 
 describe('the question about a way out', () => {

@@ -1,9 +1,8 @@
-import { PassThrough, Writable } from 'node:stream'
-import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { questionLines, wholeQuestion } from '../../ui/approval-lines.ts'
 import { promptApproval } from '../../ui/approval-prompt.ts'
 import { coloursFor } from '../../ui/colours.ts'
+import { Person } from './support/person.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
 const up = '\u001b[A'
@@ -22,32 +21,9 @@ const numbered = (count: number) => Array.from({ length: count }, (_, at) => `ro
 
 /** A person at a terminal of 80 by 24 without colours. */
 function sitDown(request: ReturnType<typeof question>) {
-  let shown = ''
-  let seen = 0
-  const output = Object.assign(
-    new Writable({
-      write(chunk, _encoding, done) {
-        shown += String(chunk)
-        done()
-      },
-    }),
-    { columns: 80, rows: 24 },
-  )
-  const input = new PassThrough()
-  const withdrawal = new AbortController()
-  const answer = promptApproval(request, { input, output, signal: withdrawal.signal })
-  return {
-    answer,
-    withdraw: () => withdrawal.abort(),
-    /** Waits for text after what was seen last. */
-    sees: async (text: string) => {
-      await expect.poll(() => stripVTControlCharacters(shown.slice(seen))).toContain(text)
-      seen = shown.length
-    },
-    type: (keys: string) => void input.write(keys),
-    raw: () => shown,
-    listens: () => input.listenerCount('keypress') > 0,
-  }
+  const person = new Person()
+  const { input, output, signal } = person
+  return Object.assign(person, { answer: promptApproval(request, { input, output, signal }) })
 }
 
 describe('the question', () => {
@@ -85,7 +61,7 @@ describe('the answer', () => {
   it('is no when only Enter is pressed', async () => {
     const person = sitDown(question({ code: 'x' }))
     await person.sees('Allow it?')
-    expect(person.raw()).not.toContain('see all of it')
+    expect(person.raw).not.toContain('see all of it')
     person.type('\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
@@ -93,7 +69,7 @@ describe('the answer', () => {
   it('can wait until all of a long call was seen, page by page [S1.11 H.01]', async () => {
     const person = sitDown(question({ code: numbered(100) }))
     await person.sees('Allow it?')
-    expect(person.raw()).not.toContain('row-100;')
+    expect(person.raw).not.toContain('row-100;')
     person.type(`${up}${up}${up}`)
     await person.sees('● see all of it first')
     person.type('\r')
@@ -102,7 +78,7 @@ describe('the answer', () => {
     await person.sees('Lines 1 to 32 of 101')
     person.type('\u001b[B\r')
     await person.sees('Allow it?')
-    for (let row = 1; row <= 100; row++) expect(person.raw()).toContain(`row-${row};`)
+    for (let row = 1; row <= 100; row++) expect(person.raw).toContain(`row-${row};`)
     person.type(`${up}${up}\r`)
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once' })
   })
@@ -120,9 +96,9 @@ describe('the answer', () => {
       }
       person.withdraw()
       expect(await person.answer).toBeNull()
-      expect(person.listens()).toBe(false)
+      expect(person.listens).toBe(false)
       // The library's sign for a prompt that was left.
-      expect(person.raw()).toContain('■')
+      expect(person.raw).toContain('■')
     }
     const late = sitDown(question({ code: 'x' }))
     late.withdraw()

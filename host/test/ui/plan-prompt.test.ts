@@ -1,11 +1,11 @@
 // A person at a keyboard in memory, before a plan; the editor is a function that gives what they wrote.
-import { PassThrough, Writable } from 'node:stream'
 import { stripVTControlCharacters } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { promptApproval } from '../../ui/approval-prompt.ts'
 import { toPlainJson } from '../../ui/plain-json.ts'
 import type { PlanPromptIo } from '../../ui/plan-prompt.ts'
+import { Person } from './support/person.ts'
 
 const step = (id: string, more: object = {}) => ({ id, title: `Do ${id}`, instructions: 'do it', ...more })
 const plan = Plan.parse({ goal: 'A goal', steps: [step('a'), step('b', { needs: ['a'] })] })
@@ -13,18 +13,6 @@ const up = '\u001b[A'
 const down = '\u001b[B'
 
 function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
-  let shown = ''
-  let seen = 0
-  const output = Object.assign(
-    new Writable({
-      write(chunk, _encoding, done) {
-        shown += String(chunk)
-        done()
-      },
-    }),
-    { columns: 80, rows: 24 },
-  )
-  const input = new PassThrough()
   const request = {
     approvalId: 'p1',
     agentPath: 'root',
@@ -34,28 +22,19 @@ function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
     arguments: JSON.stringify(about),
     preview: 'what the agent says of it',
   }
-  const withdrawal = new AbortController()
-  const answer = promptApproval(request, { input, output, signal: withdrawal.signal, ...io })
-  return {
-    answer,
-    withdraw: () => withdrawal.abort(),
-    sees: async (text: string) => {
-      await expect.poll(() => stripVTControlCharacters(shown.slice(seen))).toContain(text)
-      seen = shown.length
-    },
-    type: (keys: string) => void input.write(keys),
-    raw: () => stripVTControlCharacters(shown),
-  }
+  const person = new Person()
+  const { input, output, signal } = person
+  return Object.assign(person, { answer: promptApproval(request, { input, output, signal, ...io }) })
 }
 
 describe('the question about a plan', () => {
   it('shows goal and steps from the plan itself, and a no is what Enter says [S1.11 A.01 H.01]', async () => {
     const person = sitDown()
     await person.sees('Carry it out?')
-    expect(person.raw()).toContain('  │ Goal: A goal\n  │ 1. Do a\n')
-    expect(person.raw()).toContain('2. Do b')
-    expect(person.raw()).not.toContain('what the agent says of it')
-    expect(person.raw()).not.toContain('in an editor')
+    expect(stripVTControlCharacters(person.raw)).toContain('  │ Goal: A goal\n  │ 1. Do a\n')
+    expect(stripVTControlCharacters(person.raw)).toContain('2. Do b')
+    expect(stripVTControlCharacters(person.raw)).not.toContain('what the agent says of it')
+    expect(stripVTControlCharacters(person.raw)).not.toContain('in an editor')
     person.type('\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
@@ -76,14 +55,14 @@ describe('the question about a plan', () => {
     const current = Plan.parse({ goal: 'A goal', steps: [step('a'), step('c')] })
     const person = sitDown({ current })
     await person.sees('Carry it out?')
-    expect(person.raw()).toContain(
+    expect(stripVTControlCharacters(person.raw)).toContain(
       '  what it changes:\n  + 2. Do b (after 1)\n  - Do c\n    1 step as before',
     )
     person.withdraw()
     expect(await person.answer).toBeNull()
     const same = sitDown({ current: plan })
     await same.sees('Carry it out?')
-    expect(same.raw()).not.toContain('what it changes')
+    expect(stripVTControlCharacters(same.raw)).not.toContain('what it changes')
     same.withdraw()
     await same.answer
   })
@@ -103,13 +82,13 @@ describe('the question about a plan', () => {
     await person.sees('in an editor')
     person.type(`${up}\r`)
     await person.sees('What now?')
-    expect(person.raw()).toContain('│ not JSON')
+    expect(stripVTControlCharacters(person.raw)).toContain('│ not JSON')
     person.type('\r')
     await person.sees('What now?')
-    expect(person.raw()).toContain('│ step "a" is running and cannot be changed')
+    expect(stripVTControlCharacters(person.raw)).toContain('│ step "a" is running and cannot be changed')
     person.type('\r')
     await person.sees('Carry it out so?')
-    expect(person.raw()).toContain('~ the goal: My goal')
+    expect(stripVTControlCharacters(person.raw)).toContain('~ the goal: My goal')
     person.type('\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once', plan: mine })
     expect(given).toEqual([toPlainJson(plan), '{oops', written[1]])
@@ -126,7 +105,7 @@ describe('the question about a plan', () => {
     await other.sees('in an editor')
     other.type(`${up}\r`)
     await other.sees('What now?')
-    expect(other.raw()).toContain('the editor ended with 1')
+    expect(stripVTControlCharacters(other.raw)).toContain('the editor ended with 1')
     other.type(`${down}\r`)
     await other.sees('Carry it out?')
     other.type('\r')

@@ -9,6 +9,7 @@ import { createLLMEnvironment } from '../../environment.ts'
 import { executeTool } from '../../execute-tool.ts'
 import { McpRegistry } from '../../mcp/registry.ts'
 import { resolveTools } from '../../tool-set.ts'
+import { isAlive } from '../support/processes.ts'
 
 const script = path.join(import.meta.dirname, 'support/server.ts')
 const everything = path.join(
@@ -17,15 +18,6 @@ const everything = path.join(
 )
 const small = (...ways: string[]) => ({ command: process.execPath, args: [script, ...ways] })
 const soon = () => AbortSignal.timeout(15_000)
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
 
 describe('a server over standard input and output', () => {
   it('gives its tools with their nested schemas, and what it says of a call [S2.12]', async () => {
@@ -146,6 +138,27 @@ describe('a server over standard input and output', () => {
     await using registry = new McpRegistry({ servers: { s: small('flood') } })
     expect(await registry.listTools()).toEqual([])
     expect(registry.listServers()[0]?.state).toBe('failed')
+  })
+
+  it('that asks without an end and reads no answer is ended, and no call waits for its deadline [S2.12]', async () => {
+    const warned: Error[] = []
+    const listen = (warning: Error) => void warned.push(warning)
+    process.on('warning', listen)
+    await using registry = new McpRegistry({ servers: { s: { ...small('deaf'), timeoutMs: 600_000 } } })
+    const answer = await registry.callTool('s', 'pid', {}, AbortSignal.timeout(60_000))
+    process.off('warning', listen)
+    expect(answer.content).not.toContain('cancelled')
+    expect(registry.listServers()[0]?.state).toBe('failed')
+    expect(warned).toEqual([])
+  })
+
+  it('that writes its variables to its log gives no secret away [S2.12]', async () => {
+    const code = 'console.error("no luck with " + process.env.TOKEN); process.exit(1)'
+    await using registry = new McpRegistry({
+      servers: { s: { command: process.execPath, args: ['-e', code], env: { TOKEN: 'tok-0123456789' } } },
+    })
+    await registry.listTools()
+    expect(registry.listServers()[0]?.problem).toContain('no luck with [secret]')
   })
 
   it('with a list of tools that never ends gives a bounded one [S2.12]', async () => {
