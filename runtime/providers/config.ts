@@ -85,7 +85,8 @@ export function checkConfig(name: string, config: ProviderConfig): { kind: Provi
     const problems = parsed.error.issues.map((issue) =>
       issue.code === 'unrecognized_keys'
         ? `there is no field ${issue.keys.join(', ')}`
-        : `${issue.path.join('.')}: ${issue.code}`,
+        : // Its words, which name what was expected and never the value.
+          `${issue.path.join('.')}: ${issue.message}`,
     )
     throw new LLMConfigurationError(
       `the configuration of the provider ${name} is not valid: ${problems.join('; ')}`,

@@ -14,9 +14,13 @@ export class ApiKey {
    */
   constructor(value: string) {
     const trimmed = value.trim()
+    if (trimmed === '')
+      throw new TypeError(
+        'expected an API key, got an empty text; check whether what it is taken from is set',
+      )
     if (!usable.test(trimmed))
       throw new TypeError(
-        'expected an API key of visible ASCII characters, got an empty text or one with spaces, line breaks or other letters; check how it was copied',
+        'expected an API key of visible ASCII characters, got one with spaces, line breaks or other letters; check how it was copied',
       )
     this.#value = trimmed
   }

@@ -58,7 +58,7 @@ export class ProviderStore {
     const { status, open } = this.#entry(name)
     if (open !== null) return open
     throw new LLMConfigurationError(
-      `the provider ${name} is not configured: it lacks ${status.missing.join(' and ')}; give it under providers.${name}`,
+      `the provider ${name} is not configured: it lacks ${status.missing.join(' and ')}; give it under providers.${name}${orVariables(status)}`,
     )
   }
 
@@ -82,6 +82,16 @@ export class ProviderStore {
       `there is no provider ${JSON.stringify(name.slice(0, 100))}; known are ${names}`,
     )
   }
+}
+
+/** What a call without an environment may have in place of what is missing. */
+function orVariables({ kind, missing }: ProviderStatus): string {
+  if (kind === 'custom') return ''
+  const settings = missing.flatMap((words) => words.split(' or '))
+  const names = Object.entries(kinds[kind].variables)
+    .filter(([setting]) => settings.includes(setting))
+    .flatMap(([, variables]) => variables)
+  return names.length === 0 ? '' : ` or, in a call without an environment, as ${names.join(' or ')}`
 }
 
 function customEntry(provider: string, open: Provider): Entry {

@@ -189,6 +189,9 @@ describe('provider stores', () => {
       xai: ['apiKey'],
     })
     expect(() => store.get('local')).toThrow('the provider local is not configured: it lacks baseUrl')
+    expect(() => store.get('google')).toThrow(
+      'give it under providers.google or, in a call without an environment, as GEMINI_API_KEY or GOOGLE_API_KEY',
+    )
     expect(() => store.get('nobody')).toThrow(/there is no provider "nobody"; known are anthropic, /)
     for (const name of ['__proto__', 'constructor', 'toString'])
       expect(() => store.get(name)).toThrow(LLMConfigurationError)
@@ -209,6 +212,12 @@ describe('provider stores', () => {
         LLMConfigurationError,
       )
     expect(() => new ProviderStore({ mine: { apiKey: testKey } })).toThrow(/needs a kind/)
+    const telepathy = { kind: 'telepathy', apiKey: 7, body: 'sk-x' } as unknown as ProviderConfig
+    expect(() => new ProviderStore({ mine: telepathy })).toThrow(
+      /kind: .*expected one of "openai".*; apiKey: .*expected string/,
+    )
+    expect(() => new ProviderStore({ mine: telepathy })).not.toThrow(/telepathy|sk-x/)
+    expect(() => new ProviderStore({ openai: { apiKey: ' ' } })).toThrow(/openai .*got an empty text/)
   })
 
   it('read the environment by kind [S2.02] [S2.06]', () => {
