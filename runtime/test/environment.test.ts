@@ -83,10 +83,6 @@ describe('an environment', () => {
     await using environment = createLLMEnvironment()
     const request = { environment, provider: 'openai', model: 'm', messages }
     await expect(generate(request)).rejects.toThrow('the provider openai is not configured: it lacks apiKey')
-    delete process.env.OPENAI_API_KEY
-    await expect(generate({ provider: 'openai', model: 'm', messages })).rejects.toThrow(
-      'give it under providers.openai or, in a call without an environment, as OPENAI_API_KEY',
-    )
     expect(server.asked).toEqual([])
   })
 
