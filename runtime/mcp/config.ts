@@ -103,12 +103,19 @@ function parseServer(name: string, entry: unknown): McpServerConfig | null {
   if (known === 'stdio' && fields.command === undefined) throw fail('a stdio server needs a command')
   if (known !== 'stdio' && !isHttpUrl(fields.url))
     throw fail(`a server of ${known} needs an http or https url`)
+  if (known !== 'stdio' && hasCredentials(fields.url))
+    throw fail('its url holds a name or password; send them as a header: headers.Authorization')
   return { transport: known, ...dropUndefined(fields) }
 }
 
 function isHttpUrl(text: string | undefined): boolean {
   const url = text === undefined ? null : URL.parse(text)
   return url !== null && (url.protocol === 'http:' || url.protocol === 'https:')
+}
+
+function hasCredentials(text: string | undefined): boolean {
+  const url = text === undefined ? null : URL.parse(text)
+  return url !== null && (url.username !== '' || url.password !== '')
 }
 
 type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> }

@@ -8,7 +8,9 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { Result } from '#specs/protocol/error.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import type { McpServerConfig } from './config.ts'
+import { openHttpTransport } from './http.ts'
 import { type McpResult, toMcpResult } from './result.ts'
+import { hideSecrets } from './secrets.ts'
 import { StdioTransport } from './stdio.ts'
 
 /** A tool as its server describes it. */
@@ -31,6 +33,8 @@ const retryFirstMs = 5_000
 const retryMaxMs = 300_000
 /** What a server over HTTP gets to take leave. */
 const leaveTimeoutMs = 1_000
+/** How long after a connection ended the library may still say why. */
+const reasonGraceMs = 100
 const schemaMaxChars = 64 * 1024
 const toolsMaxCount = 500
 const pagesMaxCount = 50
@@ -44,6 +48,7 @@ interface Live {
 export class McpConnection {
   readonly name: string
   readonly config: McpServerConfig
+  readonly #shown: (text: string) => string
   #live: Promise<Live> | null = null
   #tools: Promise<readonly McpToolInfo[]> | null = null
   #failure: { readonly message: string; readonly retryAt: number } | null = null
@@ -55,6 +60,7 @@ export class McpConnection {
   constructor(name: string, config: McpServerConfig) {
     this.name = name
     this.config = config
+    this.#shown = hideSecrets(config)
   }
 
   get state(): McpState {
@@ -74,7 +80,7 @@ export class McpConnection {
       return { ok: true, value: await this.#tools }
     } catch (cause) {
       this.#tools = null
-      const message = wordsOf(cause)
+      const message = this.#words(cause)
       this.#failure ??= { message: `its tools could not be listed: ${message}`, retryAt: 0 }
       return { ok: false, error: message }
     }
@@ -96,7 +102,7 @@ export class McpConnection {
       if (signal.aborted) return { ok: false, content: `the call of ${tool} was cancelled` }
       return {
         ok: false,
-        content: `the MCP server ${this.name} did not carry out ${tool}: ${wordsOf(cause)}`,
+        content: `the MCP server ${this.name} did not carry out ${tool}: ${this.#words(cause)}`,
       }
     }
   }
@@ -123,12 +129,12 @@ export class McpConnection {
       return await opening
     } catch (cause) {
       if (this.#live === opening) this.#live = null
-      const message = `it could not be connected: ${wordsOf(cause)}`
+      const message = `it could not be connected: ${this.#words(cause)}`
       const now = performance.now()
       const pauseMs = Math.max(retryFirstMs * 2 ** this.#failedConnects++, 4 * (now - startedAt))
       this.#failure = { message, retryAt: now + Math.min(pauseMs, retryMaxMs) }
       if (this.state !== 'closed') this.#state = 'failed'
-      throw new Error(message, { cause })
+      throw new Error(message)
     }
   }
 
@@ -145,16 +151,23 @@ export class McpConnection {
     client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
       this.#tools = null
     })
-    client.onclose = () => this.#noteEnd(transport)
+    const ended = Promise.withResolvers<never>()
+    client.onclose = () => {
+      this.#noteEnd(transport)
+      // A better reason may be on its way.
+      setTimeout(() => ended.reject(new Error('it ended the connection')), reasonGraceMs).unref()
+    }
+    const timeout = this.config.connectTimeoutMs ?? connectTimeoutMs
+    const late = setTimeout(() => ended.reject(new Error(`it was not ready after ${timeout} ms`)), timeout)
     try {
-      await client.connect(transport, { timeout: this.config.connectTimeoutMs ?? connectTimeoutMs })
+      // The library's own deadline begins when the connection is there, and it does not hear that one ends before.
+      await Promise.race([client.connect(transport, { timeout }), ended.promise])
     } catch (cause) {
       await client.close().catch(() => undefined)
       await transport.close().catch(() => undefined)
-      const words = transport instanceof StdioTransport ? transport.lastWords : ''
-      throw new Error(words === '' ? wordsOf(cause) : `${wordsOf(cause)}; it wrote: ${words.slice(-500)}`, {
-        cause,
-      })
+      throw new Error(`${this.#words(cause)}${this.#lastWords(transport)}`)
+    } finally {
+      clearTimeout(late)
     }
     this.#failure = null
     this.#failedConnects = 0
@@ -162,29 +175,30 @@ export class McpConnection {
     return { client, transport }
   }
 
+  /** Why something failed; servers echo what they were sent, and write their variables to their log. */
+  #words(cause: unknown): string {
+    return cause instanceof Error ? this.#shown(cause.message).slice(0, 500) : 'unknown failure'
+  }
+
+  /** The end of what the server wrote about itself. */
+  #lastWords(transport: Transport): string {
+    const words = transport instanceof StdioTransport ? this.#shown(transport.lastWords) : ''
+    return words === '' ? '' : `; it wrote: ${words.slice(-500)}`
+  }
+
   #noteEnd(transport: Transport): void {
     this.#live = null
     this.#tools = null
     if (this.#state !== 'connected') return
-    const words = transport instanceof StdioTransport ? transport.lastWords : ''
     this.#state = 'failed'
     // It may be started again at once: only one that cannot be connected is left alone for a while.
-    const message = `it ended by itself${words === '' ? '' : `; it wrote: ${words.slice(-500)}`}`
+    const message = `it ended by itself${this.#lastWords(transport)}`
     this.#failure = { message, retryAt: 0 }
   }
 }
 
 async function openTransport(config: McpServerConfig): Promise<Transport> {
-  const { transport, url = '', headers } = config
-  if (transport === 'stdio') return new StdioTransport(config)
-  const requestInit = headers === undefined ? {} : { requestInit: { headers: { ...headers } } }
-  if (transport === 'sse') {
-    const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js')
-    return new SSEClientTransport(new URL(url), requestInit)
-  }
-  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
-  // The SDK's own class does not satisfy its own interface under exact optional properties.
-  return new StreamableHTTPClientTransport(new URL(url), requestInit) as Transport
+  return config.transport === 'stdio' ? new StdioTransport(config) : await openHttpTransport(config)
 }
 
 /** Tells a server over HTTP that its session ends, and ends the connection. */
@@ -237,8 +251,4 @@ function isUsable(schema: object): boolean {
   } catch {
     return false
   }
-}
-
-function wordsOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message.slice(0, 500) : 'unknown failure'
 }

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
@@ -23,6 +24,8 @@ const passedOn = [
   'TEMP',
 ]
 const lineMaxChars = 16 * 1024 * 1024
+/** What may wait for a server that does not read. */
+const unreadMaxBytes = 16 * 1024 * 1024
 const stderrMaxChars = 2_000
 /** What a server gets to end by itself once its input is closed, and again once it was asked by a signal. */
 const graceMs = 1_000
@@ -40,6 +43,7 @@ export class StdioTransport implements Transport {
   #stderr = ''
   #closed = false
   #closing: Promise<void> | null = null
+  #draining: Promise<unknown> | null = null
   onclose?: () => void
   onerror?: (error: Error) => void
   onmessage?: (message: JSONRPCMessage) => void
@@ -86,9 +90,19 @@ export class StdioTransport implements Transport {
     const input = this.#child?.stdin
     if (this.#closed || input === null || input === undefined || !input.writable)
       throw new Error('the MCP server has ended')
-    if (!input.write(`${JSON.stringify(message)}\n`))
-      // A server that does not read must not hold us for ever.
-      await Promise.race([once(input, 'drain'), once(input, 'close')])
+    if (input.writableLength > unreadMaxBytes) {
+      this.close().catch(() => undefined)
+      throw new Error(`the MCP server left more than ${unreadMaxBytes} bytes unread`)
+    }
+    if (!input.write(`${JSON.stringify(message)}\n`)) await this.#drained(input)
+  }
+
+  /** A server that does not read must not hold us for ever. However many wait, they listen once. */
+  #drained(input: Writable): Promise<unknown> {
+    this.#draining ??= Promise.race([once(input, 'drain'), once(input, 'close')]).finally(() => {
+      this.#draining = null
+    })
+    return this.#draining
   }
 
   close(): Promise<void> {

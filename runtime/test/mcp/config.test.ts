@@ -42,6 +42,9 @@ describe('the configuration of MCP servers', () => {
     expect(refusal({ servers: { x: { command: 'a' } }, mcpServers: { x: { command: 'a' } } })).toContain(
       'twice',
     )
+    const login = refusal({ servers: { x: { url: 'https://user:hunter2@tools.example/mcp' } } })
+    expect(login).toContain('its url holds a name or password')
+    expect(login).not.toContain('hunter2')
     const secret = refusal({ servers: { x: { command: 'a', env: { KEY: ['hunter2'] } } } })
     expect(secret).toContain('env.KEY: invalid_type')
     expect(secret).not.toContain('hunter2')

@@ -1,7 +1,8 @@
 /**
  * A small MCP server over standard input and output, by hand, so that it can be wrong in every way. Its arguments say how:
  * `dumb` (never answers), `die` (ends in a call), `flood` (a line without an end), `noise`, `html`, `child` (starts a process
- * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends).
+ * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends),
+ * `deaf` (asks without an end once it was started, and reads no answer).
  */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -92,10 +93,24 @@ createInterface({ input: process.stdin }).on('line', (line) => {
       result: { protocolVersion, capabilities, serverInfo: { name: 'small', version: '1' } },
     })
   }
+  if (ways.has('deaf')) return ask()
   if (method === 'tools/list') return send({ id, result: listTools(params.cursor ?? '') })
   const result = callTool(params.name, params.arguments)
   if (result !== null) send({ id, result })
 })
+
+function ask(): void {
+  process.stdin.pause()
+  let asked = 0
+  const more = (): void => {
+    const questions = Array.from({ length: 500 }, () => {
+      const message = { jsonrpc: '2.0', id: `${'x'.repeat(10_000)}${++asked}`, method: 'ping' }
+      return `${JSON.stringify(message)}\n`
+    })
+    process.stdout.write(questions.join(''), more)
+  }
+  more()
+}
 
 function flood(): void {
   const piece = 'x'.repeat(1024 * 1024)

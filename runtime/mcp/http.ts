@@ -1,0 +1,88 @@
+/**
+ * An MCP server over HTTP, by the SDK's transports with a bound on what it may say at once: a whole answer, or one event of a
+ * stream. A server that goes beyond is heard no more. Redirects are followed within its origin alone.
+ */
+import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { McpServerConfig } from './config.ts'
+
+export const answerMaxBytes = 16 * 1024 * 1024
+
+const lineFeed = 10
+
+export async function openHttpTransport({
+  transport,
+  url = '',
+  headers,
+}: McpServerConfig): Promise<Transport> {
+  const fetchBounded: FetchLike = async (address, init) => {
+    const response = await fetch(address, init)
+    return boundResponse(response, () => void opened.close().catch(() => undefined))
+  }
+  const options = {
+    fetch: fetchBounded,
+    ...(headers === undefined ? {} : { requestInit: { headers: { ...headers } } }),
+  }
+  const open = transport === 'sse' ? openSse : openStreamable
+  const opened = await open(new URL(url), options)
+  return opened
+}
+
+interface Options {
+  readonly fetch: FetchLike
+  readonly requestInit?: RequestInit
+}
+
+async function openSse(url: URL, options: Options): Promise<Transport> {
+  const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js')
+  return new SSEClientTransport(url, options)
+}
+
+async function openStreamable(url: URL, options: Options): Promise<Transport> {
+  const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js')
+  // The SDK's own class does not satisfy its own interface under exact optional properties.
+  return new StreamableHTTPClientTransport(url, options) as Transport
+}
+
+/** The same answer, whose body fails beyond the bound. */
+function boundResponse(response: Response, onTooMuch: () => void): Response {
+  const { body, status, statusText, headers } = response
+  if (body === null) return response
+  const isStream = headers.get('content-type')?.includes('text/event-stream') === true
+  const meter = new Meter(isStream)
+  const bounded = body.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform: (piece, controller) => {
+        if (meter.take(piece) <= answerMaxBytes) return controller.enqueue(piece)
+        controller.error(new Error(`the MCP server said more than ${answerMaxBytes} bytes at once`))
+        onTooMuch()
+      },
+    }),
+  )
+  const answer = new Response(bounded, { status, statusText, headers })
+  // What a response that was made by hand does not know.
+  return Object.defineProperties(answer, { url: { value: response.url } })
+}
+
+/** Counts the bytes of an answer, or of an event, which an empty line ends. */
+class Meter {
+  readonly #isStream: boolean
+  #bytes = 0
+  #lineBytes = 0
+
+  constructor(isStream: boolean) {
+    this.#isStream = isStream
+  }
+
+  take(piece: Uint8Array): number {
+    let from = 0
+    for (let end = piece.indexOf(lineFeed); this.#isStream && end >= 0; end = piece.indexOf(lineFeed, from)) {
+      this.#lineBytes += end - from
+      // No field is of one letter: that is the line end's other half.
+      this.#bytes = this.#lineBytes <= 1 ? 0 : this.#bytes + this.#lineBytes + 1
+      this.#lineBytes = 0
+      from = end + 1
+    }
+    this.#lineBytes += piece.length - from
+    return this.#bytes + this.#lineBytes
+  }
+}
