@@ -281,7 +281,9 @@ export class Host implements AsyncDisposable {
     if (plan !== undefined && planFrom !== undefined)
       throw new PlanError('two plans are given: leave plan or planFrom out')
     if (mode === 'plan')
-      throw new PlanError('a run that only plans has nothing to do with a plan that is made')
+      throw new PlanError(
+        'a run makes a plan alone or carries out one that is there: leave one of the two out',
+      )
     return planFrom === undefined ? givenPlanOf(plan) : await findGivenPlan(this.runs, planFrom)
   }
 

@@ -7,16 +7,30 @@ import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 
 export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
-  return await say(io, name, (run) => run.steer(text, 'caisson runs steer'), 'the agent gets the message')
+  return await say(
+    io,
+    name,
+    (run) => run.steer(text, 'caisson runs steer'),
+    () => 'the agent gets the message',
+  )
 }
 
 export async function runsPause(io: Io, name: string): Promise<ExitCode> {
-  const done = 'the agent holds before its next step; go on: caisson runs resume'
-  return await say(io, name, (run) => run.pauseAgent('caisson runs pause'), done)
+  return await say(
+    io,
+    name,
+    (run) => run.pauseAgent('caisson runs pause'),
+    (runId) => `the agent holds before its next step; to have it go on: caisson runs resume ${runId}`,
+  )
 }
 
 export async function runsResume(io: Io, name: string): Promise<ExitCode> {
-  return await say(io, name, (run) => run.resumeAgent('caisson runs resume'), 'the agent goes on')
+  return await say(
+    io,
+    name,
+    (run) => run.resumeAgent('caisson runs resume'),
+    () => 'the agent goes on',
+  )
 }
 
 /** Waits for the end: what the run did comes home first, unless it is ended at once. */
@@ -33,7 +47,7 @@ async function say(
   io: Io,
   name: string,
   send: (run: RunClient) => Promise<string | undefined>,
-  done: string,
+  done: (runId: string) => string,
 ): Promise<ExitCode> {
   const run = await findLive(io, name)
   try {
@@ -42,7 +56,7 @@ async function say(
   } finally {
     run.leave()
   }
-  io.stdout.write(`${run.id}: ${done}\n`)
+  io.stdout.write(`${run.id}: ${done(run.id)}\n`)
   return exitCodes.completed
 }
 
@@ -51,5 +65,7 @@ async function findLive(io: Io, name: string): Promise<RunClient> {
   const run = await host.attach(name)
   if (run !== null) return run
   const { runId } = await host.runs.find(name)
-  throw new UnknownRunError(`${runId} is not at work: no process carries it out`)
+  const { state } = (await host.runs.list()).find((known) => known.runId === runId) ?? {}
+  const why = state?.end == null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
+  throw new UnknownRunError(`${runId} is not at work: ${why}`)
 }

@@ -14,7 +14,7 @@ export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitC
   const runs = await hostOf(io).runs.list()
   for (const run of runs) {
     if (flags.json === true) await writeJsonLine(io.stdout, run)
-    else io.stdout.write(`${listLine(run)}\n`)
+    else writeLines(io.stdout, [listLine(run)])
   }
   if (runs.length === 0 && flags.json !== true)
     io.stdout.write('no runs yet; start one: caisson run "TASK"\n')

@@ -33,7 +33,7 @@ export class Talk implements Disposable {
     this.#view = view
     this.#run = run
     this.#onClosed = onClosed
-    view.offer('Enter: message, pause')
+    this.setPausing(false)
     this.listen()
   }
 
@@ -45,6 +45,7 @@ export class Talk implements Disposable {
   /** The agent was told to hold, or to go on. */
   setPausing(isPausing: boolean): void {
     this.#isPausing = isPausing
+    this.#view.offer(isPausing ? 'Enter: message, go on' : 'Enter: message, pause')
   }
 
   /** Lines typed from now on are taken. */
@@ -93,13 +94,18 @@ export class Talk implements Disposable {
     const wanted =
       typed.trim() !== ''
         ? 'message'
-        : await choose(io, 'The agent goes on meanwhile. What now?', 'message', [
-            { value: 'message', label: 'a message for the agent' },
-            this.#isPausing
-              ? { value: 'resume', label: 'let the agent go on' }
-              : { value: 'pause', label: 'have the agent hold before its next step' },
-            { value: 'nothing', label: 'nothing' },
-          ])
+        : await choose(
+            io,
+            this.#isPausing ? 'What now?' : 'The agent goes on meanwhile. What now?',
+            'message',
+            [
+              { value: 'message', label: 'a message for the agent' },
+              this.#isPausing
+                ? { value: 'resume', label: 'let the agent go on' }
+                : { value: 'pause', label: 'have the agent hold before its next step' },
+              { value: 'nothing', label: 'nothing' },
+            ],
+          )
     if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
     if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
     if (wanted !== 'message') return

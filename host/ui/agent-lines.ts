@@ -38,7 +38,11 @@ export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[
   ].filter((fact) => fact !== '')
   const shown = conflicts
     .slice(0, conflictsMax)
-    .map((path) => colours.yellow(`both changed: ${foreignLine(path)}; what it worked for keeps its own`))
+    .map((path) =>
+      colours.yellow(
+        `conflict: ${foreignLine(path)} was changed meanwhile; what was there is kept, not this`,
+      ),
+    )
   const rest = conflicts.length - shown.length
   return [
     `${mark} ${[`${state}${why}`, ...facts].join(' · ')}`,
@@ -62,7 +66,7 @@ export function steeringLines(
         foreignBlock(event.text, '  › ', 20),
       ]
     case 'steer-seen':
-      return [colours.dim(`    the agent has ${formatCount(event.messageIds.length, 'message')}`)]
+      return [colours.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
     case 'pause-request':
       return [colours.yellow(`Asked to hold by ${foreignLine(event.by)}`)]
     case 'resume-request':

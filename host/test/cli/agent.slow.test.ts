@@ -80,7 +80,10 @@ describe('an agent at work', () => {
     run.type('\u001b')
     expect(await place.run('runs', 'steer', 'last', 'use tabs')).toMatchObject({ code: 0 })
     await run.sees('Message by caisson runs steer')
-    expect(await place.run('runs', 'pause', 'last')).toMatchObject({ code: 0 })
+    expect(await place.run('runs', 'pause', 'last')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/: caisson runs resume run-[0-9a-f]{20}\n$/),
+    })
     await run.sees('Asked to hold by caisson runs pause')
     expect(await place.run('runs', 'resume', 'last')).toMatchObject({ code: 0 })
     await run.sees('Asked to go on by caisson runs resume')
@@ -95,7 +98,10 @@ describe('an agent at work', () => {
       event.type === 'steer-request' ? [event.text] : [],
     )
     expect(said).toEqual(['be quick', 'use tabs'])
-    expect(await place.run('runs', 'pause', 'last')).toMatchObject({ code: 2 })
+    expect(await place.run('runs', 'pause', 'last')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('is not at work: it has ended as cancelled'),
+    })
     expect(await place.leftovers()).toEqual([])
   })
 

@@ -144,7 +144,7 @@ describe('sub-agents and people on the screen', () => {
       '  [tests] ✘ failed (limit_turns) · 2 paths merged · 1 conflict',
       '  [tests] │ half',
       '  [tests] │ done',
-      '  [tests] both changed: a\\e[2J\\u{202e}.txt; what it worked for keeps its own',
+      '  [tests] conflict: a\\e[2J\\u{202e}.txt was changed meanwhile; what was there is kept, not this',
     ])
   })
 
@@ -184,7 +184,7 @@ describe('sub-agents and people on the screen', () => {
     expect(tell(...events.map((event) => ({ event })))).toEqual([
       '› Message by you:',
       '  › use tabs\\e[2J\\u{202e}',
-      '    the agent has 1 message',
+      '    the agent reads 1 message',
       'Asked to hold by you',
       'The agent holds',
       'Asked to go on by you',

@@ -1,0 +1,45 @@
+// A person at a terminal in memory, who says something to a run while it is shown.
+import { describe, expect, it } from 'vitest'
+import { Talk } from '../../cli/talk.ts'
+import { ProgressView } from '../../ui/progress.ts'
+import { Person } from '../ui/support/person.ts'
+
+function sitDown() {
+  const person = new Person()
+  const stdout = Object.assign(person.output, { isTTY: true })
+  const said: string[] = []
+  const note = async (line: string): Promise<undefined> => void said.push(line)
+  const run = {
+    steer: (text: string) => note(`steer ${text}`),
+    pauseAgent: () => note('pause'),
+    resumeAgent: () => note('resume'),
+  }
+  const io = { stdin: person.input, stdout, stderr: stdout, env: {}, version: '0' }
+  const view = new ProgressView(stdout)
+  const talk = new Talk(io, view, run, () => undefined)
+  const leave = () => {
+    talk[Symbol.dispose]()
+    view.end()
+  }
+  return Object.assign(person, { talk, said, [Symbol.dispose]: leave })
+}
+
+describe('a person who says something to a run', () => {
+  it('is offered what can be done now: a hold of an agent at work, the going on of one that holds [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.talk.setPausing(true)
+    await person.sees('Enter: message, go on')
+    person.type('\r')
+    await person.sees('◆  What now?')
+    expect(person.raw).not.toContain('goes on meanwhile')
+    person.type('\u001b[B\r')
+    await expect.poll(() => person.said).toEqual(['resume'])
+    person.talk.setPausing(false)
+    await person.sees('Enter: message, pause')
+    person.type('\r')
+    await person.sees('The agent goes on meanwhile. What now?')
+    person.type('\u001b[B\r')
+    await expect.poll(() => person.said).toEqual(['resume', 'pause'])
+  })
+})
