@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { expect, it } from 'vitest'
@@ -48,14 +48,21 @@ it('installed from its archive in an empty project gives a library that imports 
   expect((await run(process.execPath, ['use.ts'], { cwd: project, env })).stdout).toBe(
     'function x offline\nsaid\n',
   )
+  // The documents come with it, and what they show fits the types.
+  const document = await readFile(path.join(project, 'node_modules/caisson/specs/runtime-library.md'), 'utf8')
+  await writeFile(
+    path.join(project, 'whole.ts'),
+    /## A whole program .*?```ts\n(.*?)```/s.exec(document)?.[1] ?? '',
+  )
   const compiler = path.join(root, 'node_modules/typescript/bin/tsc')
   const types = ['--types', 'node', '--typeRoots', path.join(root, 'node_modules/@types')]
   const strict = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2024']
-  await run(process.execPath, [compiler, ...strict, ...types, 'use.ts'], { cwd: project, env }).catch(
-    (cause: { stdout?: string }) => {
-      throw new Error(`the types of the package do not fit: ${cause.stdout}`)
-    },
-  )
+  await run(process.execPath, [compiler, ...strict, ...types, 'use.ts', 'whole.ts'], {
+    cwd: project,
+    env,
+  }).catch((cause: { stdout?: string }) => {
+    throw new Error(`the types of the package do not fit: ${cause.stdout}`)
+  })
 
   const work = path.join(folder, 'work')
   await mkdir(work)
