@@ -99,10 +99,12 @@ class Execution {
 
   async #startReady(): Promise<void> {
     if (this.#signal.aborted) return
+    const skipped: Promise<void>[] = []
     for (const { step, because } of this.#schedule.skipImpossible()) {
       const need = 'a step that this one needs did not complete'
-      await this.#skip(step.id, because === 'need' ? need : 'its condition does not hold')
+      skipped.push(this.#skip(step.id, because === 'need' ? need : 'its condition does not hold'))
     }
+    await Promise.all(skipped)
     // A step that runs may have handed another plan in meanwhile.
     while (!this.#signal.aborted && !this.#revisions.isBusy) {
       const next = this.#schedule.takeNext()

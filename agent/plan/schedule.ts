@@ -68,11 +68,11 @@ export class Schedule {
   }
 
   /**
-   * Skips every pending step that can no longer start, and all that follows from that. A condition is asked when nothing else is
-   * waited for, so that it does not matter which of two steps ended first.
+   * Skips every pending step that can no longer start, and all that follows from that; each is given before others are looked
+   * at, for their conditions may be about it. A condition is asked when nothing else is waited for, so that it does not matter
+   * which of two steps ended first.
    */
-  skipImpossible(): SkippedStep[] {
-    const skipped: SkippedStep[] = []
+  *skipImpossible(): Generator<SkippedStep, void> {
     for (let found = true; found; ) {
       found = false
       for (const step of this.#plan.steps) {
@@ -81,11 +81,10 @@ export class Schedule {
         if (because === null) continue
         this.#states.set(step.id, 'skipped')
         if (because === 'condition') this.#setAside.add(step.id)
-        skipped.push({ step, because })
         found = true
+        yield { step, because }
       }
     }
-    return skipped
   }
 
   /** Skips every pending step; returns them. */

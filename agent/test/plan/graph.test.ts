@@ -41,6 +41,26 @@ describe('conditions', () => {
     expect(ending.outcome).toBe('completed')
   })
 
+  it('begin a step because another one was skipped, however many were with it [A.01]', async () => {
+    const plan = planOf(
+      ['a', { onFailure: 'continue' }],
+      ['b', { needs: ['a'] }],
+      ['c', { needs: ['b'] }],
+      ['d', { when: { step: 'c', state: 'skipped', contains: 'did not complete' } }],
+      ['e', { when: { step: 'c' } }],
+      ['f', { when: { step: 'e', state: 'skipped' } }],
+    )
+    const { states } = await execute(plan, ({ id }) => (id === 'a' ? failed('no') : done(id)))
+    expect(states).toEqual({
+      a: 'failed',
+      b: 'skipped',
+      c: 'skipped',
+      d: 'completed',
+      e: 'skipped',
+      f: 'completed',
+    })
+  })
+
   it('are not asked of a step whose needs failed, whichever ended first [A.01]', async () => {
     const plan = planOf(
       ['a', { onFailure: 'continue' }],
