@@ -15,7 +15,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { planOf, planTool, readPlan } from './plan-question.ts'
 import { type Call, matchRules } from './rules.ts'
-import { byRule, modeNone, type Ruling, unattended, withdrawn } from './rulings.ts'
+import { byRule, modeNone, noPlan, type Ruling, unattended, withdrawn } from './rulings.ts'
 
 /** What answers when no rule does: a person, always yes, always no. */
 export type ApprovalMode = 'ask' | 'all' | 'none'
@@ -248,6 +248,8 @@ export class ApprovalQueue {
   /** What needs no person; undefined when one must be asked. */
   #rule(request: ApprovalRequest): Ruling | undefined {
     const { mode, rules } = this.#options
+    // A yes to it would stand for every plan that comes.
+    if (request.tool === planTool && planOf(request) === undefined) return noPlan
     const rule = matchRules(rules, request)
     if (rule !== undefined && rule.effect !== 'ask') {
       return byRule(rule, rule.effect)

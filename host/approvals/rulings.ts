@@ -17,6 +17,14 @@ export const unattended: Ruling = {
 /** The user said no to all. */
 export const modeNone: Ruling = { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
 
+/** The question whether a plan may be carried out, without a plan of the run in it. */
+export const noPlan: Ruling = {
+  decision: 'deny',
+  scope: 'once',
+  by: 'mode',
+  rule: 'a question about a plan that holds none of the run',
+}
+
 /** A rule said so. */
 export function byRule(rule: ApprovalRule, decision: 'allow' | 'deny'): Ruling {
   const isToldWhy = decision === 'deny' && rule.reason !== undefined

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import { canonicalJson } from '#specs/node/protocol-digest.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 
@@ -49,8 +50,7 @@ export class AgentClaims {
       case 'step-start':
         return this.#startStep(event.stepId)
       case 'step-end':
-        if (this.#has(event.stepId)) this.#states.set(event.stepId, { state: event.state })
-        return null
+        return this.#endStep(event.stepId, event.state)
       default:
         return null
     }
@@ -86,6 +86,8 @@ export class AgentClaims {
   #takePlan(plan: Plan, revision: number): string | null {
     const expected = this.#revision + 1
     if (revision !== expected) return `revision ${revision} of the plan where ${expected} was due`
+    if (revision > limits.planMaxRevisions)
+      return `revision ${revision} of the plan, where a run has at most ${limits.planMaxRevisions}`
     const { plan: given } = this.#bounds
     const isGiven = given === undefined || digestOf(plan) === digestOf(given)
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
@@ -104,7 +106,17 @@ export class AgentClaims {
     if (!this.#has(stepId)) return `the start of step "${stepId}", which its plan does not have`
     if (approvePlan && !this.#allowed.has(digestOf(this.#plan)))
       return `the start of step "${stepId}" of a plan that nobody allowed`
+    if (this.#states.has(stepId)) return `the start of step "${stepId}", which had begun before`
     this.#states.set(stepId, { state: 'running' })
+    return null
+  }
+
+  /** A step that never began ends too, when it is left out. */
+  #endStep(stepId: string, state: StepState): string | null {
+    if (!this.#has(stepId)) return null
+    const was = this.#states.get(stepId)?.state
+    if (was !== undefined && was !== 'running') return `the end of step "${stepId}", which had ended before`
+    this.#states.set(stepId, { state })
     return null
   }
 

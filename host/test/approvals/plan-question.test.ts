@@ -88,6 +88,20 @@ describe('a question about a plan', () => {
     expect((await decision).decision).toBe('deny')
   })
 
+  it.each([
+    ['of a sub-agent', { agentPath: 'root/helper' }],
+    ['without a plan', { arguments: '{"goal":"Tidy up"}' }],
+  ])(
+    '%s is put before nobody, so that no yes to it stands for the plans that come [S1.11 A.01]',
+    async (_, over) => {
+      const { queue, events, allowed } = open({ mode: 'all' })
+      expect(await queue.ask(question(over))).toEqual({ decision: 'deny' })
+      expect(queue.pending).toEqual([])
+      expect(events.map(({ type }) => type)).toEqual(['approval-request', 'approval-decision'])
+      expect(allowed).toEqual([])
+    },
+  )
+
   it('alone takes a plan as its answer', async () => {
     const { queue } = open()
     const decision = queue.ask(question({ tool: 'delete_file' }))
@@ -151,7 +165,7 @@ describe('a plan from outside', () => {
     expect(readPlan(null)).toMatchObject({ ok: false, error: expect.stringMatching(/^the plan: /) as string })
   })
 
-  it('of the agent that is none leaves the question an ordinary one', () => {
+  it('is found in a question of the root agent about one, and nowhere else', () => {
     expect(planOf(question())).toEqual(plan)
     expect(planOf(question({ arguments: '{"goal":1}' }))).toBeUndefined()
     expect(planOf(question({ tool: 'write_file' }))).toBeUndefined()

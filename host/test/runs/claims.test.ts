@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AgentEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { AgentClaims, type ClaimBounds } from '../../runs/claims.ts'
@@ -68,6 +69,30 @@ describe('a plan is believed', () => {
     const before = say(claims, update(1, first), start('a'), end('a'), start('f'), end('f', 'failed'))
     expect(before.every((problem) => problem === null)).toBe(true)
     expect(claims.check('root', event)).toMatch(words)
+  })
+
+  it('and no more plans than a run may have [A.01 S0.07]', () => {
+    const claims = new AgentClaims(work)
+    const told = Array.from({ length: limits.planMaxRevisions + 1 }, (_, index) =>
+      claims.check('root', update(index + 1, planOf(step('a', { title: `${index}` })))),
+    )
+    expect(told.slice(0, -1)).toEqual(Array.from({ length: limits.planMaxRevisions }, () => null))
+    expect(told.at(-1)).toMatch(/where a run has at most 32/)
+  })
+
+  it('and each step to begin once and to end once, so that what failed stays failed [S0.07]', () => {
+    const plan = planOf(step('a'), step('b'))
+    const claims = new AgentClaims(work)
+    const [, , again] = say(claims, update(1, plan), start('a'), start('a'))
+    expect(again).toMatch(/start of step "a", which had begun before/)
+    const failed = say(claims, end('a', 'failed'), start('a'), end('a', 'completed'))
+    expect(failed).toEqual([
+      null,
+      expect.stringMatching(/which had begun before/) as string,
+      expect.stringMatching(/end of step "a", which had ended before/) as string,
+    ])
+    const next = planOf(step('a'), step('b', { needs: ['a'] }))
+    expect(say(claims, end('b'), update(2, next))[1]).toMatch(/cannot be changed/)
   })
 
   it('and no step that starts before it, outside it, or in a run that only plans [S1.02 S0.07]', () => {
