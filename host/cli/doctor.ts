@@ -9,7 +9,11 @@ import { writeJsonLine } from './json-lines.ts'
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)
-  const findings = await runDoctor({ folders, env: io.env, checkImage: () => checkImage(folders.cache) })
+  const findings = await runDoctor({
+    folders,
+    env: io.env,
+    checkImage: () => checkImage({ cacheDir: folders.cache }),
+  })
   const colours = coloursFor(io.stdout)
   for (const finding of findings) {
     if (flags.json !== true) for (const line of linesOf(finding, colours)) io.stdout.write(`${line}\n`)

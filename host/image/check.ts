@@ -1,26 +1,30 @@
 // What `caisson doctor` says about the image: there, not built yet, or damaged. It builds nothing.
 
+import path from 'node:path'
 import type { ImageCheck } from '../doctor/doctor.ts'
-import { findImage } from './image.ts'
+import { findImage, findRoot, type ImageOptions } from './image.ts'
 import { ImageError } from './image-error.ts'
 
 const MB = 1_000_000
 
-/** @param cacheDir `Folders.cache` */
-export async function checkImage(cacheDir: string): Promise<ImageCheck> {
+/** @param options with `Folders.cache` */
+export async function checkImage(options: Pick<ImageOptions, 'cacheDir' | 'sources'>): Promise<ImageCheck> {
   try {
-    const image = await findImage({ cacheDir })
-    if (image === undefined) {
+    const root = await findRoot(options)
+    if (root === undefined) {
       return {
         status: 'warn',
         seen: 'not built yet',
         remedy: 'caisson image build (the first run does it too: about a minute, 60 MB to download)',
       }
     }
-    const { files, versions } = image.manifest
+    const { files, versions } = root.manifest
     const bytes = Object.values(files).reduce((sum, file) => sum + file.bytes, 0)
-    const seen = `${image.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.debian}, Node ${versions.node}`
-    return { status: 'ok', seen, kernel: image.kernel }
+    // Another version of Caisson has an agent of its own, on the same root.
+    const isWhole = (await findImage(options)) !== undefined
+    const rest = isWhole ? '' : '; the next run adds the agent of this Caisson, which takes seconds'
+    const seen = `${root.key.slice(0, 12)}: ${(bytes / MB).toFixed(0)} MB, Debian ${versions.debian}, Node ${versions.node}${rest}`
+    return { status: 'ok', seen, kernel: path.join(root.directory, 'vmlinuz') }
   } catch (error) {
     if (error instanceof ImageError) return { status: 'fail', seen: error.message, remedy: error.remedy }
     throw error

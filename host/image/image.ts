@@ -49,6 +49,11 @@ export async function findImage(options: ImageOptions): Promise<Image | undefine
   return root === undefined || disk === undefined ? undefined : join(root, disk)
 }
 
+/** What of the present image every version of the agent shares, when that is built, checked as at a boot. @throws {ImageError} */
+export async function findRoot(options: ImageOptions): Promise<RootImage | undefined> {
+  return await findRootImage(resolve(options))
+}
+
 /**
  * The present image; builds root and agent disk when they are missing or their sources changed. Takes some 10 ms when
  * nothing is to be done. Of several processes one builds the root and the others wait.

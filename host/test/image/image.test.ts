@@ -2,6 +2,7 @@ import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promise
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { errorFrom } from '../../image/build-root.ts'
+import { checkImage } from '../../image/check.ts'
 import { ensureImage, findImage, type ImageOptions, verifyImage } from '../../image/image.ts'
 import { requireTools } from '../../image/platform.ts'
 import { makeAgent, makeRecipe, makeScratch } from './support.ts'
@@ -52,6 +53,21 @@ describe('an image', () => {
     await makeAgent(scratch.folder)
     expect((await ensureImage(options)).agentDisk).toBe(before.agentDisk)
     expect(await readFile(path.join(scratch.cacheDir, 'builds'), 'utf8')).toBe('built\n')
+  })
+
+  it('that lacks the agent of this version alone is not called missing by the doctor [V.07 V.02]', async () => {
+    await using scratch = await makeScratch()
+    const options = { cacheDir: scratch.cacheDir, sources: await makeSources(scratch.folder) }
+    expect(await checkImage(options)).toMatchObject({ status: 'warn', seen: 'not built yet' })
+    const { key, kernel } = await ensureImage(options)
+    expect(await checkImage(options)).toMatchObject({
+      status: 'ok',
+      kernel,
+      seen: expect.stringContaining(key.slice(0, 12)),
+    })
+    await makeAgent(scratch.folder, 'good day')
+    const seen = expect.stringMatching(/; the next run adds the agent of this Caisson, which takes seconds$/)
+    expect(await checkImage(options)).toMatchObject({ status: 'ok', kernel, seen })
   })
 
   it('gives the same agent disk for the same agent, to the byte [V.07]', async () => {
