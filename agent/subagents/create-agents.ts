@@ -78,7 +78,7 @@ class RootAgents implements RunAgents {
     if (this.#names.size >= maxAgents) {
       const { error } = toolFailure(
         'limit_reached',
-        `the run had its ${maxAgents} sub-agents; do the rest yourself`,
+        `no more sub-agents begin in this run (maxAgents is ${maxAgents}): the rest is to be done without`,
       )
       return refused(`root/${plainName(request.name)}`, error)
     }
