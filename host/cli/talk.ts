@@ -6,6 +6,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { choose, write } from '../ui/ask.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import type { ProgressView } from '../ui/progress.ts'
+import { discardTypeAhead } from '../ui/type-ahead.ts'
 import type { Io } from './io.ts'
 
 /** What a person can do to the agent of a run. */
@@ -90,6 +91,8 @@ export class Talk implements Disposable {
 
   async #converse(typed: string, signal: AbortSignal): Promise<void> {
     this.#view.pause()
+    // An Enter too many would send what is only offered to be sent.
+    await discardTypeAhead(this.#io.stdin)
     const io = { input: this.#io.stdin, output: this.#io.stdout, signal }
     const wanted =
       typed.trim() !== ''

@@ -18,6 +18,8 @@ export async function discardTypeAhead(
   // A line that was begun is handed over in raw mode only.
   input.setRawMode(true)
   input.on('data', discard)
+  // Whoever listened before may have left it paused.
+  input.resume()
   await sleep(settleMs)
   input.off('data', discard)
   input.pause()

@@ -6,6 +6,8 @@ import { Person } from '../ui/support/person.ts'
 
 function sitDown() {
   const person = new Person()
+  // A terminal whose keys come as they are typed.
+  Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
   const stdout = Object.assign(person.output, { isTTY: true })
   const said: string[] = []
   const note = async (line: string): Promise<undefined> => void said.push(line)
@@ -41,5 +43,18 @@ describe('a person who says something to a run', () => {
     await person.sees('The agent goes on meanwhile. What now?')
     person.type('\u001b[B\r')
     await expect.poll(() => person.said).toEqual(['resume', 'pause'])
+  })
+
+  it('sends nothing by an Enter that came before the line was there to be sent [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('y\r')
+    person.type('\r')
+    await person.sees('What should the agent know?')
+    person.type(', and the tests')
+    await person.sees('and the tests')
+    expect(person.said).toEqual([])
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual(['steer y, and the tests'])
   })
 })
