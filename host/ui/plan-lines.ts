@@ -46,7 +46,7 @@ export function planRows(plan: Plan, width: number): string[] {
     ...plan.steps.flatMap((step, index) => [
       ...row(`${index + 1}. ${step.title}`),
       ...detailsOf(step, numbers).flatMap((detail) => row(detail, '   ')),
-      ...(step.writes.length === 0 ? [] : row(`writes: ${listOf(step.writes, step.writes.length)}`, '   ')),
+      ...(step.writes.length === 0 ? [] : row(`writes: ${writesOf(step)}`, '   ')),
       ...(step.tools === undefined ? [] : row(`tools: ${listOf(step.tools, step.tools.length)}`, '   ')),
       ...(step.limits === undefined ? [] : row(`limits: ${JSON.stringify(step.limits)}`, '   ')),
       ...(step.output === undefined ? [] : row(`answers: ${JSON.stringify(step.output)}`, '   ')),
@@ -114,6 +114,13 @@ function changedFields(before: Step, after: Step): string[] {
     'limits',
   ] as const
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(after[name]))
+}
+
+function writesOf({ writes }: Step): string {
+  return listOf(
+    writes.map((place) => (place === '*' ? '* (any file)' : place)),
+    writes.length,
+  )
 }
 
 function listOf(items: readonly string[], maxItems: number): string {

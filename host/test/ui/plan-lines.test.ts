@@ -61,6 +61,7 @@ describe('a plan on the screen', () => {
         tools: [`u${odd}`],
       }),
     )
+    expect(planRows(planOf('g', step('a')), 60)).toContain('  │    writes: * (any file)')
     const rows = planRows(hostile, 60)
     for (const row of rows) expect(row).toMatch(/^ {2}│ /)
     expect(rows.join('')).not.toMatch(/[\p{Cc}\p{Cf}]/u)
