@@ -82,7 +82,12 @@ async function runCall(
     ...(run.agents === undefined ? {} : { agents: run.agents }),
     stepId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
-    requestApproval: (question) => run.budget.whileWaiting(askHost(stepId, question, run, signal)),
+    requestApproval: async (question) => {
+      const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
+      // A yes that is given in a pause does not end it.
+      await run.steering.ready(signal)
+      return decision
+    },
   }
   const invocation = await run.registry.invoke(
     { callId, name: call.name, argumentsText: call.argumentsText },

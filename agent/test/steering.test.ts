@@ -207,6 +207,31 @@ describe('a pause', () => {
     expect(result.state).toBe('completed')
   })
 
+  it('holds before a call that is allowed meanwhile [A.08] [S1.11]', async () => {
+    const done: string[] = []
+    let test: TestRun | undefined
+    const calls = [{ name: 'drop_note', arguments: { path: 'a' } }]
+    const { result } = await perform(
+      (_asked, index) => (index === 0 ? reply({ calls }) : reply({ text: 'done' })),
+      (made) => {
+        test = made
+      },
+      {
+        decide: async () => {
+          test?.run.steering.setPaused(true)
+          setTimeout(() => {
+            done.push(...(test?.diary.calls ?? []), 'resumed')
+            test?.run.steering.setPaused(false)
+          }, 60)
+          return { decision: 'allow' }
+        },
+      },
+    )
+    expect(done).toEqual(['resumed'])
+    expect(test?.diary.calls).toEqual(['drop a'])
+    expect(result.state).toBe('completed')
+  })
+
   it('does not keep a run from being cancelled, and ends with it [A.08]', async () => {
     let told: ReturnType<typeof paused> | undefined
     const { asked, events, result } = await perform([reply({ text: 'done' })], (test) => {
