@@ -19,6 +19,8 @@ import { planChanges, planLines } from './plan-lines.ts'
 const answerMaxLines = 20
 /** Arguments of a call that are shown. */
 const argumentsMax = 6
+/** Those that say what a call is about stand first; the others as they come, which is by name. */
+const leadingArguments = ['path', 'from', 'to', 'command', 'code', 'query', 'url', 'name']
 
 /**
  * @param state the state after the line
@@ -226,11 +228,17 @@ function describeArguments(json: string): string {
   const entries = Object.entries(given).filter(
     ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
   )
+  entries.sort(([first], [second]) => rankOf(first) - rankOf(second))
   const shown = entries
     .slice(0, argumentsMax)
     .map(([name, value]) => `${foreignLine(name, 40)}: ${describeValue(value)}`)
   if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
   return shown.join(' · ')
+}
+
+function rankOf(name: string): number {
+  const rank = leadingArguments.indexOf(name)
+  return rank < 0 ? leadingArguments.length : rank
 }
 
 function describeValue(value: unknown): string {

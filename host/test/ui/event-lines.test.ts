@@ -65,7 +65,7 @@ describe('the lines of a run', () => {
       access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
     })
     expect(linesOf(asked('agent'), planned(), colours)).toEqual([
-      '? asks for a way out: https connections to a.example (port 443) · reason: rates\\e[2J · url: https://a.example/',
+      '? asks for a way out: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
     ])
     expect(linesOf(asked('connection'), planned(), colours)).toEqual([
       '? a way out is asked about: https connections to a.example (port 443)',
@@ -137,6 +137,11 @@ describe('the lines of a run', () => {
     )
     expect(toolStart(JSON.stringify({ command: 'one\ntwo\nthree\n' }))).toBe(
       '    run_bash command: one … (2 more lines)',
+    )
+    // What it is about is never among those that are left out.
+    const many = { a: 1, b: 2, c: 3, d: 4, e: 5, f: 6, path: 'x.txt' }
+    expect(toolStart(JSON.stringify(many))).toBe(
+      '    run_bash path: x.txt · a: 1 · b: 2 · c: 3 · d: 4 · e: 5 · … (1 more)',
     )
   })
 
