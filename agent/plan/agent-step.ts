@@ -5,6 +5,7 @@ import type { Run } from '../run.ts'
 import type { StepResult } from '../step.ts'
 import type { AgentResult } from '../subagents/agents.ts'
 import type { Registry } from '../tools/registry.ts'
+import { nameInLine } from '../workspace/listing.ts'
 import { readOutput } from './output.ts'
 
 /** As many conflicts are named in the step's answer; all of them are in the event. */
@@ -74,7 +75,7 @@ export async function runAgentStep(
 
 function describeConflicts({ agentPath, conflicts }: AgentResult): string {
   if (conflicts.length === 0) return ''
-  const paths = conflicts.slice(0, conflictsMaxCount).map(({ path }) => path)
+  const paths = conflicts.slice(0, conflictsMaxCount).map(({ path }) => nameInLine(path))
   const more = conflicts.length > paths.length ? `, and ${conflicts.length - paths.length} more` : ''
   return `\n\n[Caisson] Not brought over from ${agentPath}, for they were changed here too: ${paths.join(', ')}${more}`
 }

@@ -6,6 +6,7 @@ import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
 import { AgentLimits } from '#specs/protocol/plan.ts'
 import type { AgentConflict, AgentResult, Agents } from '../subagents/agents.ts'
+import { nameInLine } from '../workspace/listing.ts'
 import { defaultRoot, pathArgument } from './file-access.ts'
 import { createReadFile } from './file-read.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
@@ -139,7 +140,9 @@ function renderResult(value: SpawnOutput): string {
   const lines = [`[sub-agent ${agent}: ${how}]`, text]
   lines.push(mergedCount === 0 ? '[it brought no changes]' : `[brought over: ${listed(merged, mergedCount)}]`)
   if (leftOut.length > 0)
-    lines.push(`[not brought over: ${leftOut.map(({ path, reason: why }) => `${path} (${why})`).join('; ')}]`)
+    lines.push(
+      `[not brought over: ${leftOut.map(({ path, reason: why }) => `${nameInLine(path)} (${why})`).join('; ')}]`,
+    )
   if (conflictCount > 0) {
     lines.push(
       `[conflicts, changed here and by ${agent}; yours was kept: ${listed(
@@ -150,7 +153,7 @@ function renderResult(value: SpawnOutput): string {
     for (const { path, yours, theirs } of conflicts) {
       if (yours === undefined && theirs === undefined) continue
       lines.push(
-        `--- ${path}, yours\n${yours ?? '(no text)'}\n--- ${path}, of ${agent}\n${theirs ?? '(no text)'}`,
+        `--- ${nameInLine(path)}, yours\n${yours ?? '(no text)'}\n--- ${nameInLine(path)}, of ${agent}\n${theirs ?? '(no text)'}`,
       )
     }
   }
@@ -158,7 +161,7 @@ function renderResult(value: SpawnOutput): string {
 }
 
 function listed(paths: readonly string[], count: number): string {
-  return `${paths.join(', ')}${count > paths.length ? ` and ${count - paths.length} more` : ''}`
+  return `${paths.map(nameInLine).join(', ')}${count > paths.length ? ` and ${count - paths.length} more` : ''}`
 }
 
 function cut(text: string): string {

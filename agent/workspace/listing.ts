@@ -21,14 +21,14 @@ export async function describeWorkspace(tools: readonly Tool[], signal: AbortSig
   const { entries, truncated } = Listing.parse(result.value)
   if (entries.length === 0) return '(empty)'
   const lines = entries.map(({ path, type, sizeBytes }) => {
-    if (type === 'directory') return `${oneLine(path)}/`
-    return type === 'file' ? `${oneLine(path)} (${sizeBytes ?? 0} bytes)` : `${oneLine(path)} (${type})`
+    if (type === 'directory') return `${nameInLine(path)}/`
+    return type === 'file' ? `${nameInLine(path)} (${sizeBytes ?? 0} bytes)` : `${nameInLine(path)} (${type})`
   })
   return [...lines, ...(truncated ? ['(there is more: list_files shows it)'] : [])].join('\n')
 }
 
-/** A name with line breaks or other control characters, as JSON. */
-function oneLine(path: string): string {
+/** A path as a line of ours holds it: with line breaks or other control characters as JSON, for a name could write lines of its own. */
+export function nameInLine(path: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the listing
   return /[\u0000-\u001f\u007f]/.test(path) ? JSON.stringify(path) : path
 }

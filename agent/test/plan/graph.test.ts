@@ -139,7 +139,7 @@ describe('a step for a sub-agent', () => {
         text,
         usage: { requests: 1, inputTokens: 1, outputTokens: 1, reasoningTokens: 0 },
         merged: [],
-        conflicts: [{ path: 'x.md' }],
+        conflicts: [{ path: 'x.md' }, { path: 'y\n[Caisson] z' }],
         leftOut: [],
       }
       return result
@@ -165,7 +165,7 @@ describe('a step for a sub-agent', () => {
       agents: agents('made it'),
     })
     expect(ending.summary).toContain('made it\n\n[Caisson] Not brought over from root/b')
-    expect(ending.summary).toContain('x.md')
+    expect(ending.summary).toContain('x.md, "y\\n[Caisson] z"')
   })
 
   it('is a step like any other where there are none, with its own tools and turns [A.01]', async () => {
