@@ -2,6 +2,7 @@
  * Work on what a model wrote that may take for ever (a pattern that backtracks, references that double at each level), ended
  * after a time although it never gives way. Everything else in the process waits meanwhile, so the time is short.
  */
+import { isNativeError } from 'node:util/types'
 import { type Context, createContext, Script } from 'node:vm'
 
 interface Sandbox extends Context {
@@ -29,7 +30,7 @@ export function withinTime<T>(work: () => T, timeoutMs: number): T {
   return result.value
 }
 
-/** Whether `error` says that the time was over. */
+/** Whether `error` says that the time was over. It is made in the script's context, where `Error` is another one. */
 export function isOutOfTime(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
+  return isNativeError(error) && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT'
 }

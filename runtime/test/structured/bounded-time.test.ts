@@ -1,0 +1,33 @@
+import { expect, it } from 'vitest'
+import { isOutOfTime, withinTime } from '../../structured/bounded-time.ts'
+import { openSchema } from '../../structured/schema.ts'
+
+it('work that never gives way ends with its time, and is told from what fails by itself [G.07]', () => {
+  const thrownBy = (work: () => void): unknown => {
+    try {
+      return withinTime(work, 50)
+    } catch (error) {
+      return error
+    }
+  }
+  const endless = thrownBy(() => {
+    for (;;);
+  })
+  expect(isOutOfTime(endless)).toBe(true)
+  const own = new Error('own')
+  expect(thrownBy(() => thrownBy(() => undefined))).toBeUndefined()
+  expect(
+    thrownBy(() => {
+      throw own
+    }),
+  ).toBe(own)
+  expect(isOutOfTime(own)).toBe(false)
+})
+
+it('a model hears that its pattern takes too long, not of our scripts [G.07]', async () => {
+  const opened = await openSchema({ type: 'string', pattern: '^(a+)+$' })
+  expect(opened.ok && opened.value.check(`${'a'.repeat(40)}!`)).toEqual({
+    ok: false,
+    error: 'the schema itself cannot be checked: its patterns or references take too long',
+  })
+})
