@@ -1,4 +1,5 @@
 /** The plan that a run is handed: as a value, from an earlier run's journal, or from a file. Refuses what is no plan. */
+import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { reasonOf } from '#specs/node/file-error.ts'
@@ -54,7 +55,8 @@ async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan>
 async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
   let text: string
   try {
-    await using handle = await open(file)
+    // A FIFO that nobody writes to would be waited for before it could be refused.
+    await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     if (!(await handle.stat()).isFile()) throw new PlanError(`${file} is not a file`)
     const bytes = Buffer.alloc(maxBytes + 1)
     let length = 0

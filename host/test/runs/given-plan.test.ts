@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -67,6 +68,12 @@ describe('a plan that a run is handed', () => {
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     if (text !== undefined) await writeFile(file, text)
     await expect(findGivenPlan(await store(), file)).rejects.toThrow(words)
+  })
+
+  it('is refused at once where the file is a FIFO that nobody writes to [A.01]', async () => {
+    const file = path.join(await temporaryFolder('plan'), 'plan.json')
+    execFileSync('mkfifo', [file])
+    await expect(findGivenPlan(await store(), file)).rejects.toThrow(/is not a file/)
   })
 
   it('is refused of a run that had none, of a name that is nothing, and of a value that is none', async () => {
