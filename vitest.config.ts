@@ -1,4 +1,4 @@
-// Test tiers: `fast` needs no VM, `vm` boots the real VM one file at a time, `slow` is what `scripts/test --all` adds.
+// Projects: `fast` needs no VM, `vm` boots the real VM one file at a time, `slow` takes long. What `scripts/test` has of them is said in `scripts/test.ts`.
 import { defineConfig } from 'vitest/config'
 
 const conditions = ['caisson-source', 'node', 'import', 'default']

@@ -1,6 +1,7 @@
 /**
  * Runs the checks and the test tiers one after the other and ends with `N passed, N failed`.
- * usage: test.ts fast|all — `fast` is checks, unit tests and the tests in a real VM; `all` adds the slow tier.
+ * usage: test.ts fast|all — `fast` is checks, unit tests and, in a real VM, what holds everything else up; `all` adds the other
+ * tests in VMs and the slow tier.
  */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -31,8 +32,11 @@ function check(title: string, command: string, args: string[]): void {
   if (!passed) failures.push(title)
 }
 
-/** One vitest project; a project that ran no test, or died before it could report, counts as one failure. */
-function test(project: string): void {
+/** The tests in a real VM that the fast tier has: the guest itself, whole runs, plans and messages. */
+const firstVmTests = ['guest', 'run', 'agent-core'].map((name) => `/${name}.vm.test.ts`)
+
+/** One vitest project, or those of its files whose path has one of `parts`; a project that ran no test, or died before it could report, counts as one failure. */
+function test(project: string, parts: readonly string[] = []): void {
   const report = path.join(scratch, `${project}.json`)
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`]
   const passed = run(`tests: ${project}`, 'node_modules/.bin/vitest', [
@@ -40,6 +44,7 @@ function test(project: string): void {
     '--project',
     project,
     ...reporters,
+    ...parts,
   ])
   const counted = readReport(report)
   total.passed += counted.passed
@@ -72,7 +77,7 @@ if (tier === 'all')
     'vm-image/disk.sh',
   ])
 test('fast')
-test('vm')
+test('vm', tier === 'all' ? [] : firstVmTests)
 if (tier === 'all') test('slow')
 
 rmSync(scratch, { recursive: true, force: true })
