@@ -9,3 +9,8 @@ export function block(tag: string, text: string, attributes = ''): string {
   const inert = text.replaceAll(new RegExp(`<(\\s*)/(?=\\s*${tag}\\b)`, 'gi'), '<$1\\/')
   return `<${tag}${attributes}>\n${inert}\n</${tag}>`
 }
+
+/** `text` on one line, for a place where a line break would begin something else. */
+export function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim()
+}

@@ -38,6 +38,7 @@
  */
 
 import type { ToolSpec } from '#runtime/llm/messages.ts'
+import { oneLine } from './block.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."
@@ -113,10 +114,6 @@ export function summariserSystemPrompt(): string {
 /** A stable order, whatever order they were registered in. */
 export function sortTools<T extends { readonly name: string }>(tools: readonly T[]): T[] {
   return tools.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
-}
-
-function oneLine(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').trim()
 }
 
 function firstSentence(text: string): string {

@@ -7,7 +7,7 @@ import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { SteerMessage } from '../steering.ts'
 import { cutMiddle } from '../tools/cut.ts'
-import { block } from './block.ts'
+import { block, oneLine } from './block.ts'
 
 /** A step of a plan, and what it builds on. */
 export interface StepWork {
@@ -229,8 +229,4 @@ function shareOut(sizes: readonly number[], total: number): number[] {
     left -= room
   })
   return rooms
-}
-
-function oneLine(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').trim()
 }

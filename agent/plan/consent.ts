@@ -1,10 +1,10 @@
 /** The question whether a plan may be carried out, where the task wants it asked; the answer may be another plan. */
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { boundText, type Run } from '../run.ts'
 import { askHost } from '../step-calls.ts'
-import { toCanonicalJson } from '../tools/arguments.ts'
 import { cutMiddle } from '../tools/cut.ts'
 import type { ApprovalQuestion } from '../tools/registry.ts'
 import type { PlanBook } from './book.ts'

@@ -1,10 +1,11 @@
 /** How steps ended and what they gave: what conditions ask and references stand for. Pure. */
+
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Condition, Step, StepState } from '#specs/protocol/plan.ts'
 import { findReferences, type Reference } from '#specs/protocol/plan-references.ts'
 import { block } from '../context/block.ts'
-import { toCanonicalJson } from '../tools/arguments.ts'
 
 export interface StepOutcome {
   readonly state: Exclude<StepState, 'pending' | 'running'>

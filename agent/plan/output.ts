@@ -7,11 +7,11 @@ import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { parseModelJson } from '#runtime/llm/repair.ts'
 import { requestStructured } from '#runtime/structured/request.ts'
 import { type AnswerSchema, openSchema } from '#runtime/structured/schema.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { OutputSchema } from '#specs/protocol/plan.ts'
 import { listenTo, type Run } from '../run.ts'
 import { reportTurn, type StepResult } from '../step.ts'
-import { toCanonicalJson } from '../tools/arguments.ts'
 
 /** Requests for an answer that did not fit. */
 const moreRequests = 2

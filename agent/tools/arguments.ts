@@ -6,6 +6,7 @@
 
 import { isRecord, toModelSchema } from '#runtime/llm/json-schema.ts'
 import { type ParsedJson, parseModelJson } from '#runtime/llm/repair.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { findMeant, mendSlips, propertiesOf } from './argument-slips.ts'
@@ -60,15 +61,6 @@ export function parseArguments(
 /** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
 export function isDestructive(tool: Pick<Tool, 'readOnly' | 'destructive'>): boolean {
   return tool.destructive ?? !tool.readOnly
-}
-
-/** JSON with sorted keys at every level, so that equal values are equal text. */
-export function toCanonicalJson(value: unknown): string {
-  return JSON.stringify(value, (_key, child: unknown) =>
-    isRecord(child)
-      ? Object.fromEntries(Object.entries(child).toSorted(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
-      : child,
-  )
 }
 
 function readJson(argumentsText: string, readOnly: boolean, corrections: string[]): Result<unknown, string> {

@@ -4,7 +4,7 @@
  * ends once, and there are no more than the run may have. What is said is never repaired here: it fits, or ends the run.
  */
 import { createHash } from 'node:crypto'
-import { canonicalJson } from '#specs/node/protocol-digest.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
@@ -126,5 +126,5 @@ export class AgentClaims {
 }
 
 function digestOf(plan: Plan): string {
-  return createHash('sha256').update(canonicalJson(plan)).digest('hex')
+  return createHash('sha256').update(toCanonicalJson(plan)).digest('hex')
 }

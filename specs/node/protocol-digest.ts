@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { type Method, methods } from '#specs/protocol/methods.ts'
 
 /** 64 hex digits; equal for equal schemas, whatever the order of their keys. */
@@ -15,13 +16,5 @@ export function computeProtocolDigest(): string {
     params: z.toJSONSchema(method.params),
     result: method.kind === 'request' ? z.toJSONSchema(method.result) : null,
   }))
-  return createHash('sha256').update(canonicalJson(described)).digest('hex')
-}
-
-/** JSON with the keys of every object sorted. */
-export function canonicalJson(value: unknown): string {
-  return JSON.stringify(value, (_key, item: unknown) => {
-    if (typeof item !== 'object' || item === null || Array.isArray(item)) return item
-    return Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
-  })
+  return createHash('sha256').update(toCanonicalJson(described)).digest('hex')
 }

@@ -1,4 +1,5 @@
 /** What a later plan may change of an earlier one: nothing that has begun. Both sides check it; the host ends the session over a breach. */
+import { toCanonicalJson } from './canonical-json.ts'
 import type { Plan, Step, StepState } from './plan.ts'
 
 /** Where the steps of the plan in force stand; a step that is not named has not begun. */
@@ -33,15 +34,5 @@ export function findRevisionProblems(current: Plan, next: Plan, states: StepStat
 
 /** Whether both say the same, whatever the order of their fields. */
 export function isSameStep(a: Step, b: Step): boolean {
-  return JSON.stringify(sortKeys(a)) === JSON.stringify(sortKeys(b))
-}
-
-function sortKeys(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(sortKeys)
-  if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(
-    Object.entries(value)
-      .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([key, child]) => [key, sortKeys(child)]),
-  )
+  return toCanonicalJson(a) === toCanonicalJson(b)
 }
