@@ -81,6 +81,8 @@ async function runCall(
     ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
     ...(run.agents === undefined ? {} : { agents: run.agents }),
     stepId,
+    agentPath: run.agentPath,
+    callId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
     requestApproval: async (question) => {
       const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))

@@ -102,10 +102,10 @@ export function createRegistry(tools: readonly Tool[], options: RegistryOptions)
     names: [...byName.keys()],
     // Made when first asked for: a daemon that waits for its task has no use for them.
     get specs() {
-      specs ??= [...byName.values()].map(({ name, description, inputSchema }) => ({
+      specs ??= [...byName.values()].map(({ name, description, inputSchema, parameters }) => ({
         name,
         description,
-        parameters: toModelSchema(inputSchema),
+        parameters: parameters ?? toModelSchema(inputSchema),
       }))
       return specs
     },

@@ -2,6 +2,7 @@
 
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import type { Agents } from '../subagents/agents.ts'
 
 /** A part of what an earlier call said. */
@@ -27,6 +28,9 @@ export interface OutputReader {
  */
 export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
 
+/** Puts a question before the person; `denied` where nobody answers and the question has no default. */
+export type AskUser = (question: UserQuestion) => Promise<Result<UserAnswer>>
+
 /** What a call is given beside its input. */
 export interface ToolContext {
   /** Ends the call, and with it everything that it started. */
@@ -41,6 +45,12 @@ export interface ToolContext {
   readonly agents?: Agents
   /** The step that calls. */
   readonly stepId?: string
+  /** Whose call it is: `root`, or `root/NAME` of a sub-agent; absent: the root's. */
+  readonly agentPath?: string
+  /** The call's own id; absent where nothing outside has to know it. */
+  readonly callId?: string
+  /** Absent where nobody can be asked. */
+  readonly askUser?: AskUser
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }
@@ -65,6 +75,10 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
    * nothing that destroys is guessed. Absent: whatever does not only read can.
    */
   readonly destructive?: boolean
+  /** Where it runs when not in the VM's workspace: `host`, a tool of the application; `server`, one of an MCP server. Absent: `agent`. */
+  readonly runs?: 'agent' | 'host' | 'server'
+  /** What the model is shown in the place of a schema made from `inputSchema`, where the schema is another's own. */
+  readonly parameters?: Readonly<Record<string, unknown>>
   /** What the call would do, for the person who decides; absent: the arguments say it all. */
   preview?(input: z.output<I>, context: ToolContext): Promise<string>
   execute(input: z.output<I>, context: ToolContext): Promise<Result<z.output<O>>>

@@ -236,6 +236,8 @@ export class AgentLink implements AsyncDisposable {
         if (this.#runOf(request.runId)?.over !== false) return unknownRun
         return await this.#approvals.ask(request, signal)
       },
+      'hook/run': async () => noHooks,
+      'tool/call': async () => noHostTools,
       'task/complete': async (completion) => {
         const run = this.#runOf(completion.runId)
         if (run === null) return unknownRun
@@ -386,6 +388,16 @@ function finish(run: Run): void {
 const unknownRun = {
   ok: false,
   error: { code: 'notFound', message: 'no such run is under way' },
+} as const satisfies { ok: false; error: HandlerFailure }
+
+const noHooks = {
+  ok: false,
+  error: { code: 'failed', message: 'there are no hooks for this run' },
+} as const satisfies { ok: false; error: HandlerFailure }
+
+const noHostTools = {
+  ok: false,
+  error: { code: 'failed', message: 'there are no tools of the host for this run' },
 } as const satisfies { ok: false; error: HandlerFailure }
 
 function deadlineOf({ timeoutMs }: RequestOptions): number | null {

@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { AccessReach } from './egress.ts'
 import { Plan } from './plan.ts'
+import { UserAnswer, UserQuestion } from './question.ts'
 import { AgentPath, Document, Id, Line, RunId, Sha256, Text } from './text.ts'
 
 /** What the agent asks; everything here but `runId` is its claim. */
@@ -17,6 +18,8 @@ export const ApprovalRequest = z.strictObject({
   arguments: Document,
   /** What the call would do: a diff, a command, the names of what goes. */
   preview: Text,
+  /** Of `ask_user`: what is asked; its answer is what the call gives. */
+  question: UserQuestion.optional(),
 })
 export type ApprovalRequest = z.infer<typeof ApprovalRequest>
 
@@ -44,6 +47,8 @@ export const ApprovalDecision = z.strictObject({
   hint: Text.optional(),
   /** To the question about a plan (`submit_plan`), when a person changed it: what is to be carried out in its place. */
   plan: Plan.optional(),
+  /** To a question of `ask_user` that was answered. */
+  answer: UserAnswer.optional(),
 })
 export type ApprovalDecision = z.infer<typeof ApprovalDecision>
 
@@ -63,6 +68,8 @@ export const ApprovalRecord = z.strictObject({
   hint: Text.optional(),
   /** Of a question about a plan: as the person changed it. */
   plan: Plan.optional(),
+  /** Of a question of `ask_user`. */
+  answer: UserAnswer.optional(),
 })
 export type ApprovalRecord = z.infer<typeof ApprovalRecord>
 

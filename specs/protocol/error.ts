@@ -15,6 +15,7 @@ export const toolErrorCodes = [
   'too_large',
   'permission_denied',
   'no_space',
+  'stale',
   'no_match',
   'ambiguous_match',
   'denied',

@@ -2,6 +2,8 @@
 import * as z from 'zod'
 import { ApprovalDecision, ApprovalRequest } from './approval.ts'
 import { AgentEvent, Delta } from './event.ts'
+import { HostToolCall, HostToolResult } from './extension.ts'
+import { HookDecision, HookRequest } from './hook.ts'
 import { limits } from './limits.ts'
 import { Completion, Task } from './task.ts'
 import { AgentPath, Count, Id, Line, Milliseconds, RunId, Sha256, Text } from './text.ts'
@@ -242,6 +244,26 @@ export const approvalRequest = {
   result: ApprovalDecision,
 } as const satisfies RequestMethod
 
+export const hookRun = {
+  kind: 'request',
+  name: 'hook/run',
+  direction: 'guest-to-host',
+  summary:
+    'Asks the host’s hooks before or after a step or a tool call; only where the task says that there are some.',
+  params: HookRequest,
+  result: HookDecision,
+} as const satisfies RequestMethod
+
+export const toolCall = {
+  kind: 'request',
+  name: 'tool/call',
+  direction: 'guest-to-host',
+  summary:
+    'Has a tool of the host application carried out on the host; one call under one id, however often it is sent.',
+  params: HostToolCall,
+  result: HostToolResult,
+} as const satisfies RequestMethod
+
 export const taskComplete = {
   kind: 'request',
   name: 'task/complete',
@@ -281,6 +303,8 @@ export const methods = [
   eventEmit,
   deltaEmit,
   approvalRequest,
+  hookRun,
+  toolCall,
   taskComplete,
   logWrite,
 ] as const satisfies readonly Method[]

@@ -1,6 +1,8 @@
 /** The task that a host submits and the completion that the agent reports. */
 import * as z from 'zod'
 import { RunReason } from './error.ts'
+import { HostTool, McpServer, McpServerName, MemoryNote, SkillHead } from './extension.ts'
+import { AgentHook } from './hook.ts'
 import { Plan } from './plan.ts'
 import { Count, Document, Line, Milliseconds, RunId, Text } from './text.ts'
 
@@ -47,6 +49,18 @@ export const Task = z.strictObject({
   plan: Plan.optional(),
   /** Tokens that the model takes in and gives out in one request, where the user's configuration says so. */
   contextTokens: z.int().min(1_024).optional(),
+  /** Tools that run on the host, by the application's choice. Absent: none. */
+  hostTools: z.array(HostTool).max(128).optional(),
+  /** The user's MCP servers. Absent: none; the workspace may have some of its own. */
+  mcpServers: z.record(McpServerName, McpServer).optional(),
+  /** Skills of the user's own folders. Absent: none; the workspace may have some of its own. */
+  skills: z.array(SkillHead).max(256).optional(),
+  /** What is remembered of the workspace, as far as it is told from the beginning. Absent: nothing. */
+  memory: z.array(MemoryNote).max(64).optional(),
+  /** Where the host's hooks are to be asked. Absent: nowhere. */
+  hooks: z.array(AgentHook).max(64).optional(),
+  /** The model that makes vectors of texts, for a search by meaning. Absent: by words alone. */
+  embeddingModel: Line.min(1).optional(),
   limits: RunLimits,
 })
 export type Task = z.infer<typeof Task>

@@ -1,0 +1,69 @@
+/** A service of the gateway: a small JSON body in, by a strict schema, and JSON out. Refuses what is large, deep or slow. */
+import type { ServerHttp2Stream } from 'node:http2'
+import type * as z from 'zod'
+import { parsePayload } from '#specs/node/frames.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { ServeStream } from './gateway.ts'
+import { gatewayError, type WireError } from './gateway-error.ts'
+import { sendError } from './relay.ts'
+
+const bodyMaxBytes = 64 * 1024
+const bodyMaxDepth = 4
+const bodyTimeoutMs = 30_000
+
+/**
+ * Serves requests of one schema with answers of another. A failure goes back as the gateway's error object; an answer that
+ * breaks its schema is a bug of ours.
+ */
+export function answerWith<Q, A>(
+  request: z.ZodType<Q>,
+  answer: z.ZodType<A>,
+  work: (request: Q, signal: AbortSignal) => Promise<Result<A, WireError>>,
+): ServeStream {
+  return async (stream, _headers, signal) => {
+    const read = await readBody(stream, request)
+    if (!read.ok) return sendError(stream, read.error)
+    const result = await work(read.value, signal)
+    if (!result.ok) return sendError(stream, result.error)
+    if (stream.destroyed || stream.closed) return
+    const body = Buffer.from(JSON.stringify(answer.parse(result.value)))
+    stream.respond({ ':status': 200, 'content-type': 'application/json', 'content-length': body.length })
+    stream.end(body)
+  }
+}
+
+async function readBody<T>(stream: ServerHttp2Stream, schema: z.ZodType<T>): Promise<Result<T, WireError>> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  const timer = setTimeout(() => stream.destroy(), bodyTimeoutMs)
+  try {
+    for await (const chunk of stream.iterator({ destroyOnReturn: false })) {
+      parts.push(chunk as Buffer)
+      bytes += (chunk as Buffer).length
+      if (bytes > bodyMaxBytes) {
+        return failure('request_too_large', `The request is larger than ${bodyMaxBytes} bytes.`)
+      }
+    }
+  } catch {
+    return failure('invalid_request', 'The request broke off.')
+  } finally {
+    clearTimeout(timer)
+  }
+  const parsed = parsePayload(Buffer.concat(parts), bodyMaxDepth)
+  if (!parsed.ok) return failure('invalid_request', `Not a request for this path: ${parsed.message}.`)
+  const value = schema.safeParse(parsed.value)
+  if (value.success) return { ok: true, value: value.data }
+  const [issue] = value.error.issues
+  const place = issue?.path.join('.') || 'the body'
+  return failure(
+    'invalid_request',
+    `Not a request for this path: ${place}: ${issue?.message ?? 'not its form'}.`,
+  )
+}
+
+function failure(
+  code: 'invalid_request' | 'request_too_large',
+  message: string,
+): { ok: false; error: WireError } {
+  return { ok: false, error: gatewayError(code, message) }
+}

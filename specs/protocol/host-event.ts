@@ -1,0 +1,253 @@
+/** Events of the host: facts, which it alone can write. */
+import * as z from 'zod'
+import { AccessQuestion, ApprovalRecord, ApprovalRequest } from './approval.ts'
+import { EgressRecord } from './egress.ts'
+import { RunReason, ToolError } from './error.ts'
+import { GovernanceNote, HostToolCall, MemoryNote, NoteId } from './extension.ts'
+import { HookPoint } from './hook.ts'
+import { RunLimits, RunOutcome, Usage } from './task.ts'
+import {
+  AgentPath,
+  Count,
+  Document,
+  Id,
+  Line,
+  Milliseconds,
+  RunId,
+  Sha256,
+  Text,
+  WorkspacePath,
+} from './text.ts'
+
+/** A path that did not go into the VM, and why. */
+export const LeftOut = z.strictObject({
+  path: z.string(),
+  reason: z.enum([
+    'ignored',
+    'secret',
+    'unreadable',
+    'socket',
+    'device',
+    'fifo',
+    'too_large',
+    'other_filesystem',
+  ]),
+})
+export type LeftOut = z.infer<typeof LeftOut>
+
+const RunStart = z.strictObject({
+  type: z.literal('run-start'),
+  prompt: Document,
+  model: Line,
+  /** Whose model: `nvidia`, `custom` or `offline`. */
+  provider: Line,
+  directory: z.string(),
+  /** The run that it continues. */
+  continues: RunId.optional(),
+  /** `plan`: it ends with its plan, and nothing of it comes home. Absent: `work`. */
+  mode: z.enum(['work', 'plan']).optional(),
+  /** Whether its plan is put before a person; absent: it is not. */
+  approvePlan: z.boolean().optional(),
+  /** Where the plan that it carries out is from: the id of a run, a file, or `the application`. Absent: the model makes it. */
+  planFrom: Line.optional(),
+  limits: RunLimits,
+  imageKey: Line,
+  agentDigest: Line,
+})
+const WorkspaceReady = z.strictObject({
+  type: z.literal('workspace-ready'),
+  files: Count,
+  bytes: Count,
+  leftOut: Count,
+  /** The first of what was left out; all of it is in the manifest. */
+  examples: z.array(LeftOut).max(50),
+  manifestSha256: Sha256,
+})
+const VmReady = z.strictObject({
+  type: z.literal('vm-ready'),
+  /** How it began: by a boot, as a copy of a template, or as it was saved. */
+  start: z.enum(['boot', 'template', 'saved']).optional(),
+  /** Why it was booted although a template was wanted; of a copy, why it is not the VM that an earlier run kept. */
+  coldReason: Text.optional(),
+  accelerator: Line,
+  confinement: Line,
+  /** Phase name to duration. */
+  phasesMs: z.record(Line, Milliseconds),
+})
+/** The VM was saved to the host's disk, as the run only waits for a person. */
+const VmSleep = z.strictObject({ type: z.literal('vm-sleep'), durationMs: Milliseconds })
+const VmWake = z.strictObject({
+  type: z.literal('vm-wake'),
+  durationMs: Milliseconds,
+  /** Whether its memory had been laid out to be mapped. */
+  prepared: z.boolean(),
+})
+/** The VM was saved, without its workspace, for a run that continues this one. */
+const VmKept = z.strictObject({ type: z.literal('vm-kept') })
+const VmEnd = z.strictObject({ type: z.literal('vm-end'), expected: z.boolean(), message: Text })
+const SessionStart = z.strictObject({
+  type: z.literal('session-start'),
+  session: Count.min(1),
+  /** Whether the same agent process went on. */
+  resumed: z.boolean(),
+})
+const SessionEnd = z.strictObject({
+  type: z.literal('session-end'),
+  session: Count.min(1),
+  reason: Line,
+  message: Text,
+})
+const ApprovalAsked = z.strictObject({
+  type: z.literal('approval-request'),
+  /** `enforced`: the host does the effect itself; `cooperative`: the agent says. */
+  kind: z.enum(['enforced', 'cooperative']),
+  request: ApprovalRequest.omit({ runId: true }),
+  digest: Sha256,
+  /** Of a question about a way out; what is in `request` is then only what led to it. */
+  access: AccessQuestion.optional(),
+})
+const ApprovalDecided = z.strictObject({ type: z.literal('approval-decision'), ...ApprovalRecord.shape })
+const ModelEnd = z.strictObject({
+  type: z.literal('model-end'),
+  /** HTTP status given to the guest. */
+  status: z.int(),
+  /** Without `queuedMs`. */
+  durationMs: Milliseconds,
+  /** How long the request waited for its turn at the provider; absent: not noticeably. */
+  queuedMs: Milliseconds.optional(),
+  usage: Usage,
+  /** By the user's price table; absent: the price is not known. */
+  costUsd: z.number().min(0).optional(),
+  /** Whether the provider gave no numbers and the usage is the gateway's estimate; absent in older journals. */
+  estimated: z.boolean().optional(),
+  /** Absent when the exchange went well. */
+  error: Line.optional(),
+})
+const EgressDenied = z.strictObject({ type: z.literal('egress-denied'), target: Line, reason: Line })
+const EgressEnd = z.strictObject({ type: z.literal('egress-end'), ...EgressRecord.shape })
+const ChangesReady = z.strictObject({
+  type: z.literal('changes-ready'),
+  entries: Count,
+  contentBytes: Count,
+  flagged: z.array(WorkspacePath).max(1_000),
+  sha256: Sha256,
+})
+const ApplyStart = z.strictObject({ type: z.literal('apply-start'), paths: Count, sha256: Sha256 })
+const ApplyEnd = z.strictObject({
+  type: z.literal('apply-end'),
+  applied: Count,
+  leftOut: Count,
+  conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
+  failed: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
+})
+const UndoEnd = z.strictObject({
+  type: z.literal('undo-end'),
+  restored: Count,
+  conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
+})
+const VmAccess = z.strictObject({
+  type: z.literal('vm-access'),
+  /** A person's own way into the VM: a terminal, one command, or a connection to a port of the guest. */
+  kind: z.enum(['shell', 'command', 'forward']),
+  /** The command, or the port; empty for a shell. */
+  detail: Line,
+})
+const HookEnd = z.strictObject({
+  type: z.literal('hook-end'),
+  point: HookPoint,
+  /** Of the configuration, or of the application. */
+  hook: Line,
+  /** The agent that it was asked for; absent for those of the run. */
+  agentPath: AgentPath.optional(),
+  stepId: Id.optional(),
+  callId: Id.optional(),
+  decision: z.enum(['allow', 'deny', 'ask']),
+  reason: Text.optional(),
+  /** Whether it failed and its word is what a failure counts as. */
+  failed: z.boolean().optional(),
+  durationMs: Milliseconds,
+})
+/** A tool of the host application is carried out; written before it begins. */
+const HostToolStart = z.strictObject({
+  type: z.literal('host-tool-start'),
+  ...HostToolCall.omit({ runId: true }).shape,
+})
+const HostToolEnd = z.strictObject({
+  type: z.literal('host-tool-end'),
+  callId: Id,
+  tool: Line,
+  /** Absent when it succeeded. */
+  error: ToolError.optional(),
+  durationMs: Milliseconds,
+})
+/** The run proposed something to remember; a person keeps it or not. */
+const MemoryProposed = z.strictObject({
+  type: z.literal('memory-propose'),
+  agentPath: AgentPath,
+  note: MemoryNote,
+  replaces: NoteId.optional(),
+})
+const NoteProposed = z.strictObject({
+  type: z.literal('note-propose'),
+  agentPath: AgentPath,
+  note: GovernanceNote,
+})
+/** What became of the notes that the run proposed. */
+const NotesDecided = z.strictObject({
+  type: z.literal('notes-decide'),
+  kept: z.array(NoteId).max(1_000),
+  dropped: z.array(NoteId).max(1_000),
+  by: Line,
+})
+const SteerRequest = z.strictObject({
+  type: z.literal('steer-request'),
+  messageId: Id,
+  text: Text,
+  by: Line,
+})
+const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
+const ResumeRequest = z.strictObject({ type: z.literal('resume-request'), by: Line })
+const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
+const RunEnd = z.strictObject({
+  type: z.literal('run-end'),
+  outcome: RunOutcome,
+  reason: RunReason,
+  message: Text,
+  summary: Document,
+  usage: Usage,
+  durationMs: Milliseconds,
+})
+
+export const HostEvent = z.discriminatedUnion('type', [
+  RunStart,
+  WorkspaceReady,
+  VmReady,
+  VmSleep,
+  VmWake,
+  VmKept,
+  VmEnd,
+  SessionStart,
+  SessionEnd,
+  ApprovalAsked,
+  ApprovalDecided,
+  ModelEnd,
+  EgressDenied,
+  EgressEnd,
+  ChangesReady,
+  ApplyStart,
+  ApplyEnd,
+  UndoEnd,
+  VmAccess,
+  HookEnd,
+  HostToolStart,
+  HostToolEnd,
+  MemoryProposed,
+  NoteProposed,
+  NotesDecided,
+  SteerRequest,
+  PauseRequest,
+  ResumeRequest,
+  CancelRequest,
+  RunEnd,
+])
+export type HostEvent = z.infer<typeof HostEvent>
