@@ -7,9 +7,10 @@ import type { Duplex } from 'node:stream'
 import type { Logger } from 'pino'
 import type { Model } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { HandlerFailure } from '#specs/protocol/peer.ts'
+import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { carry, connectToPort } from './carry.ts'
+import type { OpenExtension } from './extensions.ts'
 import { TaskInbox } from './inbox.ts'
 import { type HostLink as LoopHost, runAgentLoop } from './loop.ts'
 import { executePlan } from './plan/executor.ts'
@@ -45,6 +46,8 @@ export interface DaemonOptions {
   readonly tools: readonly Tool[]
   /** Views of the workspace, and the tools of an agent in one; absent: there are no sub-agents. */
   readonly agents?: Pick<AgentsParts, 'views' | 'toolsFor'>
+  /** What a task may bring tools with; nothing of it is opened before there is a task. Absent: nothing. */
+  readonly extensions?: readonly OpenExtension[]
   listWorkspace(signal: AbortSignal): Promise<string>
   /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
@@ -76,7 +79,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
     describe: () => ({ tools: [...registry.names], ...options.describeExits() }),
     handlers: createHandlers(options, inbox, registry, () => link),
   })
-  const { agents } = options
+  const { agents, extensions = [] } = options
   const baseUrl = options.modelBaseUrl ?? 'http://gateway/v1'
   const loop = runAgentLoop(
     {
@@ -87,7 +90,11 @@ export function startDaemon(options: DaemonOptions): Daemon {
       registry,
       ...(agents === undefined
         ? {}
-        : { agentsFor: (run, reportFor) => createAgents(run, { ...agents, reportFor }) }),
+        : {
+            agentsFor: (run, reportFor, extensionTools) =>
+              createAgents(run, { ...agents, reportFor, extensionTools }),
+          }),
+      extensions,
       modelFor: ({ model }) => openModel(model, baseUrl, link),
       listWorkspace: (signal) => options.listWorkspace(signal),
       readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
@@ -136,7 +143,8 @@ function createHandlers(
       const sent = await sendChanges(runId, link().http, { ...options.collect, signal })
       return sent.ok ? sent : failed(sent.error.message)
     },
-    'task/submit': ({ task }) => Promise.resolve(submit(task, inbox, registry)),
+    'task/submit': ({ task }) =>
+      Promise.resolve(submit(task, inbox, (options.extensions ?? []).length > 0 ? null : registry)),
     'shell/open': ({ shellId, ...request }) =>
       carry(link().http, `/shell/${shellId}`, () => options.root.openShell(request)),
     'forward/open': ({ forwardId, port }) =>
@@ -167,13 +175,15 @@ function steer(
   return known(runId, taken === 'taken')
 }
 
+/** @param registry all tools that there can be; null: what the run opens may bring more, and the loop looks at names then */
 function submit(
   task: Task,
   inbox: TaskInbox,
-  registry: Registry,
+  registry: Registry | null,
 ): Result<Record<string, never>, HandlerFailure> {
-  const known = registry.select([...(task.tools ?? []), ...task.askTools])
-  if (!known.ok) return { ok: false, error: { code: 'invalidParams', message: known.error.message } }
+  const known = registry?.select([...(task.tools ?? []), ...task.askTools])
+  if (known?.ok === false)
+    return { ok: false, error: { code: 'invalidParams', message: known.error.message } }
   if (inbox.submit(task) !== 'busy') return { ok: true, value: {} }
   return {
     ok: false,
@@ -186,17 +196,21 @@ function toLoopHost(link: HostLink, logger: Logger): LoopHost {
   return {
     emitEvent: (runId, agentPath, event) => link.emitEvent(runId, agentPath, event),
     emitDelta: (runId, agentPath, delta) => link.emitDelta(runId, agentPath, delta),
-    requestApproval: async (request, signal) => {
-      const answer = await link.requestApproval(request, signal)
-      if (answer.ok) return answer.value
-      throw new Error(`the approval has no answer: ${answer.error.message} (${answer.error.code})`)
-    },
+    requestApproval: async (request, signal) =>
+      answerOf('approval', await link.requestApproval(request, signal)),
+    runHook: async (request, signal) => answerOf('hook', await link.runHook(request, signal)),
+    callTool: async (call, signal) => answerOf('call', await link.callTool(call, signal)),
     complete: async (completion) => {
       const answer = await link.complete(completion)
       if (!answer.ok)
         logger.error({ code: answer.error.code }, `completion not taken: ${answer.error.message}`)
     },
   }
+}
+
+function answerOf<T>(what: string, answer: Result<T, RpcFailure>): T {
+  if (answer.ok) return answer.value
+  throw new Error(`the ${what} has no answer: ${answer.error.message} (${answer.error.code})`)
 }
 
 function toAnswer(result: Result<unknown, RootFailure>): Result<Record<string, never>, HandlerFailure> {

@@ -5,12 +5,17 @@
 import type { Logger } from 'pino'
 import type { Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { Result } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
+import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { OutputStore } from './context/outputs.ts'
+import type { ExtensionHost, OpenExtension } from './extensions.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
+import { type OpenedExtensions, openExtensions } from './opened.ts'
 import { followPauses, holdModel } from './pause.ts'
 import type { PlanBook } from './plan/book.ts'
 import { interruption } from './plan/ending.ts'
@@ -21,13 +26,16 @@ import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEndin
 import type { SteerMessage } from './steering.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
 import { isAgentTool } from './tools/agents.ts'
+import { defaultRoot } from './tools/file-access.ts'
 import type { Registry } from './tools/registry.ts'
 
-/** The ways to the host; none of them rejects but `requestApproval`, when its signal is aborted. */
+/** The ways to the host; none of them rejects but those that have an answer, when their signal is aborted. */
 export interface HostLink {
   emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
   emitDelta(runId: string, agentPath: string, delta: Delta): void
   requestApproval(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
+  runHook(request: HookRequest, signal: AbortSignal): Promise<HookDecision>
+  callTool(call: HostToolCall, signal: AbortSignal): Promise<HostToolResult>
   /** Resolves when the host has the completion. */
   complete(completion: Completion): Promise<void>
 }
@@ -40,8 +48,14 @@ export interface LoopParts {
   readonly explorer?: Planner
   readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
   readonly registry: Registry
+  /** What a task may bring tools with; absent: nothing. */
+  readonly extensions?: readonly OpenExtension[]
   /** Sub-agents for a run, each of which reports under its own path; absent: there are none. */
-  agentsFor?(run: Run, reportFor: (agentPath: string) => Report): RunAgents
+  agentsFor?(
+    run: Run,
+    reportFor: (agentPath: string) => Report,
+    extensionTools: OpenedExtensions['toolsFor'],
+  ): RunAgents
   modelFor(task: Task): Model
   /** What the workspace holds, for the prompts. */
   listWorkspace(signal: AbortSignal): Promise<string>
@@ -106,15 +120,38 @@ interface Work {
   readonly logger: Logger
 }
 
-/** The run of a task, carried out to its end. */
-async function workOn({ received, parts, budget, report, signal, logger }: Work): Promise<RunEnding> {
+/** The run of a task, carried out to its end, with what the task brings open for as long. */
+async function workOn(work: Work): Promise<RunEnding> {
+  const { received, parts, signal } = work
+  const { task } = received
+  const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
+  const ending = new AbortController()
+  const extensions = await openExtensions(parts.extensions ?? [], {
+    task,
+    host: toExtensionHost(work),
+    taken: new Set(parts.registry.names),
+    workspace: { agentPath: 'root', root: defaultRoot },
+    signal: AbortSignal.any([signal, ending.signal]),
+    logger: work.logger,
+  })
+  try {
+    return await workWith(extensions, guidance, work)
+  } finally {
+    ending.abort('the run is over')
+    await extensions.close()
+  }
+}
+
+async function workWith(
+  extensions: OpenedExtensions,
+  guidance: string | undefined,
+  { received, parts, budget, report, signal, logger }: Work,
+): Promise<RunEnding> {
   const { task } = received
   const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
-  const names = (task.tools ?? parts.registry.names).filter((name) => hasAgents || !isAgentTool(name))
-  const registry = parts.registry.select(names)
+  const registry = selectTools(parts.registry.with(extensions.tools), task, hasAgents)
   if (!registry.ok)
     return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
-  const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
   const run: Run = {
     task,
     agentPath: 'root',
@@ -132,12 +169,31 @@ async function workOn({ received, parts, budget, report, signal, logger }: Work)
     logger,
   }
   if (signal.aborted) return { ...interruption(run, 'nothing was planned'), summary: '' }
-  const agents = hasAgents ? parts.agentsFor?.(run, report.of) : undefined
+  const agents = hasAgents ? parts.agentsFor?.(run, report.of, extensions.toolsFor) : undefined
   try {
     const withAgents = agents === undefined ? run : { ...run, agents }
     return await workOnTask(withAgents, { ...parts, explorer: parts.explorer ?? createExplorer() })
   } finally {
     await agents?.close()
+  }
+}
+
+/** The tools that the task allows, of all that there are once what it brings is open; a name that nothing has is refused. */
+function selectTools(all: Registry, task: Task, hasAgents: boolean): Result<Registry> {
+  const asked = all.select(task.askTools)
+  if (!asked.ok) return asked
+  const names = (task.tools ?? all.names).filter((name) => hasAgents || !isAgentTool(name))
+  return all.select(names)
+}
+
+function toExtensionHost({ received, parts, report }: Work): ExtensionHost {
+  const { runId } = received.task
+  const { host } = parts
+  return {
+    requestApproval: (request, signal) => host.requestApproval({ runId, ...request }, signal),
+    runHook: (request, signal) => host.runHook({ runId, ...request }, signal),
+    callTool: (call, signal) => host.callTool({ runId, ...call }, signal),
+    note: (level, text) => report.event({ type: 'note', level, text: boundText(text, limits.textMaxChars) }),
   }
 }
 

@@ -56,6 +56,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
     },
+    extensions: [],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
     describeExits: describeExits ?? (() => exits),

@@ -6,6 +6,7 @@ import type { Owner } from '#specs/node/directory.ts'
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { RunBudget } from '../budget.ts'
+import type { OpenedExtensions } from '../opened.ts'
 import type { Report, Run } from '../run.ts'
 import type { StepResult } from '../step.ts'
 import { defaultRoot, workOwner } from '../tools/file-access.ts'
@@ -24,6 +25,8 @@ export interface AgentsParts {
   /** The tools of an agent whose workspace is the view; none that starts agents. */
   toolsFor(view: AgentView): readonly Tool[]
   reportFor(agentPath: string): Report
+  /** What the task brought, over the view; default nothing. */
+  readonly extensionTools?: OpenedExtensions['toolsFor']
   /** The parent's workspace; default as the guest mounts it. */
   readonly root?: string
   /** Of what is brought home; default the guest's `work`. */
@@ -178,9 +181,13 @@ class RootAgents implements RunAgents {
   async #live(child: Child): Promise<AgentResult> {
     const { agentPath, request, stepId, budget, view } = child
     const report = new ChildReport(this.#parts.reportFor(agentPath))
-    const tools = this.#parts.toolsFor(view)
-    const registry = this.#registryOf(tools, request)
     const signal = AbortSignal.any([child.signal, budget.signal])
+    const tools = this.#parts.toolsFor(view)
+    const over = { agentPath, root: view.path, view: view.id }
+    // What was started in the view ends before it is brought home.
+    const ending = new AbortController()
+    const brought = (await this.#parts.extensionTools?.(over, AbortSignal.any([signal, ending.signal]))) ?? []
+    const registry = this.#registryOf([...tools, ...brought], request)
     await report.begin(request, stepId, registry.names, budget.limits)
     let result: AgentResult = { ...nothing(agentPath), state: 'failed', reason: 'internal' }
     try {
@@ -193,9 +200,10 @@ class RootAgents implements RunAgents {
         workspaceListing,
         signal,
       })
-      const ending = endingOf(await converse(request, run, signal), child)
-      const home = ending.state === 'cancelled' ? nothingBrought : await this.#comeHome(child)
-      result = { ...result, ...ending, ...home, usage: budget.usage }
+      const end = endingOf(await converse(request, run, signal), child)
+      ending.abort('the sub-agent has ended')
+      const home = end.state === 'cancelled' ? nothingBrought : await this.#comeHome(child)
+      result = { ...result, ...end, ...home, usage: budget.usage }
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
       result = {
@@ -204,6 +212,7 @@ class RootAgents implements RunAgents {
         usage: budget.usage,
       }
     }
+    ending.abort('the sub-agent has ended')
     report.close()
     if (result.conflicts.length > 0) this.#views.keep(agentPath, view)
     else await this.#views.close(view)

@@ -11,7 +11,7 @@ import { type LoopParts, runAgentLoop } from '../loop.ts'
 import { executePlan } from '../plan/executor.ts'
 import { makePlan } from '../plan/planner.ts'
 import { createRegistry } from '../tools/registry.ts'
-import { makeTask, modelAt, noteTools, silentLogger, someRunId } from './support/run.ts'
+import { makeTask, modelAt, noteTools, plainHost, silentLogger, someRunId } from './support/run.ts'
 import { isPlanning, planReply, stepOf } from './support/scripted-model.ts'
 
 const twoSteps = {
@@ -69,6 +69,7 @@ async function live(
         },
         emitDelta: () => undefined,
         requestApproval: () => Promise.resolve(decision),
+        ...plainHost,
         complete: (completion) => {
           heard.log.push('complete')
           heard.completions.push(Completion.parse(completion))

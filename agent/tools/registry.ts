@@ -7,6 +7,7 @@ import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
+import { ToolName } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { cutMiddle } from './cut.ts'
@@ -88,11 +89,14 @@ export interface RegistryOptions {
   readonly refused?: ReadonlyMap<string, Tool>
 }
 
-/** A registry of `tools`. Throws for a name used twice or not of the form `verb_noun`: that is a programmer's mistake. */
+/**
+ * A registry of `tools`. Throws for a name used twice, and for one that is not of the form `verb_noun`, or, of a tool that runs
+ * elsewhere, that not all providers take: that is a programmer's mistake.
+ */
 export function createRegistry(tools: readonly Tool[], options: RegistryOptions): Registry {
   const byName = new Map<string, Tool>()
   for (const tool of tools.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
-    if (!/^[a-z][a-z0-9_]{0,63}$/.test(tool.name))
+    if (!/^[a-z][a-z0-9_]{0,63}$/.test(tool.name) && (isOwn(tool) || !ToolName.safeParse(tool.name).success))
       throw new TypeError(`tool name ${JSON.stringify(tool.name)} is not of the form verb_noun`)
     if (byName.has(tool.name)) throw new TypeError(`two tools are named ${tool.name}`)
     byName.set(tool.name, tool)
@@ -155,18 +159,21 @@ function selectForPlanning(
   return createRegistry(kept, { ...options, refused })
 }
 
-/** Exact name first; then without case, `-` and a `functions.` that some models put before it. */
+/** Exact name first; then without case, `-` and a `functions.` that some models put before it, where that is one tool alone. */
 function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
-  return (
-    byName.get(name) ??
-    byName.get(
-      name
-        .trim()
-        .replace(/^functions\./, '')
-        .replaceAll('-', '_')
-        .toLowerCase(),
-    )
-  )
+  const exact = byName.get(name)
+  if (exact !== undefined) return exact
+  const plain = plainName(name.trim().replace(/^functions\./, ''))
+  const [found, ...others] = [...byName.values()].filter((tool) => plainName(tool.name) === plain)
+  return others.length === 0 ? found : undefined
+}
+
+function plainName(name: string): string {
+  return name.replaceAll('-', '_').toLowerCase()
+}
+
+function isOwn({ runs = 'agent' }: Tool): boolean {
+  return runs === 'agent'
 }
 
 async function invoke(
@@ -258,7 +265,8 @@ async function gate(
   parsed: ParsedArguments,
   context: InvokeContext,
 ): Promise<Result<string | undefined>> {
-  if (!tool.requiresApproval && !context.askTools.has(tool.name)) return { ok: true, value: undefined }
+  const asks = tool.requiresApproval || context.askTools.has(tool.name) || tool.asks?.(parsed.input) === true
+  if (!asks) return { ok: true, value: undefined }
   if (parsed.canonical.length > limits.documentMaxChars) {
     return toolFailure(
       'too_large',

@@ -7,12 +7,16 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import { protocolSha256 } from '#specs/protocol/digest.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
+import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import {
   approvalRequest,
+  hookRun,
   type RequestMethod,
   type sessionStart,
   taskComplete,
   type taskSubmit,
+  toolCall,
 } from '#specs/protocol/methods.ts'
 import type { Handlers, ParamsInput, ParamsOf, Peer, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
@@ -56,6 +60,10 @@ export interface HostLink {
     request: ApprovalRequest,
     signal: AbortSignal,
   ): Promise<Result<ApprovalDecision, RpcFailure>>
+  /** What the host's hooks say; asks and fails as `requestApproval` does. */
+  runHook(request: HookRequest, signal: AbortSignal): Promise<Result<HookDecision, RpcFailure>>
+  /** What a tool of the host application gives; asks and fails as `requestApproval` does. */
+  callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>>
   /** Reports the end of the run when the host has all its events; resolves when the host has acknowledged it. */
   complete(completion: Completion): Promise<Result<void, RpcFailure>>
   /** One line of log; dropped when too many wait. */
@@ -114,6 +122,16 @@ class Link implements HostLink {
   ): Promise<Result<ApprovalDecision, RpcFailure>> {
     this.#deltas.flush()
     return this.#requestUntilAnswered(approvalRequest, request, signal)
+  }
+
+  runHook(request: HookRequest, signal: AbortSignal): Promise<Result<HookDecision, RpcFailure>> {
+    this.#deltas.flush()
+    return this.#requestUntilAnswered(hookRun, request, signal)
+  }
+
+  callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>> {
+    this.#deltas.flush()
+    return this.#requestUntilAnswered(toolCall, call, signal)
   }
 
   async complete(completion: Completion): Promise<Result<void, RpcFailure>> {

@@ -15,12 +15,14 @@ import { AgentPath } from '#specs/protocol/text.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { readGuidance } from '../../context/guidance.ts'
+import type { OpenExtension } from '../../extensions.ts'
 import { TaskInbox } from '../../inbox.ts'
-import { runAgentLoop } from '../../loop.ts'
+import { type HostLink, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { createExplorer } from '../../plan/explore.ts'
 import { makePlan } from '../../plan/planner.ts'
 import { createAgents } from '../../subagents/create-agents.ts'
+import type { AgentView } from '../../subagents/views.ts'
 import { createAgentTools } from '../../tools/agents.ts'
 import { createFileTools } from '../../tools/files.ts'
 import { createOutputTool } from '../../tools/read-output.ts'
@@ -29,7 +31,7 @@ import { createRevisePlanTool } from '../../tools/revise-plan.ts'
 import type { Tool } from '../../tools/tool.ts'
 import { describeWorkspace } from '../../workspace/listing.ts'
 import { folderViews } from '../support/agents.ts'
-import { makeTask, silentLogger, someRunId } from '../support/run.ts'
+import { makeTask, plainHost, silentLogger, someRunId } from '../support/run.ts'
 import { planReply } from '../support/scripted-model.ts'
 import { runInFolder } from '../support/tools.ts'
 import { snapshot } from '../support/trees.ts'
@@ -40,6 +42,9 @@ export interface WorldOptions {
   readonly files?: Readonly<Record<string, string | Uint8Array>>
   /** Beside the file tools. */
   readonly tools?: readonly Tool[]
+  readonly extensions?: readonly OpenExtension[]
+  /** What of the host is not as usual: it allows everything, and has neither hooks nor tools. */
+  readonly host?: Partial<HostLink>
   readonly model?: Partial<ModelOptions>
   /** Whether the run may start sub-agents; their views are copies of the folder. */
   readonly agents?: boolean
@@ -120,10 +125,13 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
       executor: executePlan,
       ...(options.agents === true
         ? {
-            agentsFor: (run, reportFor) =>
-              createAgents(run, { views, toolsFor: (view) => toolsOver(view.path), reportFor, root, owner }),
+            agentsFor: (run, reportFor, extensionTools) => {
+              const over = { views, toolsFor: (view: AgentView) => toolsOver(view.path), root, owner }
+              return createAgents(run, { ...over, reportFor, extensionTools })
+            },
           }
         : {}),
+      extensions: options.extensions ?? [],
       registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
       modelFor: () => openModel(model.baseUrl, options.model),
       listWorkspace: (signal) => describeWorkspace(tools, signal),
@@ -156,11 +164,11 @@ function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): Return
 class Ears {
   readonly events: AgentEvent[] = []
   readonly agentPaths: string[] = []
-  readonly host: Parameters<typeof runAgentLoop>[0]['host']
+  readonly host: HostLink
   readonly #completed = Promise.withResolvers<Completion>()
   #completions = 0
 
-  constructor(inbox: TaskInbox, { onEvent }: WorldOptions) {
+  constructor(inbox: TaskInbox, { onEvent, host }: WorldOptions) {
     this.host = {
       emitEvent: async (_runId, agentPath, event) => {
         this.#checked(() => {
@@ -173,6 +181,8 @@ class Ears {
       },
       emitDelta: (_runId, _agentPath, delta) => this.#checked(() => void Delta.parse(delta)),
       requestApproval: () => Promise.resolve({ decision: 'allow' }),
+      ...plainHost,
+      ...host,
       complete: async (completion) => {
         this.#checked(() => {
           fitsFrame(completion)

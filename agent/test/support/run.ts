@@ -7,6 +7,7 @@ import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../budget.ts'
 import { OutputStore } from '../../context/outputs.ts'
+import type { HostLink } from '../../loop.ts'
 import { CallIds, type Run } from '../../run.ts'
 import { Steering } from '../../steering.ts'
 import { createRegistry, type Registry } from '../../tools/registry.ts'
@@ -14,6 +15,13 @@ import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tools/too
 
 export const silentLogger = pino({ level: 'silent' })
 export const someRunId = 'run-00000000000000000001'
+
+/** A host without hooks and tools of its own. */
+export const plainHost: Pick<HostLink, 'runHook' | 'callTool'> = {
+  runHook: () => Promise.resolve({ decision: 'allow' }),
+  callTool: () =>
+    Promise.resolve({ ok: false, error: { code: 'unknown_tool', message: 'none', retryable: false } }),
+}
 
 /** A task with defaults. */
 export function makeTask(fields: Partial<z.input<typeof Task>> = {}): Task {

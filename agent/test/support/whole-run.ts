@@ -3,11 +3,11 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion } from '#specs/protocol/task.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
 import { TaskInbox } from '../../inbox.ts'
-import { type LoopParts, runAgentLoop } from '../../loop.ts'
+import { type HostLink, type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { makePlan } from '../../plan/planner.ts'
 import { createRegistry } from '../../tools/registry.ts'
-import { makeTask, modelAt, noteTools, silentLogger } from './run.ts'
+import { makeTask, modelAt, noteTools, plainHost, silentLogger } from './run.ts'
 
 export interface WholeRun {
   readonly asked: readonly Asked[]
@@ -18,6 +18,7 @@ export interface WholeRun {
 export interface WholeRunOptions {
   readonly task?: Parameters<typeof makeTask>[0]
   readonly parts?: Partial<LoopParts>
+  readonly host?: Partial<HostLink>
   /** Called when the task has been submitted. */
   during?(inbox: TaskInbox, runId: string): void
 }
@@ -25,7 +26,7 @@ export interface WholeRunOptions {
 /** Carries a task out; `script` also gets the inbox, to do what a person does at that moment. */
 export async function runWhole(
   script: (inbox: TaskInbox, ...asked: Parameters<Script>) => ReturnType<Script>,
-  { task: fields, parts, during }: WholeRunOptions = {},
+  { task: fields, parts, host, during }: WholeRunOptions = {},
 ): Promise<WholeRun> {
   const inbox = new TaskInbox()
   await using server = await startModelServer((asked, index) => script(inbox, asked, index))
@@ -39,6 +40,8 @@ export async function runWhole(
         emitEvent: (_runId, _path, event) => Promise.resolve(void events.push(event)),
         emitDelta: () => undefined,
         requestApproval: () => Promise.resolve({ decision: 'allow' }),
+        ...plainHost,
+        ...host,
         complete: (completion) => Promise.resolve(completed.resolve(Completion.parse(completion))),
       },
       planner: makePlan,
