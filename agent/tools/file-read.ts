@@ -1,9 +1,9 @@
 /** `read_file`: text in pages. Binary files are named with their size, never dumped. */
 import * as z from 'zod'
+import { readPage } from '#runtime/tools/text-page.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
-import { readPage } from './text-page.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
 
 const DEFAULT_LINES = 1_000

@@ -10,6 +10,7 @@ import { Count } from '#specs/protocol/text.ts'
 import {
   type FileToolsOptions,
   formatSize,
+  inspectTarget,
   pathArgument,
   shownPath,
   withPlace,
@@ -108,19 +109,6 @@ export function createEditFile(options: FileToolsOptions = {}): Tool<typeof edit
         ? `Edited ${path} at line ${line}.`
         : `Edited ${path}: ${replacements} replacements, the first at line ${line}.`,
   })
-}
-
-/** The mode of the file to be replaced; absent if there is none. */
-function inspectTarget(place: Place): Result<{ mode?: number }> {
-  const stat = place.stat()
-  if (!stat.ok) return stat.error.code === 'not_found' ? toolSuccess({}) : stat
-  if (stat.value.isFile()) return toolSuccess({ mode: stat.value.mode & 0o777 })
-  if (stat.value.isDirectory())
-    return toolFailure('not_a_file', `${place} is a directory; name a file in it.`)
-  return toolFailure(
-    'not_a_file',
-    `${place} is not a regular file (a device, FIFO or socket); choose another path.`,
-  )
 }
 
 function readText(place: Place): Result<{ text: string; mode: number }> {

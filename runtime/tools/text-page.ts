@@ -5,8 +5,8 @@
 import { Buffer, isUtf8 } from 'node:buffer'
 import { readSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { failure } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { toolFailure } from './tool.ts'
 
 const CHUNK_BYTES = 1024 * 1024
 /** Bytes at the start in which a NUL marks a file as binary. */
@@ -45,7 +45,7 @@ export interface Page {
 export async function readPage(fd: number, request: PageRequest, signal: AbortSignal): Promise<Result<Page>> {
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES)
   const probe = chunk.subarray(0, readSync(fd, chunk, 0, BINARY_PROBE_BYTES, 0))
-  if (probe.includes(0)) return toolFailure('binary_file', 'it has NUL bytes')
+  if (probe.includes(0)) return failure('binary_file', 'it has NUL bytes')
   const byteOrderMark = probe[0] === 0xef && probe[1] === 0xbb && probe[2] === 0xbf
   const scan = new LineScan(request)
   let position = 0
@@ -57,18 +57,15 @@ export async function readPage(fd: number, request: PageRequest, signal: AbortSi
     last = chunk[count - 1] ?? NEWLINE
     position += count
     await nextTurn()
-    if (signal.aborted) return toolFailure('cancelled', 'Reading was cancelled.')
+    if (signal.aborted) return failure('cancelled', 'Reading was cancelled.')
   }
   const isWhole = position < SCAN_MAX_BYTES
   if (last !== NEWLINE) scan.endLine(position)
   if (!isWhole && scan.ends.length === 0) {
-    return toolFailure(
-      'too_large',
-      `line ${request.offset} lies more than ${SCAN_MAX_BYTES} bytes into the file`,
-    )
+    return failure('too_large', `line ${request.offset} lies more than ${SCAN_MAX_BYTES} bytes into the file`)
   }
   const text = readLines(fd, scan, request, byteOrderMark)
-  if (text === undefined) return toolFailure('binary_file', 'it has NUL bytes')
+  if (text === undefined) return failure('binary_file', 'it has NUL bytes')
   return {
     ok: true,
     value: { ...text, totalLines: isWhole ? scan.lines : null, byteOrderMark, unfinished: last !== NEWLINE },
