@@ -28,8 +28,15 @@ export interface OutputReader {
  */
 export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
 
-/** Puts a question before the person; `denied` where nobody answers and the question has no default. */
-export type AskUser = (question: UserQuestion) => Promise<Result<UserAnswer>>
+/** What came of a question. */
+export interface UserReply {
+  readonly answer: UserAnswer
+  /** What else is to be known of it, such as that nobody was there and the default was taken. */
+  readonly note?: string
+}
+
+/** Puts a question before the person; `denied` where they do not answer, and where nobody does and there is no default. */
+export type AskUser = (question: UserQuestion) => Promise<Result<UserReply>>
 
 /** What a call is given beside its input. */
 export interface ToolContext {
@@ -43,6 +50,8 @@ export interface ToolContext {
   readonly revisePlan?: RevisePlan
   /** Absent where there are no sub-agents. */
   readonly agents?: Agents
+  /** The run that calls; with the two below, whose conversation it is. Absent: there is but one. */
+  readonly runId?: string
   /** The step that calls. */
   readonly stepId?: string
   /** Whose call it is: `root`, or `root/NAME` of a sub-agent; absent: the root's. */
@@ -64,6 +73,8 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   readonly outputSchema: O
   /** Whether a call is put before the host first. */
   readonly requiresApproval: boolean
+  /** Whether this very call is put before the host, where not every one is; absent: as `requiresApproval` says. */
+  asks?(input: z.output<I>): boolean
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
   /** Whether a run that only plans may call it, where the workspace is mounted read-only; absent: only if it reads. */

@@ -42,6 +42,8 @@ export const limits = {
   stepMaxRetries: 5,
   /** Messages of a person to a running agent that may wait to be seen. */
   steerMaxPending: 32,
+  /** Questions of `ask_user` that a person is asked in one run, its sub-agents' included. */
+  runMaxQuestions: 32,
   /** Entries of one change set. */
   changeMaxEntries: 500_000,
   /** One header frame of the change stream, in bytes. */

@@ -26,6 +26,9 @@ export const UserQuestion = z
         path: ['options'],
         message: isChoice ? 'options are needed for a choice' : 'options go with choice and choices alone',
       })
+    const values = question.options?.map(({ value }) => value) ?? []
+    if (new Set(values).size < values.length)
+      context.addIssue({ code: 'custom', path: ['options'], message: 'two options have the same value' })
     if (question.allowOther === true && question.kind !== 'choice')
       context.addIssue({ code: 'custom', path: ['allowOther'], message: 'goes with choice alone' })
     if (question.defaultAnswer !== undefined && !isAnswerTo(question, question.defaultAnswer))
