@@ -3,6 +3,7 @@
  * what it was given and nothing else; calls without one share registries that are kept here by the digest of their configuration.
  */
 
+import { SkillRegistry } from '#specs/node/skills/registry.ts'
 import { hashConfig } from './config-hash.ts'
 import type { ProviderRequest, ReasoningEffort, ToolPermission } from './contract.ts'
 import type { McpConfig } from './mcp/config.ts'
@@ -10,7 +11,6 @@ import { McpRegistry } from './mcp/registry.ts'
 import { isProvider, type ProviderConfig, type ProviderConfigs, providerKinds } from './providers/config.ts'
 import { configFromVariables } from './providers/kinds.ts'
 import { type ProviderStatus, ProviderStore } from './providers/store.ts'
-import { SkillRegistry } from './skills/registry.ts'
 
 /** What a class offers, so that an application's own object can stand in its place. */
 type PublicOf<T> = { readonly [K in keyof T]: T[K] }

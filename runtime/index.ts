@@ -1,5 +1,13 @@
 /** `caisson/runtime`: model calls and the turn loop as a library, without a VM; what the agent in the VM is built on. */
 
+export type { SkillFiles } from '#specs/node/skills/files.ts'
+export {
+  type LoadedSkill,
+  type Skill,
+  type SkillFinding,
+  SkillRegistry,
+  type SkillRegistryOptions,
+} from '#specs/node/skills/registry.ts'
 export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 export type * from './contract.ts'
 export {
@@ -28,14 +36,6 @@ export {
 } from './providers/config.ts'
 export { LLMConfigurationError, LLMError } from './providers/errors.ts'
 export { type ProviderStatus, ProviderStore } from './providers/store.ts'
-export type { SkillFiles } from './skills/files.ts'
-export {
-  type LoadedSkill,
-  type Skill,
-  type SkillFinding,
-  SkillRegistry,
-  type SkillRegistryOptions,
-} from './skills/registry.ts'
 export {
   generateStructured,
   LLMStructuredError,

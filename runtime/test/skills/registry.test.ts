@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { SkillFiles } from '../../skills/files.ts'
-import { readSkillText } from '../../skills/front-matter.ts'
+import type { SkillFiles } from '#specs/node/skills/files.ts'
+import { readSkillText } from '#specs/node/skills/front-matter.ts'
+import { SkillRegistry } from '#specs/node/skills/registry.ts'
 import { describeLoadSkill, loadSkillContext } from '../../skills/load-skill.ts'
-import { SkillRegistry } from '../../skills/registry.ts'
 
 let base: string
 beforeEach(() => {

@@ -1,6 +1,5 @@
 /** The head of a SKILL.md between two lines of `---`, and what follows it. Never throws: a broken head is a reason in words. */
 import { parseDocument } from 'yaml'
-import { isRecord } from '../llm/json-schema.ts'
 
 export interface SkillText {
   readonly name: string | null
@@ -59,4 +58,8 @@ function textOf(value: unknown): string | null {
 
 function firstLine(text: string): string {
   return text.split('\n', 1)[0]?.slice(0, 300) ?? ''
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -34,24 +34,29 @@ export interface SkillRegistryOptions {
   readonly roots?: readonly string[]
   /** Default: Node's file system. */
   readonly files?: SkillFiles
+  /** Folders that are looked into under each root; default 5,000. */
+  readonly maxFolders?: number
+  /** Skills of all roots; default 1,000. */
+  readonly maxSkills?: number
 }
 
 const fileName = 'SKILL.md'
 const fileMaxBytes = 1024 * 1024
 const depthMax = 8
-const foldersMaxCount = 5_000
-const skillsMaxCount = 1_000
+const defaults = { maxFolders: 5_000, maxSkills: 1_000 } as const
 const descriptionMaxChars = 1_024
 const skipped: ReadonlySet<string> = new Set(['node_modules', '.git'])
 const goodId = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
 
 export class SkillRegistry {
   readonly #files: SkillFiles
+  readonly #bounds: Bounds
   #roots: readonly string[]
   #scan: Promise<Scan> | null = null
 
-  constructor({ roots = [], files = nodeFiles }: SkillRegistryOptions = {}) {
+  constructor({ roots = [], files = nodeFiles, ...bounds }: SkillRegistryOptions = {}) {
     this.#files = files
+    this.#bounds = { ...defaults, ...bounds }
     this.#roots = roots.map((root) => path.resolve(root))
   }
 
@@ -97,7 +102,7 @@ export class SkillRegistry {
   }
 
   #scanned(): Promise<Scan> {
-    this.#scan ??= scanRoots(this.#roots, this.#files)
+    this.#scan ??= scanRoots(this.#roots, this.#files, this.#bounds)
     return this.#scan
   }
 }
@@ -108,14 +113,20 @@ interface Scan {
   readonly findings: readonly SkillFinding[]
 }
 
-async function scanRoots(roots: readonly string[], files: SkillFiles): Promise<Scan> {
+interface Bounds {
+  readonly maxFolders: number
+  readonly maxSkills: number
+}
+
+async function scanRoots(roots: readonly string[], files: SkillFiles, bounds: Bounds): Promise<Scan> {
+  const { maxFolders, maxSkills } = bounds
   const byId = new Map<string, Skill>()
   const findings: SkillFinding[] = []
   for (const root of roots) {
-    const walk = new Walk(root, files, findings)
+    const walk = new Walk(root, files, findings, maxFolders)
     for (const [id, skill] of await walk.run()) {
-      if (byId.size < skillsMaxCount || byId.has(id)) byId.set(id, skill)
-      else findings.push({ path: skill.folder, problem: `there are more than ${skillsMaxCount} skills` })
+      if (byId.size < maxSkills || byId.has(id)) byId.set(id, skill)
+      else findings.push({ path: skill.folder, problem: `there are more than ${maxSkills} skills` })
     }
   }
   const skills = [...byId.values()].toSorted((a, b) => (a.skillId < b.skillId ? -1 : 1))
@@ -126,13 +137,15 @@ class Walk {
   readonly #root: string
   readonly #files: SkillFiles
   readonly #findings: SkillFinding[]
+  readonly #maxFolders: number
   readonly #found = new Map<string, Skill>()
   readonly #seen = new Set<string>()
 
-  constructor(root: string, files: SkillFiles, findings: SkillFinding[]) {
+  constructor(root: string, files: SkillFiles, findings: SkillFinding[], maxFolders: number) {
     this.#root = root
     this.#files = files
     this.#findings = findings
+    this.#maxFolders = maxFolders
   }
 
   async run(): Promise<ReadonlyMap<string, Skill>> {
@@ -150,9 +163,9 @@ class Walk {
   async #folder(folder: string, root: string, depth: number): Promise<void> {
     if (this.#seen.has(folder)) return
     this.#seen.add(folder)
-    if (this.#seen.size > foldersMaxCount) {
-      if (this.#seen.size === foldersMaxCount + 1)
-        this.#note(this.#root, `has more than ${foldersMaxCount} folders`)
+    if (this.#seen.size > this.#maxFolders) {
+      if (this.#seen.size === this.#maxFolders + 1)
+        this.#note(this.#root, `has more than ${this.#maxFolders} folders`)
       return
     }
     for (const name of (await this.#files.list(folder)).toSorted()) {
