@@ -80,6 +80,7 @@ async function runCall(
     outputs: run.outputs,
     ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
     ...(run.agents === undefined ? {} : { agents: run.agents }),
+    runId: run.task.runId,
     stepId,
     agentPath: run.agentPath,
     callId,
