@@ -3,6 +3,7 @@
  * A call that was cut off, is one too many, or comes after the end is answered without being run.
  */
 
+import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
 import type { Turn } from '#runtime/llm/client.ts'
 import type { ToolCallRequest } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
@@ -11,7 +12,6 @@ import { limits } from '#specs/protocol/limits.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
-import { correctionsMaxCount, validationFailure } from './tools/validation-failure.ts'
 
 /** Calls that one reply may hold; the rest are answered with an error. */
 const callsPerTurnMax = 64

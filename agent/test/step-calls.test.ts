@@ -1,7 +1,7 @@
 // The calls of a turn that are not as they should be: written as text, wrong in their arguments, put right.
 import { describe, expect, it } from 'vitest'
+import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { reply } from '#specs/testing/model-replies.ts'
-import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'
 import { performStep as perform } from './support/one-step.ts'
 
 const calls = (...list: [name: string, args: unknown][]) =>

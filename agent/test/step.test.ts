@@ -1,8 +1,8 @@
 // One step: the turn loop with the real registry and a scripted model behind the real client.
 import { describe, expect, it } from 'vitest'
+import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { delta, event, reply } from '#specs/testing/model-replies.ts'
 import type { Script, ServerReply } from '#specs/testing/model-server.ts'
-import { parseToolValidationFailureArtifact } from '../tools/validation-failure.ts'
 import { performStep, type StepTestOptions } from './support/one-step.ts'
 import type { TestRun } from './support/run.ts'
 

@@ -4,14 +4,14 @@
  * Everything else is refused with an artifact that names every problem.
  */
 
+import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
+import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
+import { findMeant, mendSlips, propertiesOf } from '#runtime/arguments/slips.ts'
 import { isRecord, toModelSchema } from '#runtime/llm/json-schema.ts'
-import { type ParsedJson, parseModelJson } from '#runtime/llm/repair.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { findMeant, mendSlips, propertiesOf } from './argument-slips.ts'
 import { type Tool, toolFailure } from './tool.ts'
-import { describeIssues, type ValidationFailure, validationFailure } from './validation-failure.ts'
 
 export interface ParsedArguments {
   readonly input: unknown
@@ -32,7 +32,7 @@ const argumentsMaxChars = limits.frameMaxBytes
  * 1. JSON as it stands, that fits the schema as it stands.
  * 2. JSON that is broken in a way with one meaning (`repair.ts`), or encoded twice; missing closing braces only of tools
  *    that just read.
- * 3. Slips that are harmless (`argument-slips.ts`), of tools that cannot destroy anything.
+ * 3. Slips that are harmless (`runtime/arguments/slips.ts`), of tools that cannot destroy anything.
  * 4. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
  *
  * (Calls that a model wrote into its text have been found by then: `llm/text-calls.ts`.)
@@ -43,7 +43,7 @@ export function parseArguments(
 ): Result<ParsedArguments, ValidationFailure> {
   if (argumentsText.length > argumentsMaxChars) return tooLong(tool.name, argumentsText.length)
   const corrections: string[] = []
-  const json = readJson(argumentsText, tool.readOnly, corrections)
+  const json = readArgumentsJson(argumentsText, tool.readOnly, corrections)
   if (!json.ok) return unreadable(tool.name, json.error)
   const strict = tool.inputSchema.safeParse(json.value)
   if (strict.success) return success(strict.data, corrections)
@@ -61,21 +61,6 @@ export function parseArguments(
 /** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
 export function isDestructive(tool: Pick<Tool, 'readOnly' | 'destructive'>): boolean {
   return tool.destructive ?? !tool.readOnly
-}
-
-function readJson(argumentsText: string, readOnly: boolean, corrections: string[]): Result<unknown, string> {
-  const text = argumentsText.trim()
-  const options = { dropProse: false, closeObjects: readOnly }
-  const parsed = parseModelJson(text === '' || text === 'null' ? '{}' : text, options)
-  if (!parsed.ok) return parsed
-  corrections.push(...parsed.value.corrections)
-  const { value } = parsed.value
-  // Some servers encode the object twice.
-  const inner: Result<ParsedJson, string> | null =
-    typeof value === 'string' ? parseModelJson(value, options) : null
-  if (inner?.ok !== true) return { ok: true, value }
-  corrections.push('arguments were JSON in a string', ...inner.value.corrections)
-  return { ok: true, value: inner.value.value }
 }
 
 function success(input: unknown, corrections: readonly string[]): { ok: true; value: ParsedArguments } {

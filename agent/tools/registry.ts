@@ -3,6 +3,7 @@
  * output validated, every call logged. Nothing a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
+import { correctionsMaxCount, type ValidationFailure } from '#runtime/arguments/failure.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
@@ -12,7 +13,6 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { cutMiddle } from './cut.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
-import { correctionsMaxCount, type ValidationFailure } from './validation-failure.ts'
 
 /** One call as the model asked for it. */
 export interface ToolCall {

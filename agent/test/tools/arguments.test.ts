@@ -3,12 +3,13 @@ import { Buffer } from 'node:buffer'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { validationFailure } from '#runtime/arguments/failure.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { type ArgumentsOf, parseArguments } from '../../tools/arguments.ts'
 import { createDeleteFile, createMoveFile } from '../../tools/file-manage.ts'
 import { createReadFile } from '../../tools/file-read.ts'
 import { createEditFile, createWriteFile } from '../../tools/file-write.ts'
-import { parseToolValidationFailureArtifact, validationFailure } from '../../tools/validation-failure.ts'
 
 const find: ArgumentsOf = {
   name: 'find_it',

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 import { type ApprovalQuestion, createRegistry, type InvokeContext } from '../../tools/registry.ts'
 import { defineTool, type Tool, toolSuccess } from '../../tools/tool.ts'
-import { parseToolValidationFailureArtifact } from '../../tools/validation-failure.ts'
 import { noteTools, silentLogger } from '../support/run.ts'
 
 const echo = defineTool({

@@ -3,9 +3,9 @@
  * list, null for what may be left out. Each is put right only where it has one meaning, and recorded. Never used for
  * tools that may destroy something.
  */
-import { isRecord } from '#runtime/llm/json-schema.ts'
-import { parseModelJson } from '#runtime/llm/repair.ts'
-import { typeName } from './validation-failure.ts'
+import { isRecord } from '../llm/json-schema.ts'
+import { parseModelJson } from '../llm/repair.ts'
+import { typeName } from './failure.ts'
 
 /** Other words that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {

@@ -11,8 +11,6 @@ import {
   toolValidationFailureType,
 } from '#specs/protocol/validation-failure.ts'
 
-export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
-
 /** A failed validation: `output` is the artifact as JSON, `error` says the same in a sentence. */
 export interface ValidationFailure {
   readonly error: ToolError

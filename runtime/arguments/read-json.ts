@@ -1,0 +1,27 @@
+/** The JSON of a call's arguments as a model wrote it: broken in a way with one meaning, encoded twice, or nothing at all. */
+import type { Result } from '#specs/protocol/error.ts'
+import { type ParsedJson, parseModelJson } from '../llm/repair.ts'
+
+/**
+ * The value, or why there is none.
+ * @param readOnly whether the tool only reads: then braces missing at the very end are added
+ * @param corrections gets what was put right, in words
+ */
+export function readArgumentsJson(
+  argumentsText: string,
+  readOnly: boolean,
+  corrections: string[],
+): Result<unknown, string> {
+  const text = argumentsText.trim()
+  const options = { dropProse: false, closeObjects: readOnly }
+  const parsed = parseModelJson(text === '' || text === 'null' ? '{}' : text, options)
+  if (!parsed.ok) return parsed
+  corrections.push(...parsed.value.corrections)
+  const { value } = parsed.value
+  // Some servers encode the object twice.
+  const inner: Result<ParsedJson, string> | null =
+    typeof value === 'string' ? parseModelJson(value, options) : null
+  if (inner?.ok !== true) return { ok: true, value }
+  corrections.push('arguments were JSON in a string', ...inner.value.corrections)
+  return { ok: true, value: inner.value.value }
+}
