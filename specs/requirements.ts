@@ -95,6 +95,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.14': now(
     '`load_skill` gives a skill in a block that its text cannot close, or says that there is none',
   ),
+  'S2.16': now(
+    'The agent asks the person typed questions; only an answer of their form is one, and it is a fact of the run',
+  ),
   'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.05': now('Tools are typed by structure, without a base class'),

@@ -3,35 +3,18 @@
  * effect; rules and modes answer first, a person answers the rest, the first answer wins.
  */
 import { createHash } from 'node:crypto'
-import type {
-  AccessQuestion,
-  ApprovalDecision,
-  ApprovalRequest,
-  ApprovalRule,
-  ApprovalScope,
-} from '#specs/protocol/approval.ts'
-import type { AccessReach } from '#specs/protocol/egress.ts'
+import type { ApprovalDecision, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import { planOf, planTool, readPlan } from './plan-question.ts'
-import { type Call, matchRules } from './rules.ts'
-import { byRule, modeNone, noPlan, type Ruling, unattended, withdrawn } from './rulings.ts'
+import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
+import type { ApprovalAnswer, ApprovalMode, Enforced } from './kinds.ts'
+import { planOf, planTool } from './plan-question.ts'
+import { matchRules } from './rules.ts'
+import { type Ruling, unattended, withdrawn } from './rulings.ts'
+import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-/** What answers when no rule does: a person, always yes, always no. */
-export type ApprovalMode = 'ask' | 'all' | 'none'
-
-/** An answer by a person. */
-export interface ApprovalAnswer {
-  readonly decision: 'allow' | 'deny'
-  /** `run`: the same answer for every later call of this tool in this run; `always` for a way out alone. */
-  readonly scope: ApprovalScope
-  /** Of a way out: one that the question offers; absent: its first. */
-  readonly reach?: AccessReach
-  /** For a denial: what the agent should do instead. */
-  readonly hint?: string
-  /** To a question about a plan, with a yes: what is to be carried out in its place. */
-  readonly plan?: Plan
-}
+export type { ApprovalAnswer, ApprovalMode, Enforced } from './kinds.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
@@ -49,19 +32,6 @@ export interface ApprovalQueueOptions {
   readonly findPlanProblems?: (plan: Plan) => readonly string[]
   /** Told of each plan that may be carried out, before the agent hears it. */
   readonly onPlanAllowed?: (plan: Plan) => void
-}
-
-/** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
-export interface Enforced {
-  readonly access: AccessQuestion
-  /** What rules that name the tool look at. */
-  readonly call: Call
-  /** The answer that is there without anybody being asked; also looked for while it waits. */
-  known(): Ruling | undefined
-  /** The answer where nobody is there. */
-  readonly unattended: Ruling
-  /** Makes the answer hold, after it was journaled. @returns what the agent is told */
-  carryOut(ruling: Ruling): Promise<ApprovalDecision>
 }
 
 /** A question that was asked; what it was about is in the journal. */
@@ -88,6 +58,8 @@ export class ApprovalQueue {
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
   readonly #standing = new Map<string, Ruling>()
+  /** Questions of `ask_user` that a person was asked. */
+  #questions = 0
   #closed: Ruling | undefined
   #attended: boolean
 
@@ -134,43 +106,19 @@ export class ApprovalQueue {
     return asked.decision
   }
 
-  /**
-   * A person's answer. False when the question is not open (unknown, or already answered), or when it does not offer
-   * such an answer: a tool's question has no `always` and no reach, one about a way out only the reaches it names. A plan
-   * answers a question about one alone, with a yes, and changes nothing that has begun.
-   */
+  /** A person's answer. False when the question is not open (unknown, or already answered), or does not offer such an answer. */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return false
-    const plan = answer.plan === undefined ? undefined : this.#takePlan(entry, answer)
-    if (plan === null) return false
-    const { decision, scope, hint } = answer
-    const reach = answer.reach ?? entry.enforced?.access.offers[0]?.reach
-    if (
-      entry.enforced === undefined
-        ? scope === 'always' || reach !== undefined
-        : !offers(entry.enforced, reach)
-    )
-      return false
-    const ruling: Ruling = {
-      decision,
-      scope,
-      ...(reach === undefined ? {} : { reach }),
-      by: 'person',
-      ...(hint === undefined ? {} : { hint }),
-    }
-    this.#resolve(approvalId, plan === undefined ? ruling : { ...ruling, plan })
+    const { request, enforced } = entry
+    const asked = { request, access: enforced?.access }
+    const ruling = settleByPerson(asked, answer, this.#options.findPlanProblems)
+    if (ruling === undefined) return false
+    this.#resolve(approvalId, ruling)
+    const { plan: _, ...standing } = ruling
     // The next question is about another plan.
-    if (entry.enforced === undefined && scope === 'run') this.#stand(entry.request.tool, ruling)
+    if (enforced === undefined && ruling.scope === 'run') this.#stand(request.tool, standing)
     return true
-  }
-
-  /** A person's plan in its one form; null where the question does not take it. */
-  #takePlan({ request }: Waiting, { decision, plan }: ApprovalAnswer): Plan | null {
-    const read = readPlan(plan)
-    if (planOf(request) === undefined || decision !== 'allow' || !read.ok) return null
-    const problems = this.#options.findPlanProblems?.(read.value) ?? []
-    return problems.length === 0 ? read.value : null
   }
 
   /** The answer to every later question of the tool, and to those that wait. */
@@ -185,7 +133,11 @@ export class ApprovalQueue {
   /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
   leave(): void {
     this.#attended = false
-    for (const [id, { enforced }] of [...this.#waiting]) this.#resolve(id, enforced?.unattended ?? unattended)
+    for (const [id, { request, enforced }] of [...this.#waiting]) {
+      const { question } = request
+      const left = question === undefined ? unattended : unanswered(question, 'nobody is there any more')
+      this.#resolve(id, enforced?.unattended ?? left)
+    }
   }
 
   /** Denies what waits and all that is still asked, as the run is being cancelled or has ended. */
@@ -202,8 +154,7 @@ export class ApprovalQueue {
   ): Promise<ApprovalDecision> {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
-    const ruled =
-      this.#closed ?? (enforced === undefined ? this.#rule(request) : this.#ruleAccess(request, enforced))
+    const ruled = this.#rule(request, enforced)
     // Waiting before it is shown: who sees the question can answer it.
     const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced) : undefined
     await record({
@@ -216,7 +167,7 @@ export class ApprovalQueue {
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
     if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
-    const { decision, hint, plan } = ruling
+    const { decision, hint, plan, answer } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
     if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
     // To a plan, a word with the denial asks for another one; nobody is there who would.
@@ -225,6 +176,7 @@ export class ApprovalQueue {
       decision,
       ...(isWord ? { hint } : {}),
       ...(plan === undefined ? {} : { plan }),
+      ...(answer === undefined ? {} : { answer }),
     }
   }
 
@@ -246,36 +198,14 @@ export class ApprovalQueue {
   }
 
   /** What needs no person; undefined when one must be asked. */
-  #rule(request: ApprovalRequest): Ruling | undefined {
+  #rule(request: ApprovalRequest, enforced: Enforced | undefined): Ruling | undefined {
+    if (this.#closed !== undefined) return this.#closed
     const { mode, rules } = this.#options
-    // A yes to it would stand for every plan that comes.
-    if (request.tool === planTool && planOf(request) === undefined) return noPlan
-    const rule = matchRules(rules, request)
-    if (rule !== undefined && rule.effect !== 'ask') {
-      return byRule(rule, rule.effect)
-    }
-    const standing = rule === undefined ? this.#standing.get(request.tool) : undefined
-    if (standing !== undefined) return standing
-    if (mode === 'none') return modeNone
-    if (mode === 'all' && rule === undefined)
-      return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
-    return this.#attended ? undefined : unattended
-  }
-
-  /** The same for a way out, which only a rule that names its tool allows: what went out cannot be taken back. */
-  #ruleAccess({ tool }: ApprovalRequest, enforced: Enforced): Ruling | undefined {
-    const known = enforced.known()
-    if (known !== undefined) return known
-    const { mode, rules } = this.#options
-    const named = rules.filter((rule) => rule.effect !== 'allow' || rule.tool === tool)
-    const rule = matchRules(named, enforced.call)
-    if (rule?.effect === 'deny') return byRule(rule, 'deny')
-    // A rule about the whole address knows no more of its host.
-    const reach = rule?.argument === undefined || rule.argument === 'host' ? 'host' : 'path'
-    if (rule?.effect === 'allow' && offers(enforced, reach))
-      return { ...byRule(rule, 'allow'), scope: 'run', reach }
-    if (mode === 'none') return modeNone
-    return this.#attended ? undefined : enforced.unattended
+    const scene = { mode, rules, attended: this.#attended }
+    if (enforced !== undefined) return ruleAccess(request, enforced, scene)
+    const standing = this.#standing.get(request.tool)
+    if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, standing, asked: this.#questions })
+    return ruleCall(request, scene, standing)
   }
 
   #startWaiting(
@@ -286,6 +216,7 @@ export class ApprovalQueue {
     const { approvalId } = request
     const answered = Promise.withResolvers<Ruling>()
     this.#waiting.set(approvalId, { request, enforced, answered })
+    if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen(enforced))
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
     signal?.addEventListener('abort', withdraw, { once: true })
@@ -307,13 +238,10 @@ function isUnseen(enforced: Enforced | undefined): boolean {
   return enforced?.access.from === 'connection'
 }
 
-function offers({ access }: Enforced, reach: AccessReach | undefined): boolean {
-  return access.offers.some((offer) => offer.reach === reach)
-}
-
 function digestOf(request: ApprovalRequest): string {
-  const { agentPath, tool, arguments: given } = request
+  const { agentPath, tool, arguments: given, question } = request
+  const asked = question === undefined ? [] : [toCanonicalJson(question)]
   return createHash('sha256')
-    .update(JSON.stringify([agentPath, tool, given]))
+    .update(JSON.stringify([agentPath, tool, given, ...asked]))
     .digest('hex')
 }

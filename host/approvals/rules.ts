@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { askTool } from '#specs/protocol/question.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 import { planTool } from './plan-question.ts'
 
@@ -18,6 +19,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['move_file', ['from', 'to']],
   ['request_access', ['host']],
   [planTool, ['goal']],
+  [askTool, ['question']],
 ])
 
 /** @throws {RuleError} naming the file and the field that is wrong. */
@@ -135,9 +137,10 @@ export function matchesPattern(pattern: string, text: string): boolean {
   return at <= text.length - last.length
 }
 
-/** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call. */
+/** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call, and a question comes before the host as it is. */
 export function toolsNamedByRules(rules: readonly ApprovalRule[], allTools: readonly string[]): string[] {
-  const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && tool !== planTool)
-  if (strict.some((rule) => rule.tool === '*')) return [...allTools]
+  const isCall = (tool: string) => tool !== planTool && tool !== askTool
+  const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && isCall(tool))
+  if (strict.some((rule) => rule.tool === '*')) return allTools.filter(isCall)
   return [...new Set(strict.map((rule) => rule.tool))]
 }

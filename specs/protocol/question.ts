@@ -2,6 +2,9 @@
 import * as z from 'zod'
 import { Line, Text } from './text.ts'
 
+/** The tool by which the agent asks, and the tool of its approval requests. */
+export const askTool = 'ask_user'
+
 const Choice = z.strictObject({ value: Line.min(1), label: Line.optional() })
 
 /** One question; `kind` says what an answer is. */

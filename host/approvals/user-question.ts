@@ -1,0 +1,105 @@
+/**
+ * Questions of the agent to the person (`ask_user`): what settles one without a person, and what of theirs is an answer to it.
+ * No rule and no mode answers one, for it asks what the person wants and not what may be done; they can only keep it back.
+ */
+import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { askTool, isAnswerTo, UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+import type { ApprovalAnswer, ApprovalMode } from './kinds.ts'
+import { matchRules } from './rules.ts'
+import { byRule, type Ruling } from './rulings.ts'
+
+/** Whether the request is, or claims to be, a question to the person. */
+export function isUserQuestion({ tool, question }: Pick<ApprovalRequest, 'tool' | 'question'>): boolean {
+  return tool === askTool || question !== undefined
+}
+
+export interface QuestionScene {
+  readonly mode: ApprovalMode
+  readonly rules: readonly ApprovalRule[]
+  readonly attended: boolean
+  /** What the person said to every question of the run. */
+  readonly standing: Ruling | undefined
+  /** Questions that they were asked so far. */
+  readonly asked: number
+}
+
+/** What needs no person; undefined when one must be asked. Rules look at the question that is shown, not at what the agent says of it. */
+export function ruleQuestion(
+  { tool, question }: Pick<ApprovalRequest, 'tool' | 'question'>,
+  { mode, rules, attended, standing, asked }: QuestionScene,
+): Ruling | undefined {
+  if (tool !== askTool || question === undefined) return noQuestion
+  const rule = matchRules(rules, { tool, arguments: toCanonicalJson(question) })
+  if (rule?.effect === 'deny') return byRule(rule, 'deny')
+  if (standing !== undefined && rule === undefined) return standing
+  if (asked >= limits.runMaxQuestions) return tooMany
+  if (mode === 'none') return unanswered(question, '--approve none')
+  return attended ? undefined : unanswered(question, 'nobody is there to answer')
+}
+
+/** The question's own default, or a denial. @param why nobody answers */
+export function unanswered({ defaultAnswer }: UserQuestion, why: string): Ruling {
+  const fixed = { scope: 'once', by: 'mode' } as const
+  return defaultAnswer === undefined
+    ? {
+        ...fixed,
+        decision: 'deny',
+        rule: `${why}, and the question has no default`,
+        hint: 'nobody is there to answer; decide yourself where you can, and say in your answer what you decided',
+      }
+    : {
+        ...fixed,
+        decision: 'allow',
+        rule: `${why}; the question’s own default`,
+        hint: 'nobody was there to answer: this is the default that you gave yourself',
+        answer: defaultAnswer,
+      }
+}
+
+/** What a person's answer settles; undefined where it has not the form that the question asks for. */
+export function settleQuestion(
+  question: UserQuestion,
+  { decision, scope, reach, hint, plan, answer }: ApprovalAnswer,
+): Ruling | undefined {
+  if (reach !== undefined || plan !== undefined || scope === 'always') return undefined
+  const said = { by: 'person', ...(hint === undefined ? {} : { hint }) } as const
+  if (decision === 'deny') return answer === undefined ? { decision, scope, ...said } : undefined
+  // An answer is to this question alone.
+  const read = UserAnswer.safeParse(answer)
+  if (scope !== 'once' || !read.success || !isAnswerTo(question, read.data)) return undefined
+  return { decision, scope, ...said, answer: read.data }
+}
+
+/** What an answer to the question looks like, in words for who gave another. */
+export function describeAnswer({ kind, options = [], allowOther }: UserQuestion): string {
+  const values = options.map(({ value }) => JSON.stringify(value)).join(', ')
+  switch (kind) {
+    case 'text':
+      return 'a text'
+    case 'number':
+      return 'a number'
+    case 'confirm':
+      return 'true or false'
+    case 'choice':
+      return `one of ${values}${allowOther === true ? ', or another text' : ''}`
+    case 'choices':
+      return `a list of any of ${values}, none twice`
+  }
+}
+
+const noQuestion: Ruling = {
+  decision: 'deny',
+  scope: 'once',
+  by: 'mode',
+  rule: `a question to the person comes from ${askTool}, with what is asked`,
+}
+
+const tooMany: Ruling = {
+  decision: 'deny',
+  scope: 'once',
+  by: 'mode',
+  rule: `${limits.runMaxQuestions} questions were asked in this run`,
+  hint: `${limits.runMaxQuestions} questions were asked in this run, and no more are: decide yourself, and say in your answer what you decided`,
+}
