@@ -6,7 +6,7 @@
 
 import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
 import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
-import { findMeant, mendSlips, propertiesOf } from '#runtime/arguments/slips.ts'
+import { findMeant, isDestructive, mendSlips, propertiesOf } from '#runtime/arguments/slips.ts'
 import { isRecord, toModelSchema } from '#runtime/llm/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -56,11 +56,6 @@ export function parseArguments(
   const issues = describeIssues(second.error, mended, (name) => findMeant(name, propertiesOf(schema)))
   const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`
   return { ok: false, error: validationFailure(tool.name, message, issues, corrections) }
-}
-
-/** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
-export function isDestructive(tool: Pick<Tool, 'readOnly' | 'destructive'>): boolean {
-  return tool.destructive ?? !tool.readOnly
 }
 
 function success(input: unknown, corrections: readonly string[]): { ok: true; value: ParsedArguments } {

@@ -10,6 +10,7 @@ import {
   type ToolValidationIssue,
   toolValidationFailureType,
 } from '#specs/protocol/validation-failure.ts'
+import type { SchemaFault } from '../structured/schema.ts'
 
 /** A failed validation: `output` is the artifact as JSON, `error` says the same in a sentence. */
 export interface ValidationFailure {
@@ -74,6 +75,39 @@ export function describeIssues(
       },
     ]
   })
+}
+
+/** The same of a JSON schema. */
+export function describeFaults(
+  faults: readonly SchemaFault[],
+  suggest: (unknownName: string) => string | undefined,
+): ToolValidationIssue[] {
+  const issues = faults.map((fault) => describeFault(fault, suggest))
+  return [...new Map(issues.map((issue) => [JSON.stringify(issue), issue])).values()]
+}
+
+function describeFault(
+  { path, keyword, message }: SchemaFault,
+  suggest: (unknownName: string) => string | undefined,
+): ToolValidationIssue {
+  const where = path.join('.')
+  const name = path.at(-1)
+  if (keyword === 'false' && name !== undefined) {
+    const meant = path.length === 1 ? suggest(name) : undefined
+    return { path: where, code: 'unrecognized_keys', message: unknownParameter(name, meant) }
+  }
+  // The validator gives no parts, so its words are read; where they are others, they are told as they are.
+  const [, missing] = /^Instance does not have required property "(.*)"\.$/s.exec(message) ?? []
+  if (keyword === 'required' && missing !== undefined)
+    return { path: [...path, missing].join('.'), code: 'required', message: 'is required and missing' }
+  const [, receivedType, expected] =
+    /^Instance type "(.*)" is invalid\. Expected "(.*)"\.$/.exec(message) ?? []
+  if (keyword === 'type' && receivedType !== undefined && expected !== undefined) {
+    const expectedType = expected.replaceAll('", "', ' or ')
+    const words = `expected ${expectedType}, got ${receivedType}`
+    return { path: where, code: 'invalid_type', message: words, expectedType, receivedType }
+  }
+  return { path: where, code: keyword, message }
 }
 
 /** `array` and `null` beside the words of typeof. */

@@ -9,12 +9,24 @@ import { typeName } from './failure.ts'
 
 /** Other words that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {
-  path: ['filepath', 'file', 'filename', 'pathname', 'directory', 'dir', 'folder', 'targetfile'],
+  path: [
+    'filepath',
+    'file',
+    'filename',
+    'pathname',
+    'directory',
+    'directorypath',
+    'dir',
+    'folder',
+    'targetfile',
+  ],
+  filePath: ['path', 'file', 'filename', 'pathname', 'targetfile'],
+  directoryPath: ['path', 'directory', 'dir', 'folder'],
   content: ['contents', 'text', 'data', 'body', 'filecontent'],
   command: ['cmd', 'bash', 'shell', 'shellcommand'],
   code: ['python', 'pythoncode', 'script', 'source'],
   pattern: ['query', 'regex', 'search', 'searchpattern'],
-  query: ['q', 'search', 'searchquery', 'searchterm', 'question'],
+  query: ['q', 'pattern', 'regex', 'search', 'searchquery', 'searchterm', 'question'],
   url: ['uri', 'link', 'href', 'address', 'target'],
   reason: ['why', 'purpose', 'justification'],
   oldText: ['oldstring', 'oldstr', 'search', 'find'],
@@ -23,7 +35,25 @@ const aliases: Readonly<Record<string, readonly string[]>> = {
   to: ['destination', 'dest', 'target', 'newpath', 'destinationpath'],
   offset: ['startline', 'line', 'start'],
   limit: ['maxlines', 'count', 'lines', 'maxresults'],
+  includePattern: ['include', 'glob'],
+  isRegexp: ['regex', 'isregex', 'regexp'],
+  contextLines: ['context'],
+  maxResults: ['limit', 'maxmatches'],
+  maxEntries: ['limit'],
+  maxDepth: ['depth'],
+  maxChars: ['maxlength', 'limit'],
   timeoutMs: ['timeout', 'timeoutmilliseconds'],
+}
+
+/** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
+export function isDestructive({ readOnly, destructive }: ToolEffect): boolean {
+  return destructive ?? !readOnly
+}
+
+export interface ToolEffect {
+  readonly readOnly: boolean
+  /** Whether a call can delete, overwrite or run something. */
+  readonly destructive?: boolean
 }
 
 /** The parameter of `properties` that `name` is another word for; undefined where there is none, or more than one. */

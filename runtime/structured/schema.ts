@@ -17,19 +17,37 @@ export interface AnswerSchema<T> {
   check(value: unknown): Result<T, string>
 }
 
+/** What of a value a keyword of the schema refuses. */
+export interface SchemaFault {
+  /** Names and indexes that lead to it; empty for the value itself. */
+  readonly path: readonly string[]
+  readonly keyword: string
+  /** Bounded, in one line. */
+  readonly message: string
+}
+
+export interface OpenedSchema extends AnswerSchema<unknown> {
+  /** Empty when the value fits. */
+  findFaults(value: unknown): readonly SchemaFault[]
+}
+
 const issuesMaxCount = 12
 const issueMaxChars = 300
 /** Of one value, by a schema that may be a model's own. */
 const checkTimeoutMs = 1_000
 
 /** The schema opened; the error says why it is none, or one that cannot be checked. */
-export async function openSchema(schema: JsonSchema): Promise<Result<AnswerSchema<unknown>, string>> {
+export async function openSchema(schema: JsonSchema): Promise<Result<OpenedSchema, string>> {
   const { Validator: Interpreter } = await import('@cfworker/json-schema')
   try {
     const validator = new Interpreter(schema as Schema, '2020-12', false)
     // Whatever breaks it does so at the first value: references to nowhere or in circles, keywords of the wrong type.
     withinTime(() => probes.forEach((probe) => void validator.validate(probe)), checkTimeoutMs)
-    return { ok: true, value: { json: schema, check: (value) => checkJson(validator, value) } }
+    const findFaults = (value: unknown) => faultsOf(validator, value)
+    return {
+      ok: true,
+      value: { json: schema, findFaults, check: (value) => toResult(value, findFaults(value)) },
+    }
   } catch (error) {
     return { ok: false, error: `not a usable JSON schema: ${describeBreak(error)}`.slice(0, issueMaxChars) }
   }
@@ -60,18 +78,28 @@ export function describeIssues(error: z.ZodError, root = 'the value'): string {
 
 const probes: readonly unknown[] = [{}, [], '', 0, null]
 
-function checkJson(validator: Validator, value: unknown): Result<unknown, string> {
+function faultsOf(validator: Validator, value: unknown): SchemaFault[] {
   let result: ReturnType<Validator['validate']>
   try {
     result = withinTime(() => validator.validate(value), checkTimeoutMs)
   } catch (error) {
     // A part of the schema that no probe reached.
-    const why = describeBreak(error)
-    return { ok: false, error: `the schema itself cannot be checked: ${why}`.slice(0, issueMaxChars) }
+    const message = oneLine(`the schema itself cannot be checked: ${describeBreak(error)}`)
+    return [{ path: [], keyword: '$schema', message }]
   }
-  if (result.valid) return { ok: true, value }
+  if (result.valid) return []
   const told = result.errors.filter(({ keyword }) => !wrappers.has(keyword))
-  return { ok: false, error: joinIssues((told.length > 0 ? told : result.errors).map(describeUnit)) }
+  return (told.length > 0 ? told : result.errors).map(toFault)
+}
+
+function toResult(value: unknown, faults: readonly SchemaFault[]): Result<unknown, string> {
+  const [first] = faults
+  if (first === undefined) return { ok: true, value }
+  if (first.keyword === '$schema') return { ok: false, error: first.message }
+  const told = faults.map(
+    ({ path, message }) => `${path.length === 0 ? 'the value' : path.join('.')}: ${message}`,
+  )
+  return { ok: false, error: joinIssues(told) }
 }
 
 function describeBreak(error: unknown): string {
@@ -91,10 +119,15 @@ const wrappers: ReadonlySet<string> = new Set([
   'if',
 ])
 
-function describeUnit({ keyword, instanceLocation, error }: OutputUnit): string {
-  const path = instanceLocation.replace(/^#\/?/, '').replaceAll('/', '.')
-  const words = keyword === 'false' ? 'not allowed here' : error
-  return `${path === '' ? 'the value' : decodeURIComponentOr(path)}: ${words}`
+function toFault({ keyword, instanceLocation, error }: OutputUnit): SchemaFault {
+  const parts = instanceLocation.replace(/^#\/?/, '').split('/')
+  const path = parts[0] === '' && parts.length === 1 ? [] : parts.map(decodePointer)
+  return { path, keyword, message: oneLine(keyword === 'false' ? 'not allowed here' : error) }
+}
+
+/** Of a JSON pointer in a URI's fragment (RFC 6901). */
+function decodePointer(part: string): string {
+  return decodeURIComponentOr(part).replaceAll('~1', '/').replaceAll('~0', '~')
 }
 
 function decodeURIComponentOr(text: string): string {
@@ -106,11 +139,13 @@ function decodeURIComponentOr(text: string): string {
 }
 
 function joinIssues(all: readonly string[]): string {
-  const shown = all
-    .slice(0, issuesMaxCount)
-    .map((issue) => issue.replaceAll(/\s+/g, ' ').slice(0, issueMaxChars))
+  const shown = all.slice(0, issuesMaxCount).map(oneLine)
   const more = all.length - shown.length
   return `${shown.join('; ')}${more > 0 ? `; and ${more} more` : ''}`
+}
+
+function oneLine(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').slice(0, issueMaxChars)
 }
 
 /**
