@@ -75,6 +75,11 @@ export interface LLMTool {
   readonly parameters: Readonly<Record<string, unknown>> | z.ZodType
   /** Whether it only reads; absent: not known, so not offered under the tool permission `read`. */
   readonly readOnly?: boolean
+  /**
+   * Whether a call can delete, overwrite or run something: then only exact names and types of arguments are taken. Absent:
+   * whatever does not only read can.
+   */
+  readonly destructive?: boolean
   /** Carries a call out; absent: the application does so itself. A value that is no text is told as JSON. */
   execute?(input: unknown, context: LLMToolContext): Promise<unknown> | unknown
 }

@@ -2,9 +2,8 @@
  * Carries out one call of a model for the application: finds the tool, checks the arguments, asks where that is wanted, and
  * makes a message of whatever comes. What the model did wrong, and what a tool did, is an answer; only misuse throws.
  */
-import type { Result } from '#specs/protocol/error.ts'
-import { type ToolValidationFailure, toolValidationFailureType } from '#specs/protocol/validation-failure.ts'
-import type { LLMChatMessage, LLMTool, LLMToolCall, ToolPermission } from './contract.ts'
+import { readArguments } from './arguments/read.ts'
+import type { LLMChatMessage, LLMToolCall, ToolPermission } from './contract.ts'
 import {
   type ConvenienceOptions,
   cachedEnvironment,
@@ -12,10 +11,8 @@ import {
   checkPermission,
   type LLMEnvironment,
 } from './environment.ts'
-import { parseModelJson } from './llm/repair.ts'
 import { cutResult } from './mcp/result.ts'
-import { describeIssues, openSchema } from './structured/schema.ts'
-import { isZod, type ResolvedTool, resolveTools, type ToolSelection } from './tool-set.ts'
+import { type ResolvedTool, resolveTools, type ToolSelection } from './tool-set.ts'
 import { untilAborted } from './until-aborted.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
@@ -31,6 +28,8 @@ export interface LLMToolResult {
   readonly content: string
   /** The same, to be put into the transcript. */
   readonly message: LLMChatMessage
+  /** What of the arguments was put right, in words; absent when nothing was. */
+  readonly corrections?: readonly string[]
 }
 
 /**
@@ -50,8 +49,13 @@ export async function executeTool(
       : checkEnvironment(environment)
   const toolPermission = checkPermission(options.toolPermission ?? used.defaults.toolPermission)
   const outcome = await carryOut(used, call, { ...options, toolPermission, abortSignal })
-  const content = cutResult(outcome.ok ? outcome.value : outcome.error)
-  return { ok: outcome.ok, content, message: { role: 'tool', tool_call_id: call.id, content } }
+  const content = cutResult(outcome.content)
+  return {
+    ok: outcome.ok,
+    content,
+    message: { role: 'tool', tool_call_id: call.id, content },
+    ...(outcome.corrections.length === 0 ? {} : { corrections: outcome.corrections }),
+  }
 }
 
 type Settled = ExecuteToolOptions & {
@@ -59,11 +63,13 @@ type Settled = ExecuteToolOptions & {
   readonly abortSignal: AbortSignal
 }
 
-async function carryOut(
-  environment: LLMEnvironment,
-  call: LLMToolCall,
-  options: Settled,
-): Promise<Result<string, string>> {
+interface Outcome {
+  readonly ok: boolean
+  readonly content: string
+  readonly corrections: readonly string[]
+}
+
+async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
   const { toolPermission, abortSignal: signal, workingDirectory } = options
   const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)
   if (signal.aborted) return cancelled
@@ -84,8 +90,10 @@ async function carryOut(
   }
   const refusal = await refusePermission(tool, call, toolPermission, options.askPermission)
   if (refusal !== null) return fail(refusal)
-  const input = await readArguments(tool, call.function.arguments)
-  if (!input.ok) return input
+  const schema = tool.definition.parameters
+  const read = await readArguments({ ...tool, schema }, call.function.arguments)
+  if (!read.ok) return { ok: false, content: read.error, corrections: [] }
+  const { input, corrections } = read.value
   if (tool.execute === null)
     throw new TypeError(`the tool ${tool.name} has no execute: the application carries its calls out itself`)
   const context = {
@@ -94,8 +102,8 @@ async function carryOut(
     ...(workingDirectory === undefined ? {} : { workingDirectory }),
   }
   try {
-    const { ok, content } = await untilAborted(tool.execute(input.value, context), signal)
-    return ok ? { ok, value: toText(content) } : { ok, error: toText(content) }
+    const { ok, content } = await untilAborted(tool.execute(input, context), signal)
+    return { ok, content: toText(content), corrections }
   } catch (cause) {
     if (signal.aborted) return cancelled
     return fail(`${tool.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`)
@@ -115,53 +123,8 @@ async function refusePermission(
   return (await ask(call)) ? null : `${tool.name} was not allowed by the person asked`
 }
 
-async function readArguments(tool: ResolvedTool, text: string): Promise<Result<unknown, string>> {
-  const json = parseModelJson(text.trim() === '' ? '{}' : text, { dropProse: false })
-  if (!json.ok) return { ok: false, error: artifact(tool.name, 'invalid_json', json.error, []) }
-  const { value, corrections } = json.value
-  if (tool.parameters === null) return { ok: true, value }
-  const checked = await check(tool.parameters, value)
-  return checked.ok
-    ? checked
-    : { ok: false, error: artifact(tool.name, 'invalid_arguments', checked.error, corrections) }
-}
-
-async function check(parameters: LLMTool['parameters'], value: unknown): Promise<Result<unknown, string>> {
-  if (isZod(parameters)) {
-    const parsed = await parameters.safeParseAsync(value)
-    return parsed.success
-      ? { ok: true, value: parsed.data }
-      : { ok: false, error: describeIssues(parsed.error) }
-  }
-  const schema = await openedSchema(parameters)
-  // A schema that cannot be checked is the application's; its tool gets what the model wrote.
-  return schema.ok ? schema.value.check(value) : { ok: true, value }
-}
-
-const openedSchemas = new WeakMap<object, ReturnType<typeof openSchema>>()
-
-function openedSchema(parameters: Readonly<Record<string, unknown>>): ReturnType<typeof openSchema> {
-  const known = openedSchemas.get(parameters) ?? openSchema(parameters)
-  openedSchemas.set(parameters, known)
-  return known
-}
-
-/** The durable artifact of arguments that do not fit. */
-function artifact(toolName: string, code: string, problem: string, corrections: readonly string[]): string {
-  const value: ToolValidationFailure = {
-    ok: false,
-    status: 'error',
-    errorType: toolValidationFailureType,
-    toolName,
-    message: `the arguments do not fit ${toolName}, and nothing was done: correct them and call again`,
-    issues: [{ path: '', code, message: problem }],
-    corrections: [...corrections],
-  }
-  return JSON.stringify(value)
-}
-
-function fail(words: string): { ok: false; error: string } {
-  return { ok: false, error: `Error: ${words}` }
+function fail(words: string): Outcome {
+  return { ok: false, content: `Error: ${words}`, corrections: [] }
 }
 
 function toText(value: unknown): string {

@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from './contract.ts'
 import type { BuiltInSelection, LLMEnvironment } from './environment.ts'
-import { toModelSchema } from './llm/json-schema.ts'
+import { isZod, toModelSchema } from './llm/json-schema.ts'
 import type { McpTool } from './mcp/registry.ts'
 import { makeSafeNames, withDigest } from './providers/names.ts'
 import { describeLoadSkill, loadSkillContext, loadSkillName } from './skills/load-skill.ts'
@@ -33,6 +33,8 @@ export interface ResolvedTool {
   readonly name: string
   readonly source: 'built-in' | 'application' | 'mcp'
   readonly readOnly: boolean
+  /** Absent: whatever does not only read can destroy something. */
+  readonly destructive?: boolean
   /** As the model is told of it, under its safe name. */
   readonly definition: LLMToolDefinition
   /** What its arguments are checked against; null where its server does that. */
@@ -137,11 +139,12 @@ function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): R
 }
 
 function applicationTool(name: string, tool: LLMTool): ResolvedTool {
-  const { description, parameters, readOnly = false } = tool
+  const { description, parameters, readOnly = false, destructive } = tool
   return {
     name,
     source: 'application',
     readOnly,
+    ...(destructive === undefined ? {} : { destructive }),
     definition: { name, description, parameters: toParameters(parameters) },
     parameters,
     execute:
@@ -191,8 +194,4 @@ function toParameters(parameters: LLMTool['parameters']): Readonly<Record<string
   const known = knownParameters.get(parameters) ?? toModelSchema(parameters)
   knownParameters.set(parameters, known)
   return known
-}
-
-export function isZod(parameters: LLMTool['parameters']): parameters is z.ZodType {
-  return parameters instanceof z.ZodType
 }

@@ -29,6 +29,8 @@ const aliases: Readonly<Record<string, readonly string[]>> = {
   query: ['q', 'pattern', 'regex', 'search', 'searchquery', 'searchterm', 'question'],
   url: ['uri', 'link', 'href', 'address', 'target'],
   reason: ['why', 'purpose', 'justification'],
+  options: ['choices', 'answers'],
+  defaultAnswer: ['default', 'defaultvalue', 'defaultoption'],
   oldText: ['oldstring', 'oldstr', 'search', 'find'],
   newText: ['newstring', 'newstr', 'replace', 'replacement'],
   from: ['source', 'src', 'oldpath', 'sourcepath'],

@@ -36,3 +36,8 @@ function simplify(node: unknown): Record<string, unknown> {
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
+
+/** Whether a tool's parameters are a zod schema; the other form is a JSON schema. */
+export function isZod(parameters: z.ZodType | Readonly<Record<string, unknown>>): parameters is z.ZodType {
+  return parameters instanceof z.ZodType
+}

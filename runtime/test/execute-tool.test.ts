@@ -110,6 +110,74 @@ describe('executeTool', () => {
     expect((await executeTool(environment, call('find', '{"filter":{"tag":"b"}}'), { tools })).ok).toBe(true)
   })
 
+  it('puts slips with one meaning right, of tools that destroy nothing, and says so [S2.17]', async () => {
+    const told = async (name: string, args: string) =>
+      await executeTool(environment, call(name, args), { tools })
+    expect(await told('add', '{"A":"2","b":null}')).toMatchObject({
+      content: '{"sum":3}',
+      corrections: ['b: null was left out', 'A: taken as a', 'a: string taken as number'],
+    })
+    expect(await told('find', '{"filter":"{\\"tag\\":\\"a\\"}"}')).toMatchObject({
+      content: '{"filter":{"tag":"a"}}',
+      corrections: ['filter: string taken as object'],
+    })
+    expect(await told('find', '{"filter":{"tag":"a"}')).toMatchObject({ ok: true })
+    expect((await told('add', '{"a":2}')).corrections).toBeUndefined()
+    const write = { description: 'Writes', parameters: object, execute: () => 'written' }
+    const both = {
+      exact: { ...write, parameters: z.strictObject({ filePath: z.string() }) },
+      lenient: { ...write, parameters: z.strictObject({ filePath: z.string() }), destructive: false },
+    }
+    const lenient = await executeTool(environment, call('lenient', '{"path":"a"}'), { tools: both })
+    expect(lenient).toMatchObject({ content: 'written', corrections: ['path: taken as filePath'] })
+    const exact = await executeTool(environment, call('exact', '{"path":"a"}'), { tools: both })
+    expect(parseToolValidationFailureArtifact(exact.content)?.issues).toContainEqual({
+      path: 'path',
+      code: 'unrecognized_keys',
+      message: 'there is no parameter "path"; if you mean "filePath", give it under that name',
+    })
+  })
+
+  it('names each argument that does not fit, with what was expected and what came [S2.18]', async () => {
+    const parameters = {
+      type: 'object',
+      properties: {
+        filePath: { type: 'string' },
+        count: { type: 'integer' },
+        tags: { type: ['array', 'null'] },
+      },
+      required: ['filePath'],
+      additionalProperties: false,
+    }
+    const strict = { strict: { description: 'Strict', parameters, readOnly: true, execute: () => 'done' } }
+    const result = await executeTool(environment, call('strict', '{"count":1.5,"tags":{},"deep":[]}'), {
+      tools: strict,
+    })
+    expect(result.ok).toBe(false)
+    const { issues } = parseToolValidationFailureArtifact(result.content) ?? { issues: [] }
+    expect(issues).toHaveLength(4)
+    expect(issues).toEqual(
+      expect.arrayContaining([
+        { path: 'filePath', code: 'required', message: 'is required and missing' },
+        {
+          path: 'count',
+          code: 'invalid_type',
+          message: 'expected integer, got number',
+          expectedType: 'integer',
+          receivedType: 'number',
+        },
+        {
+          path: 'tags',
+          code: 'invalid_type',
+          message: 'expected array or null, got object',
+          expectedType: 'array or null',
+          receivedType: 'object',
+        },
+        { path: 'deep', code: 'unrecognized_keys', message: 'there is no parameter "deep"' },
+      ]),
+    )
+  })
+
   it('makes words of every failure of a tool, and of calls of tools that are not there [S2.11]', async () => {
     const contents = []
     for (const name of ['fails', 'circle', 'nobody', '__proto__'])
