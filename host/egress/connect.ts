@@ -4,10 +4,10 @@
  */
 import { createConnection, type LookupFunction, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { behindNat64, isBeside, notPublic } from '#specs/node/web/addresses.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Network } from '../gateway/network.ts'
 import { openThroughProxy, type UserProxy } from '../gateway/user-proxy.ts'
-import { behindNat64, isBeside, notPublic } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
 import { hostInUrl, isAddress, parseHost } from './target.ts'

@@ -2,9 +2,10 @@
  * The one decision about egress: a pure function of the rules and the target. Deny wins over ask, ask over allow; what a
  * person granted answers an ask and nothing else; what no rule is about is denied, or asked where the user says so.
  */
+
+import { hostInside } from '#specs/node/web/addresses.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { hostInside } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
 import { describeTarget, targetUrl } from './target.ts'

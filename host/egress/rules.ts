@@ -2,9 +2,10 @@
  * Rules of egress made ready to be compared: a host in its one spelling, what was left out filled in, and the words that
  * name the rule to people. Refuses rules that could be read in two ways. What decides with them is in policy.ts.
  */
+
+import { behindNat64, hostInside } from '#specs/node/web/addresses.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { behindNat64, hostInside } from './addresses.ts'
 import type { Target } from './egress.ts'
 import { isAddress, parseHost } from './target.ts'
 import { isClearPath, plainPath } from './url-path.ts'

@@ -5,6 +5,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { SecureContext } from 'node:tls'
+import { kindOfType, prettyJson, readText } from '#specs/node/web/content.ts'
+import { readPage } from '#specs/node/web/read-page.ts'
 import type { EgressRecord, WebFetchAnswer, WebFetchRequest } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,9 +17,7 @@ import { redactedMark } from '../gateway/redact.ts'
 import { findInAddress } from '../secrets/placeholders.ts'
 import type { Redaction } from '../secrets/redaction.ts'
 import type { Secrets } from '../secrets/secrets.ts'
-import { kindOfType, prettyJson, readText } from './content.ts'
 import { type ReadBody, readBody, sendGet, startTls } from './exchange.ts'
-import { readPage } from './read-page.ts'
 import { checkHeaders, completeHeaders } from './request-headers.ts'
 
 export interface FetchOptions {

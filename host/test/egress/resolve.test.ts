@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { notPublic } from '../../egress/addresses.ts'
+import { notPublic } from '#specs/node/web/addresses.ts'
 import { createResolver, resolveName } from '../../egress/resolve.ts'
 
 const never = new AbortController().signal

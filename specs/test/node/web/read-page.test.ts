@@ -1,9 +1,9 @@
 // What hostile pages do to the reader of pages: it ends, and nothing else does.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { prettyJson, readText } from '../../web/content.ts'
-import { readPage } from '../../web/read-page.ts'
-import { makeReadable } from '../../web/readable.ts'
+import { prettyJson, readText } from '../../../node/web/content.ts'
+import { readPage } from '../../../node/web/read-page.ts'
+import { makeReadable } from '../../../node/web/readable.ts'
 
 const { signal } = new AbortController()
 const url = 'https://site.test/a/b'

@@ -6,7 +6,6 @@ import { fileURLToPath } from 'node:url'
 import { execa } from 'execa'
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
-import { parseJson } from '../state/json.ts'
 import type { ReadablePage } from './readable.ts'
 
 export interface ReaderBounds {
@@ -59,9 +58,17 @@ export async function readPage(
   )
   if (isCanceled) return { ok: false, error: 'reading was cancelled' }
   if (timedOut) return { ok: false, error: `reading it took more than ${timeoutMs / 1000} s` }
-  const answer = Answer.safeParse(failed ? undefined : parseJson(stdout))
+  const answer = Answer.safeParse(failed ? undefined : parseAnswer(stdout))
   if (answer.success) return { ok: true, value: answer.data }
   return { ok: false, error: 'it is too large or too deeply nested to be read as a page' }
+}
+
+function parseAnswer(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 let readers = 0

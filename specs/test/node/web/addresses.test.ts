@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { notPublic } from '../../egress/addresses.ts'
+import { notPublic } from '../../../node/web/addresses.ts'
 
 describe('an address', () => {
   it.each([

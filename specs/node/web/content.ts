@@ -3,7 +3,7 @@
  * is no text.
  */
 
-import { parsePayload } from '#specs/node/frames.ts'
+import { parsePayload } from '../frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
 export type ContentKind = 'html' | 'json' | 'text'
