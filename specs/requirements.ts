@@ -141,6 +141,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.08': now(
     'A person can send a message to a running agent, hold it, and cancel it; what it has said by then is kept',
   ),
+  'A.09': now(
+    'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
+  ),
 
   // The test kit, and what nobody writes on purpose
   'T.01': now(

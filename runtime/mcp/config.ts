@@ -2,9 +2,9 @@
  * Which MCP servers there are, in the form that other programs use too: `{ "servers": { NAME: … } }` or
  * `{ "mcpServers": { NAME: … } }`, as an object or as JSON. A server that is `"enabled": false` is left out.
  */
-import * as z from 'zod'
+import { listMcpServers, type McpTransport, readMcpServer } from '#specs/protocol/mcp-config.ts'
 
-export type McpTransport = 'stdio' | 'sse' | 'streamable-http'
+export type { McpTransport } from '#specs/protocol/mcp-config.ts'
 
 export interface McpServerConfig {
   readonly transport: McpTransport
@@ -31,94 +31,28 @@ export interface McpConfig {
   readonly mcpServers?: Readonly<Record<string, unknown>>
 }
 
-const Server = z.object({
-  transport: z.string().optional(),
-  type: z.string().optional(),
-  command: z.string().min(1).optional(),
-  args: z.array(z.string()).optional(),
-  env: z.record(z.string(), z.string()).optional(),
-  cwd: z.string().optional(),
-  url: z.string().optional(),
-  headers: z.record(z.string(), z.string()).optional(),
-  timeoutMs: z.number().int().positive().optional(),
-  connectTimeoutMs: z.number().int().positive().optional(),
-  trustHints: z.boolean().optional(),
-  enabled: z.boolean().optional(),
-  disabled: z.boolean().optional(),
-})
-
-const transports: Readonly<Record<string, McpTransport>> = {
-  stdio: 'stdio',
-  sse: 'sse',
-  http: 'streamable-http',
-  'streamable-http': 'streamable-http',
-  streamableHttp: 'streamable-http',
-}
-
 /**
  * The servers that are to be used, by name, sorted.
  * @throws TypeError which names the server and the field; values are not shown, for they hold secrets
  */
 export function parseMcpConfig(config: McpConfig | string): ReadonlyMap<string, McpServerConfig> {
-  const value = typeof config === 'string' ? parseJson(config) : config
-  const parsed = z
-    .object({
-      servers: z.record(z.string(), z.unknown()).optional(),
-      mcpServers: z.record(z.string(), z.unknown()).optional(),
-    })
-    .safeParse(value)
-  if (!parsed.success)
-    throw new TypeError(
-      'the MCP configuration is not valid: expected an object with "servers" or "mcpServers"',
-    )
-  const entries = [
-    ...Object.entries(parsed.data.servers ?? {}),
-    ...Object.entries(parsed.data.mcpServers ?? {}),
-  ]
+  const listed = listMcpServers(typeof config === 'string' ? parseJson(config) : config)
+  if (!listed.ok) throw new TypeError(listed.error)
   const servers = new Map<string, McpServerConfig>()
-  for (const [name, entry] of entries.toSorted(([a], [b]) => (a < b ? -1 : 1))) {
-    if (servers.has(name)) throw new TypeError(`the MCP server ${JSON.stringify(name)} is configured twice`)
-    const server = parseServer(name, entry)
-    if (server !== null) servers.set(name, server)
+  for (const [name, entry] of listed.value) {
+    const server = readMcpServer(entry)
+    if (!server.ok) {
+      const of = JSON.stringify(name.slice(0, 100))
+      throw new TypeError(`the configuration of the MCP server ${of} is not valid: ${server.error}`)
+    }
+    if (server.value !== null) servers.set(name, dropUndefined(server.value))
   }
   return servers
 }
 
-function parseServer(name: string, entry: unknown): McpServerConfig | null {
-  const fail = (problem: string) =>
-    new TypeError(
-      `the configuration of the MCP server ${JSON.stringify(name.slice(0, 100))} is not valid: ${problem}`,
-    )
-  const parsed = Server.safeParse(entry)
-  if (!parsed.success) {
-    const places = parsed.error.issues.map((issue) => `${issue.path.join('.') || 'it'}: ${issue.code}`)
-    throw fail(places.join('; '))
-  }
-  const { transport, type, enabled, disabled, ...fields } = parsed.data
-  if (enabled === false || disabled === true) return null
-  const word = transport ?? type
-  const known =
-    word === undefined ? (fields.command === undefined ? 'streamable-http' : 'stdio') : transports[word]
-  if (known === undefined) throw fail('its transport is none of stdio, sse, streamable-http')
-  if (known === 'stdio' && fields.command === undefined) throw fail('a stdio server needs a command')
-  if (known !== 'stdio' && !isHttpUrl(fields.url))
-    throw fail(`a server of ${known} needs an http or https url`)
-  if (known !== 'stdio' && hasCredentials(fields.url))
-    throw fail('its url holds a name or password; send them as a header: headers.Authorization')
-  return { transport: known, ...dropUndefined(fields) }
+type Given<T> = { [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined> } & {
+  [K in keyof T as undefined extends T[K] ? never : K]: T[K]
 }
-
-function isHttpUrl(text: string | undefined): boolean {
-  const url = text === undefined ? null : URL.parse(text)
-  return url !== null && (url.protocol === 'http:' || url.protocol === 'https:')
-}
-
-function hasCredentials(text: string | undefined): boolean {
-  const url = text === undefined ? null : URL.parse(text)
-  return url !== null && (url.username !== '' || url.password !== '')
-}
-
-type Given<T> = { [K in keyof T]?: Exclude<T[K], undefined> }
 
 function dropUndefined<T extends object>(fields: T): Given<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>

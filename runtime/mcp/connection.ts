@@ -6,23 +6,38 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { Result } from '#specs/protocol/error.ts'
-import { isRecord } from '../llm/json-schema.ts'
+import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
 import type { McpServerConfig } from './config.ts'
 import { openHttpTransport } from './http.ts'
-import { type McpResult, toMcpResult } from './result.ts'
+import {
+  type McpPromptInfo,
+  type McpResourceInfo,
+  type McpToolInfo,
+  readPrompts,
+  readResources,
+  readTools,
+} from './lists.ts'
+import { type McpResult, toContentsResult, toMcpResult, toPromptResult } from './result.ts'
 import { hideSecrets } from './secrets.ts'
 import { StdioTransport } from './stdio.ts'
 
-/** A tool as its server describes it. */
-export interface McpToolInfo {
-  readonly name: string
-  readonly description: string
-  readonly inputSchema: Readonly<Record<string, unknown>>
-  /** Whether the server says that it only reads. */
-  readonly readOnlyHint: boolean
+export type McpState = 'idle' | 'connected' | 'failed' | 'closed'
+
+export interface McpConnectionOptions {
+  /** How the server is reached; default a child process of ours, or `fetch`. */
+  readonly openTransport?: (config: McpServerConfig) => Transport | Promise<Transport>
+  /** Folders that the server is told of when it asks; default none. */
+  readonly roots?: readonly McpRoot[]
 }
 
-export type McpState = 'idle' | 'connected' | 'failed' | 'closed'
+/** What a server has beside tools. */
+export interface McpAbilities {
+  readonly resources: boolean
+  readonly prompts: boolean
+}
+
+/** Asked of the very server that a call is about to go to, with the tool as it describes it now; a result is the call's in its place. */
+export type AdmitCall = (tool: McpToolInfo | undefined) => Promise<McpResult | null>
 
 const connectTimeoutMs = 30_000
 const callTimeoutMs = 60_000
@@ -33,21 +48,11 @@ const retryFirstMs = 5_000
 const retryMaxMs = 300_000
 /** What a server over HTTP gets to take leave. */
 const leaveTimeoutMs = 1_000
-/** How long after a connection ended the library may still say why. */
-const reasonGraceMs = 100
-const schemaMaxChars = 64 * 1024
-const toolsMaxCount = 500
-const pagesMaxCount = 50
-const descriptionMaxChars = 4_000
-
-interface Live {
-  readonly client: Client
-  readonly transport: Transport
-}
 
 export class McpConnection {
   readonly name: string
   readonly config: McpServerConfig
+  readonly #options: McpConnectionOptions
   readonly #shown: (text: string) => string
   #live: Promise<Live> | null = null
   #tools: Promise<readonly McpToolInfo[]> | null = null
@@ -56,10 +61,13 @@ export class McpConnection {
   /** The newest, which may still be connecting. */
   #transport: Transport | null = null
   #state: McpState = 'idle'
+  /** The last thing that the server did against the protocol. */
+  #oddity = ''
 
-  constructor(name: string, config: McpServerConfig) {
+  constructor(name: string, config: McpServerConfig, options: McpConnectionOptions = {}) {
     this.name = name
     this.config = config
+    this.#options = options
     this.#shown = hideSecrets(config)
   }
 
@@ -74,37 +82,81 @@ export class McpConnection {
 
   /** Asked once, and again after the server said that they changed or was started anew. */
   async listTools(): Promise<Result<readonly McpToolInfo[], string>> {
-    try {
-      const live = await this.#connect()
-      this.#tools ??= readTools(live.client, this.config.connectTimeoutMs ?? connectTimeoutMs)
-      return { ok: true, value: await this.#tools }
-    } catch (cause) {
-      this.#tools = null
-      const message = this.#words(cause)
-      this.#failure ??= { message: `its tools could not be listed: ${message}`, retryAt: 0 }
-      return { ok: false, error: message }
-    }
+    return await this.#list('tools', async (live) => {
+      try {
+        return await this.#toolsOf(live)
+      } catch (cause) {
+        this.#tools = null
+        throw cause
+      }
+    })
+  }
+
+  async listResources(): Promise<Result<readonly McpResourceInfo[], string>> {
+    return await this.#list('resources', ({ client }) => readResources(client, this.#connectTimeoutMs))
+  }
+
+  async listPrompts(): Promise<Result<readonly McpPromptInfo[], string>> {
+    return await this.#list('prompts', ({ client }) => readPrompts(client, this.#connectTimeoutMs))
+  }
+
+  /** What else the server has, by its own word. */
+  async readAbilities(): Promise<Result<McpAbilities, string>> {
+    return await this.#list('abilities', async ({ client }) => {
+      const { resources, prompts } = client.getServerCapabilities() ?? {}
+      return { resources: resources !== undefined, prompts: prompts !== undefined }
+    })
   }
 
   /** Carries a call out. Aborting the signal tells the server so, and answers at once. */
-  async callTool(tool: string, input: Record<string, unknown>, signal: AbortSignal): Promise<McpResult> {
-    try {
-      const live = await this.#connect()
-      const { CallToolResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
-      const timeout = this.config.timeoutMs ?? callTimeoutMs
-      const result = await live.client.request(
-        { method: 'tools/call', params: { name: tool, arguments: input } },
-        CallToolResultSchema,
-        { signal, timeout, resetTimeoutOnProgress: true, maxTotalTimeout: Math.max(timeout, callMaxMs) },
-      )
-      return toMcpResult(result)
-    } catch (cause) {
-      if (signal.aborted) return { ok: false, content: `the call of ${tool} was cancelled` }
-      return {
-        ok: false,
-        content: `the MCP server ${this.name} did not carry out ${tool}: ${this.#words(cause)}`,
+  async callTool(
+    tool: string,
+    input: Record<string, unknown>,
+    signal: AbortSignal,
+    admit?: AdmitCall,
+  ): Promise<McpResult> {
+    return await this.#ask(`the call of ${tool}`, `carry out ${tool}`, signal, async (live, options) => {
+      if (admit !== undefined) {
+        const tools = await this.#toolsOf(live)
+        const refused = await admit(tools.find(({ name }) => name === tool))
+        if (refused !== null) return refused
+        signal.throwIfAborted()
       }
-    }
+      const { CallToolResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+      const params = { name: tool, arguments: input }
+      return toMcpResult(
+        await live.client.request({ method: 'tools/call', params }, CallToolResultSchema, options),
+      )
+    })
+  }
+
+  async readResource(uri: string, signal: AbortSignal): Promise<McpResult> {
+    const what = 'give the resource'
+    return await this.#ask('the reading of the resource', what, signal, async ({ client }, options) => {
+      const { ReadResourceResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+      return toContentsResult(
+        await client.request(
+          { method: 'resources/read', params: { uri } },
+          ReadResourceResultSchema,
+          options,
+        ),
+      )
+    })
+  }
+
+  async getPrompt(
+    name: string,
+    given: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<McpResult> {
+    const what = 'give the prompt'
+    return await this.#ask('the reading of the prompt', what, signal, async ({ client }, options) => {
+      const { GetPromptResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+      const params = { name, arguments: { ...given } }
+      return toPromptResult(
+        await client.request({ method: 'prompts/get', params }, GetPromptResultSchema, options),
+      )
+    })
   }
 
   async close(): Promise<void> {
@@ -115,6 +167,57 @@ export class McpConnection {
     await this.#live?.then(({ client }) => client.close()).catch(() => undefined)
     this.#live = null
     this.#tools = null
+  }
+
+  get #connectTimeoutMs(): number {
+    return this.config.connectTimeoutMs ?? connectTimeoutMs
+  }
+
+  #toolsOf({ client }: Live): Promise<readonly McpToolInfo[]> {
+    this.#tools ??= readTools(client, this.#connectTimeoutMs)
+    return this.#tools
+  }
+
+  async #list<T>(what: string, read: (live: Live) => Promise<T>): Promise<Result<T, string>> {
+    try {
+      return { ok: true, value: await read(await this.#connect()) }
+    } catch (cause) {
+      const message = this.#words(cause)
+      this.#failure ??= { message: `its ${what} could not be listed: ${message}`, retryAt: 0 }
+      return { ok: false, error: message }
+    }
+  }
+
+  /** One request, whose failure is a value. @param what it would be if it were done, @param verb what the server did not do */
+  async #ask(
+    what: string,
+    verb: string,
+    signal: AbortSignal,
+    request: (live: Live, options: RequestBounds) => Promise<McpResult>,
+  ): Promise<McpResult> {
+    let live: Live | undefined
+    this.#oddity = ''
+    try {
+      live = await this.#connect()
+      const timeout = this.config.timeoutMs ?? callTimeoutMs
+      const maxTotalTimeout = Math.max(timeout, callMaxMs)
+      return await request(live, { signal, timeout, resetTimeoutOnProgress: true, maxTotalTimeout })
+    } catch (cause) {
+      if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
+      if (live !== undefined) this.#judge(live, cause)
+      const odd =
+        this.#oddity === '' || !isTimeout(cause)
+          ? ''
+          : `; it said what was not expected: ${this.#shown(this.#oddity).slice(0, 300)}`
+      const content = `the MCP server ${this.name} did not ${verb}: ${this.#words(cause)}${odd}`
+      return { ok: false, content }
+    }
+  }
+
+  /** A server over HTTP that did not answer as one, such as after its own restart, is connected anew for the next request. */
+  #judge(live: Live, cause: unknown): void {
+    if (this.config.transport === 'stdio' || isMcpError(cause) || !(cause instanceof Error)) return
+    live.client.close().catch(() => undefined)
   }
 
   async #connect(): Promise<Live> {
@@ -139,54 +242,50 @@ export class McpConnection {
   }
 
   async #open(): Promise<Live> {
-    const [{ Client }, { ToolListChangedNotificationSchema }] = await Promise.all([
-      import('@modelcontextprotocol/sdk/client/index.js'),
-      import('@modelcontextprotocol/sdk/types.js'),
-    ])
+    const { openTransport = openUsualTransport, roots = [] } = this.#options
     const transport = await openTransport(this.config)
     this.#transport = transport
     if (this.state === 'closed') throw new Error('the registry of MCP servers has been shut down')
-    const client = new Client({ name: 'caisson', version: '1' }, { capabilities: {} })
-    client.onerror = () => undefined
-    client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
-      this.#tools = null
-    })
-    const ended = Promise.withResolvers<never>()
-    client.onclose = () => {
-      this.#noteEnd(transport)
-      // A better reason may be on its way.
-      setTimeout(() => ended.reject(new Error('it ended the connection')), reasonGraceMs).unref()
-    }
-    const timeout = this.config.connectTimeoutMs ?? connectTimeoutMs
-    const late = setTimeout(() => ended.reject(new Error(`it was not ready after ${timeout} ms`)), timeout)
+    let live: Live
     try {
-      // The library's own deadline begins when the connection is there, and it does not hear that one ends before.
-      await Promise.race([client.connect(transport, { timeout }), ended.promise])
+      live = await openClient({
+        transport,
+        roots,
+        timeoutMs: this.#connectTimeoutMs,
+        onToolsChanged: () => {
+          this.#tools = null
+        },
+        onOddity: (words) => {
+          this.#oddity = words
+        },
+        onEnd: () => this.#noteEnd(transport),
+      })
     } catch (cause) {
-      await client.close().catch(() => undefined)
-      await transport.close().catch(() => undefined)
       throw new Error(`${this.#words(cause)}${this.#lastWords(transport)}`)
-    } finally {
-      clearTimeout(late)
     }
     this.#failure = null
     this.#failedConnects = 0
     this.#state = 'connected'
-    return { client, transport }
+    return live
   }
 
   /** Why something failed; servers echo what they were sent, and write their variables to their log. */
   #words(cause: unknown): string {
-    return cause instanceof Error ? this.#shown(cause.message).slice(0, 500) : 'unknown failure'
+    return cause instanceof Error
+      ? this.#shown(cause.message).slice(0, 500).toWellFormed()
+      : 'unknown failure'
   }
 
   /** The end of what the server wrote about itself. */
   #lastWords(transport: Transport): string {
-    const words = transport instanceof StdioTransport ? this.#shown(transport.lastWords) : ''
-    return words === '' ? '' : `; it wrote: ${words.slice(-500)}`
+    const told =
+      'lastWords' in transport && typeof transport.lastWords === 'string' ? transport.lastWords : ''
+    const words = this.#shown(told)
+    return words === '' ? '' : `; it wrote: ${words.slice(-500).toWellFormed()}`
   }
 
   #noteEnd(transport: Transport): void {
+    if (this.#transport !== transport) return
     this.#live = null
     this.#tools = null
     if (this.#state !== 'connected') return
@@ -197,7 +296,9 @@ export class McpConnection {
   }
 }
 
-async function openTransport(config: McpServerConfig): Promise<Transport> {
+type RequestBounds = NonNullable<Parameters<Client['request']>[2]>
+
+async function openUsualTransport(config: McpServerConfig): Promise<Transport> {
   return config.transport === 'stdio' ? new StdioTransport(config) : await openHttpTransport(config)
 }
 
@@ -208,47 +309,4 @@ async function leave(transport: Transport): Promise<void> {
     await Promise.race([told, sleep(leaveTimeoutMs, undefined, { ref: false })])
   }
   await transport.close().catch(() => undefined)
-}
-
-/** All pages; each is read field by field, so that one odd tool does not hide the others. */
-async function readTools(client: Client, timeout: number): Promise<readonly McpToolInfo[]> {
-  const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
-  const tools = new Map<string, McpToolInfo>()
-  const cursors = new Set<string>()
-  let cursor: string | undefined
-  for (let page = 0; page < pagesMaxCount; page++) {
-    const params = cursor === undefined ? {} : { cursor }
-    const result = await client.request({ method: 'tools/list', params }, ResultSchema, { timeout })
-    for (const tool of Array.isArray(result.tools) ? result.tools : []) {
-      const info = readTool(tool)
-      if (info !== null && tools.size < toolsMaxCount) tools.set(info.name, info)
-    }
-    const { nextCursor } = result
-    if (typeof nextCursor !== 'string' || nextCursor === '' || cursors.has(nextCursor)) break
-    cursors.add(nextCursor)
-    cursor = nextCursor
-  }
-  return [...tools.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
-}
-
-function readTool(tool: unknown): McpToolInfo | null {
-  if (!isRecord(tool) || typeof tool.name !== 'string' || tool.name === '') return null
-  const { description, inputSchema, annotations } = tool
-  return {
-    name: tool.name,
-    description:
-      typeof description === 'string' ? description.toWellFormed().slice(0, descriptionMaxChars) : '',
-    inputSchema:
-      isRecord(inputSchema) && isUsable(inputSchema) ? inputSchema : { type: 'object', properties: {} },
-    readOnlyHint: isRecord(annotations) && annotations.readOnlyHint === true,
-  }
-}
-
-/** What is too large or too deep for a request is described as any object. */
-function isUsable(schema: object): boolean {
-  try {
-    return JSON.stringify(schema).length <= schemaMaxChars
-  } catch {
-    return false
-  }
 }

@@ -9,13 +9,13 @@ export const answerMaxBytes = 16 * 1024 * 1024
 
 const lineFeed = 10
 
-export async function openHttpTransport({
-  transport,
-  url = '',
-  headers,
-}: McpServerConfig): Promise<Transport> {
+/** @param fetchOne makes one request, and follows no redirect where it is told so; default this process's own */
+export async function openHttpTransport(
+  { transport, url = '', headers }: McpServerConfig,
+  fetchOne: FetchLike = fetch,
+): Promise<Transport> {
   const fetchBounded: FetchLike = async (address, init) => {
-    const response = await fetch(address, init)
+    const response = await fetchOne(address, init)
     return boundResponse(response, () => void opened.close().catch(() => undefined))
   }
   const options = {

@@ -4,7 +4,8 @@
  */
 import { isRecord } from '../llm/json-schema.ts'
 import { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './config.ts'
-import { McpConnection, type McpState, type McpToolInfo } from './connection.ts'
+import { McpConnection, type McpState } from './connection.ts'
+import type { McpToolInfo } from './lists.ts'
 import type { McpResult } from './result.ts'
 
 export interface McpTool extends McpToolInfo {

@@ -17,18 +17,34 @@ export function toMcpResult(result: Readonly<Record<string, unknown>>): McpResul
   return { ok: isError !== true, content: cutResult(whole === '' ? '(no output)' : whole) }
 }
 
+/** What was read at an address. */
+export function toContentsResult({ contents }: Readonly<Record<string, unknown>>): McpResult {
+  const blocks = Array.isArray(contents) ? contents.map(toResourceText) : []
+  const text = blocks.filter((block) => block !== '').join('\n')
+  return { ok: true, content: cutResult(text === '' ? '(nothing)' : text) }
+}
+
+/** The messages of a prompt, each behind the word for who would say it. */
+export function toPromptResult({ messages }: Readonly<Record<string, unknown>>): McpResult {
+  const all = Array.isArray(messages) ? messages.filter(isRecord) : []
+  const lines = all.map(({ role, content }) => `${wordOf(role)}: ${toText(content)}`)
+  return { ok: true, content: cutResult(lines.length === 0 ? '(nothing)' : lines.join('\n')) }
+}
+
 function toText(block: unknown): string {
   if (!isRecord(block)) return ''
   if (block.type === 'text' && typeof block.text === 'string') return block.text
-  if (block.type === 'resource' && isRecord(block.resource)) {
-    const { uri, text, blob } = block.resource
-    if (typeof text === 'string') return text
-    return `[resource ${wordOf(uri)}: ${sizeOf(blob)}]`
-  }
+  if (block.type === 'resource') return toResourceText(block.resource)
   if (block.type === 'resource_link') return `[resource ${wordOf(block.uri)}]`
   if (block.type === 'image' || block.type === 'audio')
     return `[${block.type} ${wordOf(block.mimeType)}: ${sizeOf(block.data)}]`
   return ''
+}
+
+function toResourceText(resource: unknown): string {
+  if (!isRecord(resource)) return ''
+  const { uri, text, blob } = resource
+  return typeof text === 'string' ? text : `[resource ${wordOf(uri)}: ${sizeOf(blob)}]`
 }
 
 function wordOf(value: unknown): string {

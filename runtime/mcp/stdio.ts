@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import type { McpServerConfig } from './config.ts'
+import { MessageLines, stderrMaxChars, unreadMaxBytes } from './lines.ts'
 
 const passedOn = [
   'PATH',
@@ -23,12 +24,10 @@ const passedOn = [
   'SystemRoot',
   'TEMP',
 ]
-const lineMaxChars = 16 * 1024 * 1024
-/** What may wait for a server that does not read. */
-const unreadMaxBytes = 16 * 1024 * 1024
-const stderrMaxChars = 2_000
 /** What a server gets to end by itself once its input is closed, and again once it was asked by a signal. */
 const graceMs = 1_000
+/** How long the output of a server that has ended is waited for. */
+const lastOutputMs = 200
 
 /** Servers that run, ended with our own process however it ends in an orderly way. */
 const running = new Set<ChildProcess>()
@@ -37,9 +36,7 @@ let watching = false
 export class StdioTransport implements Transport {
   readonly #config: McpServerConfig
   #child: ChildProcess | null = null
-  /** Pieces of a line that has not ended yet. */
-  #open: string[] = []
-  #openChars = 0
+  readonly #lines: MessageLines
   #stderr = ''
   #closed = false
   #closing: Promise<void> | null = null
@@ -50,6 +47,11 @@ export class StdioTransport implements Transport {
 
   constructor(config: McpServerConfig) {
     this.#config = config
+    this.#lines = new MessageLines({
+      onMessage: (message) => this.onmessage?.(message),
+      onError: (error) => this.onerror?.(error),
+      onTooLong: () => void this.close().catch(() => undefined),
+    })
   }
 
   /** The end of what the server wrote about itself; empty when it wrote nothing. */
@@ -78,11 +80,13 @@ export class StdioTransport implements Transport {
     // Both may fail long after we have stopped caring.
     child.on('error', (error) => this.onerror?.(error))
     child.stdin?.on('error', (error) => this.onerror?.(error))
-    child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#take(text))
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#lines.take(text))
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       this.#stderr = (this.#stderr + text).slice(-stderrMaxChars)
     })
     child.once('close', () => this.#noteClosed())
+    // What it started may hold its pipes open for ever.
+    child.once('exit', () => setTimeout(() => this.#noteClosed(), lastOutputMs).unref())
     await once(child, 'spawn')
   }
 
@@ -112,36 +116,10 @@ export class StdioTransport implements Transport {
 
   async #end(): Promise<void> {
     // Nothing more is heard from a server that is to end.
+    this.#lines.close()
     this.#child?.stdout?.destroy()
     if (this.#child !== null) await endGroup(this.#child)
     this.#noteClosed()
-  }
-
-  /** Each character is looked at once, however long a line is. */
-  #take(text: string): void {
-    let from = 0
-    for (let end = text.indexOf('\n'); end >= 0 && !this.#closed; end = text.indexOf('\n', from)) {
-      this.#open.push(text.slice(from, end))
-      const line = this.#open.join('')
-      this.#open = []
-      this.#openChars = 0
-      from = end + 1
-      if (line.trim() !== '') this.#takeLine(line)
-    }
-    this.#open.push(text.slice(from))
-    this.#openChars += text.length - from
-    if (this.#openChars <= lineMaxChars || this.#closed) return
-    this.onerror?.(new Error(`the MCP server wrote a line of more than ${lineMaxChars} characters`))
-    this.#open = []
-    this.#openChars = 0
-    this.close().catch(() => undefined)
-  }
-
-  #takeLine(line: string): void {
-    const message = parseMessage(line)
-    if (message === null)
-      this.onerror?.(new Error(`the MCP server wrote what is no message: ${line.slice(0, 100)}`))
-    else this.onmessage?.(message)
   }
 
   #noteClosed(): void {
@@ -150,18 +128,6 @@ export class StdioTransport implements Transport {
     // What it started does not outlive it.
     if (this.#child !== null) signalGroup(this.#child, 'SIGKILL')
     this.onclose?.()
-  }
-}
-
-/** An object with the mark of JSON-RPC; what is in it, the protocol above checks. */
-function parseMessage(line: string): JSONRPCMessage | null {
-  try {
-    const value: unknown = JSON.parse(line)
-    if (typeof value !== 'object' || value === null || !('jsonrpc' in value) || value.jsonrpc !== '2.0')
-      return null
-    return value as JSONRPCMessage
-  } catch {
-    return null
   }
 }
 

@@ -25,6 +25,7 @@ describe('a server over standard input and output', () => {
     await using environment = createLLMEnvironment({ mcpRegistry: registry })
     const set = await resolveTools(environment, { toolPermission: 'auto' })
     expect(set.definitions.map(({ name }) => name)).toEqual([
+      'my_docs_ask',
       'my_docs_change',
       'my_docs_die',
       'my_docs_fail',

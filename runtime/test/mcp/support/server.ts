@@ -2,7 +2,8 @@
  * A small MCP server over standard input and output, by hand, so that it can be wrong in every way. Its arguments say how:
  * `dumb` (never answers), `die` (ends in a call), `flood` (a line without an end), `noise`, `html`, `child` (starts a process
  * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends),
- * `deaf` (asks without an end once it was started, and reads no answer).
+ * `deaf` (asks without an end once it was started, and reads no answer), `wrong` (answers calls under other ids), `orphan` (ends
+ * in a call, and leaves a process with its output open). The tool `ask` asks the client in its turn, and tells what it heard.
  */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -29,11 +30,13 @@ const tools = [
   { name: 'slow', description: 'Never ends', inputSchema: { type: 'object' } },
   { name: 'huge', description: '50 MB', inputSchema: { type: 'object' } },
   { name: 'die', description: 'Ends the server', inputSchema: { type: 'object' } },
+  { name: 'ask', description: 'Asks the client', inputSchema: { type: 'object' } },
   { name: 'change', description: 'Changes the tools', inputSchema: { type: 'object' } },
   { name: 7, description: 'no name' },
   null,
 ]
 let changed = false
+const asked = new Map<string, (answer: object) => void>()
 
 if (ways.has('stubborn')) process.on('SIGTERM', () => undefined)
 if (ways.has('stubborn')) setInterval(() => undefined, 1_000)
@@ -67,6 +70,8 @@ function callTool(name: unknown, args: unknown): object | null {
       return text('x'.repeat(9_000_000))
     case 'die':
       process.stderr.write('I die now\n')
+      if (ways.has('orphan'))
+        spawn(process.execPath, ['-e', 'setTimeout(() => {}, 60000)'], { stdio: 'inherit', detached: true })
       process.exit(3)
       return null
     case 'change':
@@ -83,8 +88,9 @@ createInterface({ input: process.stdin }).on('line', (line) => {
   if (ways.has('noise')) process.stdout.write('Starting up...\n{"not": "rpc"}\n\u0000\n[]\n')
   if (ways.has('html')) return void process.stdout.write('<html>Bad gateway</html>\n')
   if (ways.has('flood')) return flood()
-  const { id, method, params = {} } = JSON.parse(line)
+  const { id, method, params = {}, result: heard, error } = JSON.parse(line)
   if (id === undefined) return
+  if (method === undefined) return asked.get(id)?.(heard ?? error)
   if (method === 'initialize') {
     const { protocolVersion } = params
     const capabilities = { tools: { listChanged: true } }
@@ -95,9 +101,17 @@ createInterface({ input: process.stdin }).on('line', (line) => {
   }
   if (ways.has('deaf')) return ask()
   if (method === 'tools/list') return send({ id, result: listTools(params.cursor ?? '') })
+  if (params.name === 'ask') return askClient(id, params.arguments.method)
   const result = callTool(params.name, params.arguments)
-  if (result !== null) send({ id, result })
+  if (result !== null) send({ id: ways.has('wrong') ? `${id}x` : id, result })
 })
+
+function askClient(id: number, method: string): void {
+  asked.set(`ask${id}`, (answer) =>
+    send({ id, result: { content: [{ type: 'text', text: JSON.stringify(answer) }] } }),
+  )
+  send({ id: `ask${id}`, method, params: {} })
+}
 
 function ask(): void {
   process.stdin.pause()

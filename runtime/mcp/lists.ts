@@ -1,0 +1,142 @@
+/**
+ * The lists of an MCP server: tools, resources, prompts. Each entry is read field by field, so that one odd entry does not hide
+ * the others; pages, entries and words are bounded.
+ */
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { isRecord } from '../llm/json-schema.ts'
+
+/** A tool as its server describes it. */
+export interface McpToolInfo {
+  readonly name: string
+  readonly description: string
+  readonly inputSchema: Readonly<Record<string, unknown>>
+  /** Whether the server says that it only reads. */
+  readonly readOnlyHint: boolean
+}
+
+/** Something that can be read by its address; of a template the address has `{…}` to fill in. */
+export interface McpResourceInfo {
+  readonly uri: string
+  readonly name: string
+  readonly description: string
+  readonly mimeType: string
+  readonly isTemplate: boolean
+}
+
+export interface McpPromptInfo {
+  readonly name: string
+  readonly description: string
+  readonly arguments: readonly { readonly name: string; readonly required: boolean }[]
+}
+
+const schemaMaxChars = 64 * 1024
+const entriesMaxCount = 500
+const pagesMaxCount = 50
+const descriptionMaxChars = 4_000
+const nameMaxChars = 4_096
+
+export async function readTools(client: Client, timeout: number): Promise<readonly McpToolInfo[]> {
+  const tools = await readPages(client, 'tools/list', 'tools', toTool, timeout)
+  const byName = new Map(tools.map((tool) => [tool.name, tool]))
+  return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
+}
+
+/** Those that are there, then templates; a server without either method has none of it. */
+export async function readResources(client: Client, timeout: number): Promise<readonly McpResourceInfo[]> {
+  const lists = await Promise.all([
+    readPages(client, 'resources/list', 'resources', toResource, timeout),
+    readPages(client, 'resources/templates/list', 'resourceTemplates', toResource, timeout).catch(() => []),
+  ])
+  return lists.flat()
+}
+
+export async function readPrompts(client: Client, timeout: number): Promise<readonly McpPromptInfo[]> {
+  return await readPages(client, 'prompts/list', 'prompts', toPrompt, timeout)
+}
+
+async function readPages<T>(
+  client: Client,
+  method: string,
+  key: string,
+  read: (entry: Readonly<Record<string, unknown>>) => T | null,
+  timeout: number,
+): Promise<readonly T[]> {
+  const { ResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
+  const found: T[] = []
+  const cursors = new Set<string>()
+  let cursor: string | undefined
+  for (let page = 0; page < pagesMaxCount && found.length < entriesMaxCount; page++) {
+    const params = cursor === undefined ? {} : { cursor }
+    const result = await client.request({ method, params }, ResultSchema, { timeout })
+    const entries: unknown = result[key]
+    for (const entry of Array.isArray(entries) ? entries : []) {
+      const one = isRecord(entry) ? read(entry) : null
+      if (one !== null && found.length < entriesMaxCount) found.push(one)
+    }
+    const { nextCursor } = result
+    if (typeof nextCursor !== 'string' || nextCursor === '' || cursors.has(nextCursor)) break
+    cursors.add(nextCursor)
+    cursor = nextCursor
+  }
+  return found
+}
+
+function toTool({
+  name,
+  description,
+  inputSchema,
+  annotations,
+}: Readonly<Record<string, unknown>>): McpToolInfo | null {
+  if (!isName(name)) return null
+  return {
+    name,
+    description: wordsOf(description),
+    inputSchema:
+      isRecord(inputSchema) && isUsable(inputSchema) ? inputSchema : { type: 'object', properties: {} },
+    readOnlyHint: isRecord(annotations) && annotations.readOnlyHint === true,
+  }
+}
+
+function toResource(entry: Readonly<Record<string, unknown>>): McpResourceInfo | null {
+  const { uri, uriTemplate, name, description, mimeType } = entry
+  const isTemplate = uri === undefined
+  const address = isTemplate ? uriTemplate : uri
+  if (!isName(address)) return null
+  const told = { name: wordsOf(name), description: wordsOf(description), mimeType: wordsOf(mimeType) }
+  return { uri: address, isTemplate, ...told }
+}
+
+function toPrompt({
+  name,
+  description,
+  arguments: given,
+}: Readonly<Record<string, unknown>>): McpPromptInfo | null {
+  if (!isName(name)) return null
+  const all: unknown[] = Array.isArray(given) ? given.slice(0, 64) : []
+  const named = all.filter(isRecord).flatMap((one) => (isName(one.name) ? [{ ...one, name: one.name }] : []))
+  return {
+    name,
+    description: wordsOf(description),
+    arguments: named.map((one) => ({
+      name: one.name,
+      required: 'required' in one && one.required === true,
+    })),
+  }
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= nameMaxChars && value.isWellFormed()
+}
+
+function wordsOf(value: unknown): string {
+  return typeof value === 'string' ? value.toWellFormed().slice(0, descriptionMaxChars).toWellFormed() : ''
+}
+
+/** What is too large or too deep for a request is described as any object. */
+function isUsable(schema: object): boolean {
+  try {
+    return JSON.stringify(schema).length <= schemaMaxChars
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * MCP servers as people and other programs write them down: `{ "mcpServers": { NAME: … } }`, or `servers`. Reads one into
+ * plain fields; says what is wrong with it by field, and never shows a value, which may be a secret.
+ */
+import * as z from 'zod'
+import type { Result } from './error.ts'
+
+/** One server; fields that other programs add are left alone. */
+export const McpServerForm = z.object({
+  transport: z.string().optional(),
+  /** The same under the name that most use. */
+  type: z.string().optional(),
+  command: z.string().min(1).optional(),
+  args: z.array(z.string()).optional(),
+  env: z.record(z.string(), z.string()).optional(),
+  cwd: z.string().optional(),
+  url: z.string().optional(),
+  headers: z.record(z.string(), z.string()).optional(),
+  timeoutMs: z.number().int().positive().optional(),
+  connectTimeoutMs: z.number().int().positive().optional(),
+  trustHints: z.boolean().optional(),
+  enabled: z.boolean().optional(),
+  disabled: z.boolean().optional(),
+})
+export type McpServerForm = z.infer<typeof McpServerForm>
+
+export type McpTransport = 'stdio' | 'sse' | 'streamable-http'
+
+export type McpServerFields = Omit<McpServerForm, 'transport' | 'type' | 'enabled' | 'disabled'> & {
+  readonly transport: McpTransport
+}
+
+const transports: ReadonlyMap<string, McpTransport> = new Map([
+  ['stdio', 'stdio'],
+  ['sse', 'sse'],
+  ['http', 'streamable-http'],
+  ['streamable-http', 'streamable-http'],
+  ['streamableHttp', 'streamable-http'],
+])
+
+const McpServers = z.object({
+  servers: z.record(z.string(), z.unknown()).optional(),
+  mcpServers: z.record(z.string(), z.unknown()).optional(),
+})
+
+/** The entries of both forms, sorted by name; a name that stands in both is an error. */
+export function listMcpServers(value: unknown): Result<readonly (readonly [string, unknown])[], string> {
+  const parsed = McpServers.safeParse(value)
+  if (!parsed.success) {
+    const error = 'the MCP configuration is not valid: expected an object with "servers" or "mcpServers"'
+    return { ok: false, error }
+  }
+  const { servers = {}, mcpServers = {} } = parsed.data
+  const twice = Object.keys(servers).find((name) => Object.hasOwn(mcpServers, name))
+  if (twice !== undefined)
+    return { ok: false, error: `the MCP server ${JSON.stringify(twice.slice(0, 100))} is configured twice` }
+  const entries = Object.entries({ ...servers, ...mcpServers })
+  return { ok: true, value: entries.toSorted(([a], [b]) => (a < b ? -1 : 1)) }
+}
+
+/** The fields of one server; null where it is switched off. */
+export function readMcpServer(entry: unknown): Result<McpServerFields | null, string> {
+  const parsed = McpServerForm.safeParse(entry)
+  if (!parsed.success) {
+    const places = parsed.error.issues.map((issue) => `${issue.path.join('.') || 'it'}: ${issue.code}`)
+    return { ok: false, error: places.join('; ') }
+  }
+  const { transport, type, enabled, disabled, ...fields } = parsed.data
+  if (enabled === false || disabled === true) return { ok: true, value: null }
+  const word = transport ?? type
+  const usual = fields.command === undefined ? 'streamable-http' : 'stdio'
+  const known = word === undefined ? usual : transports.get(word)
+  if (known === undefined) return { ok: false, error: 'its transport is none of stdio, sse, streamable-http' }
+  const problem = findProblem(known, fields)
+  return problem === null
+    ? { ok: true, value: { transport: known, ...fields } }
+    : { ok: false, error: problem }
+}
+
+function findProblem(transport: McpTransport, { command, url }: Partial<McpServerFields>): string | null {
+  if (transport === 'stdio') return command === undefined ? 'a stdio server needs a command' : null
+  const address = url === undefined ? null : URL.parse(url)
+  if (address === null || !/^https?:$/.test(address.protocol))
+    return `a server of ${transport} needs an http or https url`
+  if (address.username !== '' || address.password !== '')
+    return 'its url holds a name or password; send them as a header: headers.Authorization'
+  return null
+}
