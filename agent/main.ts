@@ -8,6 +8,7 @@ import { type AgentExits, readExits } from './exits.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createAgentTools } from './tools/agents.ts'
+import { createAskTool } from './tools/ask-user.ts'
 import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { defaultRoot } from './tools/file-access.ts'
 import { createFileTools, type FileToolsOptions } from './tools/files.ts'
@@ -38,6 +39,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     ...createFileTools(createRunSandboxed(helper, programs), files),
     ...createCodeTools(helper, { network, ...programs }),
     createAccessTool(),
+    createAskTool(),
     createOutputTool(),
     ...webTools,
   ]

@@ -6,17 +6,23 @@
 import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
 import type { Turn } from '#runtime/llm/client.ts'
 import type { ToolCallRequest } from '#runtime/llm/messages.ts'
-import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
+import { type AskUser, toolFailure, toolSuccess } from './tools/tool.ts'
 
 /** Calls that one reply may hold; the rest are answered with an error. */
 const callsPerTurnMax = 64
 /** Calls that run at once. */
 const parallelMax = 8
+
+/** What is put before the host; without an id of its own it has the call's. */
+type HostQuestion = ApprovalQuestion & Partial<Pick<ApprovalRequest, 'approvalId' | 'question'>>
 
 /** How a call's output becomes as long as the conversation bears. */
 export type CutOutput = (callId: string, tool: string, output: string) => string
@@ -85,12 +91,8 @@ async function runCall(
     agentPath: run.agentPath,
     callId,
     cutOutput: (tool, output) => cutOutput(callId, tool, output),
-    requestApproval: async (question) => {
-      const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
-      // A yes that is given in a pause does not end it.
-      await run.steering.ready(signal)
-      return decision
-    },
+    requestApproval: (question) => waitForHost(stepId, question, run, signal),
+    askUser: createAskUser(stepId, callId, run, signal),
   }
   const invocation = await run.registry.invoke(
     { callId, name: call.name, argumentsText: call.argumentsText },
@@ -103,10 +105,55 @@ async function runCall(
   return invocation
 }
 
+/** The host's answer, with the run's clock standing. */
+async function waitForHost(
+  stepId: string,
+  question: HostQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision> {
+  const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
+  // A yes that is given in a pause does not end it.
+  await run.steering.ready(signal)
+  return decision
+}
+
+/** Puts questions of one call before the person. */
+function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSignal): AskUser {
+  let asked = 0
+  return async (question) => {
+    asked += 1
+    const decision = await waitForHost(
+      stepId,
+      {
+        // Not the id of the question whether the call may be made.
+        approvalId: `ask-${callId}${asked === 1 ? '' : `-${asked}`}`,
+        callId,
+        tool: askTool,
+        arguments: toCanonicalJson(question),
+        preview: '',
+        question,
+      },
+      run,
+      signal,
+    )
+    const { answer, hint } = decision
+    const words = hint === undefined || hint.trim() === '' ? '' : hint
+    if (decision.decision === 'deny')
+      return toolFailure(
+        'denied',
+        `the question was not answered; do not ask it again.${words && ` They said: ${words}`}`,
+      )
+    if (answer === undefined || !isAnswerTo(question, answer))
+      return toolFailure('internal', 'the host gave no answer to this question: decide yourself')
+    return toolSuccess({ answer, ...(words === '' ? {} : { note: words }) })
+  }
+}
+
 /** The host's answer; rejects once the signal is aborted, whether or not the host's side notices. */
 export async function askHost(
   stepId: string,
-  question: ApprovalQuestion,
+  question: HostQuestion,
   run: Run,
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {

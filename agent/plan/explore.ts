@@ -15,7 +15,7 @@ import { defineTool, type Tool, toolFailure, toolSuccess } from '../tools/tool.t
 import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
 import { type PlannedWork, readPlan } from './read.ts'
 
-const lookRules = `This time only the plan is wanted: nothing is carried out, and nothing can be changed. Before you hand it in you may look around with your tools, as far as the plan depends on what you find; then call ${submitPlanName} with the whole plan.`
+const lookRules = `This time only the plan is wanted: nothing is carried out, and nothing can be changed. Before you hand it in you may look around with your tools, and ask the user with ask_user, if you have it, as far as the plan depends on what you find; then call ${submitPlanName} with the whole plan.`
 
 const planningStep: Step = {
   id: planningStepId,

@@ -18,7 +18,7 @@ export const agentStepId = 'agent'
 
 /** Behind the rules of every agent. */
 const rules = `
-You are a sub-agent: another agent has given you a part of its work, and this step is all of it. You have the workspace as it was when you began; others may work elsewhere at the same time, and you do not see what they do. When you end, what you changed is brought into the workspace of the agent that asked, which gets your answer and nothing else of what you did and saw. Nobody answers questions: decide, and say in your answer what you decided.`
+You are a sub-agent: another agent has given you a part of its work, and this step is all of it. You have the workspace as it was when you began; others may work elsewhere at the same time, and you do not see what they do. When you end, what you changed is brought into the workspace of the agent that asked, which gets your answer and nothing else of what you did and saw. Decide what you can, and say in your answer what you decided; what only the user can decide may be asked with ask_user, if you have it: nobody else answers questions.`
 
 const task = 'Carry out the one step below, for the agent that asked. The rest of the work is with others.'
 
