@@ -2,7 +2,7 @@
 import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import type { ApprovalAnswer, ApprovalMode, Enforced } from './kinds.ts'
+import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
 import { planOf, planTool, readPlan } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { byRule, modeNone, noPlan, type Ruling, unattended } from './rulings.ts'
@@ -20,14 +20,16 @@ export function ruleCall(
   request: ApprovalRequest,
   { mode, rules, attended }: Scene,
   standing: Ruling | undefined,
+  { mustAsk = false }: Asking = {},
 ): Ruling | undefined {
   // A yes to it would stand for every plan that comes.
   if (request.tool === planTool && planOf(request) === undefined) return noPlan
   const rule = matchRules(rules, request)
-  if (rule !== undefined && rule.effect !== 'ask') return byRule(rule, rule.effect)
-  if (standing !== undefined && rule === undefined) return standing
+  if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk)) return byRule(rule, rule.effect)
+  const isAsked = mustAsk || rule !== undefined
+  if (standing !== undefined && !isAsked) return standing
   if (mode === 'none') return modeNone
-  if (mode === 'all' && rule === undefined)
+  if (mode === 'all' && !isAsked)
     return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
   return attended ? undefined : unattended
 }

@@ -36,3 +36,13 @@ export interface Enforced {
   /** Makes the answer hold, after it was journaled. @returns what the agent is told */
   carryOut(ruling: Ruling): Promise<ApprovalDecision>
 }
+
+/** What is otherwise than usual about a question that is settled as one about a call. Absent: the agent's words, and it waits for the answer. */
+export interface Asking {
+  /** `host`: the host does the effect itself and has worded the question. */
+  readonly words?: 'host'
+  /** Whether no rule, mode or earlier answer says yes to it. */
+  readonly mustAsk?: boolean
+  /** Whether the agent does not know that a person is asked. */
+  readonly isUnseen?: boolean
+}

@@ -8,13 +8,13 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
-import type { ApprovalAnswer, ApprovalMode, Enforced } from './kinds.ts'
+import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { type Ruling, unattended, withdrawn } from './rulings.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, Enforced } from './kinds.ts'
+export type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
@@ -45,6 +45,7 @@ interface Asked {
 interface Waiting {
   readonly request: ApprovalRequest
   readonly enforced: Enforced | undefined
+  readonly isUnseen: boolean
   readonly answered: PromiseWithResolvers<Ruling>
 }
 
@@ -83,9 +84,15 @@ export class ApprovalQueue {
    * the same id with other content it is denied, for the answer was given for something else. Answers are remembered as
    * far back as a guest can have to ask again.
    * @param signal withdraws the question; its reason, if it is a text, says why
-   * @param enforced for a question of the host's own
+   * @param enforced for a question of the host's own about a way out
+   * @param asking of one about a call: what is otherwise than usual
    */
-  async ask(request: ApprovalRequest, signal?: AbortSignal, enforced?: Enforced): Promise<ApprovalDecision> {
+  async ask(
+    request: ApprovalRequest,
+    signal?: AbortSignal,
+    enforced?: Enforced,
+    asking: Asking = {},
+  ): Promise<ApprovalDecision> {
     const digest = digestOf(request)
     const known = this.#asked.get(request.approvalId)
     if (known !== undefined && known.digest !== digest) {
@@ -95,7 +102,7 @@ export class ApprovalQueue {
     this.#forgetOldest()
     const asked: Asked = {
       digest,
-      decision: this.#settle(request, digest, signal, enforced),
+      decision: this.#settle(request, digest, signal, enforced, asking),
       isSettled: false,
     }
     this.#asked.set(request.approvalId, asked)
@@ -151,15 +158,17 @@ export class ApprovalQueue {
     digest: string,
     signal: AbortSignal | undefined,
     enforced: Enforced | undefined,
+    asking: Asking,
   ): Promise<ApprovalDecision> {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
-    const ruled = this.#rule(request, enforced)
+    const ruled = this.#rule(request, enforced, asking)
+    const isUnseen = asking.isUnseen ?? enforced?.access.from === 'connection'
     // Waiting before it is shown: who sees the question can answer it.
-    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced) : undefined
+    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, isUnseen) : undefined
     await record({
       type: 'approval-request',
-      kind: enforced === undefined ? 'cooperative' : 'enforced',
+      kind: enforced === undefined && asking.words === undefined ? 'cooperative' : 'enforced',
       request: { approvalId, ...asked },
       digest,
       ...(enforced === undefined ? {} : { access: enforced.access }),
@@ -198,26 +207,27 @@ export class ApprovalQueue {
   }
 
   /** What needs no person; undefined when one must be asked. */
-  #rule(request: ApprovalRequest, enforced: Enforced | undefined): Ruling | undefined {
+  #rule(request: ApprovalRequest, enforced: Enforced | undefined, asking: Asking): Ruling | undefined {
     if (this.#closed !== undefined) return this.#closed
     const { mode, rules } = this.#options
     const scene = { mode, rules, attended: this.#attended }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
     const standing = this.#standing.get(request.tool)
     if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, standing, asked: this.#questions })
-    return ruleCall(request, scene, standing)
+    return ruleCall(request, scene, standing, asking)
   }
 
   #startWaiting(
     request: ApprovalRequest,
     signal: AbortSignal | undefined,
     enforced: Enforced | undefined,
+    isUnseen: boolean,
   ): Promise<Ruling> {
     const { approvalId } = request
     const answered = Promise.withResolvers<Ruling>()
-    this.#waiting.set(approvalId, { request, enforced, answered })
+    this.#waiting.set(approvalId, { request, enforced, isUnseen, answered })
     if (request.question !== undefined) this.#questions += 1
-    this.#options.onWaiting?.(1, isUnseen(enforced))
+    this.#options.onWaiting?.(1, isUnseen)
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))
     signal?.addEventListener('abort', withdraw, { once: true })
     void answered.promise.then(() => signal?.removeEventListener('abort', withdraw))
@@ -229,13 +239,9 @@ export class ApprovalQueue {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return
     this.#waiting.delete(approvalId)
-    this.#options.onWaiting?.(-1, isUnseen(entry.enforced))
+    this.#options.onWaiting?.(-1, entry.isUnseen)
     entry.answered.resolve(ruling)
   }
-}
-
-function isUnseen(enforced: Enforced | undefined): boolean {
-  return enforced?.access.from === 'connection'
 }
 
 function digestOf(request: ApprovalRequest): string {

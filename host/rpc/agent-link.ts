@@ -23,15 +23,16 @@ import type {
   RpcFailure,
 } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
-import { type ApprovalHandler, createApprovalDesk } from './approval-desk.ts'
+import { createDesks, type Desks, type RequestHandlers, unknownRun } from './desks.ts'
 import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
 import type { StreamHandler } from './http-server.ts'
+import type { RequestDesk } from './request-desk.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
 export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
 
 /** What the host does with what the agent says. No handler may wait for the guest. */
-export interface LinkHandlers {
+export interface LinkHandlers extends RequestHandlers {
   /** Each event of the run once, in order, the next when this one is settled; throwing ends the link. */
   onEvent: EventSink
   /**
@@ -40,8 +41,6 @@ export interface LinkHandlers {
    */
   checkEvent?: (event: NumberedEvent) => string | null
   onDelta: (deltas: ParamsOf<typeof deltaEmit>) => void
-  /** Called once per question however many sessions it takes. */
-  requestApproval: ApprovalHandler
   /** Called once per run, after all its events have been handled. */
   completeTask: (completion: Completion) => Promise<Result<Record<string, never>, HandlerFailure>>
   onLog: (entry: ParamsOf<typeof logWrite>) => void
@@ -86,7 +85,7 @@ interface Run {
 export class AgentLink implements AsyncDisposable {
   readonly #options: AgentLinkOptions
   readonly #sessions: Sessions
-  readonly #approvals: ReturnType<typeof createApprovalDesk>
+  readonly #desks: Desks
   readonly #waiting = new Set<() => void>()
   #run: Run | null = null
   #ackTimer: NodeJS.Timeout | null = null
@@ -101,7 +100,7 @@ export class AgentLink implements AsyncDisposable {
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve
     })
-    this.#approvals = createApprovalDesk(options.handlers.requestApproval)
+    this.#desks = createDesks(options.handlers)
     this.#sessions = new Sessions({
       rpc: options.rpc,
       http: options.http,
@@ -178,7 +177,7 @@ export class AgentLink implements AsyncDisposable {
   /** Hands on nothing more of the run and expects nothing of it; what the agent still says of it is acknowledged. */
   forgetRun(): void {
     if (this.#run !== null) finish(this.#run)
-    this.#approvals.clear()
+    this.#desks.clear()
   }
 
   /** While the VM is paused or saved, silence means nothing. After a restore begin anew with {@link restartSession}. */
@@ -232,12 +231,9 @@ export class AgentLink implements AsyncDisposable {
       'delta/emit': (deltas) => {
         if (this.#runOf(deltas.runId)?.over === false) handlers.onDelta(deltas)
       },
-      'approval/request': async (request, { signal }) => {
-        if (this.#runOf(request.runId)?.over !== false) return unknownRun
-        return await this.#approvals.ask(request, signal)
-      },
-      'hook/run': async () => noHooks,
-      'tool/call': async () => noHostTools,
+      'approval/request': (request, { signal }) => this.#answer(this.#desks.approvals, request, signal),
+      'hook/run': (request, { signal }) => this.#answer(this.#desks.hooks, request, signal),
+      'tool/call': (call, { signal }) => this.#answer(this.#desks.calls, call, signal),
       'task/complete': async (completion) => {
         const run = this.#runOf(completion.runId)
         if (run === null) return unknownRun
@@ -246,6 +242,14 @@ export class AgentLink implements AsyncDisposable {
       },
       'log/write': (entry) => handlers.onLog(entry),
     }
+  }
+
+  async #answer<Q extends { runId: string }, A>(
+    desk: RequestDesk<Q, A>,
+    request: Q,
+    signal: AbortSignal,
+  ): Promise<Result<A, HandlerFailure>> {
+    return this.#runOf(request.runId)?.over === false ? await desk.ask(request, signal) : unknownRun
   }
 
   async #complete(run: Run, completion: Completion): Promise<Result<Record<string, never>, HandlerFailure>> {
@@ -285,7 +289,7 @@ export class AgentLink implements AsyncDisposable {
   // ---- sessions -------------------------------------------------------------------------------------------
 
   #newRun(runId: string): Run {
-    this.#approvals.clear()
+    this.#desks.clear()
     const onFailure = (cause: unknown): void => {
       this.#options.onBug?.('event/emit', cause)
       const message = 'an event of the agent could not be recorded on the host; see its log'
@@ -339,7 +343,7 @@ export class AgentLink implements AsyncDisposable {
     this.#end = end
     this.#live = null
     if (this.#ackTimer !== null) clearTimeout(this.#ackTimer)
-    this.#approvals.clear()
+    this.#desks.clear()
     for (const wake of [...this.#waiting]) wake()
     this.#settleClosed(end)
   }
@@ -384,21 +388,6 @@ function finish(run: Run): void {
   run.over = true
   run.intake.close()
 }
-
-const unknownRun = {
-  ok: false,
-  error: { code: 'notFound', message: 'no such run is under way' },
-} as const satisfies { ok: false; error: HandlerFailure }
-
-const noHooks = {
-  ok: false,
-  error: { code: 'failed', message: 'there are no hooks for this run' },
-} as const satisfies { ok: false; error: HandlerFailure }
-
-const noHostTools = {
-  ok: false,
-  error: { code: 'failed', message: 'there are no tools of the host for this run' },
-} as const satisfies { ok: false; error: HandlerFailure }
 
 function deadlineOf({ timeoutMs }: RequestOptions): number | null {
   return timeoutMs === undefined ? null : performance.now() + timeoutMs
