@@ -135,6 +135,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
   ),
   'A.05': now('What the model is sent begins with the same bytes in every request of a run'),
+  'A.06': now(
+    'Edits land where they are meant, patches whole or not at all, and what changed since it was read is not overwritten',
+  ),
   'A.07': now(
     'Sub-agents work at once, each on a view of its own, and what they change comes together or is shown as a conflict',
   ),

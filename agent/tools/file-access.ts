@@ -5,6 +5,7 @@ import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { ReadLedger } from './read-ledger.ts'
 
 export { formatSize, inspectTarget, shownPath, writeWhole } from '#runtime/tools/workspace-file.ts'
 
@@ -15,6 +16,8 @@ export interface FileToolsOptions {
   readonly knownAs?: string
   /** Owner of what is created, where this process may give things away. Default the guest's user `work`. */
   readonly owner?: Owner
+  /** What the conversations know of the files; absent: nothing is refused as `stale`. */
+  readonly ledger?: ReadLedger
 }
 
 export const defaultRoot = '/mnt/workspace'

@@ -33,7 +33,8 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
     outputSchema: moveOutput,
     requiresApproval: false,
     readOnly: false,
-    async execute({ from, to, overwrite }) {
+    async execute({ from, to, overwrite }, context) {
+      const { ledger } = options
       return await withPlace(options, from, { links: 'keep' }, (source, root) => {
         const what = source.stat()
         if (!what.ok) return what
@@ -48,8 +49,13 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
           if (what.value.isDirectory())
             return toolFailure('already_exists', `${target} is a file; delete it first.`)
         }
+        const known = overwrite ? ledger?.check(context, target) : undefined
+        if (known?.ok === false) return known
         const moved = source.renameTo(target, { replace: overwrite })
-        return moved.ok ? toolSuccess({ from: shownPath(source), to: shownPath(target) }) : moved
+        if (!moved.ok) return moved
+        ledger?.move(context, source.path, target.path)
+        ledger?.note(context, source, 'absent')
+        return toolSuccess({ from: shownPath(source), to: shownPath(target) })
       })
     },
     render: ({ from, to }) => `Moved ${from} to ${to}.`,
@@ -100,20 +106,28 @@ export function createDeleteFile(
       const preview = await withPlace(options, path, { links: 'keep' }, describeDeletion)
       return preview.ok ? preview.value : `This call will fail: ${preview.error.message}`
     },
-    async execute({ path, recursive }, { signal }) {
+    async execute({ path, recursive }, context) {
+      const { ledger } = options
       return await withPlace(options, path, { links: 'keep' }, (place) => {
         const stat = place.stat()
         if (!stat.ok) return stat
         if (place.path === '') return toolFailure('invalid_input', 'The workspace itself cannot be deleted.')
         if (!stat.value.isDirectory()) {
+          const known = ledger?.check(context, place)
+          if (known?.ok === false) return known
           const removed = place.unlink()
+          if (!removed.ok) return removed
+          ledger?.note(context, place, 'absent')
           const bytes = stat.value.isFile() ? stat.value.size : 0
-          return removed.ok ? toolSuccess({ path: place.path, files: 1, directories: 0, bytes }) : removed
+          return toolSuccess({ path: place.path, files: 1, directories: 0, bytes })
         }
-        const emptied = recursive ? empty(place, signal) : toolSuccess({ files: 0, directories: 0, bytes: 0 })
+        const emptied = recursive
+          ? empty(place, context.signal)
+          : toolSuccess({ files: 0, directories: 0, bytes: 0 })
         if (!emptied.ok) return emptied
         const removed = place.removeDirectory()
         if (!removed.ok) return recursive ? removed : notEmpty(place, removed.error.code, removed)
+        ledger?.forgetBelow(context, place.path)
         return toolSuccess({ path: place.path, ...emptied.value, directories: emptied.value.directories + 1 })
       })
     },

@@ -4,6 +4,7 @@ import { readPage } from '#runtime/tools/text-page.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
+import { fingerprintFile } from './read-ledger.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
 
 const DEFAULT_LINES = 1_000
@@ -45,14 +46,20 @@ export function createReadFile(
     outputSchema,
     requiresApproval: false,
     readOnly: true,
-    async execute({ path, offset, limit }, { signal }) {
+    async execute({ path, offset, limit }, context) {
+      const { ledger } = options
       return await withPlace(options, path, {}, async (place) => {
         const opened = place.openFile('read')
-        if (!opened.ok) return withHint(opened.error, path)
+        if (!opened.ok) {
+          if (opened.error.code === 'not_found') ledger?.note(context, place, 'absent')
+          return withHint(opened.error, path)
+        }
         using file = opened.value
+        // Before the page: what changes while it is read counts as not seen.
+        const seen = ledger === undefined ? undefined : fingerprintFile(file)
         const sizeBytes = file.stat.size
         const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }
-        const read = await readPage(file.fd, request, signal)
+        const read = await readPage(file.fd, request, context.signal)
         if (!read.ok) return explain(read.error.code, read.error.message, path, sizeBytes)
         const page = read.value
         if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {
@@ -61,6 +68,7 @@ export function createReadFile(
             `"${path}" has ${page.totalLines} lines; offset ${offset} is beyond.`,
           )
         }
+        if (seen?.ok === true) ledger?.note(context, place, seen.value)
         const next = offset + page.lines.length
         return toolSuccess({
           path: shownPath(place),

@@ -1,27 +1,22 @@
-/** `write_file` and `edit_file`: whole files and exact replacements, each seen by others as old or new, never in part. */
-import { Buffer, isUtf8 } from 'node:buffer'
-import { readFileSync } from 'node:fs'
+/** `write_file` and `edit_file`: whole files and replacements in them, each seen by others as old or new, never in part. */
+import { Buffer } from 'node:buffer'
 import * as z from 'zod'
-import { attempt } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
 import {
   type FileToolsOptions,
-  formatSize,
   inspectTarget,
   pathArgument,
   shownPath,
   withPlace,
   writeWhole,
 } from './file-access.ts'
-import { findNearestRegion } from './nearest-region.ts'
+import { checkUnchanged, editMaxBytes, readText } from './file-text.ts'
+import { nearestText } from './nearest-region.ts'
+import { editTolerantly } from './tolerant-edit.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
-
-/** Largest file that is edited by exact replacement. */
-const EDIT_MAX_BYTES = 8 * 1024 * 1024
-const NEAREST_MAX_CHARS = 3_000
 
 const writeInput = z.strictObject({
   path: pathArgument,
@@ -42,7 +37,8 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
     outputSchema: writeOutput,
     requiresApproval: false,
     readOnly: false,
-    async execute({ path, content, mode }) {
+    async execute({ path, content, mode }, context) {
+      const { ledger } = options
       if (path.endsWith('/'))
         return toolFailure('invalid_input', `"${path}" names a directory; name a file in it.`)
       return await withPlace(options, path, { createParents: true }, (place) => {
@@ -50,8 +46,12 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
         if (!target.ok) return target
         const bytes = Buffer.from(content, 'utf8')
         const replace = mode === 'overwrite'
-        const written = writeWhole(place, bytes, { ...target.value, replace })
+        // Whoever says "create" knows that nothing is there, whatever was.
+        const check = () =>
+          replace && ledger !== undefined ? ledger.check(context, place) : toolSuccess(undefined)
+        const written = writeWhole(place, bytes, { ...target.value, replace, check })
         if (!written.ok) return written
+        ledger?.noteBytes(context, place, bytes)
         return toolSuccess({
           path: shownPath(place),
           created: target.value.mode === undefined,
@@ -78,60 +78,54 @@ const editOutput = z.strictObject({
   /** Line of the first replacement, from 1. */
   line: z.int().min(1),
   bytes: Count,
+  /** What of the match was not exact; absent: it was. */
+  note: z.string().optional(),
 })
 
 export function createEditFile(options: FileToolsOptions = {}): Tool<typeof editInput, typeof editOutput> {
   return defineTool({
     name: 'edit_file',
     description:
-      'Replaces text in a file of the workspace. oldText must be in the file exactly once, unless replaceAll is true: include enough lines around it. Line ends of the file (LF or CR LF) are kept. When oldText is not found the error shows the lines that come nearest.',
+      'Replaces text in a file of the workspace. oldText must be in the file exactly once, unless replaceAll is true: include enough lines around it. Whole lines that differ in white space alone are taken where there is one such place, and the result says so. Line ends of the file (LF or CR LF) are kept. When oldText is not found the error shows the lines that come nearest.',
     inputSchema: editInput,
     outputSchema: editOutput,
     requiresApproval: false,
     readOnly: false,
-    async execute({ path, oldText, newText, replaceAll }) {
+    async execute({ path, oldText, newText, replaceAll }, context) {
+      const { ledger } = options
       if (oldText === newText)
         return toolFailure('invalid_input', 'oldText and newText are equal: nothing to change.')
       return await withPlace(options, path, {}, (place) => {
         const read = readText(place)
         if (!read.ok) return read
+        const known = ledger?.checkBytes(context, place, read.value.bytes)
+        if (known?.ok === false) return known
         const edited = replaceText(place, read.value.text, { oldText, newText, replaceAll })
         if (!edited.ok) return edited
-        const bytes = Buffer.from(edited.value.text, 'utf8')
-        const written = writeWhole(place, bytes, { mode: read.value.mode, replace: true })
+        const { text, ...result } = edited.value
+        const bytes = Buffer.from(text, 'utf8')
+        if (bytes.length > editMaxBytes) return tooLarge(place)
+        const check = () => checkUnchanged(place, read.value)
+        const written = writeWhole(place, bytes, { mode: read.value.mode, replace: true, check })
         if (!written.ok) return written
-        const { replacements, line } = edited.value
-        return toolSuccess({ path: shownPath(place), replacements, line, bytes: bytes.length })
+        ledger?.noteBytes(context, place, bytes)
+        return toolSuccess({ path: shownPath(place), ...result, bytes: bytes.length })
       })
     },
-    render: ({ path, replacements, line }) =>
-      replacements === 1
+    render: ({ path, replacements, line, note }) => {
+      if (note !== undefined) return `Edited ${path} at line ${line}: ${note}.`
+      return replacements === 1
         ? `Edited ${path} at line ${line}.`
-        : `Edited ${path}: ${replacements} replacements, the first at line ${line}.`,
+        : `Edited ${path}: ${replacements} replacements, the first at line ${line}.`
+    },
   })
 }
 
-function readText(place: Place): Result<{ text: string; mode: number }> {
-  const opened = place.openFile('read')
-  if (!opened.ok) return opened
-  using file = opened.value
-  const { size } = file.stat
-  if (size > EDIT_MAX_BYTES) {
-    const bound = formatSize(EDIT_MAX_BYTES)
-    return toolFailure(
-      'too_large',
-      `${place} has ${formatSize(size)}; edit_file takes up to ${bound}. Use run_python or sed.`,
-    )
-  }
-  const bytes = attempt(`cannot read ${place}`, () => readFileSync(file.fd))
-  if (!bytes.ok) return bytes
-  if (bytes.value.includes(0) || !isUtf8(bytes.value)) {
-    return toolFailure(
-      'binary_file',
-      `${place} (${size} bytes) is not UTF-8 text; use run_python to change its bytes.`,
-    )
-  }
-  return toolSuccess({ text: bytes.value.toString('utf8'), mode: file.stat.mode & 0o777 })
+function tooLarge(place: Place): ReturnType<typeof toolFailure> {
+  return toolFailure(
+    'too_large',
+    `${place} would have more than ${editMaxBytes} bytes; use run_python or sed for it.`,
+  )
 }
 
 interface Edit {
@@ -140,15 +134,18 @@ interface Edit {
   readonly replaceAll: boolean
 }
 
-function replaceText(
-  place: Place,
-  text: string,
-  edit: Edit,
-): Result<{ text: string; replacements: number; line: number }> {
+interface Edited {
+  readonly text: string
+  readonly replacements: number
+  readonly line: number
+  readonly note?: string
+}
+
+function replaceText(place: Place, text: string, edit: Edit): Result<Edited> {
   const { oldText, newText } = asInFile(text, edit)
   const pieces = text.split(oldText)
   const found = pieces.length - 1
-  if (found === 0) return toolFailure('no_match', describeMiss(place, text, edit.oldText))
+  if (found === 0) return replaceTolerantly(place, text, edit)
   if (found > 1 && !edit.replaceAll) {
     const lines = linesOf(pieces.slice(0, 11), oldText).join(', ')
     const more = found > 10 ? ' …' : ''
@@ -160,22 +157,41 @@ function replaceText(
   return toolSuccess({ text: pieces.join(newText), replacements: found, line: countLines(pieces[0] ?? '') })
 }
 
+/** Where the text is there but for its white space, once; never for all occurrences, which could be others than are meant. */
+function replaceTolerantly(
+  place: Place,
+  text: string,
+  { oldText, newText, replaceAll }: Edit,
+): Result<Edited> {
+  const miss = (why: string) =>
+    toolFailure('no_match', `oldText is not in ${place}.${why}${nearestText(text, oldText)}`)
+  if (replaceAll) return miss('')
+  const edited = editTolerantly(text, oldText, newText)
+  switch (edited.found) {
+    case 'none':
+      return miss('')
+    case 'several':
+      return miss(
+        ` Without regard to white space it is there several times, at lines ${edited.lines.join(', ')}.`,
+      )
+    case 'unclear':
+      return miss(
+        ` Without regard to white space it is lines ${edited.startLine}-${edited.endLine}, but how newText is to be indented there is not certain.`,
+      )
+    case 'one': {
+      const { startLine, endLine, reindented } = edited
+      const carried = reindented ? "; the file's indentation was carried over to the new text" : ''
+      const note = `matched without regard to white space, lines ${startLine}-${endLine}${carried}`
+      return toolSuccess({ text: edited.text, replacements: 1, line: startLine, note })
+    }
+  }
+}
+
 /** Both texts with CR LF where the file has no other line end. */
 function asInFile(text: string, { oldText, newText }: Edit): { oldText: string; newText: string } {
   const isCrlf = text.includes('\r\n') && !/(?<!\r)\n/.test(text)
   if (!isCrlf) return { oldText, newText }
   return { oldText: oldText.replace(/\r?\n/g, '\r\n'), newText: newText.replace(/\r?\n/g, '\r\n') }
-}
-
-function describeMiss(place: Place, text: string, oldText: string): string {
-  const nearest = findNearestRegion(text, oldText)
-  if (nearest === undefined) {
-    return `oldText is not in ${place}, and nothing in it is like it. Read the file again before editing.`
-  }
-  const cut =
-    nearest.text.length > NEAREST_MAX_CHARS ? `${nearest.text.slice(0, NEAREST_MAX_CHARS)}…` : nearest.text
-  const why = nearest.whitespaceOnly ? ' It differs in white space alone.' : ''
-  return `oldText is not in ${place}. The nearest is lines ${nearest.startLine}-${nearest.endLine}.${why} Copy the text exactly from there:\n${cut}`.toWellFormed()
 }
 
 /** The lines at which the text between the pieces begins. */

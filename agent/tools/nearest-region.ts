@@ -1,5 +1,7 @@
 /** Where in a file a text that was not found most nearly is: what an edit that missed is told. Pure; bounded work. */
 
+import { cutMiddle } from './cut.ts'
+
 export interface Region {
   /** From 1, both included. */
   readonly startLine: number
@@ -20,6 +22,20 @@ const MAX_COMPARED = 5_000
 /** Share of letter pairs below which two lines are taken for unlike. */
 const MIN_LIKENESS = 0.5
 const MAX_REGION_LINES = 40
+
+/** Characters of a region that are shown. */
+const MAX_SHOWN_CHARS = 4_000
+
+/** A sentence on the lines that come nearest to `sought`, and they themselves behind their numbers. */
+export function nearestText(content: string, sought: string): string {
+  const nearest = findNearestRegion(content.replace(/^\ufeff/, ''), sought)
+  if (nearest === undefined) return ' Nothing in it is like it: read the file again before you change it.'
+  const { startLine, endLine, text, whitespaceOnly } = nearest
+  const why = whitespaceOnly ? ' It differs in white space alone.' : ''
+  const lines = text.split('\n').map((line, at) => `${startLine + at}\t${line}`)
+  const head = ` The nearest is lines ${startLine}-${endLine}.${why} Copy the text exactly from there, without the number and the tab before each line:\n`
+  return head + cutMiddle(lines.join('\n'), MAX_SHOWN_CHARS)
+}
 
 /** The region most like `sought`, or nothing if no line is like any of it. */
 export function findNearestRegion(content: string, sought: string): Region | undefined {

@@ -63,11 +63,16 @@ export function inspectTarget(place: Place): Result<{ mode?: number }> {
  * Writes a file so that its name shows the old or the new content and never a part: a new file beside it, renamed.
  * @param mode permission bits; absent: those of a new file
  * @param replace whether a file of that name may be there; if not, `already_exists`
+ * @param check asked when all is written and nothing is to be seen yet; its failure is the call's
  */
 export function writeWhole(
   place: Place,
   content: Buffer,
-  { mode, replace }: { readonly mode?: number; readonly replace: boolean },
+  {
+    mode,
+    replace,
+    check,
+  }: { readonly mode?: number; readonly replace: boolean; readonly check?: () => Result<void> },
 ): Result<void> {
   const beside = place.sibling(`.caisson-${randomBytes(8).toString('hex')}`)
   const created = beside.createFile()
@@ -77,7 +82,8 @@ export function writeWhole(
     for (let at = 0; at < content.length; ) at += writeSync(file.fd, content, at)
     if (mode !== undefined) fchmodSync(file.fd, mode)
   })
-  const moved = written.ok ? beside.renameTo(place, { replace }) : written
+  const checked = written.ok && check !== undefined ? check() : written
+  const moved = checked.ok ? beside.renameTo(place, { replace }) : checked
   if (!moved.ok) beside.unlink()
   if (!moved.ok && moved.error.code === 'already_exists') {
     return failure('already_exists', `${place} exists already; use mode "overwrite" or another path.`)

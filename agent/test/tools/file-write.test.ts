@@ -113,12 +113,12 @@ describe('edit_file', () => {
 
   it('shows the nearest lines when the text is not there [S1.04]', async () => {
     const content = 'def a():\n    return 1\n\ndef b(x):\n    y = x + 1\n    return y\n'
-    const { result, after } = await edit(content, 'def b(x):\n  y = x + 1\n  return y', 'pass')
+    const { result, after } = await edit(content, 'def b(x):\n  y = x + 1\n  return y', 'pass', true)
     expect(result).toMatchObject({ ok: false, error: { code: 'no_match' } })
     const message = result.ok ? '' : result.error.message
     expect(message).toContain('lines 4-6')
     expect(message).toContain('white space alone')
-    expect(message).toContain('    y = x + 1')
+    expect(message).toContain('\n5\t    y = x + 1\n')
     expect(after).toBe(content)
   })
 

@@ -1,0 +1,70 @@
+/**
+ * How lines that were written with one indentation stand in a file that has another: a shift of all of them, or tabs for so
+ * many spaces. Only what the lines that were found say for certain; everything else is refused. Pure.
+ */
+
+/** The white space before a line's text. */
+export function indentOf(line: string): string {
+  return /^[ \t]*/.exec(line)?.[0] ?? ''
+}
+
+/** Gives a line of the new text the file's indentation; null where it is not certain which that is. */
+export type Reindent = (line: string) => string | null
+
+const units = ['\t', '  ', '   ', '    ', '        ']
+
+/**
+ * What was done to the indentation between `written` and `found`, the same lines but for their white space; null where that
+ * is not one thing.
+ */
+export function findReindent(written: readonly string[], found: readonly string[]): Reindent | null {
+  const known = new Map<string, string>()
+  for (const [at, line] of written.entries()) {
+    if (line.trim() === '') continue
+    const from = indentOf(line)
+    const to = indentOf(found[at] ?? '')
+    if ((known.get(from) ?? to) !== to) return null
+    known.set(from, to)
+  }
+  const rules = rulesFor([...known])
+  return (line) => {
+    if (line.trim() === '') return line
+    const from = indentOf(line)
+    const to = known.get(from) ?? agreed(rules.map((rule) => rule(from)))
+    return to === null ? null : to + line.slice(from.length)
+  }
+}
+
+type Rule = (indent: string) => string | null
+
+/** A shift where one explains all pairs; otherwise every exchange of units that does. */
+function rulesFor(pairs: readonly (readonly [string, string])[]): readonly Rule[] {
+  const fits = (rule: Rule): boolean => pairs.every(([from, to]) => rule(from) === to)
+  const [from, to] = pairs[0] ?? ['', '']
+  const shifts: Rule[] = []
+  if (to.endsWith(from)) {
+    const more = to.slice(0, to.length - from.length)
+    shifts.push((indent) => more + indent)
+  }
+  if (from.endsWith(to)) {
+    const less = from.slice(0, from.length - to.length)
+    shifts.push((indent) => (indent.startsWith(less) ? indent.slice(less.length) : null))
+  }
+  const shift = shifts.find(fits)
+  if (shift !== undefined) return [shift]
+  return units.flatMap((unit) => units.map((other) => exchange(unit, other))).filter(fits)
+}
+
+function exchange(unit: string, other: string): Rule {
+  return (indent) => {
+    const count = indent.length / unit.length
+    return Number.isInteger(count) && indent === unit.repeat(count) ? other.repeat(count) : null
+  }
+}
+
+/** What all rules that say something say; null where they differ or none does. */
+function agreed(answers: readonly (string | null)[]): string | null {
+  const said = new Set(answers.filter((answer) => answer !== null))
+  const [only] = said
+  return said.size === 1 && only !== undefined ? only : null
+}
