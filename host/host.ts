@@ -15,18 +15,22 @@ import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { contextTokensOf } from './gateway/model-choice.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { NoteStore } from './memory/note-store.ts'
+import { RunNotes } from './memory/run-notes.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
 import type { Recording } from './recording/replay.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError } from './runs/given-plan.ts'
+import { readKnowledge } from './runs/knowledge.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
 import { newRunId, RunStore } from './runs/store.ts'
 import { warmUp } from './runs/warm-up.ts'
 import { SecretChanges, Secrets } from './secrets/secrets.ts'
+import { skillRoots, UserSkills } from './skills/user-skills.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
@@ -128,6 +132,9 @@ export class Host implements AsyncDisposable {
   readonly secrets = new SecretChanges()
   /** Answers about ways out that were given for always: to list and to revoke, also while runs are under way. */
   readonly grants: LastingGrants
+  /** What is remembered of workspaces, and the notes of proposals: to list, to change and to remove. */
+  readonly notes: NoteStore
+  readonly #env: Readonly<Record<string, string | undefined>>
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #settings: Settings
   #pool: Promise<VmPool> | undefined
@@ -141,6 +148,8 @@ export class Host implements AsyncDisposable {
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
     this.grants = new LastingGrants(this.folders)
+    this.notes = new NoteStore(this.folders)
+    this.#env = env
   }
 
   /** The configuration that a run would start with now. @throws {ConfigError} */
@@ -227,6 +236,16 @@ export class Host implements AsyncDisposable {
     return await RunChanges.open(runId, this.runs, this.folders)
   }
 
+  /** What a run proposed to remember, to keep or to drop. */
+  async runNotes(runId: string): Promise<RunNotes> {
+    return await RunNotes.open(runId, this.runs, this.folders)
+  }
+
+  /** The user's skills, as a run would be told of them now. @throws {ConfigError} */
+  async skills(): Promise<UserSkills> {
+    return await UserSkills.read(skillRoots(await this.config(), this.folders, this.#env))
+  }
+
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { workspace = process.cwd(), include = [], vm = {}, mode = 'work' } = options
     const given = await this.#givenPlan(options)
@@ -263,6 +282,7 @@ export class Host implements AsyncDisposable {
       ...(recording === undefined ? {} : { recording }),
       provider,
       prompt,
+      ...(await readKnowledge(config, await this.skills(), this.notes, directory, options.onProgress)),
       directory,
       include,
       limits,

@@ -36,10 +36,13 @@ export {
   type RunOptions,
   WorkspaceRefusedError,
 } from './host.ts'
+export { type DamagedLine, type NoteStore, NoteStoreError, type StoredNote } from './memory/note-store.ts'
+export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from './memory/run-notes.ts'
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'
 export { RunStore, type RunSummary } from './runs/store.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
+export type { UserSkills } from './skills/user-skills.ts'
 export { VmError, type VmErrorCode } from './vm/vm-error.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

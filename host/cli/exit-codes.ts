@@ -27,6 +27,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
   'ProviderError',
   'KeyringError',
   'GrantFileError',
+  'NoteStoreError',
   'RunBusyError',
 ])
 const usageErrors: ReadonlySet<string> = new Set([

@@ -121,6 +121,21 @@ export const Config = z.strictObject({
     .record(z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'expected A-Z 0-9 _'), SecretConfig)
     .default({}),
   search: SearchConfig.optional(),
+  skills: z
+    .strictObject({
+      /** Folders with skills, absolute or from `~/`; a later one wins. Absent: `skills` beside this file. */
+      roots: z
+        .array(z.string().regex(/^(?:\/|~\/)/, 'expected an absolute path, or one from ~/'))
+        .max(16)
+        .optional(),
+    })
+    .default({}),
+  memory: z
+    .strictObject({
+      /** Whether agents read and propose notes at all. */
+      enabled: z.boolean().default(true),
+    })
+    .default({ enabled: true }),
 })
 export type Config = z.infer<typeof Config>
 /** The same before the defaults: what the file, or a program, has to say. */

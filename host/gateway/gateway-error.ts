@@ -14,6 +14,8 @@ export const gatewayErrorCodes = [
   'limit_cost',
   /** Too many requests of this run are open at once. */
   'limit_concurrency',
+  /** The run has proposed as many notes as it may. */
+  'limit_notes',
   'upstream_unreachable',
   'upstream_timeout',
   'upstream_redirect',
@@ -61,6 +63,7 @@ const statusOf: Record<GatewayErrorCode, number> = {
   limit_tokens: 429,
   limit_cost: 429,
   limit_concurrency: 429,
+  limit_notes: 429,
   upstream_unreachable: 502,
   upstream_timeout: 504,
   // 421 and 413: asking again cannot help.

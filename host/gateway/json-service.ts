@@ -3,7 +3,7 @@ import type { ServerHttp2Stream } from 'node:http2'
 import type * as z from 'zod'
 import { parsePayload } from '#specs/node/frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { ServeStream } from './gateway.ts'
+import type { GatewayServices, ServeStream } from './gateway.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { sendError } from './relay.ts'
 
@@ -30,6 +30,36 @@ export function answerWith<Q, A>(
     stream.respond({ ':status': 200, 'content-type': 'application/json', 'content-length': body.length })
     stream.end(body)
   }
+}
+
+/**
+ * The same services, of which `maxOpen` requests may be open at once over all of them.
+ * @param what they are for, in the refusal, such as `the web`
+ */
+export function limitOpen(
+  services: GatewayServices['paths'],
+  maxOpen: number,
+  what: string,
+): GatewayServices['paths'] {
+  let open = 0
+  const bounded =
+    (serve: ServeStream): ServeStream =>
+    async (stream, headers, signal) => {
+      if (open >= maxOpen) {
+        const text = `More than ${maxOpen} requests for ${what} at once. Wait for one of them.`
+        return sendError(stream, gatewayError('limit_concurrency', text))
+      }
+      open += 1
+      try {
+        await serve(stream, headers, signal)
+      } finally {
+        open -= 1
+      }
+    }
+  const entries = Object.entries(services).map(
+    ([path, { method, serve }]) => [path, { method, serve: bounded(serve) }] as const,
+  )
+  return Object.fromEntries(entries)
 }
 
 async function readBody<T>(stream: ServerHttp2Stream, schema: z.ZodType<T>): Promise<Result<T, WireError>> {

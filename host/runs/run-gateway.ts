@@ -13,7 +13,12 @@ import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
 import { createGateway, type Gateway } from '../gateway/gateway.ts'
 import { ModelMemory } from '../gateway/model-memory.ts'
+import { redactText } from '../gateway/redact.ts'
+import { MemoryDesk } from '../memory/desk.ts'
+import type { NoteStore } from '../memory/note-store.ts'
+import { serveMemory } from '../memory/serve-memory.ts'
 import type { Recorder } from '../recording/recorder.ts'
+import { serveSkills } from '../skills/serve-skills.ts'
 import { createWeb } from '../web/create-web.ts'
 import { recordWeb, replayWeb } from '../web/recorded-web.ts'
 import { serveWeb } from '../web/serve-web.ts'
@@ -61,7 +66,11 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
     network: plan.network,
     memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
     services: {
-      paths: serveWeb(recordWeb(web, recorder)),
+      paths: {
+        ...serveWeb(recordWeb(web, recorder)),
+        ...(plan.skills === undefined ? {} : serveSkills(plan.skills)),
+        ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note))),
+      },
       outward: createOutward(ofPrograms, {
         upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
       }),
@@ -80,6 +89,16 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
       await web[Symbol.asyncDispose]?.()
     },
   }
+}
+
+function memoryOf(
+  { runId, directory, secrets, provider }: RunPlan,
+  store: NoteStore,
+  note: (event: HostEvent) => void,
+): MemoryDesk {
+  const key = provider.key?.reveal() ?? null
+  const redact = (text: string) => redactText(secrets.redactionForUser().text(text), key)
+  return new MemoryDesk({ store, runId, workspace: directory, note, redact })
 }
 
 /** The web tools: what a recording has of them, or the web itself. */

@@ -1,6 +1,7 @@
 /** What a run is told before it starts; decided once, never changed. */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import type { MemoryNote } from '#specs/protocol/extension.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import type { Config, KeySource } from '../config/schema.ts'
@@ -9,8 +10,10 @@ import type { Network } from '../gateway/network.ts'
 import type { Provider } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
 import type { Image } from '../image/image.ts'
+import type { NoteStore } from '../memory/note-store.ts'
 import type { Recording } from '../recording/replay.ts'
 import type { Secrets } from '../secrets/secrets.ts'
+import type { UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmDiskImage } from '../vm/vm.ts'
@@ -51,6 +54,10 @@ export interface RunPlan {
   readonly continues?: ContinuedRun
   /** Whether the VM is saved at the end for a run that continues this one. */
   readonly keep: boolean
+  /** The notes that it may read and propose to add to, and what it is told of them; absent: it has no memory. */
+  readonly memory?: { readonly store: NoteStore; readonly told: readonly MemoryNote[] }
+  /** The user's skills; absent: none. */
+  readonly skills?: UserSkills
   /** The workspace on the host. */
   readonly directory: string
   /** Ignored or secret paths that go in all the same. */

@@ -14,6 +14,7 @@ import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
 import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
+import { knowledgeOf } from './knowledge.ts'
 import { Nap } from './nap.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
@@ -310,6 +311,7 @@ export class Run {
       ...(contextTokens === undefined ? {} : { contextTokens }),
       ...(Object.keys(context).length === 0 ? {} : { context }),
       ...(tools === undefined ? {} : { tools: [...tools] }),
+      ...knowledgeOf(this.#plan),
     }
   }
 

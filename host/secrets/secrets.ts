@@ -122,6 +122,11 @@ export class Secrets {
     return values.length === 0 ? noRedaction : createRedaction(values)
   }
 
+  /** Takes every value out that was ever put into a request. For what the user keeps; a guest must not be given the answer. */
+  redactionForUser(): Redaction {
+    return this.#used.size === 0 ? noRedaction : createRedaction([...this.#used.keys()])
+  }
+
   /**
    * Names of the secrets in the headers of a request, sorted, if it may carry them; reads none. Refused: a name that is not
    * known, a host that the secret is not bound to, a request without TLS or that the host does not make itself.

@@ -31,6 +31,8 @@ export interface RunState {
   costUsd: number | null
   changes: { entries: number; flagged: readonly string[] } | null
   applied: number | null
+  /** Notes that the run proposed and that nobody has decided about, by id. */
+  proposedNotes: readonly string[]
   end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
 }
 
@@ -49,6 +51,7 @@ export const initialRunState: RunState = {
   costUsd: null,
   changes: null,
   applied: null,
+  proposedNotes: [],
   end: null,
 }
 
@@ -135,6 +138,17 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
       return { ...state, applied: (state.applied ?? 0) + event.applied }
     case 'undo-end':
       return { ...state, applied: Math.max(0, (state.applied ?? 0) - event.restored) }
+    case 'memory-propose':
+    case 'note-propose': {
+      const { noteId } = event.note
+      const replaced = event.type === 'memory-propose' ? event.replaces : undefined
+      const others = state.proposedNotes.filter((id) => id !== noteId && id !== replaced)
+      return { ...state, proposedNotes: [...others, noteId] }
+    }
+    case 'notes-decide': {
+      const decided = new Set([...event.kept, ...event.dropped])
+      return { ...state, proposedNotes: state.proposedNotes.filter((id) => !decided.has(id)) }
+    }
     case 'run-end':
       return endRun(state, event)
     default:

@@ -1,0 +1,219 @@
+/**
+ * The notes that are kept: what is remembered of each workspace, and the notes of proposals. One file of JSON lines in the
+ * state folder, a note a line, written whole or not at all, by one process at a time. A line that cannot be read stays in the
+ * file as it is, and is reported.
+ */
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
+import { mkdir, open, rename } from 'node:fs/promises'
+import path from 'node:path'
+import * as z from 'zod'
+import { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
+import { Milliseconds, RunId } from '#specs/protocol/text.ts'
+import type { Folders } from '../state/folders.ts'
+import { parseJson } from '../state/json.ts'
+import { findDistrust } from '../state/path-trust.ts'
+import { takeProcessLock } from '../state/process-lock.ts'
+
+/** Characters of one note: a note is a thing to know, not a document. */
+export const noteMaxChars = 4_000
+/** Notes that are kept of one workspace, and of one proposal. */
+export const notesMaxCount = 500
+const fileMaxBytes = 16 * 1024 * 1024
+/** Of a line that cannot be read, for people. */
+const shownMaxChars = 200
+
+const NoteText = z.string().min(1).max(noteMaxChars)
+
+const WorkspaceNote = z.strictObject({
+  kind: z.literal('memory'),
+  noteId: MemoryNote.shape.noteId,
+  /** Its real path when the note was kept. */
+  workspace: z.string().min(1).max(4_096),
+  text: NoteText,
+  tags: MemoryNote.shape.tags,
+  /** When it was kept, or changed. */
+  at: Milliseconds,
+  /** Whose run proposed it; absent: a person wrote it. */
+  runId: RunId.optional(),
+})
+export type WorkspaceNote = Readonly<z.infer<typeof WorkspaceNote>>
+
+const ProposalNote = z.strictObject({
+  kind: z.literal('governance'),
+  ...GovernanceNote.omit({ state: true }).shape,
+  text: NoteText,
+})
+export type ProposalNote = Readonly<z.infer<typeof ProposalNote>>
+
+export const StoredNote = z.discriminatedUnion('kind', [WorkspaceNote, ProposalNote])
+export type StoredNote = WorkspaceNote | ProposalNote
+
+/** A line of the file that is no note. */
+export interface DamagedLine {
+  /** From 1. */
+  readonly line: number
+  /** Its beginning; foreign text. */
+  readonly text: string
+}
+
+/** The notes cannot be read or written; the message says what to do. */
+export class NoteStoreError extends Error {
+  override readonly name = 'NoteStoreError'
+}
+
+interface Content {
+  readonly notes: readonly StoredNote[]
+  readonly damaged: readonly (DamagedLine & { readonly bytes: Buffer })[]
+}
+
+const nothing: Content = { notes: [], damaged: [] }
+
+export class NoteStore {
+  readonly file: string
+  readonly #lock: string
+  #known: { readonly version: string; readonly content: Content } | undefined
+
+  constructor({ home, locks }: Pick<Folders, 'home' | 'locks'>) {
+    this.file = path.join(home, 'memory', 'notes.jsonl')
+    this.#lock = path.join(locks, 'notes.process-lock')
+  }
+
+  /** All notes, the oldest first; read again when the file has changed. @throws {NoteStoreError} */
+  list(): readonly StoredNote[] {
+    return this.#read().notes
+  }
+
+  /** What is remembered of a workspace, the newest first. @throws {NoteStoreError} */
+  ofWorkspace(workspace: string): WorkspaceNote[] {
+    const own = this.list().filter(
+      (note): note is WorkspaceNote => note.kind === 'memory' && note.workspace === workspace,
+    )
+    return own.toReversed()
+  }
+
+  /** The notes of a proposal, the oldest first. @throws {NoteStoreError} */
+  ofProposal(proposalId: string): ProposalNote[] {
+    return this.list().filter(
+      (note): note is ProposalNote => note.kind === 'governance' && note.proposalId === proposalId,
+    )
+  }
+
+  /** Lines that are no notes. They stay where they are until a person mends or removes them. @throws {NoteStoreError} */
+  damaged(): readonly DamagedLine[] {
+    return this.#read().damaged
+  }
+
+  /** Puts what `make` gives in the place of all notes. @throws {NoteStoreError}, and what `make` throws */
+  async change(make: (notes: readonly StoredNote[]) => readonly StoredNote[]): Promise<void> {
+    await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
+    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
+      throw new NoteStoreError(`cannot lock ${this.#lock}: ${wordsOf(cause)}`, { cause })
+    })
+    const { notes, damaged } = this.#read()
+    const made = make(notes)
+    refuseTooMany(made)
+    const lines = made.map((note) => Buffer.from(JSON.stringify(StoredNote.parse(note))))
+    await this.#write([...damaged.map(({ bytes }) => bytes), ...lines])
+  }
+
+  async #write(lines: readonly Buffer[]): Promise<void> {
+    const end = Buffer.from('\n')
+    const content = Buffer.concat(lines.flatMap((line) => [line, end]))
+    if (content.length > fileMaxBytes)
+      throw new NoteStoreError(
+        `${this.file} would be larger than ${fileMaxBytes} bytes: remove notes that are not needed`,
+      )
+    const fresh = `${this.file}.new`
+    try {
+      const file = await open(fresh, 'w', 0o600)
+      await file.writeFile(content).finally(async () => {
+        await file.sync()
+        await file.close()
+      })
+      await rename(fresh, this.file)
+    } catch (cause) {
+      throw new NoteStoreError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
+    }
+  }
+
+  #read(): Content {
+    const remedy = 'correct the file, or move it away'
+    try {
+      const distrust = findDistrust(this.file)
+      if (distrust !== undefined)
+        throw new NoteStoreError(`cannot believe ${this.file}: ${distrust.at} ${distrust.why}; ${remedy}`)
+      // A link or a pipe in its place is not followed, nor waited for.
+      const fd = openSync(this.file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+      try {
+        const stat = fstatSync(fd, { bigint: true })
+        if (!stat.isFile()) throw new NoteStoreError(`${this.file} is no file; move it away`)
+        if (stat.size > fileMaxBytes)
+          throw new NoteStoreError(`${this.file} is larger than ${fileMaxBytes} bytes; ${remedy}`)
+        const version = `${stat.ino} ${stat.mtimeNs} ${stat.size}`
+        if (this.#known?.version !== version) this.#known = { version, content: parse(readFileSync(fd)) }
+        return this.#known.content
+      } finally {
+        closeSync(fd)
+      }
+    } catch (cause) {
+      if (cause instanceof NoteStoreError) throw cause
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return nothing
+      throw new NoteStoreError(`cannot read the notes in ${this.file}: ${wordsOf(cause)}; ${remedy}`, {
+        cause,
+      })
+    }
+  }
+}
+
+/** The note under its id, in its workspace or proposal. */
+export function keyOf(note: StoredNote): string {
+  return `${note.kind} ${note.noteId} ${note.kind === 'memory' ? note.workspace : note.proposalId}`
+}
+
+function parse(bytes: Buffer): Content {
+  // A note that stands there twice is the later one.
+  const notes = new Map<string, StoredNote>()
+  const damaged: Content['damaged'][number][] = []
+  let number = 0
+  for (let at = 0; at < bytes.length; ) {
+    const found = bytes.indexOf(0x0a, at)
+    const end = found < 0 ? bytes.length : found
+    const line = bytes.subarray(at, end)
+    at = end + 1
+    number += 1
+    if (line.length === 0) continue
+    const read = readLine(line)
+    if (read === undefined) {
+      const text = line.toString('utf8', 0, shownMaxChars)
+      damaged.push({ line: number, text, bytes: Buffer.from(line) })
+    } else {
+      notes.delete(keyOf(read))
+      notes.set(keyOf(read), read)
+    }
+  }
+  return { notes: [...notes.values()], damaged }
+}
+
+function readLine(line: Buffer): StoredNote | undefined {
+  try {
+    return StoredNote.safeParse(parseJson(new TextDecoder('utf-8', { fatal: true }).decode(line))).data
+  } catch {
+    return undefined
+  }
+}
+
+/** @throws {NoteStoreError} */
+function refuseTooMany(notes: readonly StoredNote[]): void {
+  const counts = new Map<string, number>()
+  for (const note of notes) {
+    const of = note.kind === 'memory' ? `the workspace ${note.workspace}` : note.proposalId
+    const count = (counts.get(of) ?? 0) + 1
+    counts.set(of, count)
+    if (count > notesMaxCount)
+      throw new NoteStoreError(`${notesMaxCount} notes are kept of ${of} already: remove some first`)
+  }
+}
+
+function wordsOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause)
+}

@@ -1,0 +1,159 @@
+/**
+ * What a run proposed to remember, after the run: read from its journal, kept or dropped by a person, each decision journaled
+ * and made once. Nothing is kept that nobody decided.
+ */
+import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
+import { RunFailure } from '../runs/ending.ts'
+import { requireValue } from '../runs/prepare.ts'
+import { RunRecord } from '../runs/record.ts'
+import type { RunStore } from '../runs/store.ts'
+import type { Folders } from '../state/folders.ts'
+import { lockDirectory } from '../workspace/index.ts'
+import { keyOf, NoteStore, type StoredNote } from './note-store.ts'
+
+/** A note that waits for a person. Its words are the guest's. */
+export type ProposedNote =
+  | {
+      readonly kind: 'memory'
+      readonly agentPath: string
+      readonly note: MemoryNote
+      /** The kept note in whose place it is to stand. */
+      readonly replaces?: string
+    }
+  | { readonly kind: 'governance'; readonly agentPath: string; readonly note: GovernanceNote }
+
+/** What becomes of a note; `text` in the place of what the agent wrote. */
+export type NoteDecision = { readonly keep: true; readonly text?: string } | { readonly keep: false }
+
+export interface DecidedNotes {
+  readonly kept: readonly string[]
+  readonly dropped: readonly string[]
+}
+
+export class RunNotes {
+  readonly runId: string
+  /** The workspace of the run, by its real path. */
+  readonly directory: string
+  readonly #runs: RunStore
+  readonly #folders: Folders
+  #pending: readonly ProposedNote[]
+
+  private constructor(runs: RunStore, folders: Folders, { runId, directory, pending }: Proposals) {
+    this.runId = runId
+    this.directory = directory
+    this.#runs = runs
+    this.#folders = folders
+    this.#pending = pending
+  }
+
+  static async open(runId: string, runs: RunStore, folders: Folders): Promise<RunNotes> {
+    return new RunNotes(runs, folders, proposalsOf(runId, await runs.read(runId)))
+  }
+
+  /** Those that nobody has decided about, in the order in which they were written. */
+  get pending(): readonly ProposedNote[] {
+    return this.#pending
+  }
+
+  /**
+   * Carries decisions out and journals them; notes without one go on waiting.
+   * @param decisions by the note's id; ids that do not wait any more are passed over
+   * @param by who decided, for the journal
+   * @throws {RunFailure} while a process works on the run or in its workspace. @throws {NoteStoreError}
+   */
+  async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
+    const { locks } = this.#folders
+    const { runId, directory } = this
+    // The same lock as for applying: one process at a time writes to the journal.
+    using _ = requireValue(lockDirectory({ locks, root: directory, runId }))
+    await using record = await RunRecord.open(this.#runs.paths(runId))
+    const { pending } = proposalsOf(runId, await this.#runs.read(runId))
+    const decided = pending.flatMap((proposal) => {
+      const decision = decisions.get(proposal.note.noteId)
+      return decision === undefined ? [] : [{ proposal, decision }]
+    })
+    const idsOf = (keep: boolean) =>
+      decided.filter(({ decision }) => decision.keep === keep).map(({ proposal }) => proposal.note.noteId)
+    const outcome = { kept: idsOf(true), dropped: idsOf(false) }
+    if (decided.length === 0) return outcome
+    const added = decided.flatMap(({ proposal, decision }) =>
+      decision.keep ? [toStored(proposal, decision.text, this)] : [],
+    )
+    const replaced = new Set(
+      decided.flatMap(({ proposal, decision }) =>
+        decision.keep && proposal.kind === 'memory' && proposal.replaces !== undefined
+          ? [proposal.replaces]
+          : [],
+      ),
+    )
+    // Before it is journaled: what was kept twice is one note, what was journaled and not kept would be lost.
+    if (added.length > 0)
+      await new NoteStore(this.#folders).change((notes) => merge(notes, added, replaced, directory))
+    const event: HostEvent = { type: 'notes-decide', ...outcome, by }
+    await record.host(event)
+    this.#pending = pending.filter(({ note }) => !decisions.has(note.noteId))
+    return outcome
+  }
+}
+
+interface Proposals {
+  readonly runId: string
+  readonly directory: string
+  readonly pending: readonly ProposedNote[]
+}
+
+function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals {
+  const pending = new Map<string, ProposedNote>()
+  let directory: string | undefined
+  for (const { event } of events) {
+    if (event.type === 'run-start') directory = event.directory
+    else if (event.type === 'memory-propose') {
+      const { agentPath, note } = event
+      const earlier = event.replaces === undefined ? undefined : pending.get(event.replaces)
+      if (earlier !== undefined) pending.delete(earlier.note.noteId)
+      // In the place of a proposal it stands in the place of what that one was to replace.
+      const replaces = earlier?.kind === 'memory' ? earlier.replaces : event.replaces
+      const over = replaces === undefined ? {} : { replaces }
+      pending.set(note.noteId, { kind: 'memory', agentPath, note, ...over })
+    } else if (event.type === 'note-propose') {
+      const { agentPath, note } = event
+      pending.set(note.noteId, { kind: 'governance', agentPath, note })
+    } else if (event.type === 'notes-decide') {
+      for (const noteId of [...event.kept, ...event.dropped]) pending.delete(noteId)
+    }
+  }
+  if (directory === undefined)
+    throw new RunFailure('environment', `${runId} has not begun: it proposed nothing`)
+  return { runId, directory, pending: [...pending.values()] }
+}
+
+function toStored(
+  proposal: ProposedNote,
+  edited: string | undefined,
+  { runId, directory }: Pick<Proposals, 'runId' | 'directory'>,
+): StoredNote {
+  const at = Date.now()
+  const text = edited ?? proposal.note.text
+  if (proposal.kind === 'memory') {
+    const { noteId, tags } = proposal.note
+    return { kind: 'memory', noteId, workspace: directory, text, tags, at, runId }
+  }
+  const { noteId, proposalId, author } = proposal.note
+  return { kind: 'governance', noteId, proposalId, text, author, at }
+}
+
+function merge(
+  notes: readonly StoredNote[],
+  added: readonly StoredNote[],
+  replaced: ReadonlySet<string>,
+  workspace: string,
+): StoredNote[] {
+  const fresh = new Set(added.map(keyOf))
+  const kept = notes.filter(
+    (note) =>
+      !fresh.has(keyOf(note)) &&
+      !(note.kind === 'memory' && note.workspace === workspace && replaced.has(note.noteId)),
+  )
+  return [...kept, ...added]
+}

@@ -1,0 +1,38 @@
+/** What a run knows from before: the user's skills and the notes of its workspace, as they are when it begins. */
+import type { Task } from '#specs/protocol/task.ts'
+import type { Config } from '../config/schema.ts'
+import { notesToTell } from '../memory/desk.ts'
+import { type NoteStore, NoteStoreError } from '../memory/note-store.ts'
+import type { UserSkills } from '../skills/user-skills.ts'
+import type { RunPlan } from './run-plan.ts'
+
+/** What is wrong with skills and notes is told to `say`, and stops no run. */
+export async function readKnowledge(
+  { memory }: Pick<Config, 'memory'>,
+  skills: UserSkills,
+  notes: NoteStore,
+  directory: string,
+  say: (text: string) => void = () => undefined,
+): Promise<Pick<RunPlan, 'memory' | 'skills'>> {
+  if (skills.problems.length > 0)
+    say(`skills: ${skills.problems.length} problems; caisson skills list says which`)
+  if (!memory.enabled) return { skills }
+  try {
+    const damaged = notes.damaged().length
+    if (damaged > 0) say(`memory: ${damaged} lines cannot be read; caisson memory list says which`)
+    return { skills, memory: { store: notes, told: notesToTell(notes, directory) } }
+  } catch (error) {
+    if (!(error instanceof NoteStoreError)) throw error
+    say(`this run has no memory: ${error.message}`)
+    return { skills }
+  }
+}
+
+/** The part of it that the task has. */
+export function knowledgeOf({ skills, memory }: RunPlan): Pick<Task, 'skills' | 'memory'> {
+  const heads = skills?.heads() ?? []
+  return {
+    ...(heads.length === 0 ? {} : { skills: heads }),
+    ...(memory === undefined ? {} : { memory: [...memory.told] }),
+  }
+}

@@ -1,0 +1,142 @@
+// What a person decides about the notes that a run proposed.
+import { mkdir, realpath, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { RunLimits } from '#specs/protocol/task.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host.ts'
+import type { StoredNote } from '../../memory/note-store.ts'
+import { RunRecord } from '../../runs/record.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { lockDirectory } from '../../workspace/index.ts'
+
+const runId = 'run-0123456789abcdef0123'
+const idOf = (number: number) => `mem-${number.toString(16).padStart(12, '0')}`
+const proposed = (number: number, text: string, replaces?: string): HostEvent => ({
+  type: 'memory-propose',
+  agentPath: 'root',
+  note: { noteId: idOf(number), text, tags: ['t'], state: 'proposed' },
+  ...(replaces === undefined ? {} : { replaces }),
+})
+
+async function runThatProposed(events: readonly HostEvent[]) {
+  const home = await temporaryFolder('home')
+  const directory = await realpath(await temporaryFolder('workspace'))
+  const host = new Host({ env: { HOME: home, CAISSON_HOME: home } })
+  await prepareFolders(host.folders)
+  await using record = await RunRecord.open(await host.runs.create(runId))
+  await record.host({
+    type: 'run-start',
+    prompt: 'p',
+    model: 'm',
+    provider: 'offline',
+    directory,
+    limits: RunLimits.parse({}),
+    imageKey: 'k',
+    agentDigest: 'd',
+  })
+  for (const event of events) await record.host(event)
+  return { host, directory }
+}
+
+describe('the notes that a run proposed', () => {
+  it('are kept, changed, or dropped as a person says, once, and the journal says so [S0.13]', async () => {
+    const { host, directory } = await runThatProposed([
+      proposed(1, 'one'),
+      proposed(2, 'two'),
+      proposed(3, 'three'),
+    ])
+    expect(host.notes.list()).toEqual([])
+    const notes = await host.runNotes(runId)
+    expect(notes.pending.map(({ note }) => note.text)).toEqual(['one', 'two', 'three'])
+    const decisions = new Map([
+      [idOf(1), { keep: true }],
+      [idOf(2), { keep: true, text: 'two, in my words' }],
+      [idOf(3), { keep: false }],
+      ['mem-ffffffffffff', { keep: true }],
+    ] as const)
+    const outcome = { kept: [idOf(1), idOf(2)], dropped: [idOf(3)] }
+    expect(await notes.decide(decisions, 'a test')).toEqual(outcome)
+    expect(notes.pending).toEqual([])
+    expect(await (await host.runNotes(runId)).decide(decisions, 'a test')).toEqual({ kept: [], dropped: [] })
+    expect(
+      host.notes.ofWorkspace(directory).map(({ text, tags, runId: from }) => [text, tags, from]),
+    ).toEqual([
+      ['two, in my words', ['t'], runId],
+      ['one', ['t'], runId],
+    ])
+    const journal = await host.runs.read(runId)
+    expect(journal.flatMap(({ event }) => (event.type === 'notes-decide' ? [event] : []))).toEqual([
+      { type: 'notes-decide', ...outcome, by: 'a test' },
+    ])
+    expect((await host.runs.list())[0]?.state.proposedNotes).toEqual([])
+  })
+
+  it('stand in the place of what they replace, over proposals too [S0.13]', async () => {
+    const { host, directory } = await runThatProposed([
+      proposed(2, 'second', idOf(1)),
+      proposed(3, 'third', idOf(2)),
+      proposed(4, 'fourth'),
+      proposed(5, 'fifth', idOf(4)),
+    ])
+    const old: StoredNote = {
+      kind: 'memory',
+      noteId: idOf(1),
+      workspace: directory,
+      text: 'first',
+      tags: [],
+      at: 1,
+    }
+    const elsewhere: StoredNote = { ...old, workspace: '/elsewhere' }
+    await host.notes.change(() => [old, elsewhere])
+    const notes = await host.runNotes(runId)
+    expect(notes.pending.map(({ note }) => note.text)).toEqual(['third', 'fifth'])
+    await notes.decide(
+      new Map(notes.pending.map(({ note }) => [note.noteId, { keep: true } as const])),
+      'a test',
+    )
+    expect(host.notes.ofWorkspace(directory).map(({ text }) => text)).toEqual(['fifth', 'third'])
+    expect(host.notes.ofWorkspace('/elsewhere')).toEqual([elsewhere])
+  })
+
+  it('are one note where the decision was carried out but not journaled [S0.13]', async () => {
+    const { host, directory } = await runThatProposed([proposed(1, 'one')])
+    await host.notes.change(() => [
+      { kind: 'memory', noteId: idOf(1), workspace: directory, text: 'one', tags: ['t'], at: 1, runId },
+    ])
+    const notes = await host.runNotes(runId)
+    await notes.decide(new Map([[idOf(1), { keep: true } as const]]), 'a test')
+    expect(host.notes.ofWorkspace(directory)).toHaveLength(1)
+  })
+
+  it('wait where the notes cannot be written or a process works on the run [S0.13]', async () => {
+    const { host, directory } = await runThatProposed([proposed(1, 'one')])
+    const keep = new Map([[idOf(1), { keep: true } as const]])
+    const lock = lockDirectory({ locks: host.folders.locks, root: directory, runId })
+    if (!lock.ok) throw new Error(lock.error.message)
+    await expect((await host.runNotes(runId)).decide(keep, 'a test')).rejects.toThrow('in use')
+    lock.value[Symbol.dispose]()
+    await mkdir(path.dirname(host.notes.file), { recursive: true, mode: 0o700 })
+    await writeFile(host.notes.file, '\n'.repeat(17 * 1024 * 1024), { mode: 0o600 })
+    await expect((await host.runNotes(runId)).decide(keep, 'a test')).rejects.toThrow('larger than')
+    expect((await host.runNotes(runId)).pending).toHaveLength(1)
+  })
+
+  it('of a proposal are kept under it with their author [S4.04]', async () => {
+    const noteId = 'gov-000000000001'
+    const note = {
+      noteId,
+      proposalId: 'PROP-1',
+      text: 'fine',
+      author: runId,
+      at: 3,
+      state: 'proposed',
+    } as const
+    const { host } = await runThatProposed([{ type: 'note-propose', agentPath: 'root/a', note }])
+    const notes = await host.runNotes(runId)
+    expect(notes.pending).toEqual([{ kind: 'governance', agentPath: 'root/a', note }])
+    await notes.decide(new Map([[noteId, { keep: true } as const]]), 'a test')
+    expect(host.notes.ofProposal('PROP-1')).toMatchObject([{ text: 'fine', author: runId }])
+  })
+})
