@@ -6,6 +6,7 @@ import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
 import { type AgentExits, readExits } from './exits.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
+import { createCodeSearch } from './search/code-search.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createAgentTools } from './tools/agents.ts'
 import { createAskTool } from './tools/ask-user.ts'
@@ -34,10 +35,12 @@ export function startAgent(describeExits?: () => AgentExits): void {
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
   })
   const webTools = createWebTools(createGatewayClient(() => daemon.link.http))
+  const codeSearch = createCodeSearch()
   /** What every agent has, over the workspace or over a sub-agent's view of it. */
   const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
     ...createFileTools(createRunSandboxed(helper, programs), files),
     ...createCodeTools(helper, { network, ...programs }),
+    codeSearch.toolOver(files),
     createAccessTool(),
     createAskTool(),
     createOutputTool(),
@@ -58,7 +61,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
     },
-    extensions: [],
+    extensions: [codeSearch.extension],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
     describeExits: describeExits ?? (() => exits),

@@ -24,7 +24,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.11': now('Tool calling does not depend on the provider'),
   'S0.12': now('Every execution leaves an audit log whose damage is noticed'),
   'S0.13': later('Memory', 'comes with the extensions'),
-  'S0.14': later('Retrieval over the workspace', 'comes with the extensions'),
+  'S0.14': now(
+    'The workspace can be searched by words: passages ranked, found where they are now, and what was left out said',
+  ),
   'S0.15': now('The code is strict ESM TypeScript, linted, formatted, with checked import directions'),
 
   // The agent in the VM

@@ -11,6 +11,9 @@ const MAX_CONTEXT = 10
 const TIMEOUT_MS = 60_000
 const STDERR_MAX_CHARS = 1_000
 
+const wordsHint =
+  'The words were sought as one text, exactly as written; search_code finds passages that have some of them.'
+
 /** Runs a program in the sandbox, in the workspace's root. */
 export type RunSandboxed = (
   request: { readonly argv: readonly string[]; readonly timeoutMs: number },
@@ -37,6 +40,8 @@ const outputSchema = z.strictObject({
   files: Count,
   /** Whether the search was stopped at a limit. */
   truncated: z.boolean(),
+  /** What to try where nothing was found. */
+  hint: z.string().optional(),
 })
 
 export function createSearchFiles(
@@ -46,7 +51,7 @@ export function createSearchFiles(
   return defineTool({
     name: 'search_files',
     description:
-      'Searches the content of the files in the workspace, hidden ones too but not .git, and gives path, line number and line. Binary files are passed over. To find files by name use list_files.',
+      'Finds every line with an exact text or a pattern in the files of the workspace, hidden ones too but not .git, and gives path, line number and line. Binary files are passed over. For words that need not stand together, the best places first, use search_code; to find files by name use list_files.',
     inputSchema,
     outputSchema,
     requiresApproval: false,
@@ -59,8 +64,8 @@ export function createSearchFiles(
       })
       return place.ok ? await search(run, input, place.value, signal) : place
     },
-    render({ lines, matches, files, truncated }) {
-      if (matches === 0) return 'No match.'
+    render({ lines, matches, files, truncated, hint }) {
+      if (matches === 0) return hint === undefined ? 'No match.' : `No match. ${hint}`
       const more = truncated ? '; there may be more: narrow the search or raise limit' : ''
       const shown = lines.map((line) => `${line.path}:${line.line}${line.isMatch ? ':' : '-'} ${line.text}`)
       return [`[${counted(matches, 'matching line')} in ${counted(files, 'file')}${more}]`, ...shown].join(
@@ -104,7 +109,10 @@ async function search(
     )
   }
   // 0: found; 1: nothing found; 2: an error, though there may be matches beside it.
-  if (ended.value.exitCode === 0 || ended.value.exitCode === 1 || found.matches > 0) return toolSuccess(found)
+  if (ended.value.exitCode === 0 || ended.value.exitCode === 1 || found.matches > 0) {
+    const isWords = found.matches === 0 && !input.regex && /\S\s+\S/.test(input.pattern)
+    return toolSuccess(isWords ? { ...found, hint: wordsHint } : found)
+  }
   const hint = input.regex ? ' Check the regular expression, or search without regex for plain text.' : ''
   return toolFailure(
     'invalid_input',

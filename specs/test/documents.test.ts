@@ -6,6 +6,7 @@ import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { limits } from '#specs/protocol/limits.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
+import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { createAccessTool } from '../../agent/tools/access.ts'
 import { createAgentTools } from '../../agent/tools/agents.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
@@ -164,6 +165,7 @@ describe('the document on tools', () => {
   const tools = [
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper),
+    createCodeSearch().toolOver({}),
     createAccessTool(),
     createOutputTool(),
     createRevisePlanTool(),

@@ -1,0 +1,53 @@
+/** Cuts a text into passages that are found and shown one by one: some forty lines, ended at a blank line where there is one. */
+
+/** Lines of the text, from 1, both included. */
+export interface Passage {
+  readonly firstLine: number
+  readonly lastLine: number
+}
+
+export const passageMaxLines = 40
+/** A passage goes on at least this far before a blank line ends it. */
+const passageMinLines = 16
+/** Characters of a passage; only its first line may bring more. */
+const passageMaxChars = 4_000
+/** Of one line; what follows is neither found nor shown. */
+const lineMaxChars = 1_000
+
+/** Lines of a text without their ends, long ones cut. */
+export function linesOf(text: string): string[] {
+  const lines = (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text).split('\n')
+  if (lines.at(-1) === '') lines.pop()
+  return lines.map((line) => {
+    const whole = line.endsWith('\r') ? line.slice(0, -1) : line
+    return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
+  })
+}
+
+/** The passages of a text in their order; those of blank lines alone are left out. */
+export function cutPassages(lines: readonly string[]): Passage[] {
+  const passages: Passage[] = []
+  for (let start = 0; start < lines.length; ) {
+    const end = endOf(lines, start)
+    if (lines.slice(start, end).some((line) => line.trim() !== ''))
+      passages.push({ firstLine: start + 1, lastLine: end })
+    start = end
+  }
+  return passages
+}
+
+/** The line behind the passage that begins at `start`. */
+function endOf(lines: readonly string[], start: number): number {
+  let end = start
+  for (let chars = 0; end < lines.length && end - start < passageMaxLines; end++) {
+    chars += (lines[end]?.length ?? 0) + 1
+    if (chars > passageMaxChars && end > start) break
+  }
+  if (end === lines.length) return end
+  for (let at = end; at - start >= passageMinLines; at--) if (lines[at - 1]?.trim() === '') return at
+  return end
+}
+
+export function textOf(lines: readonly string[], { firstLine, lastLine }: Passage): string {
+  return lines.slice(firstLine - 1, lastLine).join('\n')
+}

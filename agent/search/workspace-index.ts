@@ -1,0 +1,306 @@
+/**
+ * What is searched of one workspace by its words: the index and the files in it as they were read. Brought up to date before
+ * each search, in slices and within bounds; what they leave out is told. Keeps no text of a file.
+ */
+import { totalmem } from 'node:os'
+import { Root } from '#specs/node/descriptor-walk.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { OneAtATime } from '../subagents/turns.ts'
+import { toolFailure } from '../tools/tool.ts'
+import { cutPassages, linesOf, type Passage, textOf } from './passages.ts'
+import { type FileState, isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
+import { Slices } from './slices.ts'
+import { openStore, type Store } from './store.ts'
+import { type FoundFile, type LeftOut, walkWorkspace } from './walk.ts'
+import { IndexWords } from './words.ts'
+
+const MiB = 1024 * 1024
+
+/** Each has a default. */
+export interface IndexBounds {
+  /** Default 512 KiB. */
+  readonly fileMaxBytes?: number
+  /** Default 50,000. */
+  readonly maxFiles?: number
+  /** Of one search, for bringing the index up to date; the next search goes on. Default 45 s. */
+  readonly updateMaxMs?: number
+}
+
+/** Memory that all indexes of the agent take together: a VM has little. */
+export class IndexRoom {
+  readonly #maxBytes: number
+  readonly #taken = new Map<object, number>()
+
+  /** @param maxBytes default 48 MiB, in a small machine a sixteenth of its memory */
+  constructor(maxBytes: number = Math.min(48 * MiB, totalmem() / 16)) {
+    this.#maxBytes = maxBytes
+  }
+
+  /** Notes what `index` takes; whether there is room for more. */
+  note(index: object, bytes: number): boolean {
+    this.#taken.set(index, bytes)
+    let all = 0
+    for (const taken of this.#taken.values()) all += taken
+    return all < this.#maxBytes
+  }
+
+  leave(index: object): void {
+    this.#taken.delete(index)
+  }
+}
+
+export interface IndexOptions {
+  /** The workspace's tree, trusted itself. */
+  readonly root: string
+  readonly room: IndexRoom
+  readonly bounds?: IndexBounds
+}
+
+export interface FindRequest {
+  /** Of `matchOf`; null: every passage, in the order of the files. */
+  readonly match: string | null
+  /** A file or folder below the root; empty: all. */
+  readonly path: string
+  readonly limit: number
+  /** Passages of one file. */
+  readonly perFile: number
+}
+
+export interface FoundPassage extends Passage {
+  readonly path: string
+  readonly text: string
+}
+
+export interface Found {
+  /** The best first. */
+  readonly passages: readonly FoundPassage[]
+  /** Files that were searched. */
+  readonly files: number
+  readonly leftOut: Readonly<Partial<Record<LeftOut, number>>>
+}
+
+interface IndexedFile {
+  readonly path: string
+  readonly state: FileState
+  /** It may have changed again without that showing. */
+  readonly isFresh: boolean
+  /** Of its first passage; the others follow. */
+  readonly firstRow: number
+  /** First and last line of each passage. */
+  readonly lines: Uint32Array
+  /** Why nothing of it is searched. */
+  readonly leftOut?: LeftOut
+  /** The last update that saw it. */
+  seenIn: number
+}
+
+/** Rows that one file may have: its passages. */
+const rowsPerFile = 65_536
+
+export class WorkspaceIndex {
+  readonly #options: IndexOptions
+  readonly #turns = new OneAtATime()
+  readonly #words = new IndexWords()
+  readonly #files = new Map<string, IndexedFile>()
+  readonly #byNumber = new Map<number, IndexedFile>()
+  readonly #closing = new AbortController()
+  #store: Store | undefined
+  #nextNumber = 0
+  #updates = 0
+  #leftOut: Partial<Record<LeftOut, number>> = {}
+
+  constructor(options: IndexOptions) {
+    this.#options = options
+  }
+
+  /** Brings the index up to date and looks; a search that waits for another one ends with `signal`, too. */
+  async find(request: FindRequest, signal: AbortSignal): Promise<Result<Found>> {
+    const ends = AbortSignal.any([signal, this.#closing.signal])
+    return await this.#turns.run(async () => {
+      try {
+        ends.throwIfAborted()
+        this.#store ??= await openStore()
+        const updated = await this.#update(this.#store, ends)
+        return updated.ok ? await this.#look(this.#store, request, ends) : updated
+      } catch (error) {
+        if (ends.aborted) return toolFailure('cancelled', 'The search was cancelled.')
+        throw error
+      }
+    })
+  }
+
+  /** Gives the memory back, once the search that runs has ended. */
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await this.#turns.run(() => Promise.resolve())
+    this.#store?.[Symbol.dispose]()
+    this.#store = undefined
+    this.#options.room.leave(this)
+  }
+
+  async #update(store: Store, signal: AbortSignal): Promise<Result<void>> {
+    const { root: location, bounds = {} } = this.#options
+    const { fileMaxBytes = 512 * 1024, updateMaxMs = 45_000 } = bounds
+    const opened = Root.open(location)
+    if (!opened.ok) return opened
+    using root = opened.value
+    using top = root.openDirectory()
+    const slices = new Slices(signal, updateMaxMs)
+    const round = ++this.#updates
+    this.#leftOut = {}
+    store.begin()
+    try {
+      const isWhole = await walkWorkspace(top, {
+        slices,
+        fileMaxBytes,
+        onFile: (file) => this.#take(file, round, fileMaxBytes, store, slices),
+        onLeftOut: (reason) => this.#leave(reason),
+      })
+      if (!isWhole) this.#leave('late')
+      else for (const file of this.#files.values()) if (file.seenIn !== round) this.#drop(file, store)
+    } finally {
+      store.commit()
+      this.#options.room.note(this, store.bytes)
+    }
+    return { ok: true, value: undefined }
+  }
+
+  #leave(reason: LeftOut): void {
+    this.#leftOut[reason] = (this.#leftOut[reason] ?? 0) + 1
+  }
+
+  /** Takes a file into the index, unless it is there as it is. */
+  async #take(
+    found: FoundFile,
+    round: number,
+    maxBytes: number,
+    store: Store,
+    slices: Slices,
+  ): Promise<void> {
+    const { path, stat } = found
+    const known = this.#files.get(path)
+    if (known !== undefined && !known.isFresh && isSameState(known.state, stateOf(stat))) {
+      known.seenIn = round
+      if (known.leftOut !== undefined) this.#leave(known.leftOut)
+      return
+    }
+    if (known !== undefined) this.#drop(known, store)
+    // What takes the place of something as large needs no more room.
+    const isMore = known === undefined || stat.size > known.state.size
+    if (isMore && !this.#hasRoom(store)) return this.#leave('room')
+    const nowMs = Date.now()
+    const read = readText(found, maxBytes)
+    if (read === undefined) return this.#leave('unreadable')
+    if (read.leftOut !== undefined) this.#leave(read.leftOut)
+    await this.#add(path, read, { nowMs, round, store, slices })
+  }
+
+  #hasRoom(store: Store): boolean {
+    const { bounds, room } = this.#options
+    return this.#files.size < (bounds?.maxFiles ?? 50_000) && room.note(this, store.bytes)
+  }
+
+  async #add(
+    path: string,
+    { state, text, leftOut }: ReadText,
+    { nowMs, round, store, slices }: { nowMs: number; round: number; store: Store; slices: Slices },
+  ): Promise<void> {
+    const number = this.#nextNumber++
+    const lines = text === undefined ? [] : linesOf(text)
+    const passages = cutPassages(lines).slice(0, rowsPerFile)
+    const file: IndexedFile = {
+      path,
+      state,
+      isFresh: isFresh(state, nowMs),
+      firstRow: number * rowsPerFile,
+      lines: Uint32Array.from(passages.flatMap(({ firstLine, lastLine }) => [firstLine, lastLine])),
+      ...(leftOut === undefined ? {} : { leftOut }),
+      seenIn: round,
+    }
+    this.#files.set(path, file)
+    this.#byNumber.set(number, file)
+    const pathWords = this.#words.prepare(path.toWellFormed())
+    for (const [index, passage] of passages.entries()) {
+      store.add(file.firstRow + index, pathWords, this.#words.prepare(textOf(lines, passage)))
+      if (index % 16 === 15) await this.#pauseIn(file, store, slices)
+    }
+  }
+
+  /** A file that an end cuts through is as if it had never been read. */
+  async #pauseIn(file: IndexedFile, store: Store, slices: Slices): Promise<void> {
+    try {
+      await slices.pause()
+    } catch (error) {
+      this.#drop(file, store)
+      throw error
+    }
+  }
+
+  #drop(file: IndexedFile, store: Store): void {
+    this.#files.delete(file.path)
+    this.#byNumber.delete(file.firstRow / rowsPerFile)
+    for (let index = 0; index < file.lines.length / 2; index++) store.remove(file.firstRow + index)
+  }
+
+  async #look(store: Store, request: FindRequest, signal: AbortSignal): Promise<Result<Found>> {
+    const hits = this.#hits(store, request)
+    const texts = new Map<IndexedFile, readonly string[] | null>()
+    const opened = Root.open(this.#options.root)
+    if (!opened.ok) return opened
+    using root = opened.value
+    const slices = new Slices(signal, Number.POSITIVE_INFINITY)
+    const passages: FoundPassage[] = []
+    for (const { file, passage } of hits) {
+      await slices.pause()
+      let lines = texts.get(file)
+      if (lines === undefined) {
+        lines = readAgain(root, file)
+        texts.set(file, lines)
+      }
+      // Changed or gone since the index was brought up to date: what is there now was not searched.
+      if (lines !== null) passages.push({ path: file.path, ...passage, text: textOf(lines, passage) })
+    }
+    let files = 0
+    for (const { leftOut } of this.#files.values()) if (leftOut === undefined) files++
+    return { ok: true, value: { passages, files, leftOut: { ...this.#leftOut } } }
+  }
+
+  #hits(store: Store, { match, path, limit, perFile }: FindRequest): Hit[] {
+    const counts = new Map<IndexedFile, number>()
+    const hits: Hit[] = []
+    for (const row of match === null ? this.#rows() : store.find(match)) {
+      const file = this.#byNumber.get(Math.floor(row / rowsPerFile))
+      if (file === undefined || !isBelow(file.path, path)) continue
+      const count = counts.get(file) ?? 0
+      if (count === perFile) continue
+      counts.set(file, count + 1)
+      const at = (row % rowsPerFile) * 2
+      hits.push({ file, passage: { firstLine: file.lines[at] ?? 1, lastLine: file.lines[at + 1] ?? 1 } })
+      if (hits.length === limit) break
+    }
+    return hits
+  }
+
+  *#rows(): Iterable<number> {
+    for (const { firstRow, lines } of this.#files.values())
+      for (let index = 0; index < lines.length / 2; index++) yield firstRow + index
+  }
+}
+
+interface Hit {
+  readonly file: IndexedFile
+  readonly passage: Passage
+}
+
+function isBelow(path: string, folder: string): boolean {
+  return folder === '' || path === folder || path.startsWith(`${folder}/`)
+}
+
+/** The lines of a file that is still as it was when the index took it; null where it is not. */
+function readAgain(root: Root, { path, state }: IndexedFile): readonly string[] | null {
+  const located = root.locate(path, { links: 'refuse' })
+  if (!located.ok) return null
+  using place = located.value
+  const read = readText({ directory: place.directory, name: place.name, path }, state.size)
+  return read?.text !== undefined && isSameState(read.state, state) ? linesOf(read.text) : null
+}

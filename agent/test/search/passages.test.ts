@@ -1,0 +1,41 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { cutPassages, linesOf, passageMaxLines, textOf } from '../../search/passages.ts'
+
+describe('passages', () => {
+  it('end at a blank line where there is one in time, else after forty lines [S0.14]', () => {
+    const lines = Array.from({ length: 100 }, (_, index) => (index === 29 ? '' : `line ${index + 1}`))
+    expect(cutPassages(lines)).toEqual([
+      { firstLine: 1, lastLine: 30 },
+      { firstLine: 31, lastLine: 70 },
+      { firstLine: 71, lastLine: 100 },
+    ])
+  })
+
+  it('have every line with something on it once, in order, within their bounds [S0.14]', () => {
+    const line = fc.oneof(
+      fc.constantFrom('', '  ', 'x'),
+      fc.string({ maxLength: 400 }).map((text) => text.replaceAll('\n', ' ')),
+    )
+    fc.assert(
+      fc.property(fc.array(line, { maxLength: 200 }), (lines) => {
+        const passages = cutPassages(lines)
+        let next = 1
+        for (const { firstLine, lastLine } of passages) {
+          expect(lines.slice(next - 1, firstLine - 1).every((text) => text.trim() === '')).toBe(true)
+          expect(lastLine - firstLine).toBeLessThan(passageMaxLines)
+          expect(textOf(lines, { firstLine, lastLine }).length).toBeLessThan(5_100)
+          next = lastLine + 1
+        }
+        expect(lines.slice(next - 1).every((text) => text.trim() === '')).toBe(true)
+      }),
+      { numRuns: 200, seed: 14 },
+    )
+  })
+
+  it('are of lines without their ends, without a byte order mark, and cut where they are long [S0.14]', () => {
+    expect(linesOf('\ufeffa\r\nb\n\nc')).toEqual(['a', 'b', '', 'c'])
+    expect(linesOf('')).toEqual([])
+    expect(linesOf('x'.repeat(5_000))[0]?.length).toBe(1_001)
+  })
+})
