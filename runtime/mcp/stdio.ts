@@ -8,30 +8,14 @@ import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
+import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../child-group.ts'
 import type { McpServerConfig } from './config.ts'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from './lines.ts'
 
-const passedOn = [
-  'PATH',
-  'HOME',
-  'USER',
-  'LOGNAME',
-  'SHELL',
-  'TERM',
-  'LANG',
-  'LC_ALL',
-  'TMPDIR',
-  'SystemRoot',
-  'TEMP',
-]
 /** What a server gets to end by itself once its input is closed, and again once it was asked by a signal. */
 const graceMs = 1_000
 /** How long the output of a server that has ended is waited for. */
 const lastOutputMs = 200
-
-/** Servers that run, ended with our own process however it ends in an orderly way. */
-const running = new Set<ChildProcess>()
-let watching = false
 
 export class StdioTransport implements Transport {
   readonly #config: McpServerConfig
@@ -65,18 +49,14 @@ export class StdioTransport implements Transport {
 
   async start(): Promise<void> {
     const { command = '', args = [], env = {}, cwd } = this.#config
-    const ours = passedOn.flatMap((name) => {
-      const value = process.env[name]
-      return value === undefined ? [] : [[name, value] as const]
-    })
     const child = spawn(command, [...args], {
-      env: { ...Object.fromEntries(ours), ...env },
+      env: { ...harmlessVariables(), ...env },
       stdio: ['pipe', 'pipe', 'pipe'],
-      detached: process.platform !== 'win32',
+      detached: hasGroups,
       ...(cwd === undefined ? {} : { cwd }),
     })
     this.#child = child
-    track(child)
+    endWithUs(child)
     // Both may fail long after we have stopped caring.
     child.on('error', (error) => this.onerror?.(error))
     child.stdin?.on('error', (error) => this.onerror?.(error))
@@ -147,24 +127,4 @@ async function endGroup(child: ChildProcess): Promise<void> {
   }
   signalGroup(child, 'SIGKILL')
   await ended
-}
-
-function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
-  if (child.pid === undefined) return
-  try {
-    if (process.platform === 'win32') child.kill(signal)
-    else process.kill(-child.pid, signal)
-  } catch {
-    // There is nobody left.
-  }
-}
-
-function track(child: ChildProcess): void {
-  running.add(child)
-  child.once('close', () => running.delete(child))
-  if (watching) return
-  watching = true
-  process.on('exit', () => {
-    for (const each of running) signalGroup(each, 'SIGKILL')
-  })
 }
