@@ -1,6 +1,6 @@
 /** `read_file`: text in pages. Binary files are named with their size, never dumped. */
 import * as z from 'zod'
-import { readPage } from '#runtime/tools/text-page.ts'
+import { notesOf, readPage } from '#runtime/tools/text-page.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
@@ -118,22 +118,4 @@ function explain(
     'too_large',
     `"${path}" has ${formatSize(size)}: ${reason}. Use run_bash with tail, sed or awk.`,
   )
-}
-
-function notesOf(page: {
-  cutLines: readonly number[]
-  lossy: boolean
-  crlf: boolean
-  byteOrderMark: boolean
-  unfinished: boolean
-  lines: readonly string[]
-}): string[] {
-  const notes: string[] = []
-  if (page.cutLines.length > 0)
-    notes.push(`cut because too long: line ${page.cutLines.slice(0, 20).join(', ')}`)
-  if (page.lossy) notes.push('not UTF-8: some bytes are shown as \ufffd, so do not write this text back')
-  if (page.crlf) notes.push('lines end in CR LF')
-  if (page.byteOrderMark) notes.push('begins with a byte order mark')
-  if (page.unfinished && page.lines.length > 0) notes.push('no newline at the end of the file')
-  return notes
 }

@@ -136,3 +136,15 @@ function readLines(
   const lossy = !isUtf8(page) && lines.some((line) => line.includes('\ufffd'))
   return { lines, cutLines, lossy, crlf: crlf && page.includes('\r\n') }
 }
+
+/** What else of a page is to be known before its text is used. */
+export function notesOf(page: Page): string[] {
+  const notes: string[] = []
+  if (page.cutLines.length > 0)
+    notes.push(`cut because too long: line ${page.cutLines.slice(0, 20).join(', ')}`)
+  if (page.lossy) notes.push('not UTF-8: some bytes are shown as \ufffd, so do not write this text back')
+  if (page.crlf) notes.push('lines end in CR LF')
+  if (page.byteOrderMark) notes.push('begins with a byte order mark')
+  if (page.unfinished && page.lines.length > 0) notes.push('no newline at the end of the file')
+  return notes
+}
