@@ -51,8 +51,14 @@ const defaults = {
   pids: 512,
 } as const
 
+/** What one program may use with all its processes, unless it is said otherwise. */
+export function defaultProgramLimits(): Pick<ExecRequest['limits'], 'memoryBytes' | 'pids' | 'cpuPercent'> {
+  const { memoryBytes, pids } = defaults
+  return { memoryBytes, pids, cpuPercent: availableParallelism() * 100 }
+}
+
 /** Programs that know nobody is there to answer, and leave no caches in the workspace. */
-const environment = {
+export const programEnvironment = {
   PYTHONDONTWRITEBYTECODE: '1',
   PYTHONUNBUFFERED: '1',
   GIT_TERMINAL_PROMPT: '0',
@@ -157,12 +163,13 @@ function requestOf(
     argv,
     ...(options.view === undefined ? {} : { view: options.view }),
     ...(stdin === undefined ? {} : { stdin }),
-    env: { ...environment, ...env },
+    env: { ...programEnvironment, ...env },
     limits: {
+      ...defaultProgramLimits(),
+      ...(options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes }),
+      ...(options.pids === undefined ? {} : { pids: options.pids }),
+      ...(options.cpuPercent === undefined ? {} : { cpuPercent: options.cpuPercent }),
       wallMs,
-      memoryBytes: options.memoryBytes ?? defaults.memoryBytes,
-      pids: options.pids ?? defaults.pids,
-      cpuPercent: options.cpuPercent ?? availableParallelism() * 100,
     },
   }
 }

@@ -129,6 +129,8 @@ export interface Helper {
    * the connection. Rejects when the helper cannot be reached.
    */
   openShell(request: ShellRequest): Promise<Socket>
+  /** The same for a program in the sandbox, within its limits, that is spoken to while it runs. */
+  openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Socket>
 }
 
 export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper {
@@ -153,14 +155,18 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
       const reply = await ask(socketPath, request, Execution, { ...options, stdin })
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
     },
-    openShell: async (request) => {
-      const socket = connect(socketPath)
-      await once(socket, 'connect')
-      const payload = Buffer.from(JSON.stringify({ op: 'shell', env: {}, ...request }))
-      socket.write(encodeTypedFrame(frameKinds.json, payload))
-      return socket
-    },
+    openShell: (request) => openStreams(socketPath, { op: 'shell', env: {}, ...request }),
+    openProgram: ({ argv, view = null, cwd = '', env = {}, limits }) =>
+      openStreams(socketPath, { op: 'exec', argv, view, cwd, env, stdin: true, limits }),
   }
+}
+
+async function openStreams(socketPath: string, request: object): Promise<Socket> {
+  const frame = encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify(request)))
+  const socket = connect(socketPath)
+  await once(socket, 'connect')
+  socket.write(frame)
+  return socket
 }
 
 interface AskOptions extends ExecOptions {

@@ -54,7 +54,8 @@ type Given<T> = { [K in keyof T as undefined extends T[K] ? K : never]?: Exclude
   [K in keyof T as undefined extends T[K] ? never : K]: T[K]
 }
 
-function dropUndefined<T extends object>(fields: T): Given<T> {
+/** The same without the fields that hold nothing. */
+export function dropUndefined<T extends object>(fields: T): Given<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>
 }
 

@@ -61,7 +61,7 @@ export class McpConnection {
   /** The newest, which may still be connecting. */
   #transport: Transport | null = null
   #state: McpState = 'idle'
-  /** The last thing that the server did against the protocol. */
+  /** The first thing that the server did against the protocol since something was asked of it. */
   #oddity = ''
 
   constructor(name: string, config: McpServerConfig, options: McpConnectionOptions = {}) {
@@ -205,10 +205,7 @@ export class McpConnection {
     } catch (cause) {
       if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
       if (live !== undefined) this.#judge(live, cause)
-      const odd =
-        this.#oddity === '' || !isTimeout(cause)
-          ? ''
-          : `; it said what was not expected: ${this.#shown(this.#oddity).slice(0, 300)}`
+      const odd = isTimeout(cause) ? this.#oddWords() : ''
       const content = `the MCP server ${this.name} did not ${verb}: ${this.#words(cause)}${odd}`
       return { ok: false, content }
     }
@@ -245,6 +242,7 @@ export class McpConnection {
     const { openTransport = openUsualTransport, roots = [] } = this.#options
     const transport = await openTransport(this.config)
     this.#transport = transport
+    this.#oddity = ''
     if (this.state === 'closed') throw new Error('the registry of MCP servers has been shut down')
     let live: Live
     try {
@@ -256,12 +254,13 @@ export class McpConnection {
           this.#tools = null
         },
         onOddity: (words) => {
-          this.#oddity = words
+          this.#oddity ||= words
         },
         onEnd: () => this.#noteEnd(transport),
       })
     } catch (cause) {
-      throw new Error(`${this.#words(cause)}${this.#lastWords(transport)}`)
+      const words = `${this.#words(cause)}${this.#lastWords(transport)}`
+      throw new Error(words.includes(this.#oddity) ? words : `${words}${this.#oddWords()}`)
     }
     this.#failure = null
     this.#failedConnects = 0
@@ -274,6 +273,12 @@ export class McpConnection {
     return cause instanceof Error
       ? this.#shown(cause.message).slice(0, 500).toWellFormed()
       : 'unknown failure'
+  }
+
+  /** What else went wrong on the way, which nobody was waiting for. */
+  #oddWords(): string {
+    const words = this.#shown(this.#oddity).slice(0, 300).toWellFormed()
+    return words === '' ? '' : `; it said what was not expected: ${words}`
   }
 
   /** The end of what the server wrote about itself. */

@@ -5,6 +5,8 @@ export interface McpResult {
   /** False where the server says that the call failed, and where it did not answer. */
   readonly ok: boolean
   readonly content: string
+  /** Whether a failure is in the server's own words; absent: it did not answer, or not with a result. */
+  readonly isServersWord?: true
 }
 
 const resultMaxChars = 256 * 1024
@@ -14,7 +16,8 @@ export function toMcpResult(result: Readonly<Record<string, unknown>>): McpResul
   const blocks = Array.isArray(content) ? content.map(toText) : []
   const text = blocks.filter((block) => block !== '').join('\n')
   const whole = text === '' && structuredContent !== undefined ? JSON.stringify(structuredContent) : text
-  return { ok: isError !== true, content: cutResult(whole === '' ? '(no output)' : whole) }
+  const words = cutResult(whole === '' ? '(no output)' : whole)
+  return isError === true ? { ok: false, content: words, isServersWord: true } : { ok: true, content: words }
 }
 
 /** What was read at an address. */

@@ -21,7 +21,11 @@ describe('what a server answers to a call', () => {
       ok: true,
       content: '{"a":1}',
     })
-    expect(toMcpResult({ content: [], isError: true })).toEqual({ ok: false, content: '(no output)' })
+    expect(toMcpResult({ content: [], isError: true })).toEqual({
+      ok: false,
+      content: '(no output)',
+      isServersWord: true,
+    })
   })
 
   it('is bounded, with its head and its tail [S2.12]', () => {

@@ -1,0 +1,73 @@
+/**
+ * MCP servers as an extension of the agent: the user's, which come with the task, and those of the workspace. A server of the
+ * user goes before one of the workspace of the same name. Nothing of the protocol is loaded where there is no server.
+ */
+import type { Duplex } from 'node:stream'
+import type { McpServer } from '#specs/protocol/extension.ts'
+import type { ExtensionParts, OpenExtension } from '../extensions.ts'
+import type { StreamOpener } from '../proxy/outward.ts'
+import type { ProgramNetwork } from '../proxy/proxy.ts'
+import type { FileToolsOptions } from '../tools/file-access.ts'
+import type { ExecRequest } from '../utils/helper.ts'
+import type { OfferSource } from './offer.ts'
+import { readWorkspaceServers, type WorkspaceServers, workspaceFile } from './workspace-servers.ts'
+
+/** What the guest gives servers to run on. */
+export interface McpEnvironment {
+  /** Starts a program of the sandbox, which ends with the connection. */
+  openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Duplex>
+  /** The way of programs to the network. */
+  readonly network: Pick<ProgramNetwork, 'prepare'>
+  /** The way to the host, for servers at an address. */
+  readonly http: StreamOpener
+  /** The workspace, where its own servers are named. */
+  readonly files?: FileToolsOptions
+}
+
+export interface ChosenServer {
+  readonly name: string
+  readonly source: OfferSource
+  readonly config: McpServer
+}
+
+const resourceTool = /^(?:list_mcp_resources|read_mcp_resource|get_mcp_prompt)$/
+/** Servers of one run, which are all started at its beginning. */
+const serversMaxCount = 12
+
+export function createMcpExtension(environment: McpEnvironment): OpenExtension {
+  return async (parts) => {
+    const { task, host } = parts
+    const found = await readWorkspaceServers(environment.files)
+    const { chosen, notes } = chooseServers(task, found)
+    for (const note of notes) await host.note('warn', note)
+    if (chosen.length === 0 || parts.signal.aborted) return null
+    const { openServers } = await import('./open-servers.ts')
+    return await openServers(chosen, parts, environment)
+  }
+}
+
+/** The servers whose tools the task may use, and what is to be said of the others. */
+export function chooseServers(
+  { mcpServers = {}, tools }: Pick<ExtensionParts['task'], 'mcpServers' | 'tools'>,
+  found: WorkspaceServers,
+): { readonly chosen: readonly ChosenServer[]; readonly notes: readonly string[] } {
+  const notes = [...found.notes]
+  const own = Object.entries(mcpServers).map(([name, config]) => ({ name, source: 'user' as const, config }))
+  const others = [...found.servers].flatMap(([name, config]) => {
+    if (!Object.hasOwn(mcpServers, name)) return [{ name, source: 'workspace' as const, config }]
+    notes.push(`${workspaceFile} of the workspace: ${name}: your own server of that name is used`)
+    return []
+  })
+  const wanted = [...own, ...others].filter(({ name }) => isWanted(name, tools))
+  const left = wanted.slice(serversMaxCount).map(({ name }) => name)
+  if (left.length > 0)
+    notes.push(`at most ${serversMaxCount} MCP servers are used in a run; left out: ${left.join(', ')}`)
+  return { chosen: wanted.slice(0, serversMaxCount), notes }
+}
+
+/** Whether any tool that the task allows can be the server's. */
+function isWanted(server: string, tools: readonly string[] | undefined): boolean {
+  if (tools === undefined) return true
+  const prefix = `${server}_`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
+  return tools.some((name) => resourceTool.test(name) || name.startsWith(prefix))
+}

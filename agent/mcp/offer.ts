@@ -1,0 +1,62 @@
+/** What a server says of itself, as it is put before the host: its tools by name and digest, with the beginning of their words. */
+import { createHash } from 'node:crypto'
+import type { McpToolInfo } from '#runtime/mcp/lists.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { oneLine } from '../context/block.ts'
+import { boundText } from '../run.ts'
+
+export type OfferSource = McpOffer['source']
+
+const offeredMaxTools = 128
+/** Of names, descriptions and schemas of one server together: they stand in every request. */
+const offeredMaxChars = 200_000
+const describedMaxChars = 300
+
+/** The tools that are offered of a server, in their order, and how many are left out for their number or size. */
+export function boundTools(tools: readonly McpToolInfo[]): {
+  readonly tools: readonly McpToolInfo[]
+  readonly leftOut: number
+} {
+  let chars = 0
+  const kept = tools.filter((tool) => {
+    const size = JSON.stringify(tool).length
+    if (tool.name.length > limits.lineMaxChars || chars + size > offeredMaxChars) return false
+    chars += size
+    return true
+  })
+  const offered = kept.slice(0, offeredMaxTools)
+  return { tools: offered, leftOut: tools.length - offered.length }
+}
+
+/** Of everything that the model, or the agent, goes by. */
+export function digestTool({ name, description, inputSchema, readOnlyHint }: McpToolInfo): string {
+  const definition = toCanonicalJson({ name, description, inputSchema, readOnlyHint })
+  return createHash('sha256').update(definition).digest('hex')
+}
+
+export function makeOffer(
+  server: string,
+  source: OfferSource,
+  config: McpServer,
+  tools: readonly McpToolInfo[],
+): McpOffer {
+  return {
+    server,
+    source,
+    runs: describeServer(config),
+    tools: tools.map((tool) => ({
+      name: tool.name,
+      description: boundText(oneLine(tool.description), describedMaxChars),
+      sha256: digestTool(tool),
+    })),
+  }
+}
+
+/** Program and arguments, or the address without its query. */
+export function describeServer({ command = '', args = [], url }: McpServer): string {
+  const address = url === undefined ? null : URL.parse(url)
+  const text = address === null ? [command, ...args].join(' ') : `${address.origin}${address.pathname}`
+  return boundText(text, limits.textMaxChars)
+}

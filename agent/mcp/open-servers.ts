@@ -1,0 +1,194 @@
+/**
+ * The MCP servers of one run: started side by side, their tools for the root agent, and again for each sub-agent, over whose
+ * view the servers that are programs run once more. Bounded in number; all of them end with the run.
+ */
+import { randomBytes } from 'node:crypto'
+import { dropUndefined } from '#runtime/mcp/config.ts'
+import { McpConnection } from '#runtime/mcp/connection.ts'
+import { openHttpTransport } from '#runtime/mcp/http.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
+import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions.ts'
+import { defaultProgramLimits, programEnvironment } from '../tools/code.ts'
+import { defaultRoot } from '../tools/file-access.ts'
+import type { Tool } from '../tools/tool.ts'
+import type { ChosenServer, McpEnvironment } from './extension.ts'
+import { ServerToolNames } from './names.ts'
+import { createOutwardFetch } from './outward-fetch.ts'
+import { type Connected, createResourceTools, resourceToolNames } from './resource-tools.ts'
+import { RunServer } from './run-server.ts'
+import { createServerTool } from './server-tools.ts'
+import { VmTransport } from './vm-transport.ts'
+
+/** Programs that are servers, of all agents together: the VM runs 32 programs at once. */
+const programsMaxCount = 20
+/** The root side takes no longer. */
+const wallMs = 24 * 3_600_000
+/** The run does not begin before all are ready, or not. */
+const openMaxMs = 60_000
+
+/** @param chosen not empty */
+export async function openServers(
+  chosen: readonly ChosenServer[],
+  parts: ExtensionParts,
+  environment: McpEnvironment,
+): Promise<Extension> {
+  const opened = new OpenedServers(chosen, parts, environment)
+  await opened.open()
+  return opened
+}
+
+class OpenedServers implements Extension {
+  readonly #parts: ExtensionParts
+  readonly #environment: McpEnvironment
+  readonly #fetch: ReturnType<typeof createOutwardFetch>
+  readonly #servers: readonly RunServer[]
+  /** The root agent's, by server; those of addresses are everybody's. */
+  readonly #connections = new Map<RunServer, McpConnection>()
+  readonly #instances = new Set<McpConnection>()
+  /** What the model calls the tools, by server and tool. */
+  readonly #names = new Map<string, string>()
+  readonly #asksAll: boolean
+  #programs = 0
+
+  constructor(chosen: readonly ChosenServer[], parts: ExtensionParts, environment: McpEnvironment) {
+    this.#parts = parts
+    this.#environment = environment
+    this.#fetch = createOutwardFetch(environment.http)
+    this.#asksAll = asksAll(parts)
+    this.#servers = chosen.map(
+      (server) =>
+        new RunServer({
+          ...server,
+          connect: (workspace) => this.#connect(server.name, server.config, workspace),
+          ask: (offer, agentPath, signal) => this.#ask(toCanonicalJson(offer), agentPath, signal),
+        }),
+    )
+  }
+
+  /** Never rejects: what does not start is noted, and not offered. */
+  async open(): Promise<void> {
+    const { signal, taken, host } = this.#parts
+    const names = new ServerToolNames([...taken, ...resourceToolNames])
+    const opening = this.#servers.map(async (server) => {
+      const connection = this.#connect(server.name, server.config, rootWorkspace)
+      this.#connections.set(server, connection)
+      const result = await server.open({ connection, agentPath: 'root', signal }).catch((error: unknown) => ({
+        ok: false as const,
+        error: error instanceof Error ? error.message : String(error),
+      }))
+      if (!result.ok) await this.#drop(server, connection)
+      const words = result.ok ? result.value : result.error
+      if (words !== null && !signal.aborted) await host.note('warn', `MCP server ${server.name}: ${words}`)
+    })
+    await Promise.all(opening)
+    for (const server of this.#servers)
+      for (const { info } of server.definitions)
+        this.#names.set(keyOf(server, info.name), names.claim(server.name, info.name))
+  }
+
+  toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]> {
+    const connected = [...this.#connections].map(([server, connection]): Connected => {
+      const isShared = !server.isProgram || workspace.view === undefined
+      const own = isShared ? connection : this.#connect(server.name, server.config, workspace)
+      if (!isShared) signal.addEventListener('abort', () => void this.#close(own), { once: true })
+      return { server, connection: own }
+    })
+    const { agentPath } = workspace
+    const tools = connected.flatMap(({ server, connection }) =>
+      server.definitions.flatMap((definition) => {
+        const name = this.#names.get(keyOf(server, definition.info.name))
+        if (name === undefined) return []
+        const caller = { connection, agentPath }
+        return [createServerTool({ server, name, definition, caller, asksAll: this.#asksAll })]
+      }),
+    )
+    const all = [...tools, ...createResourceTools(connected, this.#asksAll)]
+    return Promise.resolve(all.toSorted((a, b) => (a.name < b.name ? -1 : 1)))
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#instances].map((connection) => this.#close(connection)))
+  }
+
+  async #drop(server: RunServer, connection: McpConnection): Promise<void> {
+    this.#connections.delete(server)
+    await this.#close(connection)
+  }
+
+  async #close(connection: McpConnection): Promise<void> {
+    await connection.close()
+    this.#instances.delete(connection)
+  }
+
+  #connect(name: string, config: McpServer, workspace: AgentWorkspace): McpConnection {
+    const connectTimeoutMs = Math.min(config.connectTimeoutMs ?? 30_000, openMaxMs)
+    const connection = new McpConnection(name, dropUndefined({ ...config, connectTimeoutMs }), {
+      roots: [{ uri: `file://${defaultRoot}`, name: 'workspace' }],
+      openTransport: (server) =>
+        server.transport === 'stdio'
+          ? this.#startProgram(config, workspace)
+          : openHttpTransport(server, this.#fetch),
+    })
+    this.#instances.add(connection)
+    return connection
+  }
+
+  #startProgram(
+    { command = '', args = [], env = {}, cwd }: McpServer,
+    { view }: AgentWorkspace,
+  ): VmTransport {
+    if (this.#programs >= programsMaxCount)
+      throw new Error(`as many MCP servers run in this VM already as may (${programsMaxCount})`)
+    this.#programs += 1
+    const { openProgram, network } = this.#environment
+    const open = async () => {
+      const { env: proxy } = await network.prepare()
+      return await openProgram({
+        argv: [command, ...args],
+        ...(view === undefined ? {} : { view }),
+        ...(cwd === undefined ? {} : { cwd: relativeTo(defaultRoot, cwd) }),
+        env: { ...programEnvironment, ...proxy, ...env },
+        limits: { ...defaultProgramLimits(), wallMs },
+      })
+    }
+    return new VmTransport(open, () => {
+      this.#programs -= 1
+    })
+  }
+
+  async #ask(offer: string, agentPath: string, signal: AbortSignal) {
+    const approvalId = `mcp-${randomBytes(8).toString('hex')}`
+    return await this.#parts.host.requestApproval(
+      {
+        approvalId,
+        agentPath,
+        stepId: 'mcp',
+        callId: approvalId,
+        tool: mcpOfferTool,
+        arguments: offer,
+        preview: '',
+      },
+      signal,
+    )
+  }
+}
+
+const rootWorkspace: AgentWorkspace = { agentPath: 'root', root: defaultRoot }
+
+function keyOf(server: RunServer, tool: string): string {
+  return `${server.name}\n${tool}`
+}
+
+/** Whether a rule has every call of every tool asked: it is sent as the names of all tools that the agent has of its own. */
+function asksAll({ taken, task: { askTools, hostTools = [] } }: ExtensionParts): boolean {
+  const brought = new Set(hostTools.map(({ name }) => name))
+  const own = [...taken].filter((name) => !brought.has(name))
+  return own.length > 0 && own.every((name) => askTools.includes(name))
+}
+
+/** A folder of the workspace as the root side takes it. */
+function relativeTo(root: string, folder: string): string {
+  if (folder === root) return ''
+  return folder.startsWith(`${root}/`) ? folder.slice(root.length + 1) : folder
+}

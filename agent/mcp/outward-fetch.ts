@@ -1,0 +1,77 @@
+/**
+ * Requests to MCP servers over HTTP, made by the host: in the clear up to it, where its policy judges them, secrets are put in,
+ * and TLS begins. What it refuses fails with its words; a redirect is handed back and never followed here.
+ */
+import type { ClientHttp2Stream } from 'node:http2'
+import { Readable } from 'node:stream'
+import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
+import { connectionFields } from '#specs/protocol/proxy.ts'
+import { Gate } from '../proxy/gate.ts'
+import { type AnswerHeaders, openOutward, type StreamOpener } from '../proxy/outward.ts'
+
+/** Of all servers of a run together; programs have places of their own. */
+const gateOptions = { maxOpen: 16, waitMs: 10_000, resetBurst: 64, resetsPerSecond: 4 }
+const bodyMaxBytes = 16 * 1024 * 1024
+const withoutBody = new Set([101, 204, 205, 304])
+
+/** @param http the way to the host */
+export function createOutwardFetch(http: StreamOpener): FetchLike {
+  const gate = new Gate(gateOptions)
+  return async (address, init = {}) => {
+    const url = new URL(address)
+    const body = bodyOf(init.body)
+    const { signal } = init
+    signal?.throwIfAborted()
+    const headers = {
+      ...plainHeaders(new Headers(init.headers)),
+      ...(url.protocol === 'https:' ? { 'caisson-upgrade': 'https' } : {}),
+      ...(body === null ? {} : { 'content-length': String(body.length) }),
+      ':method': init.method ?? 'GET',
+      ':scheme': 'http',
+      ':authority': url.host,
+      ':path': `${url.pathname}${url.search}`,
+    }
+    const opened = await openOutward({ http, gate }, headers, {
+      signal: signal ?? new AbortController().signal,
+      ...(body === null ? {} : { send: (stream: ClientHttp2Stream) => void stream.end(body) }),
+    })
+    signal?.throwIfAborted()
+    if (opened.kind === 'refused') throw new Error(`the host did not let it through: ${opened.reason}`)
+    return toResponse(opened.stream, opened.headers, url, signal ?? undefined)
+  }
+}
+
+function toResponse(
+  stream: ClientHttp2Stream,
+  answer: AnswerHeaders,
+  url: URL,
+  signal: AbortSignal | undefined,
+): Response {
+  const status = answer[':status'] ?? 502
+  const headers = new Headers()
+  for (const [name, value] of Object.entries(answer))
+    if (!name.startsWith(':') && value !== undefined) headers.set(name, String(value))
+  const abort = (): void => void stream.destroy(new Error('the request was given up'))
+  signal?.addEventListener('abort', abort, { once: true })
+  stream.once('close', () => signal?.removeEventListener('abort', abort))
+  const hasBody = !withoutBody.has(status)
+  if (!hasBody) stream.resume()
+  const body = hasBody ? (Readable.toWeb(stream) as ReadableStream<Uint8Array<ArrayBuffer>>) : null
+  const response = new Response(body, { status: Math.min(599, Math.max(200, status)), headers })
+  return Object.defineProperties(response, { url: { value: url.href } })
+}
+
+function bodyOf(body: unknown): Buffer | null {
+  if (body === undefined || body === null) return null
+  if (typeof body !== 'string') throw new TypeError('expected a body of text')
+  const bytes = Buffer.from(body)
+  if (bytes.length > bodyMaxBytes) throw new RangeError(`a request of more than ${bodyMaxBytes} bytes`)
+  return bytes
+}
+
+/** What belongs to one connection is not passed on. */
+function plainHeaders(headers: Headers): Record<string, string> {
+  return Object.fromEntries(
+    [...headers].filter(([name]) => !connectionFields.has(name) && name !== 'content-length'),
+  )
+}

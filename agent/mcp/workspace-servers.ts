@@ -1,0 +1,86 @@
+/**
+ * The MCP servers that the workspace itself names, in its `.mcp.json`: programs to run inside the VM and nothing else. The file
+ * is a stranger's: bounded, read strictly, never through a link that leaves the workspace; addresses in it are not asked.
+ */
+import { Buffer } from 'node:buffer'
+import { readSync } from 'node:fs'
+import { attempt } from '#specs/node/file-error.ts'
+import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
+import { listMcpServers, readMcpServer } from '#specs/protocol/mcp-config.ts'
+import { type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+
+export const workspaceFile = '.mcp.json'
+const maxBytes = 64 * 1024
+const maxServers = 8
+
+export interface WorkspaceServers {
+  readonly servers: ReadonlyMap<string, McpServer>
+  /** What of the file is not used, and why. */
+  readonly notes: readonly string[]
+}
+
+const nothing: WorkspaceServers = { servers: new Map(), notes: [] }
+
+export async function readWorkspaceServers(options: FileToolsOptions = {}): Promise<WorkspaceServers> {
+  const read = await withPlace(options, workspaceFile, {}, (place) => {
+    const opened = place.openFile('read')
+    if (!opened.ok) return opened
+    using file = opened.value
+    return attempt(`cannot read ${place}`, () => {
+      const bytes = Buffer.alloc(maxBytes + 1)
+      return bytes.subarray(0, readSync(file.fd, bytes, 0, bytes.length, 0))
+    })
+  })
+  if (!read.ok) return read.error.code === 'not_found' ? nothing : only(read.error.message)
+  if (read.value.length > maxBytes) return only(`it is longer than ${maxBytes} bytes`)
+  return parseWorkspaceServers(read.value.toString('utf8'))
+}
+
+export function parseWorkspaceServers(text: string): WorkspaceServers {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    return only('it is not JSON')
+  }
+  const listed = listMcpServers(value)
+  if (!listed.ok) return only(listed.error)
+  const servers = new Map<string, McpServer>()
+  const notes: string[] = []
+  for (const [name, entry] of listed.value) {
+    const read = readEntry(name, entry)
+    if (read === null) continue
+    if (typeof read === 'string') notes.push(noteOf(`${JSON.stringify(name.slice(0, 64))}: ${read}`))
+    else if (servers.size >= maxServers)
+      notes.push(noteOf(`${name}: at most ${maxServers} servers of it are used`))
+    else servers.set(name, read)
+  }
+  return { servers, notes: notes.slice(0, maxServers) }
+}
+
+/** The server, why it is not used, or null where it is switched off. */
+function readEntry(name: string, entry: unknown): McpServer | string | null {
+  const read = readMcpServer(entry)
+  if (!read.ok) return read.error
+  if (read.value === null) return null
+  if (!McpServerName.safeParse(name).success) return 'a name is 1 to 64 of A-Z a-z 0-9 _ . -'
+  if (read.value.transport !== 'stdio')
+    return 'an address that a workspace names is not asked; a server of your own configuration may have it'
+  // Whether it is believed is not its own affair.
+  const { command, args, env, cwd, timeoutMs, connectTimeoutMs } = read.value
+  const fields = { transport: 'stdio', command, args, env, cwd, timeoutMs, connectTimeoutMs }
+  const parsed = McpServer.safeParse(
+    Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)),
+  )
+  if (parsed.success) return parsed.data
+  const [issue] = parsed.error.issues
+  return `${issue?.path.join('.') ?? 'it'}: ${issue?.message ?? 'not of its form'}`
+}
+
+function only(problem: string): WorkspaceServers {
+  return { ...nothing, notes: [noteOf(problem)] }
+}
+
+function noteOf(problem: string): string {
+  return `${workspaceFile} of the workspace: ${problem}`.slice(0, 500)
+}

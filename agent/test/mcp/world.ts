@@ -1,0 +1,109 @@
+/** An agent's MCP servers for tests: the extension over real child processes, a host that answers as it is told, calls through the registry. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import { McpOffer } from '#specs/protocol/extension.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import type { AgentWorkspace, Extension } from '../../extensions.ts'
+import { createMcpExtension, type McpEnvironment } from '../../mcp/extension.ts'
+import { createRegistry, type Invocation } from '../../tools/registry.ts'
+import type { Tool } from '../../tools/tool.ts'
+import { TestPrograms } from '../support/programs.ts'
+import { makeTask, silentLogger } from '../support/run.ts'
+
+const script = path.join(import.meta.dirname, '../../../runtime/test/mcp/support/server.ts')
+
+/** The small server of the runtime's tests, wrong in these ways. */
+export function small(...ways: string[]) {
+  return { transport: 'stdio' as const, command: process.execPath, args: [script, ...ways] }
+}
+
+export interface WorldOptions {
+  readonly mcpServers?: Task['mcpServers']
+  readonly task?: Partial<Parameters<typeof makeTask>[0]>
+  /** What the workspace's `.mcp.json` says; absent: there is none. */
+  readonly workspaceFile?: string
+  readonly taken?: readonly string[]
+  /** What the host says to an offer; default yes. */
+  readonly decide?: (offer: McpOffer) => ApprovalDecision
+  readonly http?: McpEnvironment['http']
+}
+
+export class McpWorld implements AsyncDisposable {
+  readonly programs: TestPrograms
+  readonly offers: McpOffer[] = []
+  readonly notes: string[] = []
+  readonly root: AgentWorkspace = { agentPath: 'root', root: '/mnt/workspace' }
+  extension: Extension | null = null
+  #folder = ''
+  readonly #ending = new AbortController()
+
+  constructor(programs: TestPrograms) {
+    this.programs = programs
+  }
+
+  static async open(options: WorldOptions): Promise<McpWorld> {
+    const world = new McpWorld(await TestPrograms.open())
+    await world.#open(options)
+    return world
+  }
+
+  async #open({ mcpServers, task, workspaceFile, taken, decide, http }: WorldOptions): Promise<void> {
+    this.#folder = await mkdtemp(path.join(tmpdir(), 'caisson-mcp-'))
+    if (workspaceFile !== undefined) await writeFile(path.join(this.#folder, '.mcp.json'), workspaceFile)
+    const open = createMcpExtension({
+      openProgram: this.programs.helper.openProgram,
+      network: {
+        prepare: () => Promise.resolve({ env: { HTTP_PROXY: 'http://127.0.0.1:3128' }, problem: null }),
+      },
+      http: http ?? { openStream: () => Promise.reject(new Error('no host')) },
+      files: { root: this.#folder },
+    })
+    this.extension = await open({
+      task: makeTask({ ...task, ...(mcpServers === undefined ? {} : { mcpServers }) }),
+      host: {
+        requestApproval: ({ arguments: offer }) => {
+          const parsed = McpOffer.parse(JSON.parse(offer))
+          this.offers.push(parsed)
+          return Promise.resolve(decide?.(parsed) ?? { decision: 'allow' })
+        },
+        runHook: () => Promise.resolve({ decision: 'allow' }),
+        callTool: () => Promise.reject(new Error('no tool of the host is called')),
+        note: (_, text) => {
+          this.notes.push(text)
+          return Promise.resolve()
+        },
+      },
+      taken: new Set(taken ?? ['read_file']),
+      signal: this.#ending.signal,
+      logger: silentLogger,
+    })
+  }
+
+  async tools(workspace = this.root, signal = this.#ending.signal): Promise<readonly Tool[]> {
+    return (await this.extension?.toolsFor(workspace, signal)) ?? []
+  }
+
+  /** A call as the model makes it; approvals of tools themselves are given. */
+  async call(tools: readonly Tool[], name: string, input: object = {}): Promise<Invocation> {
+    const registry = createRegistry(tools, { logger: silentLogger })
+    return await registry.invoke(
+      { callId: 'c', name, argumentsText: JSON.stringify(input) },
+      {
+        signal: AbortSignal.timeout(60_000),
+        emitOutput: () => undefined,
+        askTools: new Set(),
+        onStart: () => Promise.resolve(),
+        requestApproval: () => Promise.resolve({ decision: 'allow' }),
+      },
+    )
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ending.abort()
+    await this.extension?.close()
+    await this.programs[Symbol.asyncDispose]()
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+}
