@@ -7,7 +7,14 @@ import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { ReadLedger } from './read-ledger.ts'
 
-export { formatSize, inspectTarget, shownPath, writeWhole } from '#runtime/tools/workspace-file.ts'
+export {
+  formatSize,
+  inspectTarget,
+  placeBeside,
+  shownPath,
+  writeBeside,
+  writeWhole,
+} from '#runtime/tools/workspace-file.ts'
 
 export interface FileToolsOptions {
   /** The workspace. Default `/mnt/workspace`. */

@@ -1,4 +1,5 @@
 /** The file tools of an agent, all over one workspace. */
+import { createApplyPatch } from './apply-patch.ts'
 import type { FileToolsOptions } from './file-access.ts'
 import { createListFiles } from './file-list.ts'
 import { createDeleteFile, createMoveFile } from './file-manage.ts'
@@ -21,6 +22,7 @@ export function createFileTools(run: RunSandboxed, shared: FileToolsOptions = {}
     createReadFile(options),
     createWriteFile(options),
     createEditFile(options),
+    createApplyPatch(options),
     createListFiles(options),
     createSearchFiles(run, options),
     createMoveFile(options),

@@ -265,7 +265,8 @@ async function gate(
   parsed: ParsedArguments,
   context: InvokeContext,
 ): Promise<Result<string | undefined>> {
-  const asks = tool.requiresApproval || context.askTools.has(tool.name) || tool.asks?.(parsed.input) === true
+  const asks =
+    tool.requiresApproval || context.askTools.has(tool.name) || (await tool.asks?.(parsed.input)) === true
   if (!asks) return { ok: true, value: undefined }
   if (parsed.canonical.length > limits.documentMaxChars) {
     return toolFailure(

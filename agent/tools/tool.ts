@@ -74,7 +74,7 @@ export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.Z
   /** Whether a call is put before the host first. */
   readonly requiresApproval: boolean
   /** Whether this very call is put before the host, where not every one is; absent: as `requiresApproval` says. */
-  asks?(input: z.output<I>): boolean
+  asks?(input: z.output<I>): Promise<boolean>
   /** Whether calls only read, so that several may run at once. */
   readonly readOnly: boolean
   /** Whether a run that only plans may call it, where the workspace is mounted read-only; absent: only if it reads. */

@@ -74,7 +74,21 @@ export function writeWhole(
     check,
   }: { readonly mode?: number; readonly replace: boolean; readonly check?: () => Result<void> },
 ): Result<void> {
-  const beside = place.sibling(`.caisson-${randomBytes(8).toString('hex')}`)
+  const written = writeBeside(place, content, mode)
+  if (!written.ok) return written
+  const beside = written.value
+  const checked = check?.() ?? { ok: true, value: undefined }
+  const moved = checked.ok ? beside.renameTo(place, { replace }) : checked
+  if (!moved.ok) beside.unlink()
+  if (!moved.ok && moved.error.code === 'already_exists') {
+    return failure('already_exists', `${place} exists already; use mode "overwrite" or another path.`)
+  }
+  return moved
+}
+
+/** Writes the content of a file beside its place, under a name that nobody has; nothing is left of what could not be written. */
+export function writeBeside(place: Place, content: Buffer, mode?: number): Result<Place> {
+  const beside = placeBeside(place)
   const created = beside.createFile()
   if (!created.ok) return created
   const written = attempt(`cannot write ${place}`, () => {
@@ -82,13 +96,14 @@ export function writeWhole(
     for (let at = 0; at < content.length; ) at += writeSync(file.fd, content, at)
     if (mode !== undefined) fchmodSync(file.fd, mode)
   })
-  const checked = written.ok && check !== undefined ? check() : written
-  const moved = checked.ok ? beside.renameTo(place, { replace }) : checked
-  if (!moved.ok) beside.unlink()
-  if (!moved.ok && moved.error.code === 'already_exists') {
-    return failure('already_exists', `${place} exists already; use mode "overwrite" or another path.`)
-  }
-  return moved
+  if (written.ok) return { ok: true, value: beside }
+  beside.unlink()
+  return written
+}
+
+/** A name in the same directory that nobody has. */
+export function placeBeside(place: Place): Place {
+  return place.sibling(`.caisson-${randomBytes(8).toString('hex')}`)
 }
 
 /** 1234567 as `1.2 MB`. */
