@@ -14,6 +14,7 @@ import { makePolicy, type Policy } from './egress/policy.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { contextTokensOf } from './gateway/model-choice.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
+import { type CodeHook, codeHook } from './hooks/code-hook.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { NoteStore } from './memory/note-store.ts'
 import { RunNotes } from './memory/run-notes.ts'
@@ -32,6 +33,8 @@ import { warmUp } from './runs/warm-up.ts'
 import { SecretChanges, Secrets } from './secrets/secrets.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
+import { type HostTools, prepareHostTools } from './tools/host-tools.ts'
+import { type ToolChoice, toolListOf } from './tools/tool-list.ts'
 import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
@@ -78,7 +81,11 @@ export interface RunOptions {
   /** Model id; absent: `CAISSON_MODEL` or the provider's default. */
   readonly model?: string
   /** Tools that the run may use; absent: all. */
-  readonly tools?: readonly string[]
+  readonly tools?: ToolChoice
+  /** Tools of the application's own, by name, which run here on the host and not in the VM. */
+  readonly hostTools?: HostTools
+  /** Functions that are asked at points of the run, after the commands of the configuration. */
+  readonly hooks?: readonly CodeHook[]
   readonly limits?: Partial<RunLimits>
   readonly vm?: Partial<VmSize> & {
     /** A bootable disk in the place of the image's kernel and root, such as `npm run image:disk` makes. */
@@ -248,6 +255,8 @@ export class Host implements AsyncDisposable {
 
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { workspace = process.cwd(), include = [], vm = {}, mode = 'work' } = options
+    const hostTools = prepareHostTools(options.hostTools ?? {})
+    const tools = toolListOf(options.tools)
     const given = await this.#givenPlan(options)
     const prompt = options.prompt.trim() === '' && given !== undefined ? promptOf(given) : options.prompt
     const config = await this.config()
@@ -289,7 +298,9 @@ export class Host implements AsyncDisposable {
       vm,
       approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? true },
       ...(options.context === undefined ? {} : { context: options.context }),
-      ...(options.tools === undefined ? {} : { tools: options.tools }),
+      ...(tools === undefined ? {} : { tools }),
+      hostTools,
+      hooks: [...(await this.#settings.hooks(config)), ...(options.hooks ?? []).map(codeHook)],
     }
     const pool = await this.#poolFor(plan, options)
     return pool === undefined ? plan : { ...plan, pool }

@@ -26,6 +26,8 @@ export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.t
 export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
 export { GrantFileError, type LastingGrant, type LastingGrants } from './egress/lasting-grants.ts'
 export type { Policy } from './egress/policy.ts'
+export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
+export type { HookInput, HookSubjects, HookVerdict } from './hooks/hook.ts'
 export {
   ConfigError,
   Host,
@@ -44,5 +46,13 @@ export type { Run } from './runs/run.ts'
 export { RunStore, type RunSummary } from './runs/store.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
+export {
+  defineHostTool,
+  type HostToolContext,
+  type HostToolDefinition,
+  HostToolError,
+  type HostTools,
+} from './tools/host-tools.ts'
+export type { ToolChoice } from './tools/tool-list.ts'
 export { VmError, type VmErrorCode } from './vm/vm-error.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

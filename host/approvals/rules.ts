@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 import { planTool } from './plan-question.ts'
@@ -115,26 +116,6 @@ function parseObject(json: string): Record<string, unknown> {
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
-}
-
-/**
- * `*` stands for any run of characters, line breaks included; all else for itself; the whole text must match.
- * Linear in the text, which may be hostile: a regular expression with several stars would not be.
- */
-export function matchesPattern(pattern: string, text: string): boolean {
-  const parts = pattern.split('*')
-  const first = parts[0] ?? ''
-  const last = parts.at(-1) ?? ''
-  if (parts.length === 1) return text === pattern
-  if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last))
-    return false
-  let at = first.length
-  for (const part of parts.slice(1, -1)) {
-    const found = text.indexOf(part, at)
-    if (found < 0) return false
-    at = found + part.length
-  }
-  return at <= text.length - last.length
 }
 
 /** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call, and a question comes before the host as it is. */

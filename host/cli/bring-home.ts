@@ -39,7 +39,7 @@ const listedMax = 200
 export interface HomeOptions {
   readonly choice: ApplyChoice
   /** How the run ended: what did not complete is applied only by a person who saw it. */
-  readonly state: Pick<RunState, 'end'>
+  readonly state: Pick<RunState, 'end' | 'heldBack'>
   /** For `--json`: given, one summary goes there and nothing is printed for people. */
   readonly emit?: (event: object) => Promise<void>
 }
@@ -54,17 +54,21 @@ export async function bringHome(
   const changes = await host.changes(runId)
   const items = changes.review()
   if (emit === undefined) showChanges(io, changes, items)
-  const isWhole = state.end?.outcome === 'completed'
+  const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection = choice === 'ask' ? await ask(io, items) : choice && isWhole ? ('all' as const) : null
   const summary = selection === null || items.length === 0 ? null : await changes.apply(selection)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
   else if (items.length > 0) {
-    const why = choice === true && !isWhole ? ', for the run did not complete' : ''
+    const why = choice === true && !isWhole ? `, for ${whyNot(state)}` : ''
     io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
   }
   const isDone = items.length === 0 || (summary !== null && isComplete(summary))
   return isDone ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+function whyNot({ heldBack }: HomeOptions['state']): string {
+  return heldBack === null ? 'the run did not complete' : `a hook held it back: ${foreignLine(heldBack)}`
 }
 
 function laterLines(runId: string): string {

@@ -5,6 +5,8 @@
 import { makePolicy } from '../egress/policy.ts'
 import { openNetwork } from '../gateway/network.ts'
 import { chooseProvider, type ProviderChoice } from '../gateway/providers.ts'
+import { nameOfHook } from '../hooks/command-hook.ts'
+import { findCommand } from '../programs/find-command.ts'
 import { storedKeys } from './keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
 import type { Config, KeySource } from './schema.ts'
@@ -27,6 +29,7 @@ export async function inspectSections(config: Config, place: KeyPlace): Promise<
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
     ...inspectModels(config),
     ...(await inspectKeys(config, place)),
+    ...(await inspectHooks(config, place)),
     inspectNetwork(config, place),
     inspectEgress(config),
   ]
@@ -74,6 +77,19 @@ async function inspectKeys({ secrets, search }: Config, place: KeyPlace): Promis
   if (search === undefined) return await Promise.all(facts)
   const found = { what: 'search', seen: search.provider }
   facts.push('key' in search ? withSource(found, search.key, place) : Promise.resolve(found))
+  return await Promise.all(facts)
+}
+
+async function inspectHooks({ hooks }: Config, { env }: KeyPlace): Promise<ConfigFact[]> {
+  const facts = hooks.map(async (hook, index): Promise<ConfigFact> => {
+    const { point, tools = [], command } = hook
+    const about = tools.length === 0 ? '' : ` of ${tools.join(', ')}`
+    const fact = { what: `hooks.${index}`, seen: `${point}${about}: ${nameOfHook(hook)}` }
+    const [program = ''] = command
+    const found = await findCommand(program, env)
+    if (found.ok) return { ...fact, seen: `${fact.seen} (${found.value})` }
+    return { ...fact, problem: `the command "${program}" ${found.error}`, stopsRuns: true }
+  })
   return await Promise.all(facts)
 }
 

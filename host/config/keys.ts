@@ -4,13 +4,13 @@
  */
 
 import { constants, type Stats } from 'node:fs'
-import { type FileHandle, open, realpath } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Secret } from '../gateway/secret.ts'
-import { describeLeftOut, searchProgram } from '../programs/programs.ts'
+import { expandHome, findCommand } from '../programs/find-command.ts'
 import { runProgram } from '../programs/run-program.ts'
 import { findDistrust } from '../state/path-trust.ts'
 import { findKeyring, type KeyringPlace, readFromKeyring, storedKeys } from './keyring.ts'
@@ -61,7 +61,7 @@ export async function inspectKey(source: KeySource, place: KeyPlace): Promise<Re
   }
   if ('file' in source) return await withKeyFile(source.file, place.env, async () => there)
   if ('command' in source) {
-    const found = await findCommand(source.command[0] ?? '', place.env)
+    const found = await findKeyCommand(source.command[0] ?? '', place.env)
     return found.ok ? there : found
   }
   const found = await findKeyring(place.env)
@@ -130,7 +130,7 @@ async function runKeyCommand(
   [name = '', ...argv]: readonly string[],
   env: KeyPlace['env'],
 ): Promise<Result<string, string>> {
-  const found = await findCommand(name, env)
+  const found = await findKeyCommand(name, env)
   if (!found.ok) return found
   const ran = await runProgram(found.value, argv, {
     env,
@@ -150,23 +150,7 @@ async function runKeyCommand(
   return { ok: true, value: key }
 }
 
-/** By PATH as every program of this host, or by its whole path; what others can exchange is not run. */
-async function findCommand(name: string, env: KeyPlace['env']): Promise<Result<string, string>> {
-  const place = expandHome(name, env)
-  const refuse = (why: string) => ({ ok: false as const, error: `the key's command "${name}" ${why}` })
-  if (!path.isAbsolute(place) && place.includes(path.sep)) {
-    return refuse('is a relative path; write it from / or ~/ on, or by its name alone')
-  }
-  const isWhole = path.isAbsolute(place)
-  const found = await searchProgram(path.basename(place), isWhole ? path.dirname(place) : env.PATH)
-  // The search goes on where the system has its programs; a whole path means that one file.
-  const isIt = !isWhole || found.path === (await realpath(place).catch(() => undefined))
-  if (found.path !== undefined && isIt) return { ok: true, value: found.path }
-  return refuse(
-    `is not there or may not be run${describeLeftOut(found)}; correct it in the configuration file`,
-  )
-}
-
-function expandHome(file: string, env: KeyPlace['env']): string {
-  return file.startsWith('~/') ? path.join(env.HOME || homedir(), file.slice(2)) : file
+async function findKeyCommand(name: string, env: KeyPlace['env']): Promise<Result<string, string>> {
+  const found = await findCommand(name, env)
+  return found.ok ? found : { ok: false, error: `the key's command "${name}" ${found.error}` }
 }

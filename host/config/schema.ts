@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import { HookPoint } from '#specs/protocol/hook.ts'
 import { readRule } from '../egress/rules.ts'
 import { readSecretHost } from '../secrets/secret-host.ts'
 
@@ -79,6 +80,26 @@ export const SearchConfig = z.discriminatedUnion('provider', [
 ])
 export type SearchConfig = z.infer<typeof SearchConfig>
 
+/** A command that is asked at a point of every run; see `specs/hooks.md`. */
+export const HookConfig = z
+  .strictObject({
+    /** For the journal and for people; absent: the command's. */
+    name: z.string().min(1).max(100).optional(),
+    point: HookPoint,
+    /** Program and arguments; no shell. */
+    command: z.array(z.string().min(1)).min(1).max(64),
+    /** Of the points of tools: names, `*` for any run of characters; absent: all. */
+    tools: z.array(z.string().min(1).max(500)).min(1).max(64).optional(),
+    timeoutMs: z.int().min(100).max(3_600_000).optional(),
+    /** What counts when it fails or takes too long; absent: `deny` before, `allow` after. */
+    onFailure: z.enum(['deny', 'allow']).optional(),
+  })
+  .refine(({ point, tools }) => tools === undefined || point.endsWith('-tool'), {
+    path: ['tools'],
+    message: 'goes with the points before-tool and after-tool alone',
+  })
+export type HookConfig = z.infer<typeof HookConfig>
+
 export const Config = z.strictObject({
   /** Model id when neither `--model` nor CAISSON_MODEL names one. */
   model: z.string().min(1).optional(),
@@ -121,6 +142,8 @@ export const Config = z.strictObject({
     .record(z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'expected A-Z 0-9 _'), SecretConfig)
     .default({}),
   search: SearchConfig.optional(),
+  /** Asked in this order. */
+  hooks: z.array(HookConfig).max(64).default([]),
   skills: z
     .strictObject({
       /** Folders with skills, absolute or from `~/`; a later one wins. Absent: `skills` beside this file. */

@@ -7,6 +7,9 @@ import type { Result } from '#specs/protocol/error.ts'
 import { type Network, openNetwork } from '../gateway/network.ts'
 import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
+import { commandHook } from '../hooks/command-hook.ts'
+import type { Hook } from '../hooks/hook.ts'
+import { findCommand } from '../programs/find-command.ts'
 import { checkFolderIfThere } from '../state/folders.ts'
 import { storedKeys } from './keyring.ts'
 import { type KeyPlace, resolveKey } from './keys.ts'
@@ -67,6 +70,17 @@ export class Settings {
   /** Fetches the key of a secret or a service, each time it is asked. */
   readonly resolveKey = (source: KeySource): Promise<Result<Secret, string>> =>
     resolveKey(source, this.#place)
+
+  /** The hooks of the configuration; each command is there. @throws {ConfigError} */
+  async hooks({ hooks }: Config): Promise<Hook[]> {
+    const { env } = this.#place
+    for (const { command, point } of hooks) {
+      const [program = ''] = command
+      const found = await findCommand(program, env)
+      if (!found.ok) throw new ConfigError(`the ${point} hook "${program}" ${found.error}`)
+    }
+    return hooks.map((hook) => commandHook(hook, env))
+  }
 
   /** How this host reaches the internet. @throws {ConfigError} */
   network({ network }: Config): Network {

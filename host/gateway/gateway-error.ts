@@ -14,6 +14,8 @@ export const gatewayErrorCodes = [
   'limit_cost',
   /** Too many requests of this run are open at once. */
   'limit_concurrency',
+  /** A hook of the user said no; asking again cannot help. */
+  'hook_denied',
   /** The run has proposed as many notes as it may. */
   'limit_notes',
   'upstream_unreachable',
@@ -63,6 +65,7 @@ const statusOf: Record<GatewayErrorCode, number> = {
   limit_tokens: 429,
   limit_cost: 429,
   limit_concurrency: 429,
+  hook_denied: 403,
   limit_notes: 429,
   upstream_unreachable: 502,
   upstream_timeout: 504,

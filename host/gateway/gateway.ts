@@ -9,7 +9,7 @@ import type { BudgetLimits } from './budget.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
 import type { ModelMemory } from './model-memory.ts'
-import { closedError, createModelRoute, type ModelExchange } from './model-route.ts'
+import { closedError, createModelRoute, type ModelExchange, type ModelHooks } from './model-route.ts'
 import type { Network } from './network.ts'
 import { createOfflineUpstream } from './offline/upstream.ts'
 import type { Provider } from './providers.ts'
@@ -57,6 +57,8 @@ export interface GatewayOptions {
   readonly network?: Network
   /** What is known of models; absent: it is learnt anew. */
   readonly memory?: ModelMemory
+  /** Look at each request to the model, and at each answer; absent: nobody does. */
+  readonly modelHooks?: ModelHooks
   /** What is served beside the model route; without it everything else is refused. */
   readonly services?: GatewayServices
   /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
@@ -136,6 +138,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     limits: options.limits,
     requestBodyTimeoutMs: timeouts.requestBodyTimeoutMs,
     guestTimeoutMs: timeouts.idleTimeoutMs,
+    ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
     onExchange: report,
     now: options.now ?? (() => performance.now()),
   })

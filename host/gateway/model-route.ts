@@ -3,6 +3,7 @@
  * carries the answer back. Refuses what is not a chat request, and what the run's budget does not allow.
  */
 import type { ServerHttp2Stream } from 'node:http2'
+import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import {
@@ -13,9 +14,11 @@ import {
   requestMaxBytes,
 } from './chat-request.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
+import { holdAnswer, type SaidByModel } from './hold-answer.ts'
 import type { Provider } from './providers.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
-import type { Upstream } from './upstream.ts'
+import type { Upstream, UpstreamAnswer } from './upstream.ts'
+import { readUsage } from './usage-tap.ts'
 
 /** One model request, as the journal's `model-end` wants it. */
 export interface ModelExchange {
@@ -34,6 +37,14 @@ export interface ModelExchange {
   readonly error?: string
 }
 
+/** Looks at what goes to the model and at what comes back; each gives the reason of a no, or null. */
+export interface ModelHooks {
+  /** Before anything is sent, in the guest's own words: model, key and address are not in it. */
+  before?(request: ChatRequest, signal: AbortSignal): Promise<string | null>
+  /** Absent: answers go to the guest as they come. */
+  after?(request: ChatRequest, said: SaidByModel, signal: AbortSignal): Promise<string | null>
+}
+
 export interface ModelRouteOptions {
   readonly provider: Provider
   readonly upstream: Upstream
@@ -41,6 +52,7 @@ export interface ModelRouteOptions {
   readonly requestBodyTimeoutMs: number
   /** How long a guest may read nothing of its answer. */
   readonly guestTimeoutMs: number
+  readonly hooks?: ModelHooks
   readonly onExchange: (exchange: ModelExchange) => void
   /** Milliseconds on a clock that only goes forward. */
   readonly now: () => number
@@ -91,6 +103,8 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const read = await readRequest(stream, options.requestBodyTimeoutMs)
       if (!read.ok) return refuse(read.error)
       const { request, bytes } = read
+      const objection = await options.hooks?.before?.(request, signal)
+      if (typeof objection === 'string') return refuse(deniedBy('request', objection))
       const asked = now()
       const reserved = await budget.reserve({
         inputTokens: Math.ceil(bytes / bytesPerToken),
@@ -116,7 +130,12 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
           }
           return refuse({ ...closedError, message: guestGone }, used, settle(used))
         }
-        const result = await relayAnswer(stream, answer.value, {
+        const checked = await checkAnswer(request, answer.value, signal)
+        if (!checked.ok) {
+          used = checked.error.usage
+          return refuse(checked.error.error, used, settle(used))
+        }
+        const result = await relayAnswer(stream, checked.value, {
           key,
           signal,
           guestTimeoutMs: options.guestTimeoutMs,
@@ -135,7 +154,30 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     }
   }
 
+  /** The answer, held back until its hook has seen all of it; what was spent on it is spent all the same. */
+  async function checkAnswer(
+    request: ChatRequest,
+    answer: UpstreamAnswer,
+    signal: AbortSignal,
+  ): Promise<Result<UpstreamAnswer, { error: WireError; usage: Usage }>> {
+    const after = options.hooks?.after?.bind(options.hooks)
+    if (after === undefined) return { ok: true, value: answer }
+    const held = await holdAnswer(answer, signal)
+    const fail = (error: WireError, body: Buffer): Result<never, { error: WireError; usage: Usage }> => ({
+      ok: false,
+      error: { error, usage: readUsage(body, answer) },
+    })
+    if (!held.ok) return fail(held.error.error, held.error.bytes)
+    const objection = await after(request, held.value.said, signal)
+    if (objection !== null) return fail(deniedBy('answer', objection), held.value.bytes)
+    return { ok: true, value: held.value.answer }
+  }
+
   return { serve, usage: () => budget.usage }
+}
+
+function deniedBy(what: 'request' | 'answer', reason: string): WireError {
+  return gatewayError('hook_denied', `A hook of the user refused this ${what}: ${reason}`)
 }
 
 /**

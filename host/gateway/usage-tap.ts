@@ -69,6 +69,17 @@ export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<
   return summarise(state, 1)
 }
 
+/** Of an answer that is there whole, in either form. */
+export function readUsage(
+  body: Buffer,
+  { streamed, requestBytes }: { readonly streamed: boolean; readonly requestBytes: number },
+): Usage {
+  if (!streamed) return readWholeAnswer(body, requestBytes).usage
+  const tap = createStreamTap(requestBytes)
+  tap.push(body)
+  return tap.read().usage
+}
+
 interface TapState {
   requestBytes: number
   bytes: number

@@ -1,20 +1,27 @@
 /** What a run does with what its agent says: claims are checked, journaled and shown; questions and the completion go on. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import type { LinkHandlers } from '../rpc/agent-link.ts'
 import type { CappedLog } from './capped-log.ts'
 import type { AgentClaims } from './claims.ts'
 import type { RunRecord } from './record.ts'
+import type { RunGateway } from './run-gateway.ts'
 
 /** A question may overtake the event by which its agent begins. */
 const beginningMs = 1_000
+
+const askedByHost: ApprovalDecision = {
+  decision: 'deny',
+  hint: 'the host asks about this tool itself, when it is called',
+}
 
 export interface AgentHandlerParts {
   readonly record: RunRecord
   readonly log: CappedLog
   readonly claims: AgentClaims
-  readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  readonly outside: Pick<RunGateway, 'approve' | 'requests'>
   readonly onCompletion: (completion: Completion) => void
 }
 
@@ -22,9 +29,16 @@ export function agentHandlers({
   record,
   log,
   claims,
-  approve,
+  outside: { approve, requests },
   onCompletion,
 }: AgentHandlerParts): LinkHandlers {
+  /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
+  const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
+    if (!claims.isAtWork(agentPath)) await sleep(beginningMs)
+    if (claims.isAtWork(agentPath)) return null
+    const message = `no agent ${agentPath} is at work, so nobody is asked for it`
+    return { ok: false, error: { code: 'invalidParams', message } }
+  }
   return {
     checkEvent: ({ agentPath, event }) => claims.check(agentPath, event),
     onEvent: (_, { n, agentPath, event }) => record.agent(agentPath, n, event),
@@ -33,14 +47,21 @@ export function agentHandlers({
       for (const delta of deltas) record.delta(agentPath, delta)
     },
     requestApproval: async (request, { signal }) => {
-      const { agentPath } = request
-      if (!claims.isAtWork(agentPath)) await sleep(beginningMs)
-      if (!claims.isAtWork(agentPath)) {
-        const message = `no agent ${agentPath} is at work, so nobody is asked for it`
-        return { ok: false, error: { code: 'invalidParams', message } }
-      }
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      if (requests.isAllowed(request)) return { ok: true, value: { decision: 'allow' } }
+      // In the agent's words it would stand for what the host does itself.
+      if (requests.asksItself(request.tool)) return { ok: true, value: askedByHost }
       return { ok: true, value: await approve(request, signal) }
     },
+    runHook: async (request, { signal }) => {
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      claims.noteHook(request)
+      return { ok: true, value: await requests.runHook(request, signal) }
+    },
+    callTool: async (call, { signal }) =>
+      (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },
     completeTask: async (completion) => {
       onCompletion(completion)
       return { ok: true, value: {} }

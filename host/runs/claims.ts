@@ -6,9 +6,11 @@
 import { createHash } from 'node:crypto'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { AgentEvent } from '#specs/protocol/event.ts'
+import type { AgentHook, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import { HookClaims } from './hook-claims.ts'
 
 /** What the run was told, as far as claims are measured by it. */
 export interface ClaimBounds {
@@ -18,6 +20,8 @@ export interface ClaimBounds {
   /** The plan that the agent was handed; absent: it makes its own. */
   readonly plan?: Plan
   readonly maxAgents: number
+  /** Where it has to ask hooks. */
+  readonly hooks?: readonly AgentHook[]
 }
 
 export class AgentClaims {
@@ -27,15 +31,26 @@ export class AgentClaims {
   readonly #states = new Map<string, { state: StepState }>()
   /** By path; false when it has ended. */
   readonly #agents = new Map<string, boolean>()
+  readonly #hooks: HookClaims
   #plan: Plan | null = null
   #revision = 0
 
   constructor(bounds: ClaimBounds) {
     this.#bounds = bounds
+    this.#hooks = new HookClaims(bounds.hooks ?? [])
+  }
+
+  /** The agent asks the hooks. */
+  noteHook(request: HookRequest): void {
+    this.#hooks.note(request)
   }
 
   /** Takes the next event of the agent into account. What is wrong with it, to be read after "the guest sent"; null when nothing is. */
   check(agentPath: string, event: AgentEvent): string | null {
+    return this.#hooks.check(agentPath, event) ?? this.#checkState(agentPath, event)
+  }
+
+  #checkState(agentPath: string, event: AgentEvent): string | null {
     if (event.type === 'agent-start') return this.#beginAgent(agentPath)
     if (!this.isAtWork(agentPath)) return `${event.type} of ${agentPath}, which is not at work`
     if (agentPath !== 'root') {

@@ -26,6 +26,7 @@ import type { VmInfo } from '../control/messages.ts'
 import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import type { VmService } from '../control/services.ts'
+import type { RunHooks } from '../hooks/run-hooks.ts'
 import type { Recorder } from '../recording/recorder.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
@@ -64,6 +65,7 @@ export interface GuestParts {
   readonly record: RunRecord
   readonly approvals: ApprovalQueue
   readonly claims: AgentClaims
+  readonly hooks: RunHooks
 }
 
 export class Guest implements AsyncDisposable, ControlledAgent {
@@ -85,7 +87,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   private constructor(
     plan: RunPlan,
-    { record, approvals, claims }: GuestParts,
+    { record, approvals, claims, hooks }: GuestParts,
     { vm, cloned }: Origin,
     log: CappedLog,
     recorder: Recorder,
@@ -96,7 +98,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
     const note = (event: HostEvent) => this.#noteSoon(event)
-    this.#outside = openRunGateway(plan, { log, recorder, approvals, note })
+    this.#outside = openRunGateway(plan, { log, recorder, approvals, note, record, hooks })
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
@@ -143,11 +145,6 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       await guest[Symbol.asyncDispose]()
       throw error
     }
-  }
-
-  /** Names of the agent's tools, as it says. */
-  get tools(): readonly string[] {
-    return this.#session?.tools ?? []
   }
 
   /**
@@ -359,7 +356,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         record: this.#record,
         log: this.#log,
         claims,
-        approve: this.#outside.approve,
+        outside: this.#outside,
         onCompletion: (completion) => this.#ends.complete(completion),
       }),
     })

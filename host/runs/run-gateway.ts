@@ -11,9 +11,15 @@ import type { Policy } from '../egress/policy.ts'
 import { readRule } from '../egress/rules.ts'
 import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
-import { createGateway, type Gateway } from '../gateway/gateway.ts'
+import { priceOf } from '../gateway/budget.ts'
+import { createHttpEmbedder } from '../gateway/embedder.ts'
+import type { EmbeddingModel } from '../gateway/embeddings-route.ts'
+import { createGateway, defaultTimeouts, type Gateway } from '../gateway/gateway.ts'
 import { ModelMemory } from '../gateway/model-memory.ts'
+import type { ModelHooks } from '../gateway/model-route.ts'
+import { recordEmbedder, replayEmbedder } from '../gateway/recorded-embedder.ts'
 import { redactText } from '../gateway/redact.ts'
+import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
 import { MemoryDesk } from '../memory/desk.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import { serveMemory } from '../memory/serve-memory.ts'
@@ -24,12 +30,15 @@ import { recordWeb, replayWeb } from '../web/recorded-web.ts'
 import { serveWeb } from '../web/serve-web.ts'
 import type { Web } from '../web/web.ts'
 import type { CappedLog } from './capped-log.ts'
+import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
+import { RunRequests } from './run-requests.ts'
 
 export interface RunGateway {
   readonly gateway: Gateway
   /** Answers a question of the agent: about a way out by the egress, about a tool's call by the queue. */
   readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  readonly requests: RunRequests
   /** Ends what is open. */
   close(): Promise<void>
 }
@@ -41,9 +50,12 @@ export interface RunParts {
   readonly approvals: ApprovalQueue
   /** Journals an event. */
   readonly note: (event: HostEvent) => void
+  readonly record: RunRecord
+  readonly hooks: RunHooks
 }
 
-export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }: RunParts): RunGateway {
+export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
+  const { log, recorder, approvals, note, hooks } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
   const lasting = new LastingGrants(plan.folders)
@@ -59,12 +71,13 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
   const warn = (text: string): void => write('warn')({ runId }, text)
   plan.secrets.onUnreadable(warn)
   const web = webOf(plan, egress, warn)
+  const embeddings = embeddingsOf(plan, recorder, write('info'))
   const gateway = createGateway({
     provider,
     runId,
     limits,
     network: plan.network,
-    memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
+    memory: memoryOfModels(plan),
     services: {
       paths: {
         ...serveWeb(recordWeb(web, recorder)),
@@ -75,19 +88,43 @@ export function openRunGateway(plan: RunPlan, { log, recorder, approvals, note }
         upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
       }),
     },
+    modelHooks: modelHooksOf(hooks),
+    ...(embeddings === undefined ? {} : { embeddings }),
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
     logger: { info: write('info'), warn: write('warn') },
   })
+  const requests = new RunRequests(plan, parts)
   return {
     gateway,
+    requests,
     approve: (request, signal) =>
       request.tool === accessTool ? egress.ask(request, signal) : approvals.ask(request, signal),
     close: async () => {
+      await requests.close()
       await gateway.close()
       await web[Symbol.asyncDispose]?.()
     },
+  }
+}
+
+/** Nothing is held back where nobody looks at it. */
+function modelHooksOf(hooks: RunHooks): ModelHooks {
+  const objectionOf = async (asked: Promise<HooksDecision>): Promise<string | null> => {
+    const { decision, reason = '' } = await asked
+    return decision === 'deny' ? reason : null
+  }
+  return {
+    ...(hooks.has('before-model')
+      ? { before: (request, signal) => objectionOf(hooks.ask('before-model', { request }, signal)) }
+      : {}),
+    ...(hooks.has('after-model')
+      ? {
+          after: (request, answer, signal) =>
+            objectionOf(hooks.ask('after-model', { request, answer }, signal)),
+        }
+      : {}),
   }
 }
 
@@ -99,6 +136,32 @@ function memoryOf(
   const key = provider.key?.reveal() ?? null
   const redact = (text: string) => redactText(secrets.redactionForUser().text(text), key)
   return new MemoryDesk({ store, runId, workspace: directory, note, redact })
+}
+
+/** What model servers said of themselves in earlier runs. */
+const memoryOfModels = ({ folders }: RunPlan) => new ModelMemory(path.join(folders.home, 'models.json'))
+
+/** The model that makes vectors of texts, or what a recording has of it. */
+function embeddingsOf(
+  plan: RunPlan,
+  recorder: Recorder,
+  log: (fields: object, text: string) => void,
+): EmbeddingModel | undefined {
+  const { embeddings: provider, recording, runId, network } = plan
+  if (provider === undefined) return undefined
+  const { baseUrl, model } = provider
+  const embedder =
+    recording !== undefined || baseUrl === null
+      ? recording && replayEmbedder(recording)
+      : createHttpEmbedder({
+          provider: { ...provider, baseUrl },
+          timeouts: defaultTimeouts,
+          runId,
+          network,
+          memory: memoryOfModels(plan),
+          log,
+        })
+  return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }
 }
 
 /** The web tools: what a recording has of them, or the web itself. */

@@ -9,12 +9,14 @@ import type { Policy } from '../egress/policy.ts'
 import type { Network } from '../gateway/network.ts'
 import type { Provider } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
+import type { Hook } from '../hooks/hook.ts'
 import type { Image } from '../image/image.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { Recording } from '../recording/replay.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { Folders } from '../state/folders.ts'
+import type { PreparedTool } from '../tools/host-tools.ts'
 import type { Accelerator } from '../vm/qemu-args.ts'
 import type { VmDiskImage } from '../vm/vm.ts'
 import type { VmSize } from '../vm/vm-options.ts'
@@ -62,7 +64,12 @@ export interface RunPlan {
   readonly directory: string
   /** Ignored or secret paths that go in all the same. */
   readonly include: readonly string[]
+  /** Names and patterns; absent: all. */
   readonly tools?: readonly string[]
+  /** Tools of the application, by name; absent: none. */
+  readonly hostTools?: ReadonlyMap<string, PreparedTool>
+  /** In the order in which they are asked; absent: none. */
+  readonly hooks?: readonly Hook[]
   readonly limits: RunLimits
   readonly vm: Partial<VmSize> & {
     /** A bootable disk in the place of kernel, initramfs and root, such as Packer makes. */

@@ -1,12 +1,11 @@
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import type { Completion, Task } from '#specs/protocol/task.ts'
+import type { Completion } from '#specs/protocol/task.ts'
 import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
-import { toolsNamedByRules } from '../approvals/rules.ts'
 import { ControlServer } from '../control/server.ts'
-import { secretsContext } from '../secrets/context.ts'
+import { RunHooks } from '../hooks/run-hooks.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { AgentControl } from './agent-control.ts'
 import { AgentClaims } from './claims.ts'
@@ -14,11 +13,11 @@ import { Deadline } from './deadline.ts'
 import { type Ending, endingOf, RunFailure } from './ending.ts'
 import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
-import { knowledgeOf } from './knowledge.ts'
 import { Nap } from './nap.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
+import { taskOf } from './task.ts'
 import { UnseenQuestions } from './unseen-questions.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
@@ -39,6 +38,7 @@ export class Run {
   readonly #approvals: ApprovalQueue
   readonly #claims: AgentClaims
   readonly #control: AgentControl
+  readonly #hooks: RunHooks
   readonly #approvesPlan: boolean
   readonly #stop = new AbortController()
   readonly #cancelled = Promise.withResolvers<string>()
@@ -57,10 +57,18 @@ export class Run {
     this.#record = record
     const { mode, given, limits, approvals } = plan
     this.#approvesPlan = plan.approvePlan || asksAboutPlan(approvals.rules)
+    this.#hooks = new RunHooks({
+      runId: plan.runId,
+      hooks: plan.hooks ?? [],
+      note: (event) => this.#note(event),
+      ask: (request, signal) =>
+        this.#approvals.ask(request, signal, undefined, { mustAsk: true, isUnseen: true }),
+    })
     this.#claims = new AgentClaims({
       mode,
       approvePlan: this.#approvesPlan,
       maxAgents: limits.maxAgents,
+      hooks: this.#hooks.ofAgent,
       ...(given === undefined ? {} : { plan: given.plan }),
     })
     this.#approvals = new ApprovalQueue({
@@ -189,15 +197,34 @@ export class Run {
       ending = endingOf(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
     this.#approvals.close()
+    await this.#askAfter(ending).catch(() => undefined)
+    this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     await record.conclude({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
     return record.state
   }
 
+  /** The hooks behind the run; what they say of it is in the journal. A run that was ended at once does not wait long. */
+  async #askAfter({ outcome, reason, message, summary }: Ending): Promise<void> {
+    const { prompt, directory } = this.#plan
+    const { changes } = this.#record.state
+    const signal = this.#stop.signal.aborted ? AbortSignal.timeout(disbeliefGraceMs) : this.#stop.signal
+    await this.#hooks.ask(
+      'after-run',
+      { prompt, directory, outcome, reason, message, summary, changes },
+      signal,
+    )
+  }
+
   async #carryOut(): Promise<Ending> {
     await this.#begin()
     await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
-    const parts = { record: this.#record, approvals: this.#approvals, claims: this.#claims }
+    const parts = {
+      record: this.#record,
+      approvals: this.#approvals,
+      claims: this.#claims,
+      hooks: this.#hooks,
+    }
     await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
       stop: (now) => this.cancel('caisson vm stop', now),
       setPaused: (paused) => this.setVmPaused(paused),
@@ -230,6 +257,11 @@ export class Run {
       imageKey: image.key,
       agentDigest: image.agentDigest,
     })
+    const { model, name } = provider
+    const about = { prompt, directory, mode, model, provider: name }
+    const { decision, reason = '' } = await this.#hooks.ask('before-run', about, this.#stop.signal)
+    this.#stop.signal.throwIfAborted()
+    if (decision === 'deny') throw new RunFailure('denied', `a hook refused the run: ${reason}`)
   }
 
   /** Hands over the task and waits for its end: by the agent, a cancellation, the deadline, or a loss. */
@@ -242,7 +274,9 @@ export class Run {
     const nap = this.#startNap(guest)
     try {
       const onAccepted = () => this.#control.begin(guest)
-      const completed = this.#guarded(guest.perform(this.#task(guest), onAccepted))
+      const completed = this.#guarded(
+        guest.perform(taskOf(this.#plan, this.#hooks, this.#approvesPlan), onAccepted),
+      )
       completed.catch(() => undefined)
       const first = await Promise.race([
         completed,
@@ -288,31 +322,6 @@ export class Run {
       new Promise<string>((resolve) => grace.addEventListener('abort', () => resolve(''), { once: true })),
     ])
     return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
-  }
-
-  #task(guest: Guest): Task {
-    const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = this.#plan
-    const { mode, given, contextTokens } = this.#plan
-    const unknown = tools?.find((name) => !guest.tools.includes(name))
-    if (unknown !== undefined) {
-      const known = guest.tools.toSorted().join(', ')
-      throw new RunFailure('environment', `there is no tool "${unknown}"; name some of ${known}`)
-    }
-    const context = { ...secretsContext(secrets), ...continues?.context, ...this.#plan.context }
-    return {
-      runId,
-      prompt,
-      model: provider.model,
-      askTools: toolsNamedByRules(approvals.rules, guest.tools),
-      limits,
-      ...(mode === 'work' ? {} : { mode }),
-      ...(this.#approvesPlan ? { approvePlan: true } : {}),
-      ...(given === undefined ? {} : { plan: given.plan }),
-      ...(contextTokens === undefined ? {} : { contextTokens }),
-      ...(Object.keys(context).length === 0 ? {} : { context }),
-      ...(tools === undefined ? {} : { tools: [...tools] }),
-      ...knowledgeOf(this.#plan),
-    }
   }
 
   /** Of a run that only plans nothing comes home but the plan, which is in the journal. */

@@ -38,6 +38,7 @@ export const gatewayCodes: Readonly<Record<string, ModelErrorCode>> = {
   limit_tokens: 'limit_tokens',
   limit_requests: 'limit_requests',
   limit_cost: 'limit_cost',
+  hook_denied: 'hook_denied',
   limit_concurrency: 'rate_limited',
   request_too_large: 'request_too_large',
   response_too_large: 'answer_too_large',

@@ -73,6 +73,8 @@ export const modelFailures = {
   limit_tokens: never('limit_tokens'),
   limit_requests: never('limit_requests'),
   limit_cost: never('limit_cost'),
+  /** A hook of the host's user said no to the request, or to its answer. */
+  hook_denied: never('denied'),
   /** The host has closed the run's way to the model. */
   closed: never('model_unreachable'),
   cancelled: never('cancelled'),

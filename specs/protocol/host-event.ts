@@ -163,6 +163,8 @@ const HookEnd = z.strictObject({
   callId: Id.optional(),
   decision: z.enum(['allow', 'deny', 'ask']),
   reason: Text.optional(),
+  /** Canonical JSON of the arguments that it put in the place of those of the call. */
+  arguments: Document.optional(),
   /** Whether it failed and its word is what a failure counts as. */
   failed: z.boolean().optional(),
   durationMs: Milliseconds,

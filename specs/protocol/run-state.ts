@@ -33,6 +33,8 @@ export interface RunState {
   applied: number | null
   /** Notes that the run proposed and that nobody has decided about, by id. */
   proposedNotes: readonly string[]
+  /** Why nothing of it is applied without a person: what a hook behind the run said; null when none said no. */
+  heldBack: string | null
   end: { outcome: RunOutcome; reason: RunReason; message: string; summary: string } | null
 }
 
@@ -52,6 +54,7 @@ export const initialRunState: RunState = {
   changes: null,
   applied: null,
   proposedNotes: [],
+  heldBack: null,
   end: null,
 }
 
@@ -148,6 +151,11 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
     case 'notes-decide': {
       const decided = new Set([...event.kept, ...event.dropped])
       return { ...state, proposedNotes: state.proposedNotes.filter((id) => !decided.has(id)) }
+    }
+    case 'hook-end': {
+      const { point, decision, reason, hook } = event
+      if (point !== 'after-run' || decision !== 'deny') return state
+      return { ...state, heldBack: reason ?? `the hook ${hook} said no` }
     }
     case 'run-end':
       return endRun(state, event)

@@ -3,8 +3,9 @@ import nodePath from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
+import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { matchesPattern, matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
+import { matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
 
 describe('patterns', () => {
   it('agree with a plain regular expression on small texts', () => {

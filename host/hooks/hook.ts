@@ -1,0 +1,130 @@
+/** What a hook is: a point, what it is told there, and what it may say. Knows neither programs nor runs. */
+import * as z from 'zod'
+import type { RunReason, ToolError } from '#specs/protocol/error.ts'
+import type { HookPoint } from '#specs/protocol/hook.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { StepState } from '#specs/protocol/plan.ts'
+import type { RunOutcome } from '#specs/protocol/task.ts'
+
+/** Of what hooks are told; raised when something that was there means something else. */
+export const hookVersion = 1
+
+/** A step of the plan, or the whole work of a sub-agent; all of it is the agent's claim. */
+export interface HookedStep {
+  readonly agentPath: string
+  readonly stepId: string
+  readonly title: string
+  readonly instructions: string
+}
+
+/** A call of a tool; all of it is the agent's claim. */
+export interface HookedCall {
+  readonly agentPath: string
+  readonly stepId: string
+  readonly callId: string
+  readonly tool: string
+  readonly arguments: Readonly<Record<string, unknown>>
+}
+
+/** What a hook is told at each point, beside {@link HookHead}. */
+export interface HookSubjects {
+  'before-run': {
+    readonly prompt: string
+    readonly directory: string
+    readonly mode: 'work' | 'plan'
+    readonly model: string
+    readonly provider: string
+  }
+  'after-run': {
+    readonly prompt: string
+    readonly directory: string
+    readonly outcome: RunOutcome
+    readonly reason: RunReason
+    readonly message: string
+    readonly summary: string
+    /** What it changed; null when nothing came home. */
+    readonly changes: { readonly entries: number; readonly flagged: readonly string[] } | null
+  }
+  'before-step': HookedStep
+  'after-step': HookedStep & {
+    readonly state: Exclude<StepState, 'pending' | 'running'>
+    /** Its answer, or why it did not complete. */
+    readonly text: string
+  }
+  /** The request as the gateway took it from the guest, without key and address. */
+  'before-model': { readonly request: unknown }
+  'after-model': {
+    readonly request: unknown
+    readonly answer: {
+      readonly text: string
+      readonly reasoning: string
+      readonly calls: readonly { readonly name: string; readonly arguments: string }[]
+    }
+  }
+  'before-tool': HookedCall
+  'after-tool': HookedCall & {
+    /** What the model is to be told. */
+    readonly output: string
+    readonly error?: ToolError
+  }
+}
+
+export interface HookHead<P extends HookPoint = HookPoint> {
+  readonly version: typeof hookVersion
+  readonly point: P
+  readonly runId: string
+}
+
+/** All that a hook of a point is told; the JSON on the standard input of a command. */
+export type HookInput<P extends HookPoint = HookPoint> = P extends HookPoint
+  ? HookHead<P> & HookSubjects[P]
+  : never
+
+/** What a hook says. Arguments and `ask` are for `before-tool` alone, notes for the two points of tools. */
+export const HookVerdict = z.strictObject({
+  decision: z.enum(['allow', 'deny', 'ask']).default('allow'),
+  /** Of a no, and of a question: told to the model and to people. */
+  reason: z.string().max(limits.textMaxChars).optional(),
+  /** In the place of the model's; the tool's schema is asked again. */
+  arguments: z.record(z.string(), z.unknown()).optional(),
+  /** Told to the model beside the result. */
+  note: z.string().max(limits.textMaxChars).optional(),
+})
+export type HookVerdict = z.infer<typeof HookVerdict>
+
+/** What came of asking one hook; the error says why it said nothing that counts. */
+export type HookAnswer = { ok: true; value: HookVerdict } | { ok: false; error: string }
+
+/** One that can be asked. */
+export interface Hook {
+  readonly name: string
+  readonly point: HookPoint
+  /** Tools that it is about, `*` for any run of characters; absent: all. */
+  readonly tools?: readonly string[]
+  /** What counts when it fails. */
+  readonly onFailure: 'allow' | 'deny'
+  /** Never rejects; ends within its own time. @param signal aborted when nobody waits for the answer any more */
+  ask(input: HookInput, signal: AbortSignal): Promise<HookAnswer>
+}
+
+/** A verdict, or why it is none at this point. */
+export function readVerdict(value: unknown, point: HookPoint): HookAnswer {
+  const parsed = HookVerdict.safeParse(value)
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    const place = issue?.path.map(String).join('.') || 'the decision'
+    return { ok: false, error: `gave no decision that can be read: ${place}: ${issue?.message}` }
+  }
+  const { decision, arguments: changed, note } = parsed.data
+  const misplaced =
+    (decision === 'ask' && point !== 'before-tool' && 'the decision ask') ||
+    (changed !== undefined && point !== 'before-tool' && 'arguments') ||
+    (note !== undefined && !point.endsWith('-tool') && 'a note')
+  if (misplaced) return { ok: false, error: `gave ${misplaced}, which ${point} does not take` }
+  return { ok: true, value: parsed.data }
+}
+
+/** What a failure counts as where nobody said: what stands before guards, what comes after informs. */
+export function defaultOnFailure(point: HookPoint): Hook['onFailure'] {
+  return point.startsWith('before-') ? 'deny' : 'allow'
+}

@@ -1,0 +1,155 @@
+/**
+ * What the agent of a run asks its host for beside approvals: the hooks at its points, and calls of host tools. A call of a host
+ * tool that hooks are about is carried out only with the arguments that they allowed.
+ */
+import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
+import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { ApprovalQueue } from '../approvals/queue.ts'
+import { toolsNamedByRules } from '../approvals/rules.ts'
+import type { HookedCall } from '../hooks/hook.ts'
+import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
+import { parseJson } from '../state/json.ts'
+import { HostCalls } from '../tools/calls.ts'
+import { hostToolFailure } from '../tools/outcome.ts'
+import type { CappedLog } from './capped-log.ts'
+import type { RunRecord } from './record.ts'
+import type { RunPlan } from './run-plan.ts'
+
+export interface RunRequestsParts {
+  readonly hooks: RunHooks
+  readonly approvals: ApprovalQueue
+  readonly record: RunRecord
+  readonly log: CappedLog
+}
+
+/** Times that hooks are asked for one run: a guest can ask any number of times, and each may be a process. */
+const hooksMaxCount = (maxToolCalls: number): number => 4 * maxToolCalls + 4_096
+
+export class RunRequests {
+  readonly #hooks: RunHooks
+  readonly #calls: HostCalls
+  readonly #hooksMaxCount: number
+  /** Of calls of host tools: what their hooks allowed, by call. */
+  readonly #allowed = new Map<string, string>()
+  /** Calls that a person allowed as a hook asked for it. */
+  readonly #allowedByPerson = new Set<string>()
+  #asked = 0
+
+  constructor(plan: RunPlan, { hooks, approvals, record, log }: RunRequestsParts) {
+    this.#hooks = hooks
+    this.#hooksMaxCount = hooksMaxCount(plan.limits.maxToolCalls)
+    const { rules } = plan.approvals
+    const named = new Set(toolsNamedByRules(rules, ['*']))
+    this.#calls = new HostCalls({
+      tools: plan.hostTools ?? new Map(),
+      onlyPlans: plan.mode === 'plan',
+      maxCalls: plan.limits.maxToolCalls,
+      isNamed: (tool) => named.has('*') || named.has(tool),
+      note: (event) => record.host(event),
+      ask: async (request, signal) =>
+        this.isAllowed(request)
+          ? { decision: 'allow' }
+          : await approvals.ask(request, signal, undefined, { words: 'host', isUnseen: true }),
+      log: (fields, message) =>
+        log.write({ at: Date.now(), from: 'host', level: 'error', message, ...fields }),
+    })
+  }
+
+  /** Whether the host itself asks about calls of this tool, so that the agent has nothing to ask. */
+  asksItself(tool: string): boolean {
+    return this.#calls.has(tool)
+  }
+
+  /** Whether a person allowed this very call already, as a hook wanted. */
+  isAllowed(request: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): boolean {
+    return this.#allowedByPerson.has(keyOf(request))
+  }
+
+  /** Called once per question. @param signal withdraws it */
+  async runHook(request: HookRequest, signal: AbortSignal): Promise<HookDecision> {
+    if (++this.#asked > this.#hooksMaxCount)
+      return { decision: 'deny', reason: 'hooks were asked too often in this run' }
+    return toDecision(await this.#askHooks(request, signal))
+  }
+
+  /** Called once per call. @param signal withdraws it */
+  async callTool(call: HostToolCall, signal: AbortSignal): Promise<HostToolResult> {
+    const isHooked = this.#hooks.has('before-tool', call.tool)
+    if (isHooked && this.#allowed.get(callKeyOf(call)) !== plain(call.arguments))
+      return hostToolFailure('denied', `the hooks before ${call.tool} were not asked about this call`)
+    return await this.#calls.call(call, signal)
+  }
+
+  async close(): Promise<void> {
+    await this.#calls.close()
+  }
+
+  async #askHooks(request: HookRequest, signal: AbortSignal): Promise<HooksDecision> {
+    const { agentPath, stepId, subject } = request
+    const { point, ...rest } = subject
+    switch (point) {
+      case 'before-step':
+      case 'after-step':
+        return await this.#hooks.ask(point, { agentPath, stepId, ...rest } as never, signal)
+      case 'before-tool':
+      case 'after-tool': {
+        const given = readObject(subject.arguments)
+        if (!given.ok) return { decision: 'deny', reason: given.error }
+        const call = { agentPath, stepId, ...rest, arguments: given.value } as HookedCall & { output: string }
+        if (point === 'after-tool') return await this.#hooks.ask(point, call, signal)
+        const decision = await this.#hooks.ask(point, call, signal)
+        this.#remember(call, decision)
+        return decision
+      }
+    }
+  }
+
+  #remember(
+    call: HookedCall,
+    { decision, arguments: changed = call.arguments, byPerson }: HooksDecision,
+  ): void {
+    if (decision === 'deny') return
+    const allowed = toCanonicalJson(changed)
+    if (this.#calls.has(call.tool)) this.#allowed.set(callKeyOf(call), allowed)
+    if (byPerson === true) this.#allowedByPerson.add(keyOf({ ...call, arguments: allowed }))
+  }
+}
+
+function toDecision({ decision, reason, arguments: changed, note }: HooksDecision): HookDecision {
+  const given = changed === undefined ? undefined : toCanonicalJson(changed)
+  if (given !== undefined && given.length > limits.documentMaxChars)
+    return { decision: 'deny', reason: 'a hook gave arguments that are too long' }
+  return {
+    decision,
+    ...(reason === undefined ? {} : { reason: bound(reason) }),
+    ...(given === undefined ? {} : { arguments: given }),
+    ...(note === undefined ? {} : { note: bound(note) }),
+  }
+}
+
+function bound(text: string): string {
+  return text.toWellFormed().slice(0, limits.textMaxChars)
+}
+
+function readObject(json: string): Result<Record<string, unknown>, string> {
+  const value = parseJson(json)
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return { ok: true, value: { ...value } }
+  return { ok: false, error: 'the arguments of the call are no JSON object' }
+}
+
+function plain(json: string): string {
+  return toCanonicalJson(parseJson(json)) ?? ''
+}
+
+function callKeyOf({ agentPath, callId, tool }: Pick<HostToolCall, 'agentPath' | 'callId' | 'tool'>): string {
+  return JSON.stringify([agentPath, callId, tool])
+}
+
+function keyOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
+  return JSON.stringify([call.agentPath, call.callId, call.tool, plain(call.arguments)])
+}

@@ -1,0 +1,33 @@
+/** The task as the agent is handed it: what of a run's plan is its to know. */
+import type { Task } from '#specs/protocol/task.ts'
+import { toolsNamedByRules } from '../approvals/rules.ts'
+import type { RunHooks } from '../hooks/run-hooks.ts'
+import { secretsContext } from '../secrets/context.ts'
+import { knowledgeOf } from './knowledge.ts'
+import type { RunPlan } from './run-plan.ts'
+
+/** @param approvesPlan whether every plan is put before a person */
+export function taskOf(plan: RunPlan, hooks: RunHooks, approvesPlan: boolean): Task {
+  const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
+  const { mode, given, contextTokens, embeddings } = plan
+  const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
+  const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
+  const ofAgent = hooks.ofAgent
+  return {
+    runId,
+    prompt,
+    model: provider.model,
+    askTools: toolsNamedByRules(approvals.rules, ['*']),
+    limits,
+    ...(mode === 'work' ? {} : { mode }),
+    ...(approvesPlan ? { approvePlan: true } : {}),
+    ...(given === undefined ? {} : { plan: given.plan }),
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(Object.keys(context).length === 0 ? {} : { context }),
+    ...(tools === undefined ? {} : { tools: [...tools] }),
+    ...(embeddings === undefined ? {} : { embeddingModel: embeddings.model }),
+    ...(hostTools.length === 0 ? {} : { hostTools }),
+    ...(ofAgent.length === 0 ? {} : { hooks: [...ofAgent] }),
+    ...knowledgeOf(plan),
+  }
+}

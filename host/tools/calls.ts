@@ -1,0 +1,224 @@
+/**
+ * Carries out calls of host tools, each once: arguments validated, a person asked where due, journaled before it begins and
+ * after it has ended. A call whose end is not journaled has an outcome that nobody knows, and is never repeated.
+ */
+import { randomBytes } from 'node:crypto'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { PreparedTool } from './host-tools.ts'
+import { failureOf, hostToolFailure, hostToolOutput } from './outcome.ts'
+
+export interface HostCallsOptions {
+  readonly tools: ReadonlyMap<string, PreparedTool>
+  /** Whether the run only plans: then nothing but what reads is called. */
+  readonly onlyPlans: boolean
+  /** Whether a rule wants every call of the tool asked about. */
+  readonly isNamed: (tool: string) => boolean
+  /** Calls of the whole run. */
+  readonly maxCalls: number
+  /** Journals an event; resolves when it is kept. */
+  readonly note: (event: HostEvent) => Promise<unknown>
+  /** Puts a question of the host's own before whoever answers. */
+  readonly ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  /** Details that the guest is not told. */
+  readonly log: (fields: object, message: string) => void
+  /** Milliseconds, for durations. */
+  readonly now?: () => number
+}
+
+const defaultTimeoutMs = 60_000
+/** Longer timers overflow in Node and fire at once. */
+const timeoutMaxMs = 2 ** 31 - 1
+/** A tool that is told to end has so long to do so. */
+const graceMs = 1_000
+
+export class HostCalls {
+  readonly #options: HostCallsOptions
+  readonly #ending = new AbortController()
+  readonly #open = new Set<Promise<unknown>>()
+  #count = 0
+
+  constructor(options: HostCallsOptions) {
+    this.#options = options
+  }
+
+  /** Whether such a tool is the application's. */
+  has(name: string): boolean {
+    return this.#options.tools.has(name)
+  }
+
+  /** Called once per call; the answer goes to the agent. @param signal withdraws it */
+  async call(call: HostToolCall, signal: AbortSignal): Promise<HostToolResult> {
+    const tool = this.#options.tools.get(call.tool)
+    if (tool === undefined) return hostToolFailure('unknown_tool', `the host has no tool ${call.tool}`)
+    if (this.#options.onlyPlans && tool.offer.readOnly === false)
+      return hostToolFailure('denied', `${call.tool} is not for a run that only plans`)
+    if (++this.#count > this.#options.maxCalls)
+      return hostToolFailure('limit_reached', 'no calls of host tools are left in this run')
+    const given = parseObject(call.arguments)
+    const input =
+      given === null ? { ok: false as const, error: 'expected a JSON object' } : tool.readInput(given)
+    if (!input.ok)
+      return hostToolFailure(
+        'invalid_input',
+        `the arguments do not fit ${call.tool}, and nothing was done: ${input.error}`,
+      )
+    const ends = AbortSignal.any([signal, this.#ending.signal])
+    // What is shown, journaled and digested is one spelling of what the guest sent.
+    const plain = { ...call, arguments: toCanonicalJson(given) }
+    const refusal =
+      tool.asks || this.#options.isNamed(call.tool) ? await this.#ask(tool, plain, input.value, ends) : null
+    if (refusal !== null) return refusal
+    if (ends.aborted) return cancelled
+    return await this.#track(this.#perform(tool, plain, input.value, ends))
+  }
+
+  /** Ends what runs, and waits until that is journaled. Nothing begins any more. */
+  async close(): Promise<void> {
+    this.#ending.abort('the run is over')
+    await Promise.allSettled([...this.#open])
+  }
+
+  async #ask(
+    tool: PreparedTool,
+    call: HostToolCall,
+    input: unknown,
+    signal: AbortSignal,
+  ): Promise<HostToolResult | null> {
+    const { runId, agentPath, stepId, callId } = call
+    const answer = await this.#options.ask(
+      {
+        // Drawn: under an id that the agent can guess it could have asked before, in words of its own.
+        approvalId: `host-${randomBytes(12).toString('hex')}`,
+        runId,
+        agentPath,
+        stepId,
+        callId,
+        tool: call.tool,
+        arguments: call.arguments,
+        preview: (await this.#preview(tool, input)).slice(0, limits.textMaxChars),
+      },
+      signal,
+    )
+    if (answer.decision === 'allow') return null
+    const hint = answer.hint === undefined || answer.hint.trim() === '' ? '' : ` They said: ${answer.hint}`
+    return hostToolFailure(
+      'denied',
+      `this call of ${call.tool} was denied; do not try it again in another way.${hint}`,
+    )
+  }
+
+  async #preview({ definition, offer }: PreparedTool, input: unknown): Promise<string> {
+    const head = `Runs ${offer.name} on this host, outside the VM.`
+    if (definition.preview === undefined) return head
+    try {
+      return `${head}\n${(await definition.preview(input)).toWellFormed()}`
+    } catch (error) {
+      this.#options.log({ tool: offer.name, error: describe(error) }, 'the preview of a host tool failed')
+      return `${head} (what it will do could not be said: its preview failed)`
+    }
+  }
+
+  async #perform(
+    tool: PreparedTool,
+    call: HostToolCall,
+    input: unknown,
+    signal: AbortSignal,
+  ): Promise<HostToolResult> {
+    const { note, now = () => performance.now() } = this.#options
+    const { runId: _, ...claim } = call
+    const startedAt = now()
+    await note({ type: 'host-tool-start', ...claim })
+    const result = await this.#execute(tool, call, input, signal)
+    await note({
+      type: 'host-tool-end',
+      callId: call.callId,
+      tool: call.tool,
+      ...(result.ok ? {} : { error: result.error }),
+      durationMs: Math.max(0, Math.round(now() - startedAt)),
+    })
+    return result
+  }
+
+  async #execute(
+    tool: PreparedTool,
+    call: HostToolCall,
+    input: unknown,
+    ends: AbortSignal,
+  ): Promise<HostToolResult> {
+    const { definition, offer } = tool
+    const { runId, agentPath, callId } = call
+    const timeoutMs = Math.min(definition.timeoutMs ?? defaultTimeoutMs, timeoutMaxMs)
+    const time = AbortSignal.timeout(timeoutMs)
+    const signal = AbortSignal.any([ends, time])
+    const work = async (): Promise<unknown> =>
+      await definition.execute(input, { signal, runId, agentPath, callId })
+    try {
+      const end = await withGrace(work(), signal)
+      if (end !== gaveUp) return hostToolOutput(end.value)
+    } catch (error) {
+      if (!signal.aborted) {
+        this.#options.log({ tool: offer.name, callId, error: describe(error) }, 'a host tool threw')
+        return failureOf(offer.name, error)
+      }
+    }
+    if (ends.aborted) return cancelled
+    return hostToolFailure(
+      'timed_out',
+      `${offer.name} did not end within ${timeoutMs / 1000} s; its effect is unknown`,
+    )
+  }
+
+  async #track<T>(work: Promise<T>): Promise<T> {
+    this.#open.add(work)
+    try {
+      return await work
+    } finally {
+      this.#open.delete(work)
+    }
+  }
+}
+
+const cancelled = hostToolFailure(
+  'cancelled',
+  'interrupted: the run ended before this call did; its effect is unknown',
+)
+const gaveUp = Symbol('gave up')
+
+/** The value of the work; `gaveUp` when it does not end within the grace after the signal. */
+async function withGrace(
+  work: Promise<unknown>,
+  signal: AbortSignal,
+): Promise<{ value: unknown } | typeof gaveUp> {
+  // One that was given up may still fail later; nobody is left to hear it.
+  work.catch(() => undefined)
+  const late = Promise.withResolvers<typeof gaveUp>()
+  let timer: NodeJS.Timeout | undefined
+  const onAbort = (): void => {
+    timer = setTimeout(() => late.resolve(gaveUp), graceMs)
+  }
+  if (signal.aborted) onAbort()
+  else signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([work.then((value) => ({ value })), late.promise])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+function parseObject(json: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : null
+  } catch {
+    return null
+  }
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error)
+}
