@@ -12,7 +12,7 @@ import type { Task } from '#specs/protocol/task.ts'
 import { carry, connectToPort } from './carry.ts'
 import type { OpenExtension } from './extensions.ts'
 import { TaskInbox } from './inbox.ts'
-import { type HostLink as LoopHost, runAgentLoop } from './loop.ts'
+import { type HostLink as LoopHost, type LoopParts, runAgentLoop } from './loop.ts'
 import { executePlan } from './plan/executor.ts'
 import { makePlan } from './plan/planner.ts'
 import { sendChanges } from './send-changes.ts'
@@ -51,6 +51,8 @@ export interface DaemonOptions {
   listWorkspace(signal: AbortSignal): Promise<string>
   /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
+  /** The skills of a task; absent: none. */
+  openSkills?: LoopParts['openSkills']
   /** How earlier agent processes of this boot ended. */
   describeExits(): Pick<AgentDescription, 'restarts' | 'lastExit'>
   /** Default `http://gateway/v1`: the host's gateway on the stream port. */
@@ -98,6 +100,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
       modelFor: ({ model }) => openModel(model, baseUrl, link),
       listWorkspace: (signal) => options.listWorkspace(signal),
       readGuidance: () => options.readGuidance?.() ?? Promise.resolve(undefined),
+      ...(options.openSkills === undefined ? {} : { openSkills: options.openSkills }),
       logger,
     },
     ending.signal,

@@ -23,10 +23,13 @@ import { createExplorer } from './plan/explore.ts'
 import type { Planner } from './plan/planner.ts'
 import { workOnTask } from './plan/work.ts'
 import { boundJsonText, boundText, CallIds, type Report, type Run, type RunEnding } from './run.ts'
+import type { SkillShelf } from './skills/shelf.ts'
 import type { SteerMessage } from './steering.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
 import { isAgentTool } from './tools/agents.ts'
 import { defaultRoot } from './tools/file-access.ts'
+import { loadSkillName } from './tools/load-skill.ts'
+import { memoryToolNames } from './tools/memory.ts'
 import type { Registry } from './tools/registry.ts'
 
 /** The ways to the host; none of them rejects but those that have an answer, when their signal is aborted. */
@@ -61,6 +64,8 @@ export interface LoopParts {
   listWorkspace(signal: AbortSignal): Promise<string>
   /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
+  /** The skills of a task; absent: none. */
+  openSkills?(task: Task): Promise<SkillShelf>
   readonly logger: Logger
   /** How long planner and executor may take to end after a cancel, before they are left behind. Default 5 s. */
   readonly cancelGraceMs?: number
@@ -125,6 +130,7 @@ async function workOn(work: Work): Promise<RunEnding> {
   const { received, parts, signal } = work
   const { task } = received
   const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
+  const skills = await openSkills(work)
   const ending = new AbortController()
   const extensions = await openExtensions(parts.extensions ?? [], {
     task,
@@ -135,21 +141,31 @@ async function workOn(work: Work): Promise<RunEnding> {
     logger: work.logger,
   })
   try {
-    return await workWith(extensions, guidance, work)
+    return await workWith(extensions, { guidance, skills }, work)
   } finally {
     ending.abort('the run is over')
     await extensions.close()
   }
 }
 
+/** What there is besides the task. */
+interface Found {
+  readonly guidance: string | undefined
+  readonly skills: SkillShelf | undefined
+}
+
 async function workWith(
   extensions: OpenedExtensions,
-  guidance: string | undefined,
+  { guidance, skills }: Found,
   { received, parts, budget, report, signal, logger }: Work,
 ): Promise<RunEnding> {
   const { task } = received
   const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
-  const registry = selectTools(parts.registry.with(extensions.tools), task, hasAgents)
+  const registry = selectTools(parts.registry.with(extensions.tools), task, (name) => {
+    if (isAgentTool(name)) return hasAgents
+    if (memoryToolNames.includes(name)) return task.memory !== undefined
+    return name !== loadSkillName || (skills?.list.length ?? 0) > 0
+  })
   if (!registry.ok)
     return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
   const run: Run = {
@@ -159,6 +175,7 @@ async function workWith(
     registry: registry.value,
     workspaceListing: signal.aborted ? '' : await parts.listWorkspace(signal),
     ...(guidance === undefined ? {} : { guidance }),
+    ...(skills === undefined ? {} : { skills }),
     report,
     requestApproval: (request, until) => parts.host.requestApproval({ runId: task.runId, ...request }, until),
     budget,
@@ -179,11 +196,21 @@ async function workWith(
 }
 
 /** The tools that the task allows, of all that there are once what it brings is open; a name that nothing has is refused. */
-function selectTools(all: Registry, task: Task, hasAgents: boolean): Result<Registry> {
+function selectTools(all: Registry, task: Task, isOffered: (name: string) => boolean): Result<Registry> {
   const asked = all.select(task.askTools)
   if (!asked.ok) return asked
-  const names = (task.tools ?? all.names).filter((name) => hasAgents || !isAgentTool(name))
+  const names = (task.tools ?? all.names).filter(isOffered)
   return all.select(names)
+}
+
+/** The run's skills; what is wrong with those of the workspace is a note. */
+async function openSkills({ received, parts, report, signal }: Work): Promise<SkillShelf | undefined> {
+  const skills = signal.aborted ? undefined : await parts.openSkills?.(received.task)
+  if (skills !== undefined && skills.problems.length > 0) {
+    const text = `skills of the workspace: ${skills.problems.join('; ')}`
+    await report.event({ type: 'note', level: 'info', text: boundText(text, limits.textMaxChars) })
+  }
+  return skills
 }
 
 function toExtensionHost({ received, parts, report }: Work): ExtensionHost {

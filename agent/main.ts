@@ -9,12 +9,16 @@ import { createProgramNetwork } from './proxy/proxy.ts'
 import { createCodeSearch } from './search/code-search.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createAgentTools } from './tools/agents.ts'
+import { openSkills } from './skills/shelf.ts'
 import { createAskTool } from './tools/ask-user.ts'
 import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { defaultRoot } from './tools/file-access.ts'
 import { createFileTools, type FileToolsOptions } from './tools/files.ts'
 import { createOutputTool } from './tools/read-output.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
+import { createGovernanceTool } from './tools/governance.ts'
+import { createLoadSkillTool } from './tools/load-skill.ts'
+import { createMemoryTools } from './tools/memory.ts'
 import type { Tool } from './tools/tool.ts'
 import { createWebTools } from './tools/web.ts'
 import { createGatewayClient } from './utils/gateway-client.ts'
@@ -33,8 +37,14 @@ export function startAgent(describeExits?: () => AgentExits): void {
   const exits = readExits(CAISSON_AGENT_EXITS)
   const network = createProgramNetwork({
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
-  })
-  const webTools = createWebTools(createGatewayClient(() => daemon.link.http))
+  }
+  const network = createProgramNetwork(http)
+  const gateway = createGatewayClient(() => daemon.link.http)
+  const gatewayTools = [
+    ...createWebTools(gateway),
+    ...createMemoryTools(gateway),
+    createGovernanceTool(gateway),
+  ]
   const codeSearch = createCodeSearch()
   /** What every agent has, over the workspace or over a sub-agent's view of it. */
   const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
@@ -44,7 +54,8 @@ export function startAgent(describeExits?: () => AgentExits): void {
     createAccessTool(),
     createAskTool(),
     createOutputTool(),
-    ...webTools,
+    createLoadSkillTool({ gateway, helper, files, ...programs }),
+    ...gatewayTools,
   ]
   const tools = [...toolsOver({}, {}), createRevisePlanTool(), ...createAgentTools()]
 
@@ -66,6 +77,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     readGuidance: () => readGuidance(),
     describeExits: describeExits ?? (() => exits),
   })
+    openSkills: ({ skills }) => openSkills(skills),
 
   process.once('SIGTERM', () => {
     daemon.close().then(

@@ -10,6 +10,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { RunBudget } from './budget.ts'
 import type { OutputStore } from './context/outputs.ts'
+import type { SkillShelf } from './skills/shelf.ts'
 import type { Steering } from './steering.ts'
 import type { Agents } from './subagents/agents.ts'
 import type { Registry } from './tools/registry.ts'
@@ -33,6 +34,8 @@ export interface Run {
   readonly workspaceListing: string
   /** What the workspace's own AGENTS.md says, as the prompts show it; absent: there is none. */
   readonly guidance?: string
+  /** The skills that can be loaded; the same for the whole run. Absent: none. */
+  readonly skills?: SkillShelf
   readonly report: Report
   /** Waits for as long as a person thinks. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>

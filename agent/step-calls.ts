@@ -86,6 +86,7 @@ async function runCall(
     outputs: run.outputs,
     ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
     ...(run.agents === undefined ? {} : { agents: run.agents }),
+    ...(run.skills === undefined ? {} : { skills: run.skills }),
     runId: run.task.runId,
     stepId,
     agentPath: run.agentPath,

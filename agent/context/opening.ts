@@ -27,13 +27,13 @@ export function plannerOpening(run: Run): readonly ChatMessage[] {
 }
 
 function open(run: Run, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
-  const { task, workspaceListing, guidance } = run
+  const { task, workspaceListing, guidance, skills } = run
   return [
     { role: 'system', content: rules },
     {
       role: 'user',
       content: buildContext(
-        { task, workspaceListing, guidance, ...more },
+        { task, workspaceListing, guidance, skills: skills?.list, ...more },
         roomFor(windowOf(windowOptionsOf(run))),
       ),
     },

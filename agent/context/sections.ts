@@ -1,13 +1,16 @@
 /**
  * What the user's message of a request is made of: a list of sections, each of which knows how to say its part in so many
  * characters. Those of the run come first and are the same in all its requests; what belongs to one step comes behind them.
- * Whoever has more to say (memory, skills) adds a section to the list; nothing else has to change.
+ * Whoever has more to say adds a section to the list; nothing else has to change.
  */
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import type { KnownSkill } from '../skills/shelf.ts'
 import type { SteerMessage } from '../steering.ts'
 import { cutMiddle } from '../tools/cut.ts'
 import { block, oneLine } from './block.ts'
+import { renderNotes } from './notes.ts'
+import { describeSkills } from './skills.ts'
 
 /** A step of a plan, and what it builds on. */
 export interface StepWork {
@@ -25,6 +28,8 @@ export interface ContextInput {
   readonly workspaceListing: string
   /** What the workspace's AGENTS.md says; absent: there is none. */
   readonly guidance?: string | undefined
+  /** Those that can be loaded; absent: none. */
+  readonly skills?: readonly KnownSkill[] | undefined
   /** Absent while a plan is made. */
   readonly work?: StepWork
   /** What the person wrote while the run was under way, as far as it was seen. */
@@ -82,6 +87,31 @@ const guidance: ContextSection = {
     input.guidance === undefined
       ? undefined
       : `# AGENTS.md of the workspace\n${block('guidance', cutMiddle(input.guidance, maxChars))}`,
+}
+
+const skills: ContextSection = {
+  name: 'skills',
+  part: 'run',
+  pinned: false,
+  render: (input, maxChars) => describeSkills(input.skills ?? [], maxChars),
+}
+
+const memory: ContextSection = {
+  name: 'memory',
+  part: 'run',
+  pinned: false,
+  render: ({ task: { memory: notes = [] } }, maxChars) => {
+    // Whole notes, the newest: half of one may say the opposite.
+    let shown = 0
+    for (let chars = 0; shown < notes.length; shown++) {
+      chars += (notes[shown]?.text.length ?? 0) + 100
+      if (chars > maxChars) break
+    }
+    if (shown === 0) return undefined
+    const rest = notes.length - shown
+    const more = rest === 0 ? '' : `\n(${rest} more: recall gives them.)`
+    return `# Memory\nNotes kept from earlier runs, checked by the user:\n${block('memory', renderNotes(notes.slice(0, shown)))}${more}`
+  },
 }
 
 const plan: ContextSection = {
@@ -153,6 +183,8 @@ export const defaultSections: readonly ContextSection[] = [
   facts,
   workspace,
   guidance,
+  skills,
+  memory,
   plan,
   results,
   progress,

@@ -26,6 +26,9 @@ const toolCodes: Readonly<Record<string, ToolErrorCode>> = {
   response_too_large: 'too_large',
   limit_concurrency: 'limit_reached',
   upstream_timeout: 'timed_out',
+  limit_notes: 'limit_reached',
+  secret_refused: 'denied',
+  not_found: 'not_found',
 }
 
 /** @param http asked at each request, so that a client can be made before there is a link */

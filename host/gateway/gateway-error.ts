@@ -66,7 +66,8 @@ const statusOf: Record<GatewayErrorCode, number> = {
   limit_cost: 429,
   limit_concurrency: 429,
   hook_denied: 403,
-  limit_notes: 429,
+  // 403: asking again cannot help.
+  limit_notes: 403,
   upstream_unreachable: 502,
   upstream_timeout: 504,
   // 421 and 413: asking again cannot help.

@@ -11,6 +11,9 @@ import { createAccessTool } from '../../agent/tools/access.ts'
 import { createAgentTools } from '../../agent/tools/agents.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
+import { createGovernanceTool } from '../../agent/tools/governance.ts'
+import { createLoadSkillTool } from '../../agent/tools/load-skill.ts'
+import { createMemoryTools } from '../../agent/tools/memory.ts'
 import { createOutputTool } from '../../agent/tools/read-output.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
 import { createRevisePlanTool } from '../../agent/tools/revise-plan.ts'
@@ -162,6 +165,7 @@ describe('the documents', () => {
 
 describe('the document on tools', () => {
   const helper = createHelper('/nonexistent')
+  const gateway = { post: () => Promise.reject(new Error('not called')) }
   const tools = [
     ...createFileTools(createRunSandboxed(helper)),
     ...createCodeTools(helper),
@@ -170,7 +174,10 @@ describe('the document on tools', () => {
     createOutputTool(),
     createRevisePlanTool(),
     ...createAgentTools(),
-    ...createWebTools({ post: () => Promise.reject(new Error('not called')) }),
+    ...createWebTools(gateway),
+    ...createMemoryTools(gateway),
+    createGovernanceTool(gateway),
+    createLoadSkillTool({ gateway, helper, files: {} }),
   ]
   const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
   const rows = tableAfter('specs/tool-system.md', '## The tools')

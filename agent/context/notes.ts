@@ -1,0 +1,14 @@
+/** Notes of memory as a model reads them, each in a block of its own. */
+import type { MemoryNote } from '#specs/protocol/extension.ts'
+import { block, oneLine } from './block.ts'
+
+/** Notes as blocks, in their order. */
+export function renderNotes(notes: readonly MemoryNote[]): string {
+  return notes
+    .map(({ noteId, text, tags, state }) => {
+      const tagged = tags.length === 0 ? '' : ` tags=${JSON.stringify(tags.map(oneLine).join(', '))}`
+      const proposed = state === 'kept' ? '' : ' state="proposed"'
+      return block('note', text, ` id="${noteId}"${tagged}${proposed}`)
+    })
+    .join('\n')
+}

@@ -1,0 +1,105 @@
+/**
+ * The workspace as the registry of skills reads a file system: by descriptors, never out of the workspace, and no more names
+ * than a bound, whatever lies there.
+ */
+import { Buffer } from 'node:buffer'
+import { opendirSync, readSync } from 'node:fs'
+import { attempt } from '#specs/node/file-error.ts'
+import { decodeLatin1Name } from '#specs/node/path-text.ts'
+import type { SkillFiles } from '#specs/node/skills/files.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+
+/** Names that are looked at in one scan, over all folders. */
+const namesMaxCount = 4_000
+
+export interface ContainedFiles extends SkillFiles {
+  /** Whether there were more names than are looked at. */
+  readonly isCut: boolean
+}
+
+/** Paths are those of the guest, below the workspace; a rejection says why in words. */
+export function containedFiles(options: FileToolsOptions): ContainedFiles {
+  const known = options.knownAs ?? options.root ?? defaultRoot
+  let left = namesMaxCount
+  let isCut = false
+  return {
+    get isCut() {
+      return isCut
+    },
+    list: async (folder) => {
+      const names = await withPlace(options, folder, {}, (place) => {
+        const opened = place.openDirectory()
+        if (!opened.ok) return opened
+        using directory = opened.value
+        return attempt(`cannot list ${place}`, () => {
+          const read = readNames(directory.at('.'), left)
+          left -= read.names.length
+          isCut ||= read.isCut
+          return read.names
+        })
+      })
+      return required(names)
+    },
+    resolve: async (target) => {
+      const found = await withPlace(options, target, {}, (place) => {
+        const stat = place.stat()
+        if (!stat.ok) return stat
+        const kind = stat.value.isDirectory() ? 'folder' : stat.value.isFile() ? 'file' : 'other'
+        const path = place.path === '' ? known : `${known}/${place.path}`
+        return { ok: true, value: { path, kind } as const }
+      })
+      if (!found.ok && (found.error.code === 'not_found' || found.error.code === 'not_a_directory'))
+        return null
+      return required(found)
+    },
+    read: async (file, maxBytes) => {
+      const bytes = required(await readBounded(options, file, maxBytes))
+      return bytes.length > maxBytes ? null : bytes.toString('utf8')
+    },
+  }
+}
+
+/** The first `maxBytes` of a regular file in the workspace, and one more where it is longer. */
+export function readBounded(
+  options: FileToolsOptions,
+  file: string,
+  maxBytes: number,
+): Promise<Result<Buffer>> {
+  return withPlace(options, file, {}, (place) => {
+    const opened = place.openFile('read')
+    if (!opened.ok) return opened
+    using open = opened.value
+    return attempt(`cannot read ${place}`, () => {
+      const bytes = Buffer.alloc(Math.min(maxBytes + 1, open.stat.size + 1))
+      let total = 0
+      for (;;) {
+        const count = readSync(open.fd, bytes, total, bytes.length - total, total)
+        total += count
+        if (count === 0 || total === bytes.length) return bytes.subarray(0, total)
+      }
+    })
+  })
+}
+
+/** Names of folders, links and SKILL.md: nothing else can lead to a skill. */
+function readNames(folder: string | Buffer, max: number): { names: string[]; isCut: boolean } {
+  const names: string[] = []
+  const directory = opendirSync(folder, { encoding: 'latin1' })
+  try {
+    for (let looked = 0; ; looked++) {
+      const entry = directory.readSync()
+      if (entry === null) return { names, isCut: false }
+      if (looked >= max) return { names, isCut: true }
+      const name = decodeLatin1Name(entry.name)
+      if (entry.isDirectory() || entry.isSymbolicLink() || name === 'SKILL.md') names.push(name)
+    }
+  } finally {
+    directory.closeSync()
+  }
+}
+
+function required<T>(result: Result<T>): T {
+  if (result.ok) return result.value
+  throw new Error(result.error.message)
+}

@@ -1,0 +1,108 @@
+/**
+ * The skills of one run: those that the task brings from the user, and those that lie in the workspace. A skill of the workspace
+ * never stands in the place of one of the user's.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import type { SkillHead } from '#specs/protocol/extension.ts'
+import { oneLine } from '../context/block.ts'
+import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+import { containedFiles } from './contained-files.ts'
+
+/** Where a workspace keeps skills; of two of one id the one in the later folder is taken. */
+export const workspaceRoots = ['.claude/skills', '.agents/skills'] as const
+const workspaceBounds = { maxFolders: 500, maxSkills: 64 } as const
+const descriptionMaxChars = 500
+const problemsMaxCount = 5
+
+export interface KnownSkill {
+  readonly skillId: string
+  /** One line; may be empty. */
+  readonly description: string
+  readonly source: 'user' | 'workspace'
+  /** Of the workspace's: its folder, relative to the workspace, links followed. */
+  readonly folder?: string
+}
+
+export interface SkillShelf {
+  /** The user's first, each part sorted by id; the same for the whole run. */
+  readonly list: readonly KnownSkill[]
+  /** What is wrong with skills of the workspace, in words; its beginning. */
+  readonly problems: readonly string[]
+  /**
+   * Has the files of a skill of the user's laid where programs find them, once in the run however many agents load it; what
+   * failed is tried again.
+   */
+  layOnce(skillId: string, lay: () => Promise<Result<void>>): Promise<Result<void>>
+}
+
+/** The shelf of a task, with what lies in the workspace now. Never rejects for what lies there. */
+export async function openSkills(
+  heads: readonly SkillHead[] = [],
+  files: FileToolsOptions = {},
+): Promise<SkillShelf> {
+  const own = heads.map(({ skillId, description }) => ({
+    skillId,
+    description: oneLine(description),
+    source: 'user' as const,
+  }))
+  const taken = new Set(own.map(({ skillId }) => skillId))
+  const { skills, problems } = await findInWorkspace(files)
+  const shadowed = skills.filter(({ skillId }) => taken.has(skillId))
+  const laid = new Map<string, Promise<Result<void>>>()
+  return {
+    list: [...own.toSorted(byId), ...skills.filter(({ skillId }) => !taken.has(skillId)).toSorted(byId)],
+    problems: [
+      ...shadowed.map(({ skillId }) => `the skill ${skillId} of the workspace is left out: the user has one`),
+      ...problems,
+    ].slice(0, problemsMaxCount),
+    layOnce: (skillId, lay) => {
+      const known = laid.get(skillId)
+      if (known !== undefined) return known
+      const laying = lay().then((result) => {
+        if (!result.ok) laid.delete(skillId)
+        return result
+      })
+      laid.set(skillId, laying)
+      return laying
+    },
+  }
+}
+
+interface Found {
+  readonly skills: readonly KnownSkill[]
+  readonly problems: readonly string[]
+}
+
+async function findInWorkspace(files: FileToolsOptions): Promise<Found> {
+  const known = files.knownAs ?? files.root ?? defaultRoot
+  const there: string[] = []
+  for (const root of workspaceRoots) if (await isThere(files, root)) there.push(`${known}/${root}`)
+  if (there.length === 0) return { skills: [], problems: [] }
+  // Loaded where a workspace has skills: with it comes the reader of their heads.
+  const { SkillRegistry } = await import('#specs/node/skills/registry.ts')
+  const contained = containedFiles(files)
+  const registry = new SkillRegistry({ roots: there, files: contained, ...workspaceBounds })
+  const skills = (await registry.listSkills()).map(({ skillId, description, folder }) => ({
+    skillId,
+    description: oneLine(description).slice(0, descriptionMaxChars).toWellFormed(),
+    source: 'workspace' as const,
+    folder: folder.slice(known.length + 1),
+  }))
+  const findings = await registry.findings()
+  const problems = findings.map(
+    ({ path, problem }) => `${oneLine(path.slice(known.length + 1)).slice(0, 200)}: ${oneLine(problem)}`,
+  )
+  if (contained.isCut) problems.unshift('the folders of skills hold too many names: not all were looked at')
+  if (problems.length > problemsMaxCount)
+    problems[problemsMaxCount - 1] = `and ${problems.length - problemsMaxCount + 1} more`
+  return { skills, problems: problems.map((text) => text.toWellFormed()) }
+}
+
+async function isThere(files: FileToolsOptions, folder: string): Promise<boolean> {
+  const found = await withPlace(files, folder, {}, (place) => place.stat())
+  return found.ok && found.value.isDirectory()
+}
+
+function byId(a: KnownSkill, b: KnownSkill): number {
+  return a.skillId < b.skillId ? -1 : 1
+}
