@@ -37,8 +37,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
   const exits = readExits(CAISSON_AGENT_EXITS)
   const network = createProgramNetwork({
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
-  }
-  const network = createProgramNetwork(http)
+  })
   const gateway = createGatewayClient(() => daemon.link.http)
   const gatewayTools = [
     ...createWebTools(gateway),
