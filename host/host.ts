@@ -263,6 +263,7 @@ export class Host implements AsyncDisposable {
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
     const limits = RunLimits.parse({ ...config.limits, ...options.limits })
+    const vectors = await this.#settings.chooseEmbeddings(config, limits.maxCostUsd)
     const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
     if (unpriced !== null) throw new ConfigError(unpriced)
     const directory = this.#directory(workspace)
@@ -271,6 +272,10 @@ export class Host implements AsyncDisposable {
       options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
     // After the directory: from then on no program, such as one that prints a key, comes from it.
     const provider = await this.#settings.fetchKey(choice)
+    // Of a recording nothing is asked, and so no key.
+    const embeddings =
+      vectors &&
+      (await this.#settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
     const { resolveKey } = this.#settings
     const contextTokens = contextTokensOf(config, provider.model)
     const plan: RunPlan = {
@@ -290,6 +295,7 @@ export class Host implements AsyncDisposable {
       resolveKey,
       ...(recording === undefined ? {} : { recording }),
       provider,
+      ...(embeddings === undefined ? {} : { embeddings }),
       prompt,
       ...(await readKnowledge(config, await this.skills(), this.notes, directory, options.onProgress)),
       directory,

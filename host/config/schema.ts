@@ -80,6 +80,10 @@ export const SearchConfig = z.discriminatedUnion('provider', [
 ])
 export type SearchConfig = z.infer<typeof SearchConfig>
 
+/** Its provider is found by the model's id, as for chat. */
+export const EmbeddingsConfig = z.strictObject({ model: z.string().min(1).max(200) })
+export type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
+
 /** A command that is asked at a point of every run; see `specs/hooks.md`. */
 export const HookConfig = z
   .strictObject({
@@ -142,6 +146,8 @@ export const Config = z.strictObject({
     .record(z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'expected A-Z 0-9 _'), SecretConfig)
     .default({}),
   search: SearchConfig.optional(),
+  /** Who makes vectors of texts, for a search by meaning; absent: nobody. */
+  embeddings: EmbeddingsConfig.optional(),
   /** Asked in this order. */
   hooks: z.array(HookConfig).max(64).default([]),
   skills: z

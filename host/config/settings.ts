@@ -4,6 +4,7 @@
  */
 
 import type { Result } from '#specs/protocol/error.ts'
+import { describeMissingPrice, priceOf } from '../gateway/budget.ts'
 import { type Network, openNetwork } from '../gateway/network.ts'
 import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
@@ -65,6 +66,22 @@ export class Settings {
     const fetched = await fetchKey(choice, this.#place)
     if (fetched.ok) return fetched.value
     throw new ProviderError(fetched.error.message)
+  }
+
+  /**
+   * Who makes vectors of texts, and what that costs; undefined where the configuration names no model.
+   * @throws {ConfigError} @throws {ProviderError}
+   */
+  async chooseEmbeddings(
+    config: Config,
+    maxCostUsd: number | undefined,
+  ): Promise<ProviderChoice | undefined> {
+    if (config.embeddings === undefined) return undefined
+    const choice = await this.chooseProvider(config, config.embeddings.model)
+    const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
+    const problem = choice.baseUrl === null ? 'the offline model makes no vectors; name another' : unpriced
+    if (problem !== null) throw new ConfigError(`embeddings.model in the configuration: ${problem}`)
+    return choice
   }
 
   /** Fetches the key of a secret or a service, each time it is asked. */

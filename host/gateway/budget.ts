@@ -22,6 +22,8 @@ export interface BudgetRequest {
   /** Most tokens of the answer that are wanted. */
   readonly outputTokens: number
   readonly signal: AbortSignal
+  /** The model that is asked, where it is not the run's own, with its price; null when that is not known. */
+  readonly other?: { readonly model: string; readonly price: PriceConfig | null }
 }
 
 export interface Reservation {
@@ -75,7 +77,7 @@ export class Budget {
    * far less than they reserve. Refused is what no waiting helps.
    */
   async reserve(request: BudgetRequest): Promise<Result<Reservation, WireError>> {
-    const refusal = this.#refuseNow()
+    const refusal = this.#refuseNow(request)
     if (refusal !== null) return { ok: false, error: refusal }
     this.#requests += 1
     for (;;) {
@@ -90,40 +92,43 @@ export class Budget {
     }
   }
 
-  #refuseNow(): WireError | null {
+  #refuseNow({ other }: BudgetRequest): WireError | null {
     const { maxRequests, maxCostUsd } = this.#limits
-    const missing = describeMissingPrice(maxCostUsd, this.#price, this.#model)
+    const { model, price } = other ?? { model: this.#model, price: this.#price }
+    const missing = describeMissingPrice(maxCostUsd, price, model)
     if (missing !== null) return gatewayError('limit_cost', missing)
     if (maxRequests === undefined || this.#requests < maxRequests) return null
     return gatewayError('limit_requests', `The run's budget of ${maxRequests} model requests is used up.`)
   }
 
   /** Output tokens that the rest allows, and which bound is the narrower. */
-  #outputRoom({ inputTokens }: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
+  #outputRoom({ inputTokens, other }: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
     let tokens = this.#limits.maxTokens - this.#usage.inputTokens - this.#usage.outputTokens - inputTokens
     let costUsd = (this.#limits.maxCostUsd ?? Number.POSITIVE_INFINITY) - this.#costUsd
     for (const amounts of this.#reserved) {
       tokens -= amounts.tokens
       costUsd -= amounts.costUsd
     }
-    if (this.#price === null || costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
-    const left = costUsd - inputTokens * this.#price.input * perToken
-    const perOutput = this.#price.output * perToken
+    const price = other === undefined ? this.#price : other.price
+    if (price === null || costUsd === Number.POSITIVE_INFINITY) return { tokens, bound: 'tokens' }
+    const left = costUsd - inputTokens * price.input * perToken
+    const perOutput = price.output * perToken
     const affordable =
       left < 0 ? -1 : perOutput === 0 ? Number.POSITIVE_INFINITY : Math.floor(left / perOutput)
     return affordable < tokens ? { tokens: affordable, bound: 'cost' } : { tokens, bound: 'tokens' }
   }
 
-  #take({ inputTokens }: BudgetRequest, outputTokens: number): Reservation {
+  #take({ inputTokens, other }: BudgetRequest, outputTokens: number): Reservation {
+    const price = other === undefined ? this.#price : other.price
     const amounts = {
       tokens: inputTokens + outputTokens,
-      costUsd: this.#costOf({ inputTokens, outputTokens }) ?? 0,
+      costUsd: costOf({ inputTokens, outputTokens }, price) ?? 0,
     }
     this.#reserved.add(amounts)
     return {
       maxOutputTokens: outputTokens,
       settle: (usage) => {
-        const costUsd = this.#costOf(usage)
+        const costUsd = costOf(usage, price)
         if (!this.#reserved.delete(amounts)) return costUsd
         this.#usage = addUsage(this.#usage, usage)
         this.#costUsd += costUsd ?? 0
@@ -131,11 +136,6 @@ export class Budget {
         return costUsd
       },
     }
-  }
-
-  #costOf({ inputTokens, outputTokens }: Pick<Usage, 'inputTokens' | 'outputTokens'>): number | null {
-    if (this.#price === null) return null
-    return (inputTokens * this.#price.input + outputTokens * this.#price.output) * perToken
   }
 
   #nextEnd(signal: AbortSignal): Promise<void> {
@@ -160,6 +160,13 @@ export class Budget {
     const text = `The run's budget of ${maxTokens} tokens does not allow another request; ${used} are used.`
     return gatewayError('limit_tokens', text)
   }
+}
+
+function costOf(
+  { inputTokens, outputTokens }: Pick<Usage, 'inputTokens' | 'outputTokens'>,
+  price: PriceConfig | null,
+): number | null {
+  return price === null ? null : (inputTokens * price.input + outputTokens * price.output) * perToken
 }
 
 /** The offline model costs nothing. @returns null when the price is not known */

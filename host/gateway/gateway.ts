@@ -1,11 +1,12 @@
 /**
- * The guest's only way out: an exact table of two paths, the model route behind it, a token budget, and a refusal
+ * The guest's only way out: an exact table of paths, the routes to the models behind it, a token budget, and a refusal
  * with a reason for everything else. Nothing of a guest's request reaches an upstream but validated fields.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import type { BudgetLimits } from './budget.ts'
+import { createEmbeddingsRoute, type EmbeddingModel, embeddingsPath } from './embeddings-route.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from './http-upstream.ts'
 import type { ModelMemory } from './model-memory.ts'
@@ -14,9 +15,10 @@ import type { Network } from './network.ts'
 import { createOfflineUpstream } from './offline/upstream.ts'
 import type { Provider } from './providers.ts'
 import { sendError } from './relay.ts'
+import type { GatewayServices, ServeStream } from './services.ts'
 import type { Upstream } from './upstream.ts'
 
-export type { ModelExchange }
+export type { GatewayServices, ModelExchange, ServeStream }
 
 /** The name under which the guest's client finds the model route: `http://gateway/v1`. */
 export const gatewayAuthority = 'gateway'
@@ -26,21 +28,6 @@ export interface DeniedRequest {
   /** Method and address as the guest gave them, at most a line. */
   readonly target: string
   readonly reason: string
-}
-
-/** Serves one stream of the guest and ends it; a rejection is a bug of ours, which the guest is told of without words. */
-export type ServeStream = (
-  stream: ServerHttp2Stream,
-  headers: IncomingHttpHeaders,
-  /** Aborted when the guest goes away or the run is over. */
-  signal: AbortSignal,
-) => Promise<void>
-
-export interface GatewayServices {
-  /** By exact path under the name `gateway`. */
-  readonly paths: Readonly<Record<string, { readonly method: string; readonly serve: ServeStream }>>
-  /** Every other authority: tunnels and plain requests of programs. */
-  readonly outward: ServeStream
 }
 
 export interface GatewayLogger {
@@ -59,6 +46,8 @@ export interface GatewayOptions {
   readonly memory?: ModelMemory
   /** Look at each request to the model, and at each answer; absent: nobody does. */
   readonly modelHooks?: ModelHooks
+  /** The model that makes vectors of texts; absent: there is none. */
+  readonly embeddings?: EmbeddingModel
   /** What is served beside the model route; without it everything else is refused. */
   readonly services?: GatewayServices
   /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
@@ -82,7 +71,7 @@ export interface Gateway extends AsyncDisposable {
   close(): Promise<void>
 }
 
-const defaultTimeouts = {
+export const defaultTimeouts = {
   firstByteTimeoutMs: 300_000,
   idleTimeoutMs: 180_000,
   queueTimeoutMs: 240_000,
@@ -108,6 +97,7 @@ export function createGateway(options: GatewayOptions): Gateway {
         })
   const key = provider.key?.reveal() ?? null
   const upstream = options.wrapUpstream?.(server, key) ?? server
+  const now = options.now ?? (() => performance.now())
   const closing = new AbortController()
   const open = new Set<Promise<void>>()
   let denied = 0
@@ -140,7 +130,13 @@ export function createGateway(options: GatewayOptions): Gateway {
     guestTimeoutMs: timeouts.idleTimeoutMs,
     ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
     onExchange: report,
-    now: options.now ?? (() => performance.now()),
+    now,
+  })
+  const embed = createEmbeddingsRoute({
+    ...(options.embeddings === undefined ? {} : { embeddings: options.embeddings }),
+    budget: model.budget,
+    onExchange: report,
+    now,
   })
 
   async function serve(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
@@ -159,6 +155,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           : await services.outward(stream, headers, signal)
       }
       if (route.kind === 'service') return await route.serve(stream, headers, signal)
+      if (route.kind === 'embeddings') return await embed(stream, headers, signal)
       if (route.kind === 'models') return sendModels(stream, provider.model)
       await model.serve(stream, signal)
     } catch (cause) {
@@ -178,6 +175,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     closing.abort()
     await Promise.allSettled(open)
     await upstream.close()
+    await options.embeddings?.embedder.close()
   }
 
   return {
@@ -192,15 +190,17 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 }
 
+type OwnRoute = 'chat' | 'models' | 'embeddings'
 type Route =
-  | { kind: 'chat' | 'models' }
+  | { kind: OwnRoute }
   | { kind: 'service'; serve: ServeStream }
   | { kind: 'outward'; target: string }
   | { kind: 'refused'; error: WireError }
 
-const routes: Readonly<Record<string, { method: string; kind: 'chat' | 'models' }>> = {
+const routes: Readonly<Record<string, { method: string; kind: OwnRoute }>> = {
   '/v1/chat/completions': { method: 'POST', kind: 'chat' },
   '/v1/models': { method: 'GET', kind: 'models' },
+  [embeddingsPath]: { method: 'POST', kind: 'embeddings' },
 }
 
 /** The exact table; the guest's path is compared, never resolved against anything. */

@@ -23,6 +23,8 @@ export interface ExchangeOptions {
   readonly provider: Provider & { readonly baseUrl: string }
   readonly dispatcher: Dispatcher
   readonly timeouts: ExchangeTimeouts
+  /** Below the server's address; default `/chat/completions`. */
+  readonly path?: '/chat/completions' | '/embeddings'
 }
 
 export interface ExchangeFailure {
@@ -62,7 +64,7 @@ export async function exchange(
   const headers = requestHeaders(provider, streamed)
   const until = performance.now() + timeouts.firstByteTimeoutMs
   try {
-    const url = `${provider.baseUrl}/chat/completions`
+    const url = `${provider.baseUrl}${options.path ?? '/chat/completions'}`
     const first = await send(url, { dispatcher, method: 'POST', headers, body, signal })
     const response = first.statusCode === 202 ? await poll(first, headers, until, signal, options) : first
     const contentType = contentTypeOf(response)

@@ -43,7 +43,7 @@ const responseHeaderMaxBytes = 32 * 1024
 /** Headers of an answer that the guest may see. */
 const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
 /** Requests that may be open at once with one key, unless the configuration says otherwise. */
-const defaultMaxConcurrent = 4
+export const defaultMaxConcurrent = 4
 /** Times that one request is put differently. */
 const maxAdaptations = 6
 
@@ -215,7 +215,7 @@ function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): P
 }
 
 /** Holds the queue back as the server wishes; null when it wished for nothing. */
-function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
+export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
   if (status === 429) return turn.refused(retryAfterMs)
   if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
   if (status !== null) turn.accepted()
@@ -223,11 +223,11 @@ function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn):
 }
 
 /** Whether "too many" is of this minute, and not of the account. */
-function isPassing({ status, body }: ExchangeFailure): boolean {
+export function isPassing({ status, body }: ExchangeFailure): boolean {
   return status === 429 && !/quota|credit|billing|insufficient|payment/i.test(body)
 }
 
-function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
+export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
   if (why === 'cancelled')
     return gatewayError('closed', 'The request was cancelled while it waited for its turn.')
   const text =

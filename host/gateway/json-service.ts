@@ -3,25 +3,27 @@ import type { ServerHttp2Stream } from 'node:http2'
 import type * as z from 'zod'
 import { parsePayload } from '#specs/node/frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { GatewayServices, ServeStream } from './gateway.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { sendError } from './relay.ts'
+import type { GatewayServices, ServeStream } from './services.ts'
 
-const bodyMaxBytes = 64 * 1024
+const defaultBodyMaxBytes = 64 * 1024
 const bodyMaxDepth = 4
 const bodyTimeoutMs = 30_000
 
 /**
  * Serves requests of one schema with answers of another. A failure goes back as the gateway's error object; an answer that
  * breaks its schema is a bug of ours.
+ * @param bodyMaxBytes of a request; default 64 KiB
  */
 export function answerWith<Q, A>(
   request: z.ZodType<Q>,
   answer: z.ZodType<A>,
   work: (request: Q, signal: AbortSignal) => Promise<Result<A, WireError>>,
+  bodyMaxBytes = defaultBodyMaxBytes,
 ): ServeStream {
   return async (stream, _headers, signal) => {
-    const read = await readBody(stream, request)
+    const read = await readBody(stream, request, bodyMaxBytes)
     if (!read.ok) return sendError(stream, read.error)
     const result = await work(read.value, signal)
     if (!result.ok) return sendError(stream, result.error)
@@ -62,7 +64,11 @@ export function limitOpen(
   return Object.fromEntries(entries)
 }
 
-async function readBody<T>(stream: ServerHttp2Stream, schema: z.ZodType<T>): Promise<Result<T, WireError>> {
+async function readBody<T>(
+  stream: ServerHttp2Stream,
+  schema: z.ZodType<T>,
+  bodyMaxBytes: number,
+): Promise<Result<T, WireError>> {
   const parts: Buffer[] = []
   let bytes = 0
   const timer = setTimeout(() => stream.destroy(), bodyTimeoutMs)

@@ -33,6 +33,8 @@ export interface ModelExchange {
   readonly estimated: boolean
   /** By the user's price table; absent: the price is not known. */
   readonly costUsd?: number
+  /** The model, where it was not the run's own. */
+  readonly model?: string
   /** Absent when the exchange went well; at most a line. */
   readonly error?: string
 }
@@ -63,6 +65,8 @@ export interface ModelRoute {
   serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void>
   /** Sum over the exchanges that ended. */
   usage(): Usage
+  /** What the run may spend, whichever model it asks. */
+  readonly budget: Budget
 }
 
 /** Requests of one run that may be open at once: NVIDIA's shared workers refuse more. */
@@ -173,7 +177,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     return { ok: true, value: held.value.answer }
   }
 
-  return { serve, usage: () => budget.usage }
+  return { serve, usage: () => budget.usage, budget }
 }
 
 function deniedBy(what: 'request' | 'answer', reason: string): WireError {

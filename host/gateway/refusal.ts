@@ -22,6 +22,10 @@ export const spareFields = [
   'reasoning_content',
   /** Sent as `max_completion_tokens` instead. */
   'max_tokens',
+  /** Of a request for embeddings. */
+  'input_type',
+  'truncate',
+  'encoding_format',
 ] as const
 export type SpareField = (typeof spareFields)[number]
 

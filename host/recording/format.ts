@@ -41,6 +41,10 @@ const ModelAnswer = z.discriminatedUnion('ok', [
 ])
 export type ModelAnswer = z.infer<typeof ModelAnswer>
 
+/** What is recorded by its request and answer alone: the web tools, and vectors of texts. */
+const WebKind = z.enum(['fetch', 'search', 'embed'])
+export type WebKind = z.infer<typeof WebKind>
+
 export const Exchange = z.discriminatedUnion('kind', [
   z.strictObject({
     kind: z.literal('model'),
@@ -56,7 +60,7 @@ export const Exchange = z.discriminatedUnion('kind', [
     answer: ModelAnswer,
   }),
   z.strictObject({
-    kind: z.enum(['fetch', 'search']),
+    kind: WebKind,
     key: Sha256,
     request: z.unknown(),
     answer: z.discriminatedUnion('ok', [
@@ -113,7 +117,7 @@ export function splitChat(request: ChatRequest): {
 }
 
 /** Digest of a request of the web tools. */
-export function digestWeb(kind: 'fetch' | 'search', request: unknown): string {
+export function digestWeb(kind: WebKind, request: unknown): string {
   return sha256([kind, request])
 }
 

@@ -13,6 +13,7 @@ import {
   type ModelAnswer,
   type RecordingHeader,
   splitChat,
+  type WebKind,
 } from './format.ts'
 
 /** Bytes of one recording. */
@@ -67,8 +68,8 @@ export class Recorder implements AsyncDisposable {
     }
   }
 
-  /** One exchange of the web tools; `answer` as the guest gets it. */
-  web(kind: 'fetch' | 'search', request: unknown, answer: Result<unknown, WireError>): void {
+  /** One exchange of the web tools or with the embedding model; `answer` as the guest gets it. */
+  web(kind: WebKind, request: unknown, answer: Result<unknown, WireError>): void {
     this.#add({ kind, key: digestWeb(kind, request), request, answer })
   }
 

@@ -9,7 +9,7 @@ import type { ChatRequest } from '../gateway/chat-request.ts'
 import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { type Upstream, UpstreamBreak } from '../gateway/upstream.ts'
 import { parseJson } from '../state/json.ts'
-import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader } from './format.ts'
+import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
 import { countShared } from './recorder.ts'
 
 /** A recording that cannot be read; the message says which line, and what to do. */
@@ -90,8 +90,8 @@ export class Recording {
     }
   }
 
-  /** The recorded answer of the web tools. */
-  web(kind: 'fetch' | 'search', request: unknown): WebAnswer {
+  /** The recorded answer of the web tools, or of the embedding model. */
+  web(kind: WebKind, request: unknown): WebAnswer {
     const what = JSON.stringify(request).slice(0, 300)
     return this.#web.take(digestWeb(kind, request)) ?? this.#unknown(`it has no ${kind} of ${what}`)
   }

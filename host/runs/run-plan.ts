@@ -40,6 +40,8 @@ export interface RunPlan {
   /** Reads a key from where the configuration says it is. */
   readonly resolveKey: (source: KeySource) => Promise<Result<Secret, string>>
   readonly provider: Provider
+  /** Who makes vectors of texts; absent: nobody. */
+  readonly embeddings?: Provider
   /** Answers in the place of the model's server and the web; nothing goes to a network then. */
   readonly recording?: Recording
   readonly prompt: string

@@ -118,6 +118,8 @@ const ModelEnd = z.strictObject({
   usage: Usage,
   /** By the user's price table; absent: the price is not known. */
   costUsd: z.number().min(0).optional(),
+  /** The model, where it was not the run's own, such as one that makes vectors of texts. */
+  model: Line.optional(),
   /** Whether the provider gave no numbers and the usage is the gateway's estimate; absent in older journals. */
   estimated: z.boolean().optional(),
   /** Absent when the exchange went well. */

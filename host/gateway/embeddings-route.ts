@@ -1,0 +1,126 @@
+/**
+ * The route to the embedding model: reads the guest's request, reserves what it may cost in the run's own budget, has it
+ * answered, and tells of the exchange as of any other with a model.
+ */
+import { EmbeddingsAnswer, EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { noUsage, type Usage } from '#specs/protocol/task.ts'
+import type { PriceConfig } from '../config/schema.ts'
+import type { Budget } from './budget.ts'
+import type { Embedder } from './embedder.ts'
+import { gatewayError, type WireError } from './gateway-error.ts'
+import { answerWith } from './json-service.ts'
+import type { ModelExchange } from './model-route.ts'
+import type { ServeStream } from './services.ts'
+
+/** The model that makes vectors for a run. */
+export interface EmbeddingModel {
+  readonly embedder: Embedder
+  readonly model: string
+  /** Null: not known. */
+  readonly price: PriceConfig | null
+}
+
+export interface EmbeddingsRouteOptions {
+  /** Absent: the user configured none. */
+  readonly embeddings?: EmbeddingModel
+  readonly budget: Budget
+  readonly onExchange: (exchange: ModelExchange) => void
+  /** Milliseconds on a clock that only goes forward. */
+  readonly now: () => number
+}
+
+export const embeddingsPath = '/v1/embeddings'
+
+/** The texts of one request, three bytes a character, and the JSON around them. */
+const bodyMaxBytes = 256 * 1024
+/** Requests of one run that may be open at once. */
+const openMaxRequests = 4
+/** Characters per token, on the low side: what a request reserves. */
+const leastCharsPerToken = 3
+/** A wait that is worth a number, in milliseconds. */
+const queuedMinMs = 50
+
+export function createEmbeddingsRoute(options: EmbeddingsRouteOptions): ServeStream {
+  let open = 0
+  return answerWith(
+    EmbeddingsRequest,
+    EmbeddingsAnswer,
+    async (request, signal) => {
+      const { embeddings } = options
+      if (embeddings === undefined) return { ok: false, error: gatewayError('not_configured', noModel) }
+      if (open >= openMaxRequests) {
+        const text = `More than ${openMaxRequests} requests for embeddings at once.`
+        return { ok: false, error: gatewayError('limit_concurrency', text) }
+      }
+      open += 1
+      try {
+        return await embed(embeddings, request, signal, options)
+      } finally {
+        open -= 1
+      }
+    },
+    bodyMaxBytes,
+  )
+}
+
+const noModel = 'No embedding model is configured. The user can set one: model, under [embeddings].'
+
+async function embed(
+  { embedder, model, price }: EmbeddingModel,
+  request: EmbeddingsRequest,
+  signal: AbortSignal,
+  { budget, onExchange, now }: EmbeddingsRouteOptions,
+): Promise<Result<EmbeddingsAnswer, WireError>> {
+  const started = now()
+  const chars = request.input.reduce((sum, text) => sum + text.length, 0)
+  const mostTokens = Math.ceil(chars / leastCharsPerToken) + request.input.length
+  let queuedMs = 0
+  const report = (status: number, usage: Usage, rest: Partial<ModelExchange>): void => {
+    const durationMs = Math.max(0, Math.round(now() - started - queuedMs))
+    const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
+    onExchange({ status, durationMs, usage, estimated: false, model, ...queued, ...rest })
+  }
+  const reserved = await budget.reserve({
+    inputTokens: mostTokens,
+    outputTokens: 0,
+    signal,
+    other: { model, price },
+  })
+  queuedMs += now() - started
+  if (!reserved.ok) {
+    report(reserved.error.status, noUsage, { error: `${reserved.error.code}: ${reserved.error.message}` })
+    return reserved
+  }
+  const { settle } = reserved.value
+  let isSent = false
+  const onQueued = (ms: number): void => {
+    isSent = true
+    queuedMs += ms
+  }
+  try {
+    const got = await embedder.embed(request, { signal, onQueued })
+    if (!got.ok) {
+      // Given up in the middle: the server may have read all of it, and does not say.
+      const used = signal.aborted && isSent ? usageOf(mostTokens) : noUsage
+      const cost = costOf(settle(used))
+      const { status, code, message } = got.error
+      report(status, used, { estimated: used !== noUsage, ...cost, error: `${code}: ${message}` })
+      return got
+    }
+    const { data, tokens } = got.value
+    const used = usageOf(tokens ?? mostTokens)
+    report(200, used, { estimated: tokens === null, ...costOf(settle(used)) })
+    return { ok: true, value: { data: [...data], usage: { prompt_tokens: used.inputTokens } } }
+  } finally {
+    settle(noUsage)
+  }
+}
+
+function usageOf(inputTokens: number): Usage {
+  return { ...noUsage, requests: 1, inputTokens }
+}
+
+function costOf(costUsd: number | null): { costUsd?: number } {
+  return costUsd === null ? {} : { costUsd }
+}
