@@ -74,9 +74,9 @@ export function startAgent(describeExits?: () => AgentExits): void {
     extensions: [codeSearch.extension],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
+    openSkills: ({ skills }) => openSkills(skills),
     describeExits: describeExits ?? (() => exits),
   })
-    openSkills: ({ skills }) => openSkills(skills),
 
   process.once('SIGTERM', () => {
     daemon.close().then(
