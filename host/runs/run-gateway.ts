@@ -11,11 +11,15 @@ import type { Policy } from '../egress/policy.ts'
 import { readRule } from '../egress/rules.ts'
 import { RunEgress } from '../egress/run-egress.ts'
 import { createOutward } from '../egress/serve-outward.ts'
-import { createGateway, type Gateway } from '../gateway/gateway.ts'
-import type { ModelHooks } from '../gateway/model-route.ts'
-import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
+import { priceOf } from '../gateway/budget.ts'
+import { createHttpEmbedder } from '../gateway/embedder.ts'
+import type { EmbeddingModel } from '../gateway/embeddings-route.ts'
+import { createGateway, defaultTimeouts, type Gateway } from '../gateway/gateway.ts'
 import { ModelMemory } from '../gateway/model-memory.ts'
+import type { ModelHooks } from '../gateway/model-route.ts'
+import { recordEmbedder, replayEmbedder } from '../gateway/recorded-embedder.ts'
 import { redactText } from '../gateway/redact.ts'
+import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
 import { MemoryDesk } from '../memory/desk.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import { serveMemory } from '../memory/serve-memory.ts'
@@ -67,12 +71,13 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
   const warn = (text: string): void => write('warn')({ runId }, text)
   plan.secrets.onUnreadable(warn)
   const web = webOf(plan, egress, warn)
+  const embeddings = embeddingsOf(plan, recorder, write('info'))
   const gateway = createGateway({
     provider,
     runId,
     limits,
     network: plan.network,
-    memory: new ModelMemory(path.join(plan.folders.home, 'models.json')),
+    memory: memoryOfModels(plan),
     services: {
       paths: {
         ...serveWeb(recordWeb(web, recorder)),
@@ -84,6 +89,7 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
       }),
     },
     modelHooks: modelHooksOf(hooks),
+    ...(embeddings === undefined ? {} : { embeddings }),
     wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
     onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
     onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
@@ -130,6 +136,32 @@ function memoryOf(
   const key = provider.key?.reveal() ?? null
   const redact = (text: string) => redactText(secrets.redactionForUser().text(text), key)
   return new MemoryDesk({ store, runId, workspace: directory, note, redact })
+}
+
+/** What model servers said of themselves in earlier runs. */
+const memoryOfModels = ({ folders }: RunPlan) => new ModelMemory(path.join(folders.home, 'models.json'))
+
+/** The model that makes vectors of texts, or what a recording has of it. */
+function embeddingsOf(
+  plan: RunPlan,
+  recorder: Recorder,
+  log: (fields: object, text: string) => void,
+): EmbeddingModel | undefined {
+  const { embeddings: provider, recording, runId, network } = plan
+  if (provider === undefined) return undefined
+  const { baseUrl, model } = provider
+  const embedder =
+    recording !== undefined || baseUrl === null
+      ? recording && replayEmbedder(recording)
+      : createHttpEmbedder({
+          provider: { ...provider, baseUrl },
+          timeouts: defaultTimeouts,
+          runId,
+          network,
+          memory: memoryOfModels(plan),
+          log,
+        })
+  return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }
 }
 
 /** The web tools: what a recording has of them, or the web itself. */
