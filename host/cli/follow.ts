@@ -1,6 +1,9 @@
 /** Follows a run in this terminal or as JSON lines, whether this process carries it out or another, and puts its questions. */
+import type { HostEvent } from '#specs/protocol/event.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
+import { describeAnswer } from '../approvals/user-question.ts'
 import type { FeedItem } from '../runs/feed.ts'
 import { promptApproval } from '../ui/approval-prompt.ts'
 import { foreignLine } from '../ui/foreign.ts'
@@ -77,31 +80,43 @@ export async function follow(
 
 /** @param onInputEnd called when nobody can answer any more */
 export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
+  const questions = new Map<string, UserQuestion>()
   const stop = readJsonLines(io.stdin, {
-    onInput: (input) => void obey(io, run, input),
+    onInput: (input) => void obey(io, run, input, questions),
     onProblem: (message) => io.stderr.write(`${message}\n`),
     onEnd: onInputEnd,
   })
   try {
-    for await (const item of run.watch()) await writeJsonLine(io.stdout, item)
+    for await (const item of run.watch()) {
+      if (item.source === 'host') noteQuestion(questions, item.event)
+      await writeJsonLine(io.stdout, item)
+    }
   } finally {
     stop()
   }
 }
 
-async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
+/** Keeps the questions that wait, to be able to say what an answer to them is. */
+function noteQuestion(questions: Map<string, UserQuestion>, event: HostEvent): void {
+  if (event.type === 'approval-decision') questions.delete(event.approvalId)
+  if (event.type === 'approval-request' && event.request.question !== undefined)
+    questions.set(event.request.approvalId, event.request.question)
+}
+
+async function obey(
+  io: Io,
+  run: FollowedRun,
+  input: JsonInput,
+  questions: ReadonlyMap<string, UserQuestion>,
+): Promise<void> {
   const by = 'standard input'
   if ('cancel' in input) return run.cancel(by)
   if ('approvalId' in input) {
-    const { approvalId, decision, scope, reach, hint, plan } = input
-    const isTaken = await run.answer(approvalId, {
-      decision,
-      scope,
-      ...(reach === undefined ? {} : { reach }),
-      ...(hint === undefined ? {} : { hint }),
-      ...(plan === undefined ? {} : { plan }),
-    })
-    if (!isTaken) io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one\n`)
+    const { approvalId } = input
+    if (await run.answer(approvalId, answerOf(input))) return
+    const question = questions.get(approvalId)
+    const expected = question === undefined ? '' : `; expected ${foreignLine(describeAnswer(question))}`
+    io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one${expected}\n`)
     return
   }
   const problem =
@@ -109,6 +124,19 @@ async function obey(io: Io, run: FollowedRun, input: JsonInput): Promise<void> {
       ? await run.steer(input.steer, by)
       : await (input.pause ? run.pauseAgent(by) : run.resumeAgent(by))
   if (problem !== undefined) io.stderr.write(`not done: ${foreignLine(problem)}\n`)
+}
+
+function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAnswer {
+  const hint = input.hint === undefined ? {} : { hint: input.hint }
+  if ('answer' in input) return { decision: 'allow', scope: 'once', answer: input.answer, ...hint }
+  const { decision, scope, reach, plan } = input
+  return {
+    decision,
+    scope,
+    ...hint,
+    ...(reach === undefined ? {} : { reach }),
+    ...(plan === undefined ? {} : { plan }),
+  }
 }
 
 function notePause(talk: Talk, type: string): void {

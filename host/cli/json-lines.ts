@@ -7,6 +7,7 @@ import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { AccessReach } from '#specs/protocol/egress.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
+import { UserAnswer } from '#specs/protocol/question.ts'
 import { Id, Text } from '#specs/protocol/text.ts'
 import { parseJson } from '../state/json.ts'
 import { escapeUnsafe } from '../ui/plain-json.ts'
@@ -20,6 +21,14 @@ export const JsonInput = z.union([
     reach: AccessReach.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
+  }),
+  z.strictObject({
+    type: z.literal('answer').optional(),
+    approvalId: Id,
+    /** To a question of `ask_user`. */
+    answer: UserAnswer,
+    /** A word with it. */
+    hint: Text.optional(),
   }),
   z.strictObject({ steer: Text.min(1) }),
   z.strictObject({ pause: z.boolean() }),
@@ -69,7 +78,7 @@ export function readJsonLines(
     else {
       const issue = parsed?.error.issues[0]?.message ?? 'too long'
       handlers.onProblem(
-        `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?,"plan"?}, {"steer":"TEXT"}, {"pause":true|false} or {"cancel":true}`,
+        `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?,"plan"?}, {"type":"answer","approvalId","answer","hint"?}, {"steer":"TEXT"}, {"pause":true|false} or {"cancel":true}`,
       )
     }
   })

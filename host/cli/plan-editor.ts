@@ -14,7 +14,8 @@ const usual = ['editor', 'nano', 'vi']
 /** Far more than a plan may be. */
 const maxBytes = 4 * 1024 * 1024
 
-export type EditText = (text: string) => Promise<Result<string, string>>
+/** @param fileName of the file that the editor opens; absent: of a plan */
+export type EditText = (text: string, fileName?: string) => Promise<Result<string, string>>
 
 /** @param folder of this user alone, such as a run's. @returns undefined where there is no editor */
 export async function findEditor(io: Pick<Io, 'env'>, folder: string): Promise<EditText | undefined> {
@@ -26,7 +27,8 @@ export async function findEditor(io: Pick<Io, 'env'>, folder: string): Promise<E
     const found = await searchProgram(path.basename(name), isWhole ? path.dirname(name) : PATH)
     const program = found.path
     if (program !== undefined)
-      return (text) => edit({ program, name: path.basename(name), argv }, folder, text)
+      return (text, fileName = 'plan-to-edit.json') =>
+        edit({ program, name: path.basename(name), argv }, path.join(folder, fileName), text)
   }
   return undefined
 }
@@ -41,14 +43,13 @@ interface Editor {
 
 async function edit(
   { program, name, argv }: Editor,
-  folder: string,
+  file: string,
   text: string,
 ): Promise<Result<string, string>> {
-  const file = path.join(folder, 'plan-to-edit.json')
   try {
     await writeFile(file, text, { mode: 0o600 })
     const ended = Promise.withResolvers<number | null>()
-    const child = spawn(program, [...argv, file], { stdio: 'inherit', cwd: folder, argv0: name })
+    const child = spawn(program, [...argv, file], { stdio: 'inherit', cwd: path.dirname(file), argv0: name })
     child.once('error', ended.reject)
     child.once('exit', ended.resolve)
     const code = await ended.promise

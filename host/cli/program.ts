@@ -1,5 +1,6 @@
 /** The command line: what commands there are and what they take. Each command's work is in a file of its own. */
 import { Command, Option } from 'commander'
+import { addApprovalCommands } from './approvals-program.ts'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import {
@@ -173,6 +174,12 @@ export function buildProgram(options: ProgramOptions): Command {
     .argument('<run...>')
     .description('Removes runs with their journals and change sets')
     .action(run(async () => (await import('./runs.ts')).runsRemove))
+
+  addApprovalCommands(
+    program.command('approvals').description('What runs at work wait for a person to answer'),
+    run,
+    runArgument,
+  )
 
   const workspace = program.command('workspace').description('What runs changed')
   workspace

@@ -60,7 +60,8 @@ async function say(
   return exitCodes.completed
 }
 
-async function findLive(io: Io, name: string): Promise<RunClient> {
+/** @throws {UnknownRunError} where no process carries it out */
+export async function findLive(io: Io, name: string): Promise<RunClient> {
   const host = hostOf(io)
   const run = await host.attach(name)
   if (run !== null) return run

@@ -9,6 +9,7 @@ import { RunReason } from '#specs/protocol/error.ts'
 import { Delta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { Plan } from '#specs/protocol/plan.ts'
+import { UserAnswer } from '#specs/protocol/question.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '#specs/protocol/text.ts'
 
@@ -110,6 +111,7 @@ export const WatchInput = z.discriminatedUnion('type', [
     reach: AccessReach.optional(),
     hint: Text.optional(),
     plan: Plan.optional(),
+    answer: UserAnswer.optional(),
   }),
   z.strictObject({ type: z.literal('cancel'), by: Line, now: z.boolean() }),
 ])

@@ -10,7 +10,7 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../runs/feed.ts'
 import { askControl, ControlError, nextFrame, parseMessage } from './client.ts'
-import { ControlFailure, type ControlRequest, Reply, type WatchInput, WatchOutput } from './messages.ts'
+import { ControlFailure, type ControlRequest, Reply, WatchInput, WatchOutput } from './messages.ts'
 
 /** How the watching ended: with the run, by leaving it, or because its process is gone. */
 export type WatchEnd =
@@ -62,9 +62,12 @@ export class RunClient {
 
   /** Answers an approval; resolves with whether this was the answer that decided. */
   async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
+    const input = WatchInput.safeParse({ type: 'answer', approvalId, ...answer })
+    // The other side would take it for another protocol and end the connection.
+    if (!input.success) return false
     const taken = Promise.withResolvers<boolean>()
     this.#answers.set(approvalId, [...(this.#answers.get(approvalId) ?? []), taken.resolve])
-    await this.#say({ type: 'answer', approvalId, ...answer })
+    await this.#say(input.data)
     return await Promise.race([taken.promise, this.ended.then(() => false)])
   }
 

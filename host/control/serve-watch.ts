@@ -32,12 +32,13 @@ async function takeInput(run: RunService, client: FramedStream): Promise<void> {
     const input = WatchInput.parse(client.parseJson(frame))
     if (input.type === 'cancel') run.cancel(input.by, input.now)
     else {
-      const { type: _, approvalId, reach, hint, plan, ...rest } = input
+      const { type: _, approvalId, reach, hint, plan, answer, ...rest } = input
       const taken = run.answer(approvalId, {
         ...rest,
         ...(reach === undefined ? {} : { reach }),
         ...(hint === undefined ? {} : { hint }),
         ...(plan === undefined ? {} : { plan }),
+        ...(answer === undefined ? {} : { answer }),
       })
       await client.sendJson({ type: 'answered', approvalId, taken } satisfies WatchOutput)
     }

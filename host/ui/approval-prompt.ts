@@ -8,11 +8,13 @@ import { coloursFor } from './colours.ts'
 import { foreignLine } from './foreign.ts'
 import { showPages } from './pages.ts'
 import { type PlanPromptIo, promptPlan } from './plan-prompt.ts'
+import { promptQuestion } from './question-prompt.ts'
 import { discardTypeAhead } from './type-ahead.ts'
 
 /** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
 export async function promptApproval(request: Question, io: PlanPromptIo): Promise<ApprovalAnswer | null> {
   if (request.access !== undefined) return await promptAccess(request, request.access, io)
+  if (request.question !== undefined) return await promptQuestion(request, request.question, io)
   const plan = planOf(request)
   if (plan !== undefined) return await promptPlan(plan, io)
   const { lines, isCut } = questionLines(request, coloursFor(io.output), columnsOf(io.output))

@@ -1,15 +1,10 @@
 /** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
-import { planOf, planTool } from '../approvals/plan-question.ts'
-import {
-  agentEndLines,
-  agentStartLines,
-  compactLine,
-  nameOf,
-  steeringLines,
-  underPath,
-} from './agent-lines.ts'
+import { planTool } from '../approvals/plan-question.ts'
+import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
+import { decisionLine, describeArguments, describeQuestion } from './call-lines.ts'
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
@@ -17,11 +12,6 @@ import { planChanges, planLines } from './plan-lines.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
 const answerMaxLines = 20
-/** Arguments of a call that are shown. */
-const argumentsMax = 6
-/** Those that say what a call is about stand first; the others as they come, which is by name. */
-const leadingArguments = ['path', 'from', 'to', 'command', 'code', 'query', 'url', 'name']
-
 /**
  * @param state the state after the line
  * @param before the state before it: of a revision only what it changes is shown then
@@ -86,8 +76,8 @@ function linesOfEvent(
     case 'pause-end':
       return steeringLines(event, colours)
     case 'tool-start':
-      // The plan itself follows.
-      if (event.tool === planTool && event.stepId === 'plan') return []
+      // The plan itself follows, or the question.
+      if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
       return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
       return event.error === undefined
@@ -100,7 +90,7 @@ function linesOfEvent(
     case 'approval-request':
       return [`${colours.yellow('?')} ${describeQuestion(event)}`]
     case 'approval-decision':
-      return [approvalLine(event, colours)]
+      return [decisionLine(event, colours, before)]
     case 'egress-denied':
       return [colours.yellow(`Refused: ${foreignLine(event.target)}: ${foreignLine(event.reason)}`)]
     case 'note':
@@ -191,73 +181,6 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
   return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', answerMaxLines)]
 }
 
-function describeQuestion({ access, request }: Of<'approval-request'>): string {
-  const plan = access === undefined ? planOf(request) : undefined
-  if (plan !== undefined) return `asks whether its plan may be carried out: ${foreignLine(plan.goal, 200)}`
-  const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
-  return who + describeCall({ access, request })
-}
-
-function describeCall({ access, request }: Pick<Of<'approval-request'>, 'access' | 'request'>): string {
-  if (access === undefined)
-    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
-  const what = foreignLine(access.offers[0]?.allows ?? access.address)
-  return access.from === 'agent'
-    ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
-    : `a way out is asked about: ${what}`
-}
-
-function approvalLine(event: Of<'approval-decision'>, colours: Colours): string {
-  if (event.by === 'agent')
-    return colours.yellow(`  Question withdrawn by the agent: ${foreignLine(event.rule ?? '')}`)
-  const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
-  const isTold = event.by === 'person' || event.reach !== undefined
-  const scope = isTold ? { once: '', run: ' for this run', always: ' for always' }[event.scope] : ''
-  const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`
-  // A mode's hint is for the agent and says the same as its rule.
-  const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`
-  const word = event.decision === 'allow' ? colours.green('Allowed') : colours.red('Denied')
-  const edited = event.plan === undefined ? '' : ', with changes'
-  return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
-}
-
-/** A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen. */
-function describeArguments(json: string): string {
-  const given = parseObject(json)
-  if (given === null) return foreignLine(json, 160)
-  const entries = Object.entries(given).filter(
-    ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
-  )
-  entries.sort(([first], [second]) => rankOf(first) - rankOf(second))
-  const shown = entries
-    .slice(0, argumentsMax)
-    .map(([name, value]) => `${foreignLine(name, 40)}: ${describeValue(value)}`)
-  if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
-  return shown.join(' · ')
-}
-
-function rankOf(name: string): number {
-  const rank = leadingArguments.indexOf(name)
-  return rank < 0 ? leadingArguments.length : rank
-}
-
-function describeValue(value: unknown): string {
-  if (typeof value !== 'string') return foreignLine(JSON.stringify(value) ?? '', 100)
-  const [first = '', ...more] = value.trim().split('\n')
-  return more.length === 0
-    ? foreignLine(value, 160)
-    : `${foreignLine(first, 80)} … (${formatCount(more.length, 'more line')})`
-}
-
-function parseObject(json: string): object | null {
-  try {
-    const value: unknown = JSON.parse(json)
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
-}
-
 function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
   const colour = { completed: colours.green, failed: colours.red, cancelled: colours.yellow }[event.outcome]
   const tokens = event.usage.inputTokens + event.usage.outputTokens
@@ -272,8 +195,13 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed')
-    lines.push(foreignBlock(`${event.reason}: ${newsOf(event.message, state)}`))
+    lines.push(foreignBlock(describeEnd(event.reason, newsOf(event.message, state))))
   return lines
+}
+
+/** Why a run ended; a message that begins with the reason's own word says it once. */
+export function describeEnd(reason: string, message: string): string {
+  return message.startsWith(reason) ? message : `${reason}: ${message}`
 }
 
 /** The message of an ending, without what a step already said at its end. */

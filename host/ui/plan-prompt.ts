@@ -19,8 +19,8 @@ import { planChanges, planRows } from './plan-lines.ts'
 import { discardTypeAhead } from './type-ahead.ts'
 
 export interface PlanPromptIo extends PromptIo {
-  /** Lets the person change a text; absent: there is no way to. The error says why it was not changed. */
-  readonly edit?: (text: string) => Promise<Result<string, string>>
+  /** Lets the person change a text, in a file of that name; absent: there is no way to. The error says why it was not changed. */
+  readonly edit?: (text: string, fileName?: string) => Promise<Result<string, string>>
   /** What keeps a plan from being the next one. */
   readonly findPlanProblems?: (plan: Plan) => readonly string[]
   /** The plan in force: of another one is said what it changes. */

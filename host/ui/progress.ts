@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { FeedItem } from '../runs/feed.ts'
 import { type Colours, coloursFor } from './colours.ts'
-import { linesOf } from './event-lines.ts'
+import { describeEnd, linesOf } from './event-lines.ts'
 import { writeLines } from './fit.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatCount, formatDuration } from './format.ts'
@@ -85,7 +85,7 @@ export class ProgressView {
     if (this.#state.end !== null || end == null) return
     this.lines([
       this.#colours.red(`Run ${end.outcome}`),
-      foreignBlock(`${end.reason}: ${end.message}`),
+      foreignBlock(describeEnd(end.reason, end.message)),
       'This end is not in its journal.',
     ])
   }

@@ -46,6 +46,30 @@ describe('decisions on standard input', () => {
     expect(values).toEqual([{ approvalId: 'a', decision: 'allow', scope: 'always', reach: 'suffix' }])
   })
 
+  it('answer questions of the agent, each with a value of its kind [S2.16]', async () => {
+    const values = ['json', 2.5, false, ['a', 'b'], [], '']
+    const lines = values.map((answer) => JSON.stringify({ type: 'answer', approvalId: 'q', answer }))
+    const given = await read([...lines, '{"approvalId":"q","answer":"a","hint":"or b"}'].join('\n'))
+    expect(given.problems).toEqual([])
+    expect(given.values).toEqual([
+      ...values.map((answer) => ({ type: 'answer', approvalId: 'q', answer })),
+      { approvalId: 'q', answer: 'a', hint: 'or b' },
+    ])
+    const wrong = await read(
+      [
+        '{"type":"answer","approvalId":"q"}',
+        '{"type":"answer","approvalId":"q","answer":null}',
+        '{"type":"answer","approvalId":"q","answer":{"a":1}}',
+        '{"type":"answer","approvalId":"q","answer":1e999}',
+        '{"type":"answer","approvalId":"q","answer":NaN}',
+        '{"approvalId":"q","decision":"allow","answer":"a"}',
+        `{"approvalId":"q","answer":${JSON.stringify('x'.repeat(16_385))}}`,
+      ].join('\n'),
+    )
+    expect(wrong.values).toEqual([])
+    expect(wrong.problems).toHaveLength(7)
+  })
+
   it('carry messages, holds, and a plan in the place of the agent’s [S1.11 A.08 A.01]', async () => {
     const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] }
     const { values, problems } = await read(

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
+import type { UserQuestion } from '#specs/protocol/question.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
@@ -28,6 +29,7 @@ interface Scripted extends RunService {
   emit(event: HostEvent): Promise<void>
   ask(approvalId: string): Promise<unknown>
   askPlan(approvalId: string, plan: Plan): Promise<unknown>
+  askUser(approvalId: string, asked: UserQuestion): Promise<unknown>
   /** A question about a way out; resolves to the answer as the host was to carry it out. */
   askAccess(approvalId: string): Promise<unknown>
   finish(): void
@@ -79,6 +81,8 @@ async function scriptedRun(): Promise<Scripted> {
     ask: (approvalId) => queue.ask({ ...question, runId, approvalId }),
     askPlan: (approvalId, plan) =>
       queue.ask({ ...question, runId, approvalId, tool: 'submit_plan', arguments: JSON.stringify(plan) }),
+    askUser: (approvalId, asked) =>
+      queue.ask({ ...question, runId, approvalId, tool: 'ask_user', question: asked }),
     askAccess: (approvalId) =>
       new Promise((resolve) => {
         void queue.ask({ ...question, runId, approvalId }, undefined, {
@@ -172,6 +176,22 @@ describe('an attached run', () => {
     expect(await client.answer('p1', { decision: 'deny', scope: 'once', plan: mine })).toBe(false)
     expect(await client.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toBe(true)
     expect(await decision).toEqual({ decision: 'allow', plan: mine })
+  })
+
+  it('may answer a question of the agent, in its form; what is none leaves the connection as it is [V.08 S2.16]', async () => {
+    const run = await scriptedRun()
+    const [first, second] = await Promise.all([
+      RunClient.connect(runId, run.socket),
+      RunClient.connect(runId, run.socket),
+    ])
+    const decision = run.askUser('q1', { question: 'How many?', kind: 'number' })
+    await until(() => first.waitsFor('q1') && second.waitsFor('q1'), 'the question')
+    for (const answer of ['3', Number.NaN, true])
+      expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer })).toBe(false)
+    expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer: 3 })).toBe(true)
+    expect(await second.answer('q1', { decision: 'allow', scope: 'once', answer: 4 })).toBe(false)
+    expect(await decision).toEqual({ decision: 'allow', answer: 3 })
+    await second.settled('q1')
   })
 
   it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08]', async () => {

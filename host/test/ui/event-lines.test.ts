@@ -175,3 +175,61 @@ describe('the lines of a run', () => {
     }
   })
 })
+
+describe('a question of the agent', () => {
+  const question = {
+    question: 'Which format?\nIt is for the archive.',
+    kind: 'choice',
+    options: [{ value: 'csv' }, { value: 'json', label: 'JSON lines' }],
+  } as const
+  const request = {
+    approvalId: 'q1',
+    agentPath: 'root/helper',
+    stepId: 's',
+    callId: 'c',
+    tool: 'ask_user',
+    arguments: '{}',
+    preview: '',
+    question: { ...question, options: [...question.options] },
+  }
+  const asked = { type: 'approval-request', kind: 'cooperative', request, digest: '0'.repeat(64) } as const
+  const decided = { type: 'approval-decision', approvalId: 'q1', scope: 'once' } as const
+
+  it('is one line with its options, and so is its answer, as the question words it [S2.16 A.08]', () => {
+    const before = planned(asked)
+    const call = { type: 'tool-start', stepId: 's', callId: 'c', tool: 'ask_user', arguments: '{}' } as const
+    expect(linesOf(call, before)).toEqual([])
+    expect(linesOf(asked, before)).toEqual(['? [helper] asks: Which format? … (1 more line) (csv, json)'])
+    const told = (event: HostEvent) =>
+      linesOfLine({ event }, reduceRun(before, { event }), colours, before).join('\n')
+    expect(told({ ...decided, decision: 'allow', by: 'person', answer: 'json' })).toBe(
+      '  Answered by you: JSON lines · json',
+    )
+    expect(told({ ...decided, decision: 'allow', by: 'mode', rule: 'nobody is there', answer: 'csv' })).toBe(
+      '  Answered by the mode: nobody is there: csv',
+    )
+    expect(told({ ...decided, decision: 'deny', by: 'person', hint: 'look it up' })).toBe(
+      '  No answer by you · look it up',
+    )
+  })
+
+  it('shows an answer that is no line of ours [S2.16 H.01]', () => {
+    const event = {
+      ...decided,
+      decision: 'allow',
+      by: 'person',
+      answer: 'a\n  Allowed by you\u001b[2J',
+    } as const
+    expect(linesOf(event, planned())).toEqual(['  Answered by you: a\\n  Allowed by you\\e[2J'])
+  })
+})
+
+describe('the end of a run', () => {
+  it('says its reason once, also where the message begins with it', () => {
+    const end = { type: 'run-end', outcome: 'cancelled', summary: '', usage: noUsage, durationMs: 1 } as const
+    const told = (reason: 'cancelled' | 'limit_time', message: string) =>
+      linesOf({ ...end, reason, message }, planned()).at(-1)
+    expect(told('cancelled', 'cancelled by Ctrl-C')).toBe('  │ cancelled by Ctrl-C')
+    expect(told('limit_time', 'the run reached its end')).toBe('  │ limit_time: the run reached its end')
+  })
+})
