@@ -1,19 +1,25 @@
-/** What an edit of each of 100 files takes, through the registry as a model's calls come. */
+/**
+ * What a patch over 100 files takes, through the registry as a model's call comes, beside the same changes as 100 calls of
+ * `edit_file` and beside the floor of both: reading, writing and renaming as many files.
+ */
 
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createEditFile } from '../../agent/tools/file-write.ts'
-import { createRegistry, type InvokeContext } from '../../agent/tools/registry.ts'
+import { createFileTools } from '../../agent/tools/files.ts'
+import { createRegistry, type InvokeContext, type Registry } from '../../agent/tools/registry.ts'
+import { toolFailure } from '../../agent/tools/tool.ts'
 import { createLogger } from '../../agent/utils/logger.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, round, tell } from './figures.ts'
 
 const fileCount = 100
-const samples = 20
-const warmUpSamples = 3
+const samples = 30
+const warmUpSamples = 5
 
-const context: InvokeContext = {
+let conversations = 0
+const quiet: InvokeContext = {
   signal: new AbortController().signal,
   askTools: new Set(),
   onStart: () => Promise.resolve(),
@@ -22,37 +28,101 @@ const context: InvokeContext = {
 }
 
 export async function measurePatch(): Promise<Figures> {
-  tell(`${fileCount} files edited one by one`)
+  tell(`a patch over ${fileCount} files, ${fileCount} edits, and their floor`)
   const root = await mkdtemp(join(tmpdir(), 'caisson-bench-'))
   try {
-    const registry = createRegistry([createEditFile({ root })], { logger: createLogger(() => undefined) })
-    const single: number[] = []
+    // No search is made.
+    const tools = createFileTools(() => Promise.resolve(toolFailure('unavailable', 'no sandbox')), { root })
+    const registry = createRegistry(tools, { logger: createLogger(() => undefined) })
+    const found = { patch: [] as number[], edits: [] as number[], floor: [] as number[] }
     for (let count = -warmUpSamples; count < samples; count++) {
-      await writeFiles(root)
-      const before = performance.now()
-      for (let at = 0; at < fileCount; at++) {
-        const argumentsText = JSON.stringify({ path: nameOf(at), oldText: oldLine(at), newText: newLine(at) })
-        const { error } = await registry.invoke(
-          { callId: `c${at}`, name: 'edit_file', argumentsText },
-          context,
-        )
-        if (error !== undefined) throw new Error(`expected the edit to succeed, and: ${error.message}`)
-      }
-      if (count >= 0) single.push(performance.now() - before)
+      const patch = await timed(root, (context) =>
+        callTool(registry, 'apply_patch', { patch: patchText() }, context),
+      )
+      const edits = await timed(root, (context) => editAll(registry, context))
+      const floor = await timed(root, () => writeAll(root))
+      if (count < 0) continue
+      found.patch.push(patch)
+      found.edits.push(edits)
+      found.floor.push(floor)
     }
-    return { edit100Ms: figureOf(single) }
+    const patch100Ms = figureOf(found.patch)
+    const patchFloorMs = figureOf(found.floor)
+    return {
+      patch100Ms,
+      edit100Ms: figureOf(found.edits),
+      patchFloorMs,
+      patchOverFloor: round(patch100Ms.p50 / patchFloorMs.p50),
+    }
   } finally {
     await rm(root, { recursive: true })
   }
 }
 
-/** 200 lines each. */
-async function writeFiles(root: string): Promise<void> {
+/** Milliseconds of `work` over files as they were at first, by a conversation that knows nothing of them. */
+async function timed(root: string, work: (context: InvokeContext) => Promise<void>): Promise<number> {
+  const context = { ...quiet, stepId: `s${conversations++}` }
+  for (let at = 0; at < fileCount; at++) await writeFile(join(root, nameOf(at)), contentOf(at))
+  const before = performance.now()
+  await work(context)
+  return performance.now() - before
+}
+
+async function callTool(
+  registry: Registry,
+  name: string,
+  input: object,
+  context: InvokeContext,
+): Promise<void> {
+  const { error } = await registry.invoke(
+    { callId: 'c', name, argumentsText: JSON.stringify(input) },
+    context,
+  )
+  if (error !== undefined) throw new Error(`expected ${name} to succeed, and it said: ${error.message}`)
+}
+
+async function editAll(registry: Registry, context: InvokeContext): Promise<void> {
   for (let at = 0; at < fileCount; at++) {
-    const lines = Array.from({ length: 200 }, (_, line) => `const value${line} = compute(${at}, ${line})`)
-    lines[100] = oldLine(at)
-    await writeFile(join(root, nameOf(at)), `${lines.join('\n')}\n`)
+    await callTool(
+      registry,
+      'edit_file',
+      { path: nameOf(at), oldText: oldLine(at), newText: newLine(at) },
+      context,
+    )
   }
+}
+
+/** The same end by the system's calls alone. */
+async function writeAll(root: string): Promise<void> {
+  for (let at = 0; at < fileCount; at++) {
+    const path = join(root, nameOf(at))
+    const text = readFileSync(path, 'utf8')
+    writeFileSync(`${path}.new`, text.replace(oldLine(at), newLine(at)))
+    renameSync(`${path}.new`, path)
+  }
+}
+
+function patchText(): string {
+  const files = Array.from({ length: fileCount }, (_, at) => [
+    `--- a/${nameOf(at)}`,
+    `+++ b/${nameOf(at)}`,
+    '@@ -100,3 +100,3 @@',
+    ` ${plainLine(at, 99)}`,
+    `-${oldLine(at)}`,
+    `+${newLine(at)}`,
+    ` ${plainLine(at, 101)}`,
+  ])
+  return `${files.flat().join('\n')}\n`
+}
+
+/** 200 lines. */
+function contentOf(at: number): string {
+  const lines = Array.from({ length: 200 }, (_, line) => (line === 100 ? oldLine(at) : plainLine(at, line)))
+  return `${lines.join('\n')}\n`
+}
+
+function plainLine(at: number, line: number): string {
+  return `const value${line} = compute(${at}, ${line})`
 }
 
 function nameOf(at: number): string {
