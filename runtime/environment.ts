@@ -11,6 +11,8 @@ import { McpRegistry } from './mcp/registry.ts'
 import { isProvider, type ProviderConfig, type ProviderConfigs, providerKinds } from './providers/config.ts'
 import { configFromVariables } from './providers/kinds.ts'
 import { type ProviderStatus, ProviderStore } from './providers/store.ts'
+import type { BuiltInSelection } from './tools/selection.ts'
+import type { WebFetchOptions } from './tools/web-fetch.ts'
 
 /** What a class offers, so that an application's own object can stand in its place. */
 type PublicOf<T> = { readonly [K in keyof T]: T[K] }
@@ -25,9 +27,6 @@ export interface LLMDefaults {
   readonly toolPermission?: ToolPermission
 }
 
-/** Which of the library's own tools are offered: all, none, or by name; what is not named is offered. */
-export type BuiltInSelection = boolean | Readonly<Record<string, boolean>>
-
 export interface LLMEnvironmentOptions {
   readonly providers?: ProviderConfigs
   /** In place of `providers`. */
@@ -40,7 +39,9 @@ export interface LLMEnvironmentOptions {
   /** In place of `mcpConfig`; it is not shut down with the environment. */
   readonly mcpRegistry?: LLMMcpRegistry
   readonly defaults?: LLMDefaults
+  /** Absent: all of the library's own tools. */
   readonly builtIns?: BuiltInSelection
+  readonly webFetch?: WebFetchOptions
 }
 
 export interface LLMEnvironment extends AsyncDisposable {
@@ -49,6 +50,7 @@ export interface LLMEnvironment extends AsyncDisposable {
   readonly mcpRegistry: LLMMcpRegistry
   readonly defaults: Required<LLMDefaults>
   readonly builtIns: BuiltInSelection
+  readonly webFetch: WebFetchOptions
 }
 
 interface Held {
@@ -79,6 +81,7 @@ export function createLLMEnvironment(options: LLMEnvironmentOptions = {}): LLMEn
       toolPermission: checkPermission(defaults?.toolPermission ?? 'auto'),
     },
     builtIns: options.builtIns ?? true,
+    webFetch: options.webFetch ?? {},
     [Symbol.asyncDispose]: () => disposeLLMEnvironment(environment),
   }
   held.set(environment, { ownRegistry, disposed: false })
@@ -162,6 +165,7 @@ export function cachedEnvironment(options: ConvenienceOptions): LLMEnvironment {
     mcpRegistry: mcpCache.get(mcpConfig, () => new McpRegistry(mcpConfig)),
     defaults: { reasoningEffort: 'default', toolPermission: 'auto' },
     builtIns: true,
+    webFetch: {},
     [Symbol.asyncDispose]: nothing,
   }
 }

@@ -11,7 +11,6 @@ export {
 export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
 export type * from './contract.ts'
 export {
-  type BuiltInSelection,
   createLLMEnvironment,
   disposeLLMEnvironment,
   disposeLLMRuntimeCaches,
@@ -42,5 +41,8 @@ export {
   type StructuredOptions,
   type StructuredResult,
 } from './structured/generate.ts'
-export { type ApplicationTools, reservedToolNames } from './tool-set.ts'
+export type { ApplicationTools } from './tool-set.ts'
+export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/pending.ts'
+export { type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
+export type { WebFetchOptions } from './tools/web-fetch.ts'
 export * from './turn-loop/index.ts'

@@ -4,29 +4,13 @@
  */
 import * as z from 'zod'
 import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from './contract.ts'
-import type { BuiltInSelection, LLMEnvironment } from './environment.ts'
+import type { LLMEnvironment } from './environment.ts'
 import { isZod, toModelSchema } from './llm/json-schema.ts'
 import type { McpTool } from './mcp/registry.ts'
 import { makeSafeNames, withDigest } from './providers/names.ts'
 import { describeLoadSkill, loadSkillContext, loadSkillName } from './skills/load-skill.ts'
-
-/** Names of the library's own tools. Those that are not there yet are kept free for them. */
-export const reservedToolNames = [
-  'shell_cmd',
-  'load_skill',
-  'human_intervention_request',
-  'web_fetch',
-  'read_file',
-  'write_file',
-  'list_files',
-  'grep',
-] as const
-const reserved: ReadonlySet<string> = new Set(reservedToolNames)
-
-export interface ToolOutcome {
-  readonly ok: boolean
-  readonly content: unknown
-}
+import type { BuiltIn, ToolOutcome } from './tools/built-in.ts'
+import { type BuiltInSelection, isReserved, reservedToolNames, selectBuiltIns } from './tools/selection.ts'
 
 export interface ResolvedTool {
   /** As its owner calls it. */
@@ -51,6 +35,8 @@ export interface ToolSelection {
   readonly extraTools?: ApplicationTools
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
+  /** Where the tools work that read and write files and run programs; absent: they are not there. */
+  readonly workingDirectory?: string
 }
 
 export class ToolSet {
@@ -96,33 +82,44 @@ export class ToolSet {
  */
 export async function resolveTools(environment: LLMEnvironment, selection: ToolSelection): Promise<ToolSet> {
   const application = readApplicationTools(selection)
-  const [skills, server] = await Promise.all([
-    offersSkills(environment.builtIns, selection.builtIns) ? environment.skillRegistry.listSkills() : [],
+  const [own, server] = await Promise.all([
+    resolveBuiltIns(environment, selection),
     environment.mcpRegistry.listTools(),
   ])
-  const own: ResolvedTool[] =
-    skills.length === 0 ? [] : [loadSkillTool(environment, describeLoadSkill(skills))]
-  const taken = new Set([...reserved, ...application.map(({ name }) => name)])
+  const taken = new Set<string>([...reservedToolNames, ...application.map(({ name }) => name)])
   const all = [...own, ...application, ...server.map((tool) => mcpTool(environment, tool, taken))]
   const offered = selection.toolPermission === 'read' ? all.filter(({ readOnly }) => readOnly) : all
   return new ToolSet(offered)
 }
 
-/** Whether neither the environment nor the call switches it off; both may name what there is, and nothing else. */
-function offersSkills(...selections: (BuiltInSelection | undefined)[]): boolean {
-  for (const selection of selections) {
-    if (typeof selection !== 'object') continue
-    for (const [name, wanted] of Object.entries(selection)) {
-      if (!reserved.has(name)) throw new TypeError(`there is no built-in tool ${JSON.stringify(name)}`)
-      if (wanted && name !== loadSkillName)
-        throw new TypeError(
-          `the built-in tool ${name} is reserved and not there yet; give a tool of your own another name`,
-        )
-    }
+/** Of the library's own tools those that both the environment and the call select. */
+async function resolveBuiltIns(
+  environment: LLMEnvironment,
+  { builtIns, workingDirectory }: ToolSelection,
+): Promise<ResolvedTool[]> {
+  const selected = selectBuiltIns(environment.builtIns, builtIns)
+  if (selected.length === 0) return []
+  const [{ builtInTools }, skills] = await Promise.all([
+    import('./tools/built-ins.ts'),
+    selected.includes(loadSkillName) ? environment.skillRegistry.listSkills() : [],
+  ])
+  const names: ReadonlySet<string> = new Set(selected)
+  const tools = builtInTools(environment.webFetch, workingDirectory).filter(({ name }) => names.has(name))
+  const own = tools.map(builtInTool)
+  return skills.length === 0 ? own : [...own, loadSkillTool(environment, describeLoadSkill(skills))]
+}
+
+function builtInTool(tool: BuiltIn): ResolvedTool {
+  const { name, description, parameters, readOnly, destructive } = tool
+  return {
+    name,
+    source: 'built-in',
+    readOnly,
+    ...(destructive === undefined ? {} : { destructive }),
+    definition: { name, description, parameters: toParameters(parameters) },
+    parameters,
+    execute: (input, context) => tool.execute(input, context),
   }
-  return selections.every((selection) =>
-    typeof selection === 'object' ? selection[loadSkillName] !== false : selection !== false,
-  )
 }
 
 function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): ResolvedTool[] {
@@ -130,7 +127,7 @@ function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): R
   const names = new Set<string>()
   return entries.map(([name, tool]) => {
     if (name === '') throw new TypeError('a tool needs a name')
-    if (reserved.has(name))
+    if (isReserved(name))
       throw new TypeError(`the tool name ${name} is reserved for a built-in tool; take another`)
     if (names.has(name)) throw new TypeError(`the tool ${JSON.stringify(name)} is given twice`)
     names.add(name)

@@ -87,6 +87,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.30': now('The package has scripts to build, check and test, and end-to-end runs that need no network'),
 
   // Tools
+  'S2.09': now('The library has tools of its own, confined to a working directory, under reserved names'),
+  'S2.10': now("The library's own tools are those that both the environment and the call select"),
   'S2.11': now('Tools of an application add to those of the library and never stand in their place'),
   'S2.12': now(
     "The library's MCP servers speak over three transports; their tools are namespaced, cached and merged, and all end with their registry",
@@ -97,8 +99,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.14': now(
     '`load_skill` gives a skill in a block that its text cannot close, or says that there is none',
   ),
+  'S2.15': now(
+    "The library's tools read in pages, write whole files, list, search, fetch and run programs, each within its bounds",
+  ),
   'S2.16': now(
-    'The agent asks the person typed questions; only an answer of their form is one, and it is a fact of the run',
+    "The agent asks the person typed questions; only an answer of their form is one, and it is a fact of the run; a question of the library's is a pending artifact under the id of its call",
   ),
   'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),

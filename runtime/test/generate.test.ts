@@ -21,6 +21,7 @@ async function open(script: Script | readonly ServerReply[], config: ProviderCon
   const server = await startModelServer(script)
   const environment = createLLMEnvironment({
     providers: { 'openai-compatible': { baseUrl: server.baseUrl, ...config } },
+    builtIns: false,
   })
   const request = { environment, provider: 'openai-compatible', model: 'm', messages } satisfies LLMRequest
   return {
@@ -154,6 +155,7 @@ describe('generate and stream', () => {
     await using environment = createLLMEnvironment({
       providers: { mine: { kind: 'openai-compatible', baseUrl: server.baseUrl, maxTokens: 50 } },
       defaults: { reasoningEffort: 'high', toolPermission: 'read' },
+      builtIns: false,
     })
     const request = { environment, provider: 'mine', model: 'm', messages, tools }
     await generate(request)
@@ -275,7 +277,6 @@ describe('misuse', () => {
       { tools: { '': { description: 'x', parameters } } },
       { tools: { a: { description: 'x', parameters } }, extraTools: { a: { description: 'x', parameters } } },
       { builtIns: { telepathy: true } },
-      { builtIns: { shell_cmd: true } },
       { toolChoice: { name: 'nobody' } },
     ])
       await expect(

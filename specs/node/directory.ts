@@ -16,6 +16,7 @@ import {
   fchownSync,
   fstatSync,
   lstatSync,
+  opendirSync,
   openSync,
   readdirSync,
   type Stats,
@@ -87,6 +88,21 @@ export class Directory implements Disposable {
   list(): DirectoryEntry[] {
     const entries = readdirSync(this.at('.'), { withFileTypes: true, encoding: 'latin1' })
     return entries.map((entry) => ({ name: decodeLatin1Name(entry.name), kind: kindOf(entry) }))
+  }
+
+  /** At most `maxCount` names, in the system's order; a folder of millions costs no more than that. */
+  listSome(maxCount: number): { readonly entries: DirectoryEntry[]; readonly isWhole: boolean } {
+    const entries: DirectoryEntry[] = []
+    const opened = opendirSync(this.at('.').toString(), { encoding: 'latin1', bufferSize: 1_024 })
+    try {
+      for (let entry = opened.readSync(); entry !== null; entry = opened.readSync()) {
+        if (entries.length === maxCount) return { entries, isWhole: false }
+        entries.push({ name: decodeLatin1Name(entry.name), kind: kindOf(entry) })
+      }
+    } finally {
+      opened.closeSync()
+    }
+    return { entries, isWhole: true }
   }
 
   /** Sets the permission bits. An O_PATH descriptor cannot itself; its /proc name can. */

@@ -1,0 +1,161 @@
+// Which of the library's own tools a call offers, and the question that a person is to answer.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import {
+  type BuiltInSelection,
+  createLLMEnvironment,
+  executeTool,
+  generate,
+  parsePendingHumanRequest,
+  reservedToolNames,
+} from '../../index.ts'
+import { calls, createScriptedModel, text } from '../../testing/index.ts'
+import { resolveTools } from '../../tool-set.ts'
+import { caller } from './support.ts'
+
+const everywhere = ['human_intervention_request', 'web_fetch']
+const inFolder = [
+  'grep',
+  'human_intervention_request',
+  'list_files',
+  'read_file',
+  'shell_cmd',
+  'web_fetch',
+  'write_file',
+]
+
+async function offered(
+  own: BuiltInSelection | undefined,
+  call: BuiltInSelection | undefined,
+  more: object = {},
+) {
+  const environment = createLLMEnvironment(own === undefined ? {} : { builtIns: own })
+  const set = await resolveTools(environment, {
+    toolPermission: 'auto',
+    workingDirectory: '/w',
+    ...(call === undefined ? {} : { builtIns: call }),
+    ...more,
+  })
+  return set.definitions.map(({ name }) => name)
+}
+
+describe('the built-in tools', () => {
+  it('are all there, but for those that need a working directory or a skill that is not there [S2.09]', async () => {
+    expect(await offered(undefined, undefined)).toEqual(inFolder)
+    expect(await offered(undefined, undefined, { workingDirectory: undefined })).toEqual(everywhere)
+    const skills = await temporaryFolder('skills')
+    mkdirSync(path.join(skills, 'x'))
+    writeFileSync(path.join(skills, 'x/SKILL.md'), '---\nname: x\ndescription: d\n---\nDo x.')
+    const environment = createLLMEnvironment({ skillRoots: [skills] })
+    const { definitions } = await resolveTools(environment, {
+      toolPermission: 'auto',
+      workingDirectory: '/w',
+    })
+    expect(definitions.map(({ name }) => name)).toEqual(reservedToolNames.toSorted())
+  })
+
+  it.each<[BuiltInSelection | undefined, BuiltInSelection | undefined, readonly string[]]>([
+    [true, true, inFolder],
+    [false, true, []],
+    [true, false, []],
+    [false, { grep: true }, []],
+    [{ grep: true, read_file: true }, undefined, ['grep', 'read_file']],
+    [undefined, { read_file: true }, ['read_file']],
+    [{ grep: true, read_file: true }, { read_file: true, shell_cmd: true }, ['read_file']],
+    [{ grep: true, read_file: true }, { read_file: false }, []],
+    [{ shell_cmd: false }, true, []],
+    [{ grep: true }, true, ['grep']],
+  ])('are those that both %j and %j select [S2.10]', async (own, call, names) => {
+    expect(await offered(own, call)).toEqual(names)
+  })
+
+  it('that only read are left where the permission is to read, and a call of another is refused [S2.09] [S2.10]', async () => {
+    expect(await offered(true, true, { toolPermission: 'read' })).toEqual(
+      inFolder.filter((name) => name !== 'shell_cmd' && name !== 'write_file'),
+    )
+    const folder = await temporaryFolder('narrow')
+    const shell = caller('shell_cmd', folder)
+    expect((await shell({ command: 'true' }, { toolPermission: 'read' })).ok).toBe(false)
+    expect((await shell({ command: 'true' }, { builtIns: { grep: true } })).content).toContain(
+      'there is no tool',
+    )
+  })
+
+  it('are known by name: another is misuse, wherever it stands [S2.10]', async () => {
+    await expect(offered({ telepathy: true } as object, true)).rejects.toThrow(/no built-in tool "telepathy"/)
+    await expect(offered(false, { telepathy: false } as object)).rejects.toThrow(TypeError)
+  })
+
+  it('reach a model and come back through one loop of calls [S2.09]', async () => {
+    const folder = await temporaryFolder('whole')
+    writeFileSync(path.join(folder, 'note.txt'), 'blue\n')
+    await using model = createScriptedModel({
+      replies: [calls({ name: 'read_file', arguments: { path: 'note.txt' } }), text('blue')],
+    })
+    const environment = createLLMEnvironment({ providers: { scripted: model.provider } })
+    const request = {
+      provider: 'scripted',
+      model: 'm',
+      messages: [{ role: 'user', content: 'Which colour?' }],
+      workingDirectory: folder,
+      builtIns: { read_file: true },
+    } as const
+    const answer = await generate({ environment, ...request })
+    const [call] = answer.tool_calls ?? []
+    if (call === undefined) throw new Error('no call')
+    const result = await executeTool(environment, call, request)
+    expect(JSON.parse(result.content)).toMatchObject({ content: 'blue', totalLines: 1 })
+    expect(model.requests[0]?.tools.map(({ name }) => name)).toEqual(['read_file'])
+  })
+})
+
+describe('human_intervention_request', () => {
+  const ask = caller('human_intervention_request')
+
+  it('gives a pending artifact under the id of the call, and waits for nobody [S2.16]', async () => {
+    const result = await ask({
+      question: 'Deploy?',
+      options: ['yes', 'no'],
+      defaultOption: 'no',
+      timeoutMs: 5_000,
+    })
+    const artifact = {
+      ok: false,
+      pending: true,
+      status: 'pending',
+      requestId: 'c1',
+      question: 'Deploy?',
+      options: ['yes', 'no'],
+      defaultOption: 'no',
+      timeoutMs: 5_000,
+    }
+    expect(result.ok).toBe(false)
+    expect(JSON.parse(result.content)).toEqual(artifact)
+    expect(parsePendingHumanRequest(result.content)).toEqual(artifact)
+    expect(parsePendingHumanRequest(artifact)).toEqual(artifact)
+    const short = await ask({ question: 'Which?', options: ['a'] })
+    expect(parsePendingHumanRequest(short.content)).toEqual({
+      ok: false,
+      pending: true,
+      status: 'pending',
+      requestId: 'c1',
+      question: 'Which?',
+      options: ['a'],
+    })
+  })
+
+  it('refuses questions that nobody can answer [S2.16] [S2.18]', async () => {
+    for (const wrong of [
+      { question: 'Q', options: [] },
+      { question: '', options: ['a'] },
+      { question: 'Q', options: ['a', 'a'] },
+      { question: 'Q', options: ['a'], defaultOption: 'b' },
+      { question: 'Q', options: ['a'], timeoutMs: -1 },
+    ])
+      expect((await ask(wrong)).content, JSON.stringify(wrong)).toContain('tool_parameter_validation_failed')
+    for (const value of [null, 1, 'x', '{}', { pending: true }, []])
+      expect(parsePendingHumanRequest(value)).toBeNull()
+  })
+})

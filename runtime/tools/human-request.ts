@@ -1,0 +1,44 @@
+/**
+ * `human_intervention_request` of the library: a question to a person, as a durable artifact. Nothing waits here: the
+ * application shows the question, and gives the answer as the result of the call when it is there.
+ */
+import * as z from 'zod'
+import { type BuiltIn, defineBuiltIn } from './built-in.ts'
+import type { PendingHumanRequest } from './pending.ts'
+
+const Option = z.string().min(1).max(500)
+
+const parameters = z
+  .strictObject({
+    question: z.string().min(1).max(4_000).describe('What the person is asked'),
+    options: z.array(Option).min(1).max(20).describe('The answers to choose from'),
+    defaultOption: Option.optional().describe('The option to take when nobody answers in time'),
+    timeoutMs: z.int().min(1).optional().describe('Milliseconds to wait for an answer'),
+  })
+  .superRefine(({ options, defaultOption }, context) => {
+    if (new Set(options).size !== options.length)
+      context.addIssue({ code: 'custom', path: ['options'], message: 'no option may stand there twice' })
+    if (defaultOption !== undefined && !options.includes(defaultOption))
+      context.addIssue({ code: 'custom', path: ['defaultOption'], message: 'must be one of the options' })
+  })
+
+export const humanRequestTool: BuiltIn = defineBuiltIn({
+  name: 'human_intervention_request',
+  description:
+    'Asks a person a question with options to choose from. The result says that it is pending; the answer comes later.',
+  parameters,
+  readOnly: true,
+  run: async ({ question, options, defaultOption, timeoutMs }, { toolCallId }) => {
+    const content: PendingHumanRequest = {
+      ok: false,
+      pending: true,
+      status: 'pending',
+      requestId: toolCallId,
+      question,
+      options,
+      ...(defaultOption === undefined ? {} : { defaultOption }),
+      ...(timeoutMs === undefined ? {} : { timeoutMs }),
+    }
+    return { ok: false, content }
+  },
+})
