@@ -184,9 +184,11 @@ function submit(
   inbox: TaskInbox,
   registry: Registry | null,
 ): Result<Record<string, never>, HandlerFailure> {
-  const known = registry?.select([...(task.tools ?? []), ...task.askTools])
-  if (known?.ok === false)
-    return { ok: false, error: { code: 'invalidParams', message: known.error.message } }
+  for (const wanted of [task.tools ?? [], task.askTools]) {
+    const known = registry?.choose(wanted)
+    if (known?.ok === false)
+      return { ok: false, error: { code: 'invalidParams', message: known.error.message } }
+  }
   if (inbox.submit(task) !== 'busy') return { ok: true, value: {} }
   return {
     ok: false,

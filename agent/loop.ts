@@ -14,6 +14,7 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import { RunBudget } from './budget.ts'
 import { OutputStore } from './context/outputs.ts'
 import type { ExtensionHost, OpenExtension } from './extensions.ts'
+import { openHooks } from './hooks.ts'
 import type { ReceivedTask, TaskInbox } from './inbox.ts'
 import { type OpenedExtensions, openExtensions } from './opened.ts'
 import { followPauses, holdModel } from './pause.ts'
@@ -161,15 +162,24 @@ async function workWith(
 ): Promise<RunEnding> {
   const { task } = received
   const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
-  const registry = selectTools(parts.registry.with(extensions.tools), task, (name) => {
+  const all = parts.registry.with(extensions.tools)
+  const registry = selectTools(all, task, (name) => {
     if (isAgentTool(name)) return hasAgents
     if (memoryToolNames.includes(name)) return task.memory !== undefined
     return name !== loadSkillName || (skills?.list.length ?? 0) > 0
   })
-  if (!registry.ok)
-    return { outcome: 'failed', reason: 'environment', message: registry.error.message, summary: '' }
+  const asked = all.choose(task.askTools)
+  const refused = registry.ok ? asked : registry
+  if (!registry.ok || !asked.ok) {
+    const message = refused.ok ? '' : refused.error.message
+    return { outcome: 'failed', reason: 'environment', message, summary: '' }
+  }
+  const hooks = openHooks(task.hooks, (request, until) =>
+    parts.host.runHook({ runId: task.runId, ...request }, until),
+  )
   const run: Run = {
-    task,
+    // By name from here on.
+    task: { ...task, askTools: [...asked.value] },
     agentPath: 'root',
     model: holdModel(parts.modelFor(task), received.steering),
     registry: registry.value,
@@ -178,6 +188,7 @@ async function workWith(
     ...(skills === undefined ? {} : { skills }),
     report,
     requestApproval: (request, until) => parts.host.requestApproval({ runId: task.runId, ...request }, until),
+    ...(hooks === undefined ? {} : { hooks }),
     budget,
     steering: received.steering,
     signal,
@@ -197,10 +208,8 @@ async function workWith(
 
 /** The tools that the task allows, of all that there are once what it brings is open; a name that nothing has is refused. */
 function selectTools(all: Registry, task: Task, isOffered: (name: string) => boolean): Result<Registry> {
-  const asked = all.select(task.askTools)
-  if (!asked.ok) return asked
-  const names = (task.tools ?? all.names).filter(isOffered)
-  return all.select(names)
+  const chosen = all.choose(task.tools ?? ['*'])
+  return chosen.ok ? all.select(chosen.value.filter(isOffered)) : chosen
 }
 
 /** The run's skills; what is wrong with those of the workspace is a note. */

@@ -5,6 +5,7 @@
 import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
 import { type AgentExits, readExits } from './exits.ts'
+import { openHostTools } from './host-tools.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { createCodeSearch } from './search/code-search.ts'
 import { createAccessTool } from './tools/access.ts'
@@ -71,7 +72,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
     },
-    extensions: [codeSearch.extension],
+    extensions: [openHostTools, codeSearch.extension],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
     openSkills: ({ skills }) => openSkills(skills),

@@ -10,6 +10,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
 import type { RunBudget } from './budget.ts'
 import type { OutputStore } from './context/outputs.ts'
+import type { AgentHooks } from './hooks.ts'
 import type { SkillShelf } from './skills/shelf.ts'
 import type { Steering } from './steering.ts'
 import type { Agents } from './subagents/agents.ts'
@@ -39,6 +40,8 @@ export interface Run {
   readonly report: Report
   /** Waits for as long as a person thinks. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
+  /** The host's hooks, for the run and its sub-agents; absent: there are none. */
+  readonly hooks?: AgentHooks
   readonly budget: RunBudget
   readonly steering: Steering
   /** Starts sub-agents; absent in a sub-agent itself. */

@@ -11,6 +11,7 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
+import { callHooks } from './hooks.ts'
 import { boundText, type Run, sliceText } from './run.ts'
 import { cutMiddle } from './tools/cut.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
@@ -74,8 +75,10 @@ async function runCall(
   cutOutput: CutOutput,
 ): Promise<Invocation> {
   const callId = call.id
+  const hooks = callHooks(run, { stepId, callId, signal })
   const context: InvokeContext = {
     signal,
+    ...(hooks === undefined ? {} : { hooks }),
     askTools: new Set(run.task.askTools),
     onStart: (tool, args) => run.report.event({ type: 'tool-start', stepId, callId, tool, arguments: args }),
     emitOutput: (stream, text) => {

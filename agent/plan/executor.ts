@@ -7,6 +7,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { block } from '../context/block.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
+import { aroundStep } from '../hooks.ts'
 import { boundText, type Run, type RunEnding } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
 import { cutMiddle } from '../tools/cut.ts'
@@ -118,7 +119,7 @@ class Execution {
     await this.#run.steering.ready(this.#signal)
     await this.#run.report.event({ type: 'step-start', stepId: step.id })
     this.#revisions.noteSeen(step.id)
-    const result = await this.#attempt(step)
+    const result: Result = await aroundStep(step, this.#run, this.#signal, () => this.#attempt(step))
     const { state, text } = result
     this.#results.set(step.id, result)
     this.#schedule.end(step.id, state)

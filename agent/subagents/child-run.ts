@@ -6,6 +6,7 @@ import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { RunBudget } from '../budget.ts'
 import { stepOpening } from '../context/opening.ts'
 import { OutputStore } from '../context/outputs.ts'
+import { aroundStep } from '../hooks.ts'
 import { describeOutput, settleOutput } from '../plan/output.ts'
 import { boundText, type Report, type Run } from '../run.ts'
 import { Steering } from '../steering.ts'
@@ -70,8 +71,10 @@ export async function converse(request: AgentRequest, run: Run, signal: AbortSig
     const [system, ...rest] = stepOpening(alone, { plan, step, results: [] })
     return system === undefined ? rest : [{ role: 'system', content: `${system.content}\n${rules}` }, ...rest]
   }
-  const result = await runStep(step, opening, run, signal)
-  return output === undefined ? result : await settleOutput(result, output, step.id, run, signal)
+  return await aroundStep(step, run, signal, async () => {
+    const result = await runStep(step, opening, run, signal)
+    return output === undefined ? result : await settleOutput(result, output, step.id, run, signal)
+  })
 }
 
 /** What the model has said last, for a child that did not come to its end. */

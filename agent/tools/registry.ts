@@ -3,16 +3,27 @@
  * output validated, every call logged. Nothing a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
-import { correctionsMaxCount, type ValidationFailure } from '#runtime/arguments/failure.ts'
+import { correctionsMaxCount } from '#runtime/arguments/failure.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { ToolName } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { plainName } from '#specs/protocol/tool-names.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
+import { aroundCall, type CallHooks } from './around-call.ts'
+import {
+  boundError,
+  describeResult,
+  interrupted,
+  refusedTool,
+  unknownText,
+  unknownTool,
+} from './call-texts.ts'
 import { cutMiddle } from './cut.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
+import { chooseNames } from './tool-names.ts'
 
 /** One call as the model asked for it. */
 export interface ToolCall {
@@ -28,6 +39,8 @@ export interface InvokeContext extends ToolContext {
   /** Called once, before anything happens: the tool's own name where it is known, and canonical arguments. */
   onStart(tool: string, canonicalArguments: string): Promise<void>
   requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
+  /** The host's hooks around the call; absent: there are none about tools. */
+  readonly hooks?: CallHooks
   /** Makes what a tool said as long as the conversation bears; absent: its middle is cut at `outputMaxChars`. */
   cutOutput?(tool: string, text: string): string
 }
@@ -62,6 +75,8 @@ export interface Registry {
   isReadOnly(name: string): boolean
   /** Whether the call names a tool whose calls may run at once with others. */
   isConcurrent(name: string): boolean
+  /** The names that a list of names and patterns means; an entry about no tool is refused. */
+  choose(wanted: readonly string[]): Result<readonly string[]>
   /** The registry of `names` alone; an unknown name is refused. */
   select(names: readonly string[]): Result<Registry>
   /** The registry with these beside its own, or in the place of those of the same name. */
@@ -118,6 +133,10 @@ export function createRegistry(tools: readonly Tool[], options: RegistryOptions)
       const tool = findTool(byName, name)
       return tool !== undefined && (tool.readOnly || tool.concurrent === true)
     },
+    choose: (wanted) => {
+      const chosen = chooseNames([...byName.keys()], wanted)
+      return chosen.ok ? chosen : toolFailure('unknown_tool', unknownText(chosen.error.join(', '), byName))
+    },
     select: (names) => select(byName, names, options),
     with: (more) => {
       const others = [...byName.values()].filter(({ name }) => !more.some((tool) => tool.name === name))
@@ -168,10 +187,6 @@ function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undef
   return others.length === 0 ? found : undefined
 }
 
-function plainName(name: string): string {
-  return name.replaceAll('-', '_').toLowerCase()
-}
-
 function isOwn({ runs = 'agent' }: Tool): boolean {
   return runs === 'agent'
 }
@@ -195,8 +210,13 @@ async function invoke(
         : parseArguments(tool, call.argumentsText)
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
   await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
+  const notes: string[] = []
   const result =
-    parsed.ok && tool !== undefined ? await guard(tool, call, parsed.value, context, options) : null
+    parsed.ok && tool !== undefined
+      ? await aroundCall(tool, parsed.value, context, notes, (allowed) =>
+          guard(tool, call, allowed, context, options),
+        )
+      : null
   const corrections = [
     ...(tool !== undefined && tool.name !== call.name
       ? [`${cutMiddle(call.name, 64)}: taken as ${name}`]
@@ -210,10 +230,10 @@ async function invoke(
     arguments: shown,
     // The artifact of a failed validation is within its own bound, and has to stay whole.
     output: parsed.ok
-      ? describeResult(result, corrections, (text) => cutOutput(name, text, context, options))
+      ? describeResult(result, corrections, notes, (text) => cutOutput(name, text, context, options))
       : parsed.error.output,
     ...(error === undefined ? {} : { error }),
-    corrections,
+    corrections: [...corrections, ...notes].slice(0, correctionsMaxCount),
     durationMs: Math.max(0, Math.round(now() - startedAt)),
   }
   logCall(invocation, options.logger)
@@ -265,6 +285,8 @@ async function gate(
   parsed: ParsedArguments,
   context: InvokeContext,
 ): Promise<Result<string | undefined>> {
+  // Of its own tools the host asks itself, in words of its own.
+  if (tool.runs === 'host') return { ok: true, value: undefined }
   const asks =
     tool.requiresApproval || context.askTools.has(tool.name) || (await tool.asks?.(parsed.input)) === true
   if (!asks) return { ok: true, value: undefined }
@@ -309,54 +331,8 @@ async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: numb
   }
 }
 
-function interrupted(): { ok: false; error: ToolError } {
-  return toolFailure('cancelled', 'interrupted: the run ended before this call did; its effect is unknown')
-}
-
-function unknownTool(
-  name: string,
-  byName: ReadonlyMap<string, Tool>,
-): { ok: false; error: ValidationFailure } {
-  const { error } = toolFailure('unknown_tool', unknownText(name, byName))
-  return { ok: false, error: { error, output: describeError(error) } }
-}
-
-function refusedTool(name: string): { ok: false; error: ValidationFailure } {
-  const text = `${name} is not for a run that only plans: nothing can be changed or run now. Put it into the plan instead`
-  const { error } = toolFailure('denied', text)
-  return { ok: false, error: { error, output: describeError(error) } }
-}
-
-/** What the model is told of an executed call; what was put right comes last, so that it is written right the next time. */
-function describeResult(
-  result: Result<string> | null,
-  corrections: readonly string[],
-  cut: (text: string) => string,
-): string {
-  const output = cut(result === null ? '' : result.ok ? result.value : describeError(result.error))
-  if (corrections.length === 0) return output
-  return `${output}\n\n[Caisson] The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`
-}
-
 function cutOutput(tool: string, text: string, context: InvokeContext, options: RegistryOptions): string {
   return context.cutOutput?.(tool, text) ?? cutMiddle(text, options.outputMaxChars ?? defaultOutputMaxChars)
-}
-
-function unknownText(name: string, byName: ReadonlyMap<string, Tool>): string {
-  return `there is no tool ${JSON.stringify(name)}; the tools are ${[...byName.keys()].join(', ')}`
-}
-
-function boundError(error: ToolError): ToolError {
-  return {
-    code: error.code,
-    message: cutMiddle(error.message.toWellFormed(), limits.textMaxChars),
-    retryable: error.retryable,
-  }
-}
-
-function describeError(error: ToolError): string {
-  if (error.code === 'invalid_input') return error.message
-  return `Error (${error.code}): ${error.message}${error.retryable ? ' (may succeed if tried again)' : ''}`
 }
 
 function logCall(invocation: Invocation, logger: Logger): void {
