@@ -140,6 +140,33 @@ function turnsFor(intent: PlainIntent): Turns {
           return { done, text: `${what} ${q(intent.command)}:\n${quoteOutput(ran?.output ?? '')}` }
         },
       }
+    case 'ask': {
+      const { question, options, confirm } = intent
+      const kind = confirm ? 'confirm' : options.length === 0 ? 'text' : 'choice'
+      const args = { question, kind, ...(options.length === 0 ? {} : { options }) }
+      return one('ask_user', args, (asked) => {
+        const answer = /<answer>\n([\s\S]*)\n<\/answer>/.exec(asked?.output ?? '')?.[1]
+        return `Asked ${q(question)}. The answer: ${quoteOutput(answer ?? asked?.output ?? '')}`
+      })
+    }
+    case 'remember':
+      return one(
+        'remember',
+        { text: intent.note },
+        (proposed) => `Proposed to remember ${q(intent.note)}. ${quoteOutput(proposed?.output ?? '', 300)}`,
+      )
+    case 'recall':
+      return one(
+        'recall',
+        intent.query === '' ? {} : { query: intent.query },
+        (found) => `What is remembered:\n${quoteOutput(found?.output ?? '')}`,
+      )
+    case 'use-skill':
+      return one(
+        'load_skill',
+        { skillId: intent.skill },
+        (loaded) => `The skill ${q(intent.skill)} says:\n${quoteOutput(loaded?.output ?? '')}`,
+      )
     case 'calculate':
       return script({ code: writeSumScript(intent.expression), timeoutMs: 20_000 })
   }
@@ -172,7 +199,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
     [
       `I could not do this task: ${reason}.`,
       'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
-      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate. Say one of these plainly,',
+      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate; ask you a question. Say one of these plainly,',
       'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
       `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,
     ].join('\n'),

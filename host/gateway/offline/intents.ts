@@ -22,6 +22,12 @@ export type Intent =
   | { kind: 'summarise-page'; url: string }
   /** The page, or no more than its first lines. */
   | { kind: 'save-page'; url: string; path: string; what: 'page' | 'summary' }
+  /** A question to the person; options none: any text, or yes or no. */
+  | { kind: 'ask'; question: string; options: readonly string[]; confirm: boolean }
+  | { kind: 'remember'; note: string }
+  /** Words to look for; empty for all. */
+  | { kind: 'recall'; query: string }
+  | { kind: 'use-skill'; skill: string }
   | { kind: 'look'; reason: string }
 
 export const countUnits = ['lines', 'words', 'characters', 'bytes', 'rows'] as const
@@ -71,6 +77,17 @@ export function wordIntent(intent: Intent): string {
       return `Summarise the page ${q(intent.url)}.`
     case 'save-page':
       return `Save the ${intent.what === 'page' ? 'page' : 'summary of'} ${q(intent.url)} to ${q(intent.path)}.`
+    case 'ask':
+      if (intent.confirm) return `Ask the user ${q(intent.question)}, yes or no.`
+      return intent.options.length === 0
+        ? `Ask the user ${q(intent.question)}.`
+        : `Ask the user ${q(intent.question)}, one of ${q(JSON.stringify(intent.options))}.`
+    case 'remember':
+      return `Remember ${q(intent.note)}.`
+    case 'recall':
+      return `Recall what is known of ${q(intent.query)}.`
+    case 'use-skill':
+      return `Load the skill ${q(intent.skill)}.`
     case 'look':
       return `Look at the workspace and say what is there. Why: ${q(intent.reason)}.`
   }
@@ -97,6 +114,12 @@ export function describeIntent(intent: Intent): string {
       return `Run ${intent.command}`
     case 'calculate':
       return `Calculate ${intent.expression}`
+    case 'ask':
+      return `Ask: ${intent.question}`
+    case 'recall':
+      return intent.query === ''
+        ? 'Recall what is remembered'
+        : `Recall what is remembered of ${q(intent.query)}`
     case 'look':
       return 'Look at the workspace'
     default:
@@ -173,6 +196,17 @@ export function readIntent(instructions: string): Intent | null {
       return { kind: 'save-page', url: a, path: b, what: 'page' }
     case 'Save the summary of $ to $.':
       return { kind: 'save-page', url: a, path: b, what: 'summary' }
+    case 'Ask the user $.':
+    case 'Ask the user $, one of $.':
+      return { kind: 'ask', question: a, options: parseStrings(b), confirm: false }
+    case 'Ask the user $, yes or no.':
+      return { kind: 'ask', question: a, options: [], confirm: true }
+    case 'Remember $.':
+      return { kind: 'remember', note: a }
+    case 'Recall what is known of $.':
+      return { kind: 'recall', query: a }
+    case 'Load the skill $.':
+      return { kind: 'use-skill', skill: a }
     case 'Look at the workspace and say what is there. Why: $.':
       return { kind: 'look', reason: a }
     default:
@@ -210,6 +244,10 @@ export function pathsRead(intent: Intent): readonly string[] {
     case 'fetch-page':
     case 'summarise-page':
     case 'save-page':
+    case 'ask':
+    case 'remember':
+    case 'recall':
+    case 'use-skill':
       return []
     case 'look':
     case 'run':
@@ -224,5 +262,14 @@ function parseString(text: string): string {
     return String(JSON.parse(text))
   } catch {
     return ''
+  }
+}
+
+function parseStrings(text: string): string[] {
+  try {
+    const list: unknown = JSON.parse(text)
+    return Array.isArray(list) ? list.map(String) : []
+  } catch {
+    return []
   }
 }

@@ -78,7 +78,7 @@ function setAside(text: string, keep: (value: string, original: string) => strin
 }
 
 const verbs =
-  'add|analy[sz]e|append|calculate|change|compute|copy|count|create|delete|display|draw|erase|evaluate|execute|explain|explore|' +
+  'add|analy[sz]e|append|ask|calculate|change|compute|copy|count|create|delete|display|draw|erase|evaluate|execute|explain|explore|' +
   'download|fetch|find|generate|give|grep|insert|list|look|make|move|open|plot|print|put|read|remove|rename|replace|report|run|save|search|' +
   'show|store|substitute|sum|summari[sz]e|tell|write|describe|visuali[sz]e|profile|produce|include'
 const boundary = new RegExp(

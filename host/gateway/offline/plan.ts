@@ -41,10 +41,12 @@ function toSteps(intents: readonly Intent[]): PlanStep[] {
   }))
 }
 
-/** Orders that touch a path in common keep their order; others may run at the same time. */
+/** Orders that touch a path in common, and those behind a question, keep their order; others may run at the same time. */
 function mustFollow(earlier: Intent, later: Intent): boolean {
   const inspected =
     earlier.kind === 'inspect-csv' && later.kind === 'analyse-csv' && earlier.path === later.path
+  // What the person says may bear on all that comes.
+  if (earlier.kind === 'ask') return true
   const [wroteBefore, readBefore] = [pathsWritten(earlier), pathsRead(earlier)]
   const [writes, reads] = [pathsWritten(later), pathsRead(later)]
   return inspected || meet(wroteBefore, writes) || meet(wroteBefore, reads) || meet(readBefore, writes)

@@ -89,7 +89,8 @@ export function quoteOutput(output: string, maxChars = 4_000): string {
 /** The denial in words for people, with the hint that came with it; what the tool says is meant for a model. */
 export function describeDenial({ name, output }: PastCall): string {
   const hint =
-    /\bwas denied[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ?? output.replace(/^Error \([a-z_]+\):\s*/, '')
+    /\bwas (?:denied|not answered)[^.]*\.\s*([\s\S]*)$/.exec(output)?.[1] ??
+    output.replace(/^Error \([a-z_]+\):\s*/, '')
   return `${name} was denied. ${quoteOutput(hint, 1_500)}`.trimEnd()
 }
 

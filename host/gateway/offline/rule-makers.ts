@@ -1,9 +1,18 @@
 /** Intents from matches, where that takes a decision. A maker gives null when the match is not this order after all. */
 import type { Intent } from './intents.ts'
-import { isQuoted } from './phrases.ts'
+import { isQuoted, quotedPattern } from './phrases.ts'
 import { type Groups, looksLikeFile, patternOf } from './rule-groups.ts'
 import { target } from './rule-pieces.ts'
 import type { Scene } from './understand-csv.ts'
+
+/** Options are at least two, none twice. */
+export function makeAsk(g: Groups): Intent | null {
+  const question = g.text('question')?.trim() ?? ''
+  const marks = (g.raw('options') ?? '').match(new RegExp(quotedPattern, 'g')) ?? []
+  const options = marks.map((mark) => g.text(`=${mark}`) ?? '')
+  if (question === '' || options.includes('') || new Set(options).size < options.length) return null
+  return { kind: 'ask', question, options, confirm: g.raw('confirm') !== undefined }
+}
 
 export function makeReplace(g: Groups): Intent | null {
   const from = g.text('from')
@@ -111,5 +120,20 @@ export function makeScript(path: string, runner: string | undefined): Intent {
   return {
     kind: 'run',
     command: program === undefined ? `./${word.replace(/^\.\//, '')}` : `${program} ${word}`,
+  }
+}
+
+/** The words as the person wrote them; of a text in quotes what is in them. */
+export function makeRemember(g: Groups): Intent | null {
+  const note = isQuoted(g.raw('note') ?? '') ? (g.text('note') ?? '') : g.written('note')
+  return note.trim() === '' ? null : { kind: 'remember', note: note.trim() }
+}
+
+export function makeRecall(g: Groups): Intent {
+  const query = g.raw('query') ?? ''
+  const isAll = query === '' || /^(?:workspace|project|folder|directory|everything|here|it)$/i.test(query)
+  return {
+    kind: 'recall',
+    query: isAll ? '' : isQuoted(query) ? (g.text('query') ?? '') : g.written('query'),
   }
 }

@@ -6,11 +6,14 @@ import { readArithmetic } from './arithmetic.ts'
 import { countUnits, type Intent } from './intents.ts'
 import { type Groups, looksLikeFile, patternOf } from './rule-groups.ts'
 import {
+  makeAsk,
   makeDeletes,
   makeList,
   makeMove,
   makeOccurrences,
   makeRead,
+  makeRecall,
+  makeRemember,
   makeReplace,
   makeRun,
   makeScript,
@@ -30,6 +33,26 @@ function rule(pattern: string, make: Rule['make']): Rule {
 }
 
 export const rules: readonly Rule[] = [
+  rule(
+    `(?:remember|keep in mind|memori[sz]e)\\s*(?:(?:that|this|for (?:later|next time))\\s*)*[:,]?\\s+(?<note>.+)`,
+    (g) => makeRemember(g),
+  ),
+  rule(
+    `(?:what (?:do you|can you)|(?:tell|show) me what you|list what you)\\s+(?:remember|recall)(?:\\s+(?:about|of)\\s+(?:the\\s+|this\\s+)?(?<query>.+))?`,
+    (g) => makeRecall(g),
+  ),
+  rule(
+    `recall(?:\\s+(?:everything|all|(?:the\\s+)?notes)|\\s+(?:what\\s+(?:you\\s+know|is\\s+known)\\s+)?(?:about\\s+|of\\s+)?(?:the\\s+|this\\s+)?(?<query>.+))?`,
+    (g) => makeRecall(g),
+  ),
+  rule(`(?:load|use|open|show)\\s+(?:me\\s+)?${the}skill\\s+${called}(?<skill>${name})`, (g) => ({
+    kind: 'use-skill',
+    skill: g.text('skill') ?? '',
+  })),
+  rule(
+    `ask\\s+(?:me|the\\s+user)\\s*:?\\s*(?<question>${quoted})(?:\\s*,?\\s*(?:(?<confirm>yes\\s+or\\s+no)|(?:(?:with|from|out of)\\s+)?${the}(?:options?|choices|answers|one of)\\s*:?\\s*(?<options>${quoted}(?:\\s*(?:,|or|and|, or|, and)\\s*${quoted})+)))?`,
+    (g) => makeAsk(g),
+  ),
   rule(
     `(?:create|make|add|generate)\\s+${the}(?:new\\s+)?(?:folder|directory)\\s+${called}(?<path>${name})`,
     (g) => ({

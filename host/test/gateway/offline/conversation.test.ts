@@ -16,6 +16,7 @@ interface Turn {
 type Message = Record<string, unknown>
 
 const parameters: Record<string, readonly string[]> = {
+  ask_user: ['question', 'kind', 'options', 'allowOther', 'defaultAnswer'],
   delete_file: ['path', 'recursive'],
   edit_file: ['path', 'oldText', 'newText', 'replaceAll'],
   list_files: ['path', 'depth'],
@@ -177,6 +178,22 @@ describe('the offline model in a conversation', () => {
     const { text, calls } = await workFirst('Delete notes.txt', () => denial)
     expect(calls).toHaveLength(1)
     expect(text).toBe('STEP FAILED: [offline model] delete_file was denied. They said: keep it')
+  })
+
+  it('asks the person what it is told to ask, in the form that fits, and says what they answered [S4.06 S2.16]', async () => {
+    const answered = 'The user answered:\n<answer>\njson\n</answer>'
+    for (const [more, args] of [
+      ['', { kind: 'text' }],
+      [', yes or no', { kind: 'confirm' }],
+      [' with the options "csv" and "json"', { kind: 'choice', options: ['csv', 'json'] }],
+    ] as const) {
+      const { calls, text } = await workFirst(`Ask me "Which format?"${more}`, () => answered)
+      expect(calls).toMatchObject([{ name: 'ask_user', arguments: { question: 'Which format?', ...args } }])
+      expect(text).toBe('[offline model] Asked "Which format?". The answer: json')
+    }
+    const denial = 'Error (denied): the question was not answered; do not ask it again. They said: you decide'
+    const { text } = await workFirst('Ask me "Which format?"', () => denial)
+    expect(text).toBe('STEP FAILED: [offline model] ask_user was denied. They said: you decide')
   })
 
   it.each([

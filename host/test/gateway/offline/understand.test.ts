@@ -44,6 +44,35 @@ describe('what a person asks for', () => {
     })
   })
 
+  it.each<[string, readonly string[], boolean]>([
+    ['Ask me "Which format?"', [], false],
+    ['Please ask me: "Which format?".', [], false],
+    ['Ask the user "Which format?", yes or no', [], true],
+    [
+      'Ask me "Which format?" with the options "csv", "json" or "one of both"',
+      ['csv', 'json', 'one of both'],
+      false,
+    ],
+    ['ask me `Which format?`, one of "csv" or "json"', ['csv', 'json'], false],
+  ])('is a question to the person: %s [S4.06 S2.16]', (task, options, confirm) => {
+    expect(read(task)).toEqual([{ kind: 'ask', question: 'Which format?', options, confirm }])
+  })
+
+  it.each(['Ask me', 'Ask me ""', 'Ask me "a" with the options "x", "x"', 'Ask me "a" with the options "x"'])(
+    'is not understood as a question: %s [S4.06 S2.16]',
+    (task) => {
+      expect(read(task)).toContain('not understood')
+    },
+  )
+
+  it('waits with all that comes behind a question for its answer [S4.06 S2.16]', () => {
+    const { steps } = planTask('Ask me "Go on?", yes or no, and then list the files', workspace)
+    expect(steps.map(({ id, needs }) => [id, needs])).toEqual([
+      ['ask-1', []],
+      ['list-2', ['ask-1']],
+    ])
+  })
+
   it('names where the report goes [S4.06]', () => {
     expect(read('Analyse sales.csv, write the report to findings.md and the chart to out/plot.svg')).toEqual([
       { ...analysis, report: 'data/findings.md', chart: 'out/plot.svg' },
@@ -349,6 +378,18 @@ describe('the offline plan', () => {
       fc.record({ kind: fc.constant('run' as const), command: text }),
       fc.record({ kind: fc.constant('calculate' as const), expression: text }),
       fc.record({ kind: fc.constant('look' as const), reason: text }),
+      fc.record({
+        kind: fc.constant('ask' as const),
+        question: text,
+        options: fc.array(text, { minLength: 2, maxLength: 4 }),
+        confirm: fc.constant(false),
+      }),
+      fc.record({
+        kind: fc.constant('ask' as const),
+        question: text,
+        options: fc.constant([]),
+        confirm: fc.boolean(),
+      }),
       fc.record({ kind: fc.constantFrom('fetch-page' as const, 'summarise-page' as const), url: text }),
       fc.record({
         kind: fc.constant('save-page' as const),
