@@ -9,6 +9,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { createAccessTool } from '../../agent/tools/access.ts'
 import { createAgentTools } from '../../agent/tools/agents.ts'
+import { createAskTool } from '../../agent/tools/ask-user.ts'
 import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createGovernanceTool } from '../../agent/tools/governance.ts'
@@ -171,6 +172,7 @@ describe('the document on tools', () => {
     ...createCodeTools(helper),
     createCodeSearch().toolOver({}),
     createAccessTool(),
+    createAskTool(),
     createOutputTool(),
     createRevisePlanTool(),
     ...createAgentTools(),
