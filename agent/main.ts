@@ -6,20 +6,22 @@ import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
 import { type AgentExits, readExits } from './exits.ts'
 import { openHostTools } from './host-tools.ts'
+import { createMcpExtension } from './mcp/extension.ts'
+import type { StreamOpener } from './proxy/outward.ts'
 import { createProgramNetwork } from './proxy/proxy.ts'
 import { createCodeSearch } from './search/code-search.ts'
+import { openSkills } from './skills/shelf.ts'
 import { createAccessTool } from './tools/access.ts'
 import { createAgentTools } from './tools/agents.ts'
-import { openSkills } from './skills/shelf.ts'
 import { createAskTool } from './tools/ask-user.ts'
 import { type CodeToolsOptions, createCodeTools, createRunSandboxed } from './tools/code.ts'
 import { defaultRoot } from './tools/file-access.ts'
 import { createFileTools, type FileToolsOptions } from './tools/files.ts'
-import { createOutputTool } from './tools/read-output.ts'
-import { createRevisePlanTool } from './tools/revise-plan.ts'
 import { createGovernanceTool } from './tools/governance.ts'
 import { createLoadSkillTool } from './tools/load-skill.ts'
 import { createMemoryTools } from './tools/memory.ts'
+import { createOutputTool } from './tools/read-output.ts'
+import { createRevisePlanTool } from './tools/revise-plan.ts'
 import type { Tool } from './tools/tool.ts'
 import { createWebTools } from './tools/web.ts'
 import { createGatewayClient } from './utils/gateway-client.ts'
@@ -36,16 +38,17 @@ export function startAgent(describeExits?: () => AgentExits): void {
   const helper = createHelper(CAISSON_HELPER)
   // Once, and not in each session: nothing is added while this process lives.
   const exits = readExits(CAISSON_AGENT_EXITS)
-  const network = createProgramNetwork({
+  const http: StreamOpener = {
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
-  })
+  }
+  const network = createProgramNetwork(http)
   const gateway = createGatewayClient(() => daemon.link.http)
   const gatewayTools = [
     ...createWebTools(gateway),
     ...createMemoryTools(gateway),
     createGovernanceTool(gateway),
   ]
-  const codeSearch = createCodeSearch()
+  const codeSearch = createCodeSearch({ gateway })
   /** What every agent has, over the workspace or over a sub-agent's view of it. */
   const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
     ...createFileTools(createRunSandboxed(helper, programs), files),
@@ -72,7 +75,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
       views: helper,
       toolsFor: ({ id, path }) => toolsOver({ root: path, knownAs: defaultRoot }, { view: id }),
     },
-    extensions: [openHostTools, codeSearch.extension],
+    extensions: [openHostTools, codeSearch.extension, createMcpExtension({ ...helper, network, http })],
     listWorkspace: (signal) => describeWorkspace(tools, signal),
     readGuidance: () => readGuidance(),
     openSkills: ({ skills }) => openSkills(skills),

@@ -16,6 +16,8 @@ import { contextTokensOf } from './gateway/model-choice.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { type CodeHook, codeHook } from './hooks/code-hook.ts'
 import { ensureImage, type Image } from './image/image.ts'
+import { mcpServersOf } from './mcp/config.ts'
+import { McpPins } from './mcp/pins.ts'
 import { NoteStore } from './memory/note-store.ts'
 import { RunNotes } from './memory/run-notes.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
@@ -84,6 +86,8 @@ export interface RunOptions {
   readonly tools?: ToolChoice
   /** Tools of the application's own, by name, which run here on the host and not in the VM. */
   readonly hostTools?: HostTools
+  /** MCP servers for this run beside those of the configuration, in the usual form; see `specs/mcp.md`. One of the same name goes before it. */
+  readonly mcpServers?: Readonly<Record<string, unknown>>
   /** Functions that are asked at points of the run, after the commands of the configuration. */
   readonly hooks?: readonly CodeHook[]
   readonly limits?: Partial<RunLimits>
@@ -141,6 +145,8 @@ export class Host implements AsyncDisposable {
   readonly grants: LastingGrants
   /** What is remembered of workspaces, and the notes of proposals: to list, to change and to remove. */
   readonly notes: NoteStore
+  /** What MCP servers said of themselves when they were allowed: to list and to remove. */
+  readonly mcpPins: McpPins
   readonly #env: Readonly<Record<string, string | undefined>>
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #settings: Settings
@@ -156,6 +162,7 @@ export class Host implements AsyncDisposable {
     this.vms = new VmDirectory(this.folders)
     this.grants = new LastingGrants(this.folders)
     this.notes = new NoteStore(this.folders)
+    this.mcpPins = new McpPins(this.folders)
     this.#env = env
   }
 
@@ -277,6 +284,8 @@ export class Host implements AsyncDisposable {
       vectors &&
       (await this.#settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
     const { resolveKey } = this.#settings
+    const mcpServers = mcpServersOf(config.mcpServers, options.mcpServers)
+    if (!mcpServers.ok) throw new ConfigError(mcpServers.error)
     const contextTokens = contextTokensOf(config, provider.model)
     const plan: RunPlan = {
       mode,
@@ -306,6 +315,7 @@ export class Host implements AsyncDisposable {
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(tools === undefined ? {} : { tools }),
       hostTools,
+      mcp: { servers: mcpServers.value, pins: this.mcpPins },
       hooks: [...(await this.#settings.hooks(config)), ...(options.hooks ?? []).map(codeHook)],
     }
     const pool = await this.#poolFor(plan, options)

@@ -30,7 +30,12 @@ export interface ChosenServer {
   readonly config: McpServer
 }
 
-const resourceTool = /^(?:list_mcp_resources|read_mcp_resource|get_mcp_prompt)$/
+/** Those of `resource-tools.ts`, which is not loaded before there is a server. */
+const resourceTools: ReadonlySet<string> = new Set([
+  'list_mcp_resources',
+  'read_mcp_resource',
+  'get_mcp_prompt',
+])
 /** Servers of one run, which are all started at its beginning. */
 const serversMaxCount = 12
 
@@ -65,9 +70,14 @@ export function chooseServers(
   return { chosen: wanted.slice(0, serversMaxCount), notes }
 }
 
-/** Whether any tool that the task allows can be the server's. */
+/** Whether any tool that the task allows can be the server's: entries may be patterns, and take away with `!`. */
 function isWanted(server: string, tools: readonly string[] | undefined): boolean {
-  if (tools === undefined) return true
   const prefix = `${server}_`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
-  return tools.some((name) => resourceTool.test(name) || name.startsWith(prefix))
+  if (tools === undefined || tools.includes(`!${prefix}*`)) return tools === undefined
+  if (tools[0]?.startsWith('!') === true) return true
+  return tools.some((entry) => {
+    const [head = '', ...rest] = entry.split('*')
+    if (rest.length === 0) return resourceTools.has(entry) || entry.startsWith(prefix)
+    return head.startsWith(prefix) || prefix.startsWith(head)
+  })
 }

@@ -4,6 +4,7 @@ import type { McpToolInfo } from '#runtime/mcp/lists.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
 import { oneLine } from '../context/block.ts'
 import { boundText } from '../run.ts'
 
@@ -45,18 +46,11 @@ export function makeOffer(
   return {
     server,
     source,
-    runs: describeServer(config),
+    runs: describeMcpServer(config),
     tools: tools.map((tool) => ({
       name: tool.name,
       description: boundText(oneLine(tool.description), describedMaxChars),
       sha256: digestTool(tool),
     })),
   }
-}
-
-/** Program and arguments, or the address without its query. */
-export function describeServer({ command = '', args = [], url }: McpServer): string {
-  const address = url === undefined ? null : URL.parse(url)
-  const text = address === null ? [command, ...args].join(' ') : `${address.origin}${address.pathname}`
-  return boundText(text, limits.textMaxChars)
 }

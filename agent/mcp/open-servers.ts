@@ -55,7 +55,7 @@ class OpenedServers implements Extension {
     this.#parts = parts
     this.#environment = environment
     this.#fetch = createOutwardFetch(environment.http)
-    this.#asksAll = asksAll(parts)
+    this.#asksAll = parts.task.askTools.includes('*')
     this.#servers = chosen.map(
       (server) =>
         new RunServer({
@@ -178,13 +178,6 @@ const rootWorkspace: AgentWorkspace = { agentPath: 'root', root: defaultRoot }
 
 function keyOf(server: RunServer, tool: string): string {
   return `${server.name}\n${tool}`
-}
-
-/** Whether a rule has every call of every tool asked: it is sent as the names of all tools that the agent has of its own. */
-function asksAll({ taken, task: { askTools, hostTools = [] } }: ExtensionParts): boolean {
-  const brought = new Set(hostTools.map(({ name }) => name))
-  const own = [...taken].filter((name) => !brought.has(name))
-  return own.length > 0 && own.every((name) => askTools.includes(name))
 }
 
 /** A folder of the workspace as the root side takes it. */

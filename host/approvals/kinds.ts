@@ -45,4 +45,6 @@ export interface Asking {
   readonly mustAsk?: boolean
   /** Whether the agent does not know that a person is asked. */
   readonly isUnseen?: boolean
+  /** Told of the answer and who gave it, before the agent is. */
+  readonly onRuling?: (ruling: Ruling) => void
 }

@@ -175,6 +175,7 @@ export class ApprovalQueue {
     })
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
+    asking.onRuling?.(ruling)
     if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
     const { decision, hint, plan, answer } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined

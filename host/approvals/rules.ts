@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
@@ -20,6 +21,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['move_file', ['from', 'to']],
   ['request_access', ['host']],
   [planTool, ['goal']],
+  [mcpOfferTool, ['server']],
   [askTool, ['question']],
 ])
 
@@ -120,7 +122,7 @@ function textOf(value: unknown): string {
 
 /** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call, and a question comes before the host as it is. */
 export function toolsNamedByRules(rules: readonly ApprovalRule[], allTools: readonly string[]): string[] {
-  const isCall = (tool: string) => tool !== planTool && tool !== askTool
+  const isCall = (tool: string) => tool !== planTool && tool !== askTool && tool !== mcpOfferTool
   const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && isCall(tool))
   if (strict.some((rule) => rule.tool === '*')) return allTools.filter(isCall)
   return [...new Set(strict.map((rule) => rule.tool))]

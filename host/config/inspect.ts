@@ -6,6 +6,7 @@ import { makePolicy } from '../egress/policy.ts'
 import { openNetwork } from '../gateway/network.ts'
 import { chooseProvider, type ProviderChoice } from '../gateway/providers.ts'
 import { nameOfHook } from '../hooks/command-hook.ts'
+import { inspectMcpServers } from '../mcp/inspect.ts'
 import { findCommand } from '../programs/find-command.ts'
 import { storedKeys } from './keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
@@ -28,8 +29,10 @@ export async function inspectSections(config: Config, place: KeyPlace): Promise<
   return [
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
     ...inspectModels(config),
+    ...(await inspectEmbeddings(config, place)),
     ...(await inspectKeys(config, place)),
     ...(await inspectHooks(config, place)),
+    ...inspectMcpServers(config),
     inspectNetwork(config, place),
     inspectEgress(config),
   ]
@@ -55,6 +58,19 @@ async function inspectProvider(name: string, config: Config, place: KeyPlace): P
   if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
   const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`
   return await withKey({ what, seen: `${chosen.value.baseUrl}, ${asked}` }, chosen.value, place)
+}
+
+async function inspectEmbeddings(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  const { embeddings } = config
+  if (embeddings === undefined) return []
+  const what = 'embeddings'
+  const stored = await storedKeys(place)
+  const chosen = chooseProvider({ env: place.env, config, model: embeddings.model, storedKeys: stored })
+  const problem = chosen.ok ? 'the offline model makes no vectors; name another' : chosen.error.message
+  if (!chosen.ok || chosen.value.baseUrl === null)
+    return [{ what, seen: 'none can be used', problem, stopsRuns: true }]
+  const { model, name, baseUrl } = chosen.value
+  return [await withKey({ what, seen: `${model} of ${name} at ${baseUrl}` }, chosen.value, place)]
 }
 
 function inspectModels({ models }: Config): ConfigFact[] {

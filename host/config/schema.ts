@@ -6,6 +6,7 @@ import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { readRule } from '../egress/rules.ts'
+import { McpServersConfig } from '../mcp/config.ts'
 import { readSecretHost } from '../secrets/secret-host.ts'
 
 /** Of a provider or a key. */
@@ -148,6 +149,8 @@ export const Config = z.strictObject({
   search: SearchConfig.optional(),
   /** Who makes vectors of texts, for a search by meaning; absent: nobody. */
   embeddings: EmbeddingsConfig.optional(),
+  /** By name; see `specs/mcp.md`. */
+  mcpServers: McpServersConfig,
   /** Asked in this order. */
   hooks: z.array(HookConfig).max(64).default([]),
   skills: z

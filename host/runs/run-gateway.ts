@@ -2,6 +2,7 @@
 import path from 'node:path'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import { AccessDesk, accessTool } from '../egress/access.ts'
 import { createConnector } from '../egress/connect.ts'
@@ -20,6 +21,7 @@ import type { ModelHooks } from '../gateway/model-route.ts'
 import { recordEmbedder, replayEmbedder } from '../gateway/recorded-embedder.ts'
 import { redactText } from '../gateway/redact.ts'
 import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
+import { McpDesk } from '../mcp/desk.ts'
 import { MemoryDesk } from '../memory/desk.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import { serveMemory } from '../memory/serve-memory.ts'
@@ -96,11 +98,17 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
     logger: { info: write('info'), warn: write('warn') },
   })
   const requests = new RunRequests(plan, parts)
+  const { directory, mcp: known } = plan
+  const inform = (text: string): void => write('info')({ runId }, text)
+  const mcp = known && new McpDesk({ ...known, runId, directory, approvals, inform })
   return {
     gateway,
     requests,
-    approve: (request, signal) =>
-      request.tool === accessTool ? egress.ask(request, signal) : approvals.ask(request, signal),
+    approve: (request, signal) => {
+      if (request.tool === accessTool) return egress.ask(request, signal)
+      if (request.tool === mcpOfferTool && mcp !== undefined) return mcp.decide(request, signal)
+      return approvals.ask(request, signal)
+    },
     close: async () => {
       await requests.close()
       await gateway.close()

@@ -1,7 +1,7 @@
 /** What a run is told before it starts; decided once, never changed. */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { MemoryNote } from '#specs/protocol/extension.ts'
+import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import type { Config, KeySource } from '../config/schema.ts'
@@ -11,6 +11,7 @@ import type { Provider } from '../gateway/providers.ts'
 import type { Secret } from '../gateway/secret.ts'
 import type { Hook } from '../hooks/hook.ts'
 import type { Image } from '../image/image.ts'
+import type { McpPins } from '../mcp/pins.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { Recording } from '../recording/replay.ts'
 import type { Secrets } from '../secrets/secrets.ts'
@@ -62,6 +63,8 @@ export interface RunPlan {
   readonly memory?: { readonly store: NoteStore; readonly told: readonly MemoryNote[] }
   /** The user's skills; absent: none. */
   readonly skills?: UserSkills
+  /** The user's MCP servers, and what was allowed of servers before; absent: no server is. */
+  readonly mcp?: { readonly servers: Readonly<Record<string, McpServer>>; readonly pins: McpPins }
   /** The workspace on the host. */
   readonly directory: string
   /** Ignored or secret paths that go in all the same. */

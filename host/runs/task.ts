@@ -9,7 +9,7 @@ import type { RunPlan } from './run-plan.ts'
 /** @param approvesPlan whether every plan is put before a person */
 export function taskOf(plan: RunPlan, hooks: RunHooks, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
-  const { mode, given, contextTokens, embeddings } = plan
+  const { mode, given, contextTokens, embeddings, mcp } = plan
   const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }
   const hostTools = [...(plan.hostTools?.values() ?? [])].map(({ offer }) => offer)
   const ofAgent = hooks.ofAgent
@@ -27,6 +27,7 @@ export function taskOf(plan: RunPlan, hooks: RunHooks, approvesPlan: boolean): T
     ...(tools === undefined ? {} : { tools: [...tools] }),
     ...(embeddings === undefined ? {} : { embeddingModel: embeddings.model }),
     ...(hostTools.length === 0 ? {} : { hostTools }),
+    ...(mcp === undefined ? {} : { mcpServers: { ...mcp.servers } }),
     ...(ofAgent.length === 0 ? {} : { hooks: [...ofAgent] }),
     ...knowledgeOf(plan),
   }

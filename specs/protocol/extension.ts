@@ -84,7 +84,7 @@ export const McpOffer = z.strictObject({
         name: Line.min(1),
         /** The beginning of the server's description. */
         description: Line,
-        /** Over the canonical JSON of name, whole description, and input schema. */
+        /** Over the canonical JSON of name, whole description, input schema, and whether it says that it only reads. */
         sha256: Sha256,
       }),
     )

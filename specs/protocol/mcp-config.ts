@@ -4,6 +4,7 @@
  */
 import * as z from 'zod'
 import type { Result } from './error.ts'
+import { limits } from './limits.ts'
 
 /** One server; fields that other programs add are left alone. */
 export const McpServerForm = z.object({
@@ -85,4 +86,15 @@ function findProblem(transport: McpTransport, { command, url }: Partial<McpServe
   if (address.username !== '' || address.password !== '')
     return 'its url holds a name or password; send them as a header: headers.Authorization'
   return null
+}
+
+/** Program and arguments, or the address without its query: how a server is named to people, by agent and host alike. */
+export function describeMcpServer({
+  command = '',
+  args = [],
+  url,
+}: Pick<McpServerFields, 'command' | 'args' | 'url'>): string {
+  const address = url === undefined ? null : URL.parse(url)
+  const text = address === null ? [command, ...args].join(' ') : `${address.origin}${address.pathname}`
+  return text.toWellFormed().slice(0, limits.textMaxChars).toWellFormed()
 }

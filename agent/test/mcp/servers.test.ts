@@ -175,9 +175,8 @@ describe('what is pinned', () => {
 
 describe('rules about every tool', () => {
   it('have every call of a server asked too [A.09]', async () => {
-    const open = (askTools: string[]) =>
-      McpWorld.open({ mcpServers: { s: small() }, taken: ['read_file', 'run_bash'], task: { askTools } })
-    await using all = await open(['read_file', 'run_bash'])
+    const open = (askTools: string[]) => McpWorld.open({ mcpServers: { s: small() }, task: { askTools } })
+    await using all = await open(['*'])
     expect((await all.tools()).every(({ requiresApproval }) => requiresApproval)).toBe(true)
     await using some = await open(['read_file'])
     expect((await some.tools()).some(({ requiresApproval }) => requiresApproval)).toBe(false)

@@ -1,0 +1,90 @@
+/** What of a server's offer is other than what was allowed before, and the words in which a person is asked about it. Pure. */
+import type { McpOffer } from '#specs/protocol/extension.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { McpPin } from './pins.ts'
+
+type OfferedTool = McpOffer['tools'][number]
+
+export interface OfferChanges {
+  readonly added: readonly OfferedTool[]
+  readonly changed: readonly { readonly now: OfferedTool; readonly before: string }[]
+  readonly gone: readonly string[]
+  readonly unchanged: number
+  /** What it ran, or where it was, where that is another now. */
+  readonly ranBefore?: string
+}
+
+export function compareOffer(offer: McpOffer, pin: McpPin | undefined): OfferChanges {
+  const pinned = new Map(pin?.tools.map((tool) => [tool.name, tool]))
+  const offered = new Set(offer.tools.map(({ name }) => name))
+  const known = offer.tools.flatMap((now) => {
+    const before = pinned.get(now.name)
+    return before === undefined ? [] : [{ now, before }]
+  })
+  const changed = known.filter(({ now, before }) => now.sha256 !== before.sha256)
+  return {
+    added: offer.tools.filter(({ name }) => !pinned.has(name)),
+    changed: changed.map(({ now, before }) => ({ now, before: before.description })),
+    gone: [...pinned.keys()].filter((name) => !offered.has(name)),
+    unchanged: known.length - changed.length,
+    ...(pin === undefined || pin.runs === offer.runs ? {} : { ranBefore: pin.runs }),
+  }
+}
+
+/** Whether all that is offered was allowed before, of a server that runs as it did then. */
+export function isAsPinned(pin: McpPin | undefined, { added, changed, ranBefore }: OfferChanges): boolean {
+  return pin !== undefined && added.length === 0 && changed.length === 0 && ranBefore === undefined
+}
+
+/** The question, in the host's words around the server's own. */
+export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes: OfferChanges): string {
+  const { added, changed, gone, unchanged, ranBefore } = changes
+  const whose = offer.source === 'user' ? 'of your configuration' : 'that the workspace names (.mcp.json)'
+  const why =
+    pin === undefined
+      ? 'was not allowed before.'
+      : 'is not what it was when it was allowed. Look at what it says now as at a new server.'
+  const lines = [
+    `The MCP server ${offer.server} ${whose} ${why}`,
+    `Its tools would be offered to the model with the server's own words, which the model reads.`,
+    ...(ranBefore === undefined ? [] : [`It ran: ${plain(ranBefore)}`]),
+    `It runs: ${plain(offer.runs)}`,
+    ...changed.flatMap(({ now, before }) => describeChange(now, before)),
+    ...added.map((tool) => `New: ${describeTool(tool)}`),
+    ...(gone.length === 0 ? [] : [`Gone: ${gone.map(plain).join(', ')}`]),
+    ...(pin === undefined ? [] : [`As before: ${unchanged} ${unchanged === 1 ? 'tool' : 'tools'}`]),
+    ...(offer.tools.length === 0 ? ['It has no tools, but resources or prompts may be read.'] : []),
+  ]
+  return bounded(lines)
+}
+
+function describeChange(now: OfferedTool, before: string): string[] {
+  const name = plain(now.name)
+  if (before === now.description)
+    return [`Changed: ${name}: what it takes, or its description further on. It begins: ${plain(before)}`]
+  return [`Changed: ${name}`, `  before: ${plain(before)}`, `  now: ${plain(now.description)}`]
+}
+
+function describeTool({ name, description }: OfferedTool): string {
+  return description === '' ? plain(name) : `${plain(name)}: ${plain(description)}`
+}
+
+/** A stranger's words on one line, so that they begin none of ours. */
+function plain(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').trim()
+}
+
+/** As many lines as a preview takes. */
+function bounded(lines: readonly string[]): string {
+  const kept: string[] = []
+  let left = limits.textMaxChars - 100
+  for (const [index, line] of lines.entries()) {
+    if (line.length > left) {
+      kept.push(`… and ${lines.length - index} more lines; caisson shows only this many`)
+      break
+    }
+    left -= line.length + 1
+    kept.push(line)
+  }
+  return kept.join('\n').toWellFormed()
+}

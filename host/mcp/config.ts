@@ -1,0 +1,103 @@
+/**
+ * MCP servers of the user: `[mcpServers.NAME]` of the configuration, a file of `--mcp`, or an application's own. Refuses a header
+ * that would carry a secret in plain: it belongs among the secrets, and a placeholder in its place.
+ */
+import * as z from 'zod'
+import type { Result } from '#specs/protocol/error.ts'
+import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
+import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mcp-config.ts'
+import { findPlaceholders } from '../secrets/placeholders.ts'
+import { parseJson } from '../state/json.ts'
+
+export const mcpServersMaxCount = 32
+
+const token = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$/
+const fieldValue = /^[\t\x20-\x7e\x80-\xff]*$/
+const secretHeaders: ReadonlySet<string> = new Set([
+  'authorization',
+  'proxy-authorization',
+  'cookie',
+  'x-api-key',
+  'api-key',
+  'x-auth-token',
+])
+const mountPoint = '/mnt/workspace'
+
+/** One server, as the configuration has it; a setting that there is not is refused. */
+export const McpServerConfig = z.strictObject(McpServerForm.shape).superRefine((form, context) => {
+  const read = toMcpServer(form)
+  if (!read.ok) context.addIssue({ code: 'custom', message: read.error })
+})
+
+export const McpServersConfig = z
+  .record(McpServerName, McpServerConfig)
+  .refine(
+    (servers) => Object.keys(servers).length <= mcpServersMaxCount,
+    `expected at most ${mcpServersMaxCount} servers`,
+  )
+  .default({})
+export type McpServersConfig = z.infer<typeof McpServersConfig>
+
+/** What goes to the agent, of the servers that are switched on. Those of `own` go before those of the configuration. */
+export function mcpServersOf(
+  configured: Readonly<Record<string, unknown>>,
+  own: Readonly<Record<string, unknown>> = {},
+): Result<Readonly<Record<string, McpServer>>, string> {
+  const servers: Record<string, McpServer> = {}
+  for (const [name, form] of Object.entries({ ...configured, ...own })) {
+    const problem = (why: string) => ({ ok: false as const, error: `the MCP server ${shown(name)}: ${why}` })
+    if (!McpServerName.safeParse(name).success) return problem('a name is 1 to 64 of A-Z a-z 0-9 _ . -')
+    const read = toMcpServer(form)
+    if (!read.ok) return problem(read.error)
+    if (read.value !== null) servers[name] = read.value
+  }
+  if (Object.keys(servers).length > mcpServersMaxCount)
+    return { ok: false, error: `at most ${mcpServersMaxCount} MCP servers can be configured` }
+  return { ok: true, value: servers }
+}
+
+/** The servers of a file in the usual form, `{ "mcpServers": { NAME: … } }`. @param file named in errors */
+export function readMcpFile(text: string, file: string): Result<Readonly<Record<string, unknown>>, string> {
+  const value = parseJson(text)
+  if (value === undefined) return { ok: false, error: `${file}: not JSON; correct the file` }
+  const listed = listMcpServers(value)
+  if (!listed.ok) return { ok: false, error: `${file}: ${listed.error}` }
+  const servers = Object.fromEntries(listed.value)
+  const read = mcpServersOf(servers)
+  return read.ok ? { ok: true, value: servers } : { ok: false, error: `${file}: ${read.error}` }
+}
+
+/** Null where it is switched off. No error shows a value. */
+function toMcpServer(form: unknown): Result<McpServer | null, string> {
+  const read = readMcpServer(form)
+  if (!read.ok || read.value === null) return read.ok ? { ok: true, value: null } : read
+  const { cwd, ...fields } = read.value
+  const given = Object.entries({ ...fields, cwd: cwd === undefined ? undefined : relative(cwd) })
+  const parsed = McpServer.safeParse(Object.fromEntries(given.filter(([, value]) => value !== undefined)))
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues
+    return { ok: false, error: `${issue?.path.join('.') ?? 'it'}: ${issue?.message ?? 'not of its form'}` }
+  }
+  const problem = findProblem(parsed.data)
+  return problem === null ? { ok: true, value: parsed.data } : { ok: false, error: problem }
+}
+
+function findProblem({ cwd = '', headers = {} }: McpServer): string | null {
+  if (cwd.startsWith('/') || cwd.split('/').includes('..'))
+    return `cwd: expected a folder of the workspace, such as tools, or ${mountPoint}/tools: the server runs in the VM`
+  for (const [name, value] of Object.entries(headers)) {
+    if (!token.test(name) || !fieldValue.test(value)) return 'headers: one of them is no header'
+    if (secretHeaders.has(name.toLowerCase()) && findPlaceholders(value).length === 0)
+      return `headers.${name}: a secret must not stand here; put it among the secrets ([secrets.NAME] with its source and hosts) and write {{NAME}} in its place`
+  }
+  return null
+}
+
+function relative(cwd: string): string {
+  if (cwd === mountPoint) return ''
+  return cwd.startsWith(`${mountPoint}/`) ? cwd.slice(mountPoint.length + 1) : cwd
+}
+
+function shown(name: string): string {
+  return JSON.stringify(name.slice(0, 64))
+}

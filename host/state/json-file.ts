@@ -1,0 +1,75 @@
+/**
+ * One small JSON file of the state folder: read by a schema, changed by one process at a time, written whole or not at all,
+ * for its user alone. A file that cannot be read is never taken for an empty one.
+ */
+import { open, readFile, rename } from 'node:fs/promises'
+import path from 'node:path'
+import type * as z from 'zod'
+import { reasonOf } from '#specs/node/file-error.ts'
+import type { Folders } from './folders.ts'
+import { parseJson } from './json.ts'
+import { takeProcessLock } from './process-lock.ts'
+
+/** The file cannot be used; the message says what to do. */
+export class StateFileError extends Error {
+  override readonly name = 'StateFileError'
+}
+
+export class JsonFile<T> {
+  readonly file: string
+  readonly #lock: string
+  readonly #schema: z.ZodType<T>
+  readonly #empty: T
+
+  /** @param name of the file in the state folder @param empty what no file means */
+  constructor(
+    { home, locks }: Pick<Folders, 'home' | 'locks'>,
+    name: string,
+    schema: z.ZodType<T>,
+    empty: T,
+  ) {
+    this.file = path.join(home, name)
+    this.#lock = path.join(locks, `${name}.lock`)
+    this.#schema = schema
+    this.#empty = empty
+  }
+
+  /** @throws {StateFileError} */
+  async read(): Promise<T> {
+    let text: string
+    try {
+      text = await readFile(this.file, 'utf8')
+    } catch (cause) {
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return this.#empty
+      throw this.#error(`cannot read ${this.file}: ${reasonOf(cause)}`, cause)
+    }
+    const parsed = this.#schema.safeParse(parseJson(text))
+    if (parsed.success) return parsed.data
+    throw this.#error(`${this.file} is not of its form; correct the file or remove it`, parsed.error)
+  }
+
+  /** Writes what `make` makes of the content, unless that is the same object. @throws {StateFileError} */
+  async change(make: (content: T) => T): Promise<void> {
+    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
+      throw this.#error(`cannot lock ${this.#lock}: ${reasonOf(cause)}`, cause)
+    })
+    const before = await this.read()
+    const content = make(before)
+    if (content === before) return
+    const fresh = `${this.file}.new`
+    try {
+      const file = await open(fresh, 'w', 0o600)
+      await file.writeFile(`${JSON.stringify(content, null, 2)}\n`).finally(async () => {
+        await file.sync()
+        await file.close()
+      })
+      await rename(fresh, this.file)
+    } catch (cause) {
+      throw this.#error(`cannot write ${this.file}: ${reasonOf(cause)}`, cause)
+    }
+  }
+
+  #error(message: string, cause: unknown): StateFileError {
+    return new StateFileError(message, { cause })
+  }
+}

@@ -1,0 +1,128 @@
+import { describe, expect, it } from 'vitest'
+import { readConfig } from '../../config/load.ts'
+import { mcpServersOf, readMcpFile } from '../../mcp/config.ts'
+import { inspectMcpServers } from '../../mcp/inspect.ts'
+
+const read = (toml: string) => readConfig(toml, 'config.toml')
+
+describe('MCP servers in the configuration', () => {
+  it('are programs in the VM, or addresses with placeholders of secrets [S2.12] [A.09]', () => {
+    const config = read(`
+[mcpServers.notes]
+command = "node"
+args = ["tools/notes.js"]
+cwd = "/mnt/workspace/tools"
+env = { MODE = "quiet" }
+trustHints = true
+[mcpServers.tracker]
+url = "https://mcp.example.com/mcp"
+headers = { Authorization = "Bearer {{TRACKER}}" }
+[mcpServers.off]
+command = "node"
+enabled = false
+`)
+    expect(config.ok && mcpServersOf(config.value.mcpServers)).toEqual({
+      ok: true,
+      value: {
+        notes: {
+          transport: 'stdio',
+          command: 'node',
+          args: ['tools/notes.js'],
+          cwd: 'tools',
+          env: { MODE: 'quiet' },
+          trustHints: true,
+        },
+        tracker: {
+          transport: 'streamable-http',
+          url: 'https://mcp.example.com/mcp',
+          headers: { Authorization: 'Bearer {{TRACKER}}' },
+        },
+      },
+    })
+  })
+
+  it.each([
+    [
+      'url = "https://x.example/mcp"\nheaders = { Authorization = "Bearer sk-very-secret" }',
+      'headers.Authorization',
+    ],
+    ['url = "https://x.example/mcp"\nheaders = { X-Api-Key = "sk-very-secret" }', 'headers.X-Api-Key'],
+    ['url = "https://x.example/mcp"\nheaders = { COOKIE = "session=sk-very-secret" }', 'headers.COOKIE'],
+    ['url = "https://sk:very-secret@x.example/mcp"', 'its url holds a name or password'],
+    ['url = "ftp://x.example/very-secret"', 'http or https url'],
+    ['command = "node"\ncwd = "../very-secret"', 'cwd: expected a folder of the workspace'],
+    ['command = "node"\ncwd = "/home/very-secret"', 'cwd: expected a folder of the workspace'],
+    ['command = "node"\ncomand = "very-secret"', 'there is no setting called comand'],
+    ['args = ["very-secret"]', 'needs an http or https url'],
+  ])(
+    'are refused where they are wrong, by place and never with a value: %s [S2.12] [G.01]',
+    (text, words) => {
+      const config = read(`[mcpServers.one]\n${text}\n`)
+      expect(config).toMatchObject({ ok: false, error: expect.stringContaining(words) })
+      expect(config).toMatchObject({ error: expect.stringContaining('mcpServers.one') })
+      expect(JSON.stringify(config)).not.toContain('very-secret')
+    },
+  )
+
+  it('of a name that no tool could have are refused [S2.12]', () => {
+    expect(read('[mcpServers."a b"]\ncommand = "node"\n').ok).toBe(false)
+    expect(mcpServersOf({}, { 'a b': { command: 'node' } })).toMatchObject({
+      ok: false,
+      error: expect.stringContaining('a name is'),
+    })
+  })
+
+  it('of an application go before those of the same name [S2.12]', () => {
+    const both = mcpServersOf({ a: { command: 'one' }, b: { command: 'b' } }, { a: { command: 'two' } })
+    expect(both).toMatchObject({ ok: true, value: { a: { command: 'two' }, b: { command: 'b' } } })
+  })
+})
+
+describe('a file of --mcp', () => {
+  it('has the usual form; what is wrong names file, server and place [S2.12]', () => {
+    const file = '{"mcpServers":{"a":{"command":"node"},"b":{"type":"http","url":"https://x.example/mcp"}}}'
+    expect(readMcpFile(file, 'mcp.json')).toMatchObject({ ok: true, value: { a: {}, b: {} } })
+    expect(readMcpFile('{', 'mcp.json')).toMatchObject({ error: 'mcp.json: not JSON; correct the file' })
+    expect(readMcpFile('{"mcpServers":{"a":{}}}', 'mcp.json')).toMatchObject({
+      error: 'mcp.json: the MCP server "a": a server of streamable-http needs an http or https url',
+    })
+    expect(readMcpFile('{"mcpServers":[1]}', 'mcp.json').ok).toBe(false)
+  })
+})
+
+describe('caisson config check', () => {
+  it('says of each server where it is, and what it lacks [S2.12]', () => {
+    const config = read(`
+[mcpServers.notes]
+command = "node"
+args = ["notes.js"]
+[mcpServers.open]
+url = "https://open.example/mcp?key=1"
+[mcpServers.shut]
+url = "https://shut.example/mcp"
+[mcpServers.bare]
+url = "https://open.example/mcp"
+headers = { Authorization = "Bearer {{NOBODY}}" }
+[mcpServers.off]
+command = "node"
+enabled = false
+[egress]
+rules = [{ effect = "allow", host = "open.example" }]
+`)
+    expect(config.ok && inspectMcpServers(config.value)).toEqual([
+      { what: 'mcpServers.notes', seen: 'node notes.js, in the VM' },
+      { what: 'mcpServers.open', seen: 'https://open.example/mcp, by streamable-http' },
+      {
+        what: 'mcpServers.shut',
+        seen: 'https://shut.example/mcp, by streamable-http',
+        note: expect.stringContaining('{ effect = "allow", host = "shut.example" }'),
+      },
+      {
+        what: 'mcpServers.bare',
+        seen: 'https://open.example/mcp, by streamable-http',
+        problem: expect.stringContaining('there is no secret NOBODY'),
+      },
+      { what: 'mcpServers.off', seen: 'switched off' },
+    ])
+  })
+})
