@@ -23,9 +23,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.10': later('VS Code extension', 'comes later; the CLI is here'),
   'S0.11': now('Tool calling does not depend on the provider'),
   'S0.12': now('Every execution leaves an audit log whose damage is noticed'),
-  'S0.13': later('Memory', 'comes with the extensions'),
+  'S0.13': now(
+    'What a run proposes to remember is kept by a person alone, and then known to later runs of the workspace',
+  ),
   'S0.14': now(
-    'The workspace can be searched by words: passages ranked, found where they are now, and what was left out said',
+    'The workspace can be searched by words, and by meaning with an embedding model: passages ranked, as they are now, and what was left out said',
   ),
   'S0.15': now('The code is strict ESM TypeScript, linted, formatted, with checked import directions'),
 
@@ -107,6 +109,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
+  'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
   'S4.05': now('Tools are typed by structure, without a base class'),
   'S4.06': now('Without a key everything runs on a deterministic, labelled offline model'),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),

@@ -7,12 +7,18 @@ import type { OpenExtension } from '../extensions.ts'
 import { defaultRoot, type FileToolsOptions } from '../tools/file-access.ts'
 import { type CodeSearchRequest, type CodeSearchResult, createSearchCode } from '../tools/search-code.ts'
 import { type Tool, toolFailure, toolSuccess } from '../tools/tool.ts'
+import type { GatewayClient } from '../utils/gateway-client.ts'
+import { fuseRankings, nearness, Vectors } from './vectors.ts'
 import { type LeftOut, leftOutReasons } from './walk.ts'
 import { matchOf } from './words.ts'
-import { type IndexBounds, IndexRoom, WorkspaceIndex } from './workspace-index.ts'
+import { type FoundPassage, type IndexBounds, IndexRoom, WorkspaceIndex } from './workspace-index.ts'
 
 /** Passages of one file in one result. */
 const perFile = 2
+/** Passages of one file among those that words find for a search by meaning. */
+const perFileMeant = 8
+/** Passages that one search makes vectors of. */
+const meantMaxPassages = 256
 
 const noModel =
   'No embedding model is configured, so there is no search by meaning: search by words. The user can set one: model, under [embeddings] of the configuration.'
@@ -25,15 +31,17 @@ export interface CodeSearch {
 }
 
 export interface CodeSearchOptions {
+  /** The way to the embedding model, for runs that have one; absent: there is none. */
+  readonly gateway?: Pick<GatewayClient, 'post'>
   /** Of all indexes together. */
   readonly room?: IndexRoom
   readonly bounds?: IndexBounds
 }
 
-export function createCodeSearch({
-  room = new IndexRoom(),
-  bounds = {},
-}: CodeSearchOptions = {}): CodeSearch {
+export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
+  const { gateway, room = new IndexRoom(), bounds = {} } = options
+  /** Of the run under way. */
+  let vectors: Vectors | undefined
   const indexes = new Map<string, WorkspaceIndex>()
   const indexOf = (root: string): WorkspaceIndex => {
     const index = indexes.get(root) ?? new WorkspaceIndex({ root, room, bounds })
@@ -48,35 +56,115 @@ export function createCodeSearch({
   return {
     toolOver: (files) => {
       const { root = defaultRoot } = files
-      return createSearchCode((request, signal) => searchIn(indexOf(root), request, signal), files)
+      return createSearchCode((request, signal) => searchIn(indexOf(root), vectors, request, signal), files)
     },
-    extension: async () => ({
-      toolsFor: async ({ root }, signal) => {
-        signal.addEventListener('abort', () => void drop(root), { once: true })
-        return []
-      },
-      close: async () => {
-        await Promise.all([...indexes.keys()].map(drop))
-      },
-    }),
+    extension: async ({ task }) => {
+      vectors = task.embeddingModel === undefined || gateway === undefined ? undefined : new Vectors(gateway)
+      return {
+        toolsFor: async ({ root }, signal) => {
+          signal.addEventListener('abort', () => void drop(root), { once: true })
+          return []
+        },
+        close: async () => {
+          vectors = undefined
+          await Promise.all([...indexes.keys()].map(drop))
+        },
+      }
+    },
   }
 }
 
+/** Decides who answers: words alone, or vectors beside them. */
 async function searchIn(
   index: WorkspaceIndex,
-  { query, path, limit, by }: CodeSearchRequest,
+  vectors: Vectors | undefined,
+  request: CodeSearchRequest,
   signal: AbortSignal,
 ): Promise<Result<CodeSearchResult>> {
-  const match = matchOf(query)
+  const match = matchOf(request.query)
   if (match === null) {
     const text = 'The query has no letter or digit; search_files finds signs.'
     return toolFailure('invalid_input', text)
   }
-  if (by === 'meaning') return toolFailure('unavailable', noModel)
+  if (request.by === 'words') return await searchByWords(index, match, request, signal)
+  if (vectors === undefined) return toolFailure('unavailable', noModel)
+  return await searchByMeaning(index, vectors, match, request, signal)
+}
+
+async function searchByWords(
+  index: WorkspaceIndex,
+  match: string,
+  { path, limit }: CodeSearchRequest,
+  signal: AbortSignal,
+): Promise<Result<CodeSearchResult>> {
   const found = await index.find({ match, path, limit, perFile }, signal)
   if (!found.ok) return found
   const { passages, files, leftOut } = found.value
   return toolSuccess({ passages: [...passages], files, notes: notesOf(leftOut) })
+}
+
+/**
+ * Vectors are made of every passage where these are few, else of those that words find best: a whole repository would cost millions
+ * of tokens. The two rankings are then put into one.
+ */
+async function searchByMeaning(
+  index: WorkspaceIndex,
+  vectors: Vectors,
+  match: string,
+  { query, path, limit }: CodeSearchRequest,
+  signal: AbortSignal,
+): Promise<Result<CodeSearchResult>> {
+  const byWords = await index.find({ match, path, limit: meantMaxPassages, perFile: perFileMeant }, signal)
+  if (!byWords.ok) return byWords
+  const every = { match: null, path, limit: meantMaxPassages + 1, perFile: Number.POSITIVE_INFINITY }
+  const all = await index.find(every, signal)
+  if (!all.ok) return all
+  const isFew = all.value.passages.length <= meantMaxPassages
+  const candidates = isFew ? all.value.passages : byWords.value.passages
+  const { files, leftOut } = all.value
+  const notes = notesOf(leftOut)
+  if (!isFew)
+    notes.push(
+      `by meaning only the ${candidates.length} passages were ranked that words find best: name a path to rank all of it`,
+    )
+  if (candidates.length === 0) return toolSuccess({ passages: [], files, notes })
+  const asked = await vectors.of([query], 'query', signal)
+  if (!asked.ok) return asked
+  const made = await vectors.of(
+    candidates.map(({ path: file, text }) => `${file}\n${text}`),
+    'passage',
+    signal,
+  )
+  if (!made.ok) return made
+  const [wanted = new Float32Array()] = asked.value
+  const near = new Map(
+    candidates.map((passage, at) => [keyOf(passage), nearness(wanted, made.value[at] ?? wanted)]),
+  )
+  const byMeaning = candidates.map(keyOf).toSorted((a, b) => (near.get(b) ?? 0) - (near.get(a) ?? 0))
+  const known = new Map(candidates.map((passage) => [keyOf(passage), passage]))
+  const ranked = fuseRankings([byMeaning, byWords.value.passages.map(keyOf)])
+  return toolSuccess({
+    passages: best(
+      ranked.flatMap((key) => known.get(key) ?? []),
+      limit,
+    ),
+    files,
+    notes,
+  })
+}
+
+const keyOf = ({ path, firstLine }: FoundPassage) => `${firstLine} ${path}`
+
+/** The first `limit` passages, with no more of one file than a result has. */
+function best(passages: readonly FoundPassage[], limit: number): FoundPassage[] {
+  const counts = new Map<string, number>()
+  return passages
+    .filter(({ path }) => {
+      const count = (counts.get(path) ?? 0) + 1
+      counts.set(path, count)
+      return count <= perFile
+    })
+    .slice(0, limit)
 }
 
 /** What was not searched, and why. */

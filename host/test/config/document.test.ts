@@ -21,9 +21,9 @@ describe('the example in the document on the configuration', () => {
     expect(Object.keys(parse(text)).sort()).toEqual(Object.keys(Config.shape).sort())
     const shown = new Set(Object.values(read.value.providers).flatMap((provider) => Object.keys(provider)))
     expect([...shown].sort()).toEqual(Object.keys(ProviderConfig.shape).sort())
-    const { limits, network, search, secrets } = read.value
+    const { limits, network, search, secrets, embeddings } = read.value
     expect(Object.keys(limits).sort()).toEqual(Object.keys(Config.shape.limits.unwrap().shape).sort())
-    expect([network.proxy, network.ca, search, secrets.GITHUB_TOKEN]).not.toContain(undefined)
+    expect([network.proxy, network.ca, search, secrets.GITHUB_TOKEN, embeddings]).not.toContain(undefined)
     for (const source of ['env', 'file', 'keyring', 'command']) expect(text).toContain(`{ ${source} = `)
   })
 

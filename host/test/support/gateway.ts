@@ -62,7 +62,7 @@ export function customProvider(baseUrl: string, key: string | null = testKey): P
 export async function startGateway(
   provider: Provider,
   options: Partial<
-    Pick<GatewayOptions, 'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services'>
+    Pick<GatewayOptions, 'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services' | 'embeddings'>
   > = {},
 ): Promise<TestGateway> {
   const exchanges: ModelExchange[] = []

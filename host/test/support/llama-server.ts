@@ -20,7 +20,9 @@ export interface LlamaServer extends AsyncDisposable {
 }
 
 /** How to start one, or why there is none. */
-type LlamaSetup = { ok: true; start(): Promise<LlamaServer> } | { ok: false; reason: string }
+type LlamaSetup =
+  | { ok: true; start(more: readonly string[]): Promise<LlamaServer> }
+  | { ok: false; reason: string }
 
 const Prepared = z.strictObject({
   command: z.string(),
@@ -34,15 +36,16 @@ const startTimeoutMs = 30_000
 /**
  * Prepares the server before the tests of the calling file. What it gives starts one, which the test disposes, or
  * skips the test with the reason; in CI the file fails instead.
+ * @param more options of its command line
  */
-export function useLlamaServer(): (context: TestContext) => Promise<LlamaServer> {
+export function useLlamaServer(more: readonly string[] = []): (context: TestContext) => Promise<LlamaServer> {
   let setup: LlamaSetup | undefined
   beforeAll(async () => {
     setup = await setUpLlamaServer()
   }, prepareTimeoutMs + startTimeoutMs)
   return async (context) => {
     if (setup?.ok !== true) return context.skip(setup?.reason)
-    return await setup.start()
+    return await setup.start(more)
   }
 }
 
@@ -52,7 +55,7 @@ async function setUpLlamaServer(): Promise<LlamaSetup> {
   try {
     const { stdout } = await promisify(execFile)(process.execPath, [script], { timeout: prepareTimeoutMs })
     const prepared = Prepared.parse(JSON.parse(stdout))
-    return { ok: true, start: () => startServer(prepared) }
+    return { ok: true, start: (more) => startServer(prepared, more) }
   } catch (cause) {
     const said = cause instanceof Error && 'stderr' in cause ? String(cause.stderr).trim() : String(cause)
     if (process.env.CI !== undefined && process.env.CI !== '') {
@@ -62,7 +65,10 @@ async function setUpLlamaServer(): Promise<LlamaSetup> {
   }
 }
 
-async function startServer(prepared: z.infer<typeof Prepared>): Promise<LlamaServer> {
+async function startServer(
+  prepared: z.infer<typeof Prepared>,
+  more: readonly string[],
+): Promise<LlamaServer> {
   const port = await findFreePort()
   const options = [
     '--host',
@@ -76,7 +82,7 @@ async function startServer(prepared: z.infer<typeof Prepared>): Promise<LlamaSer
   ]
   const child = spawn(
     prepared.command,
-    [...prepared.arguments, ...options, '--ctx-size', '32768', '--parallel', '2'],
+    [...prepared.arguments, ...options, '--ctx-size', '32768', '--parallel', '2', ...more],
     { env: { ...prepared.environment }, stdio: ['ignore', 'ignore', 'pipe'] },
   )
   let log = ''

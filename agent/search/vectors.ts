@@ -1,0 +1,106 @@
+/**
+ * Vectors of texts by way of the host, kept for a run: each text is paid for once. Knows how near two of them are, and nothing of
+ * models, keys and addresses.
+ */
+import { hash } from 'node:crypto'
+import { EmbeddingsAnswer, embeddingLimits } from '#specs/protocol/embeddings.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { toolFailure } from '../tools/tool.ts'
+import type { GatewayClient } from '../utils/gateway-client.ts'
+
+/** Of a text; what follows is not read. About as much as small models take in at once. */
+const textMaxChars = Math.min(1_500, embeddingLimits.textMaxChars)
+/** Numbers that are kept, four bytes each; the oldest texts leave first. */
+const keptMaxNumbers = 4 * 1024 * 1024
+
+export type Vector = Float32Array
+
+export class Vectors {
+  readonly #gateway: Pick<GatewayClient, 'post'>
+  /** By kind and content, the oldest first; each of length 1. */
+  readonly #kept = new Map<string, Vector>()
+  #numbers = 0
+
+  constructor(gateway: Pick<GatewayClient, 'post'>) {
+    this.#gateway = gateway
+  }
+
+  /** A vector for each text, in their order, all of one length; those that are not kept are asked for. */
+  async of(
+    texts: readonly string[],
+    kind: 'query' | 'passage',
+    signal: AbortSignal,
+  ): Promise<Result<readonly Vector[]>> {
+    const bounded = texts.map((text) => text.slice(0, textMaxChars).toWellFormed())
+    const known = new Map<string, Vector>()
+    const missing = new Map<string, string>()
+    for (const text of bounded) {
+      const key = keyOf(kind, text)
+      const vector = this.#kept.get(key)
+      if (vector === undefined) missing.set(key, text)
+      else known.set(key, vector)
+    }
+    const asked = [...missing]
+    for (let at = 0; at < asked.length; at += embeddingLimits.maxTexts) {
+      const batch = asked.slice(at, at + embeddingLimits.maxTexts)
+      const body = { input: batch.map(([, text]) => text), input_type: kind }
+      const answer = await this.#gateway.post('/v1/embeddings', body, EmbeddingsAnswer, signal)
+      if (!answer.ok) return answer
+      const { data } = answer.value
+      for (const [index, [key]] of batch.entries()) {
+        const vector = data[index] && unit(data[index].embedding)
+        if (vector === undefined) return toolFailure('internal', 'the host gave fewer vectors than texts')
+        known.set(key, vector)
+        this.#keep(key, vector)
+      }
+    }
+    const vectors = bounded.flatMap((text) => known.get(keyOf(kind, text)) ?? [])
+    return { ok: true, value: vectors }
+  }
+
+  #keep(key: string, vector: Vector): void {
+    this.#kept.set(key, vector)
+    this.#numbers += vector.length
+    for (const [oldest, { length }] of this.#kept) {
+      if (this.#numbers <= keptMaxNumbers) break
+      this.#kept.delete(oldest)
+      this.#numbers -= length
+    }
+  }
+}
+
+function keyOf(kind: string, text: string): string {
+  return `${kind} ${hash('sha256', text, 'base64')}`
+}
+
+/** Of length 1; zeros where there is no direction, or none that can be computed. */
+function unit(numbers: readonly number[]): Vector {
+  const length = Math.hypot(...numbers)
+  const isUsable = length > 0 && Number.isFinite(length)
+  // Divided first: a single number may be beyond what 32 bits hold.
+  return Float32Array.from(numbers, (number) => (isUsable ? number / length : 0))
+}
+
+/** How near two vectors are: 1 the same direction, 0 none in common; 0 also where they are not of one kind. */
+export function nearness(a: Vector, b: Vector): number {
+  if (a.length !== b.length) return 0
+  let sum = 0
+  for (let at = 0; at < a.length; at++) sum += (a[at] ?? 0) * (b[at] ?? 0)
+  return sum
+}
+
+/** What each place further down a ranking counts less. */
+const rankOffset = 60
+
+/**
+ * One ranking out of several, by reciprocal rank (Cormack et al. 2009): what stands high in one of them stands high, what stands high in two
+ * stands higher. The order of the first ranking decides between equals.
+ */
+export function fuseRankings<T>(rankings: readonly (readonly T[])[]): T[] {
+  const scores = new Map<T, number>()
+  for (const ranking of rankings) {
+    for (const [place, item] of ranking.entries())
+      scores.set(item, (scores.get(item) ?? 0) + 1 / (rankOffset + place + 1))
+  }
+  return [...scores].sort(([, a], [, b]) => b - a).map(([item]) => item)
+}
