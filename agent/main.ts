@@ -19,6 +19,7 @@ import { defaultRoot } from './tools/file-access.ts'
 import { createFileTools, type FileToolsOptions } from './tools/files.ts'
 import { createGovernanceTool } from './tools/governance.ts'
 import { createLoadSkillTool } from './tools/load-skill.ts'
+import { createMath } from './tools/math.ts'
 import { createMemoryTools } from './tools/memory.ts'
 import { createOutputTool } from './tools/read-output.ts'
 import { createRevisePlanTool } from './tools/revise-plan.ts'
@@ -57,6 +58,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     createAccessTool(),
     createAskTool(),
     createOutputTool(),
+    createMath(),
     createLoadSkillTool({ gateway, helper, files, ...programs }),
     ...gatewayTools,
   ]

@@ -30,6 +30,8 @@ const aliases: Readonly<Record<string, readonly string[]>> = {
   code: ['python', 'pythoncode', 'script', 'source'],
   pattern: ['query', 'regex', 'search', 'searchpattern'],
   query: ['q', 'pattern', 'regex', 'search', 'searchquery', 'searchterm', 'question'],
+  expression: ['expr', 'formula', 'calculation', 'equation', 'input'],
+  patch: ['diff', 'patchtext', 'input'],
   url: ['uri', 'link', 'href', 'address', 'target'],
   reason: ['why', 'purpose', 'justification'],
   options: ['choices', 'answers'],

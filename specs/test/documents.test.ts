@@ -14,6 +14,7 @@ import { createCodeTools, createRunSandboxed } from '../../agent/tools/code.ts'
 import { createFileTools } from '../../agent/tools/files.ts'
 import { createGovernanceTool } from '../../agent/tools/governance.ts'
 import { createLoadSkillTool } from '../../agent/tools/load-skill.ts'
+import { createMath } from '../../agent/tools/math.ts'
 import { createMemoryTools } from '../../agent/tools/memory.ts'
 import { createOutputTool } from '../../agent/tools/read-output.ts'
 import { createRegistry } from '../../agent/tools/registry.ts'
@@ -174,6 +175,7 @@ describe('the document on tools', () => {
     createAccessTool(),
     createAskTool(),
     createOutputTool(),
+    createMath(),
     createRevisePlanTool(),
     ...createAgentTools(),
     ...createWebTools(gateway),
