@@ -3,7 +3,7 @@
  * output validated, every call logged. Nothing a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
-import { correctionsMaxCount } from '#runtime/arguments/failure.ts'
+import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import type { ToolSpec } from '#runtime/llm/messages.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
@@ -11,6 +11,7 @@ import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { ToolName } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { plainName } from '#specs/protocol/tool-names.ts'
+import { aliasedTool, translateArguments } from './aliases.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { aroundCall, type CallHooks } from './around-call.ts'
 import {
@@ -184,7 +185,7 @@ function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undef
   if (exact !== undefined) return exact
   const plain = plainName(name.trim().replace(/^functions\./, ''))
   const [found, ...others] = [...byName.values()].filter((tool) => plainName(tool.name) === plain)
-  return others.length === 0 ? found : undefined
+  return (others.length === 0 ? found : undefined) ?? byName.get(aliasedTool(name) ?? '')
 }
 
 function isOwn({ runs = 'agent' }: Tool): boolean {
@@ -207,7 +208,7 @@ async function invoke(
       ? refusedTool(name)
       : tool === undefined
         ? unknownTool(name, byName)
-        : parseArguments(tool, call.argumentsText)
+        : readArguments(tool, call)
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
   await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
   const notes: string[] = []
@@ -238,6 +239,13 @@ async function invoke(
   }
   logCall(invocation, options.logger)
   return invocation
+}
+
+/** Also of a call by a name that another system has for the tool. */
+function readArguments(tool: Tool, { name, argumentsText }: ToolCall): ReturnType<typeof parseArguments> {
+  const translated = translateArguments(name, argumentsText)
+  if (translated.ok) return parseArguments(tool, translated.value)
+  return { ok: false, error: validationFailure(tool.name, translated.error, []) }
 }
 
 /** Runs the call; whatever is thrown becomes `internal`, whose details go to the log alone. */
