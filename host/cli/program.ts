@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import { addApprovalCommands } from './approvals-program.ts'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
+import { addMemoryCommands } from './memory-program.ts'
 import {
   collect,
   parseAge,
@@ -181,6 +182,8 @@ export function buildProgram(options: ProgramOptions): Command {
     runArgument,
   )
 
+  addMemoryCommands(program, run, runArgument)
+
   const workspace = program.command('workspace').description('What runs changed')
   workspace
     .command('diff')
@@ -277,6 +280,7 @@ function addRunOptions(command: Command): Command {
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')
+    .option('--keep-memory', 'keeps what a run that completed proposes to remember, without asking')
     .option('--from-recording <run>', 'repeats a run by what was recorded of it, without any network')
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
     .optionsGroup('Plan:')

@@ -13,6 +13,7 @@ import { follow, followAsJson } from './follow.ts'
 import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
+import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
 export interface RunFlags extends VmFlags {
@@ -32,6 +33,8 @@ export interface RunFlags extends VmFlags {
   readonly egress?: string
   /** True, false for `--no-apply`, absent for neither. */
   readonly apply?: boolean
+  /** Keeps what the run proposes to remember. */
+  readonly keepMemory?: boolean
   readonly maxTime?: number
   readonly maxTokens?: number
   readonly maxRequests?: number
@@ -110,9 +113,15 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
   if (options.mode === 'plan' && state.end?.outcome === 'completed')
     io.stdout.write(`Carry the plan out: ${howToCarryOut(run.id, options.workspace)}\n`)
-  if (state.changes === null) return exitCodeOfEnd(state.end)
   const asked = options.attended === true && state.end?.outcome !== 'cancelled'
+  const review = () =>
+    reviewNotes(io, host, run.id, { choice: noteChoice(flags.keepMemory, asked, state), state })
+  if (state.changes === null) {
+    await review()
+    return exitCodeOfEnd(state.end)
+  }
   const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
+  await review()
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
 
@@ -131,6 +140,8 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   }
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
+  if (state.proposedNotes.length > 0 && noteChoice(flags.keepMemory, false, state) === 'keep')
+    await writeJsonLine(io.stdout, { source: 'notes', runId: run.id, ...(await keepNotes(host, run.id)) })
   if (state.changes === null) return exitCodeOfEnd(state.end)
   const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)

@@ -8,6 +8,7 @@ import { decisionLine, describeArguments, describeQuestion } from './call-lines.
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
+import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
@@ -97,6 +98,10 @@ function linesOfEvent(
       return [
         colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${foreignLine(event.text)}`),
       ]
+    case 'memory-propose':
+    case 'note-propose':
+    case 'notes-decide':
+      return noteEventLines(event, colours)
     case 'vm-access':
       return [colours.yellow(accessLine(event))]
     case 'cancel-request':

@@ -199,7 +199,7 @@ function look(reason: string, conversation: Conversation, reasoning: string): Re
     [
       `I could not do this task: ${reason}.`,
       'Nothing was changed. I am a small set of rules, not a language model. I can: analyse a CSV file; create, change,',
-      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate; ask you a question. Say one of these plainly,',
+      'rename, copy or delete files; search, count and list; run a command or a script; fetch a web page; calculate; ask you a question; remember something. Say one of these plainly,',
       'with names in quotes, or set NVIDIA_API_KEY (or CAISSON_LLM_URL with CAISSON_LLM_KEY and CAISSON_MODEL) for a real model.',
       `The workspace holds:\n${quoteOutput(listed.output, 2_000)}`,
     ].join('\n'),

@@ -1,44 +1,10 @@
 // What a person decides about the notes that a run proposed.
-import { mkdir, realpath, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { HostEvent } from '#specs/protocol/event.ts'
-import { RunLimits } from '#specs/protocol/task.ts'
-import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Host } from '../../host.ts'
 import type { StoredNote } from '../../memory/note-store.ts'
-import { RunRecord } from '../../runs/record.ts'
-import { prepareFolders } from '../../state/folders.ts'
 import { lockDirectory } from '../../workspace/index.ts'
-
-const runId = 'run-0123456789abcdef0123'
-const idOf = (number: number) => `mem-${number.toString(16).padStart(12, '0')}`
-const proposed = (number: number, text: string, replaces?: string): HostEvent => ({
-  type: 'memory-propose',
-  agentPath: 'root',
-  note: { noteId: idOf(number), text, tags: ['t'], state: 'proposed' },
-  ...(replaces === undefined ? {} : { replaces }),
-})
-
-async function runThatProposed(events: readonly HostEvent[]) {
-  const home = await temporaryFolder('home')
-  const directory = await realpath(await temporaryFolder('workspace'))
-  const host = new Host({ env: { HOME: home, CAISSON_HOME: home } })
-  await prepareFolders(host.folders)
-  await using record = await RunRecord.open(await host.runs.create(runId))
-  await record.host({
-    type: 'run-start',
-    prompt: 'p',
-    model: 'm',
-    provider: 'offline',
-    directory,
-    limits: RunLimits.parse({}),
-    imageKey: 'k',
-    agentDigest: 'd',
-  })
-  for (const event of events) await record.host(event)
-  return { host, directory }
-}
+import { noteIdOf as idOf, proposed, proposingRunId as runId, runThatProposed } from '../support/proposals.ts'
 
 describe('the notes that a run proposed', () => {
   it('are kept, changed, or dropped as a person says, once, and the journal says so [S0.13]', async () => {

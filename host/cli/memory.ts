@@ -1,0 +1,214 @@
+/** `caisson memory`: what is remembered of a workspace, as the person lists, adds, changes and removes it. */
+import { realpath } from 'node:fs/promises'
+import path from 'node:path'
+import { memoryNoteId } from '../memory/desk.ts'
+import {
+  keyOf,
+  type NoteStore,
+  noteMaxChars,
+  type StoredNote,
+  type WorkspaceNote,
+} from '../memory/note-store.ts'
+import type { NoteDecision } from '../memory/run-notes.ts'
+import { prepareFolders } from '../state/folders.ts'
+import { coloursFor } from '../ui/colours.ts'
+import { writeLines } from '../ui/fit.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import { formatCount } from '../ui/format.ts'
+import { noteLine, wholeNoteLines } from '../ui/note-lines.ts'
+import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+import { findEditor } from './plan-editor.ts'
+import { editNote } from './review-notes.ts'
+
+interface Place {
+  readonly workspace?: string
+}
+
+export async function memoryList(
+  io: Io,
+  flags: Place & { all?: boolean; json?: boolean },
+): Promise<ExitCode> {
+  const host = hostOf(io)
+  const directory = await directoryOf(flags.workspace)
+  const kept = (
+    flags.all === true ? host.notes.list().toReversed() : host.notes.ofWorkspace(directory)
+  ).filter((note): note is WorkspaceNote => note.kind === 'memory')
+  const runs = (await host.runs.list()).filter(
+    ({ state, workspace }) =>
+      state.proposedNotes.length > 0 && (flags.all === true || workspace === directory),
+  )
+  const damaged = host.notes.damaged()
+  if (flags.json === true) {
+    for (const note of kept) await writeJsonLine(io.stdout, { state: 'kept', ...note })
+    for (const { runId, workspace, state } of runs)
+      await writeJsonLine(io.stdout, { state: 'proposed', runId, workspace, notes: state.proposedNotes })
+    for (const line of damaged)
+      await writeJsonLine(io.stdout, { state: 'damaged', file: host.notes.file, ...line })
+    return exitCodes.completed
+  }
+  const colours = coloursFor(io.stdout)
+  writeLines(
+    io.stdout,
+    linesByWorkspace(kept, flags.all === true, (note) => noteLine(note, colours)),
+  )
+  for (const { runId, state } of runs)
+    io.stdout.write(
+      `${formatCount(state.proposedNotes.length, 'note')} of ${runId} wait: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
+    )
+  if (kept.length === 0 && runs.length === 0)
+    io.stdout.write(`nothing is remembered${flags.all === true ? '' : ` of ${foreignLine(directory)}`}\n`)
+  writeLines(
+    io.stdout,
+    damaged.map(({ line, text }) =>
+      colours.yellow(`line ${line} of ${host.notes.file} is no note: ${foreignLine(text, 80)}`),
+    ),
+  )
+  return exitCodes.completed
+}
+
+function linesByWorkspace(
+  notes: readonly WorkspaceNote[],
+  isApart: boolean,
+  line: (note: WorkspaceNote) => string,
+): string[] {
+  if (!isApart) return notes.map(line)
+  const places = [...new Set(notes.map(({ workspace }) => workspace))]
+  return places.flatMap((place) => [
+    foreignLine(place),
+    ...notes.filter(({ workspace }) => workspace === place).map((note) => `  ${line(note)}`),
+  ])
+}
+
+export async function memoryShow(io: Io, name: string, flags: Place): Promise<ExitCode> {
+  const note = findNote(hostOf(io).notes.ofWorkspace(await directoryOf(flags.workspace)), name)
+  writeLines(io.stdout, wholeNoteLines(note, coloursFor(io.stdout)))
+  return exitCodes.completed
+}
+
+export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: string[] }): Promise<ExitCode> {
+  const { folders, notes } = hostOf(io)
+  const trimmed = noteText(text)
+  const tags = flags.tag ?? []
+  if (tags.length > 16 || tags.some((tag) => tag === '' || tag.length > 100))
+    throw new UsageError('a note has at most 16 tags of 1 to 100 characters')
+  await prepareFolders(folders)
+  const workspace = await directoryOf(flags.workspace)
+  const noteId = memoryNoteId(trimmed, tags)
+  await put(notes, { kind: 'memory', noteId, workspace, text: trimmed, tags, at: Date.now() })
+  io.stdout.write(`kept as ${noteId}\n`)
+  return exitCodes.completed
+}
+
+export async function memoryEdit(io: Io, name: string, flags: Place): Promise<ExitCode> {
+  const { folders, notes } = hostOf(io)
+  const note = findNote(notes.ofWorkspace(await directoryOf(flags.workspace)), name)
+  const edit = await findEditor(io, path.dirname(notes.file))
+  if (edit === undefined) throw new UsageError('there is no editor; set EDITOR')
+  const edited = await editNote(edit, note.text)
+  if (!edited.ok) {
+    io.stderr.write(`caisson: not changed: ${foreignLine(edited.error)}\n`)
+    return exitCodes.failed
+  }
+  await prepareFolders(folders)
+  await put(notes, { ...note, text: edited.value, at: Date.now() })
+  io.stdout.write(`changed ${note.noteId}\n`)
+  return exitCodes.completed
+}
+
+export async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {
+  const { notes } = hostOf(io)
+  const directory = await directoryOf(flags.workspace)
+  await removeNotes(io, notes, notes.ofWorkspace(directory), names)
+  return exitCodes.completed
+}
+
+export async function memoryMove(io: Io, old: string, flags: Place): Promise<ExitCode> {
+  const { notes } = hostOf(io)
+  const from = await directoryOf(old)
+  const to = await directoryOf(flags.workspace)
+  if (from === to) throw new UsageError('that is the directory itself')
+  const moved = notes.ofWorkspace(from)
+  if (moved.length === 0) throw new UsageError(`nothing is remembered of ${foreignLine(from)}`)
+  await notes.change((all) =>
+    all.map((note) =>
+      note.kind === 'memory' && note.workspace === from ? { ...note, workspace: to } : note,
+    ),
+  )
+  io.stdout.write(
+    `${formatCount(moved.length, 'note')} of ${foreignLine(from)} are now of ${foreignLine(to)}\n`,
+  )
+  return exitCodes.completed
+}
+
+export async function memoryKeep(io: Io, run: string, names: string[]): Promise<ExitCode> {
+  return await decide(io, run, names, { keep: true })
+}
+
+export async function memoryDrop(io: Io, run: string, names: string[]): Promise<ExitCode> {
+  return await decide(io, run, names, { keep: false })
+}
+
+async function decide(io: Io, run: string, names: string[], decision: NoteDecision): Promise<ExitCode> {
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(run)
+  await prepareFolders(host.folders)
+  const notes = await host.runNotes(runId)
+  const waiting = notes.pending.map(({ note }) => note)
+  const chosen = names.length === 0 ? waiting : names.map((name) => findNote(waiting, name))
+  const { kept, dropped } = await notes.decide(
+    new Map(chosen.map(({ noteId }) => [noteId, decision])),
+    decision.keep ? 'caisson memory keep' : 'caisson memory drop',
+  )
+  io.stdout.write(
+    decision.keep
+      ? `${formatCount(kept.length, 'note')} kept\n`
+      : `${formatCount(dropped.length, 'note')} dropped\n`,
+  )
+  return exitCodes.completed
+}
+
+/** Removes notes by their names, of which each must be one. */
+export async function removeNotes(
+  io: Io,
+  store: NoteStore,
+  among: readonly StoredNote[],
+  names: readonly string[],
+): Promise<void> {
+  const gone = new Set(names.map((name) => keyOf(findNote(among, name))))
+  await store.change((all) => all.filter((note) => !gone.has(keyOf(note))))
+  io.stdout.write(`${formatCount(gone.size, 'note')} removed\n`)
+}
+
+/** Keeps a note, in the place of the one of its id if there is one. */
+export async function put(store: NoteStore, note: StoredNote): Promise<void> {
+  await store.change((all) => [...all.filter((other) => keyOf(other) !== keyOf(note)), note])
+}
+
+/** @throws {UsageError} */
+export function noteText(text: string): string {
+  const trimmed = text.trim().toWellFormed()
+  if (trimmed === '') throw new UsageError('the note says nothing')
+  if (trimmed.length > noteMaxChars)
+    throw new UsageError(`the note has ${trimmed.length} characters, of which it may have ${noteMaxChars}`)
+  return trimmed
+}
+
+/** @throws {UsageError} */
+function findNote<T extends { readonly noteId: string }>(among: readonly T[], name: string): T {
+  const matches = among.filter(
+    ({ noteId }) => noteId === name || noteId.startsWith(name) || noteId.slice(4).startsWith(name),
+  )
+  const [match] = matches
+  if (match !== undefined && matches.length === 1) return match
+  const shown = foreignLine(name, 60)
+  if (match === undefined) throw new UsageError(`there is no note "${shown}" here`)
+  throw new UsageError(`"${shown}" begins the ids of ${matches.length} notes; give more of it`)
+}
+
+/** Its real path; of one that is not there any more the path itself. */
+async function directoryOf(directory = '.'): Promise<string> {
+  const whole = path.resolve(directory)
+  return await realpath(whole).catch(() => whole)
+}

@@ -1,0 +1,35 @@
+/** `caisson skills`: the user's own skills. Those of a workspace are read in the VM, and shown by no command. */
+import { coloursFor } from '../ui/colours.ts'
+import { writeLines } from '../ui/fit.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+
+export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const skills = await hostOf(io).skills()
+  const { roots, problems } = skills
+  if (flags.json === true) {
+    for (const root of roots) await writeJsonLine(io.stdout, { root })
+    for (const { skillId, description, folder, root } of skills.list())
+      await writeJsonLine(io.stdout, { skillId, description, folder, root })
+    for (const { path, problem } of problems) await writeJsonLine(io.stdout, { path, problem })
+    return exitCodes.completed
+  }
+  const colours = coloursFor(io.stdout)
+  const lines = skills
+    .list()
+    .flatMap(({ skillId, description, folder }) => [
+      `${colours.bold(skillId)}  ${foreignLine(description, 120)}`,
+      colours.dim(`  ${foreignLine(folder)}`),
+    ])
+  if (lines.length === 0) lines.push('no skills')
+  lines.push(
+    `Roots, the later before the earlier: ${roots.map((root) => foreignLine(root)).join(', ') || 'none'}`,
+  )
+  lines.push(
+    ...problems.map(({ path, problem }) => colours.yellow(`${foreignLine(path)}: ${foreignLine(problem)}`)),
+  )
+  writeLines(io.stdout, lines)
+  return exitCodes.completed
+}
