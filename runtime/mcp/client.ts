@@ -76,7 +76,8 @@ export async function openClient(parts: ClientParts): Promise<Live> {
 
 /** Where a stream over HTTP broke, the library waits for the answers that were to come on it: a dead server is to be noticed. */
 function heed(error: Error, client: Client, transport: Transport, { onOddity }: ClientParts): void {
-  onOddity(error.message)
+  // Of a server that has ended there is nothing to take back.
+  if (!error.message.startsWith('Failed to send cancellation')) onOddity(error.message)
   const isBroken = /^(?:SSE error|SSE stream disconnected|Failed to (?:re)?connect|Maximum reconnection)/
   if (!isBroken.test(error.message) || client.transport !== transport) return
   client.ping({ timeout: probeTimeoutMs }).catch((cause: unknown) => {

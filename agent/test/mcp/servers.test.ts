@@ -79,7 +79,7 @@ describe('a server that is a program', () => {
     ['is not there', { transport: 'stdio' as const, command: '/nowhere/at-all' }, 'ENOENT'],
     ['never answers', { ...small('dumb'), connectTimeoutMs: 300 }, 'was not ready after 300 ms'],
     ['floods', { ...small('flood'), connectTimeoutMs: 60_000 }, 'a line of more than'],
-    ['writes HTML', { ...small('html'), connectTimeoutMs: 300 }, '<html>Bad gateway'],
+    ['writes HTML', { ...small('html'), connectTimeoutMs: 3_000 }, '<html>Bad gateway'],
   ])('that %s is noted, and costs its own tools alone [S2.12]', async (_, broken, words) => {
     await using world = await McpWorld.open({ mcpServers: { broken, good: small() } })
     expect(new Set(names(await world.tools()).map((name) => name.split('_')[0]))).toEqual(new Set(['good']))

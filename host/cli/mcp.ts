@@ -1,0 +1,66 @@
+/** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
+import { readFile } from 'node:fs/promises'
+import { reasonOf } from '#specs/node/file-error.ts'
+import { readMcpFile } from '../mcp/config.ts'
+import type { McpPin } from '../mcp/pins.ts'
+import { prepareFolders } from '../state/folders.ts'
+import { foreignLine } from '../ui/foreign.ts'
+import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { hostOf, type Io } from './io.ts'
+import { writeJsonLine } from './json-lines.ts'
+
+/** The servers of a file of `--mcp`. @throws {UsageError} */
+export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
+  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new UsageError(`cannot read the MCP servers in ${foreignLine(file)}: ${reasonOf(cause)}`)
+  })
+  const read = readMcpFile(text, file)
+  if (!read.ok) throw new UsageError(foreignLine(read.error))
+  return read.value
+}
+
+export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const pins = await hostOf(io).mcpPins.list()
+  for (const pin of pins) {
+    if (flags.json === true) await writeJsonLine(io.stdout, pin)
+    else io.stdout.write(`${lineOf(pin)}\n`)
+  }
+  if (flags.json === true) return exitCodes.completed
+  io.stdout.write(
+    pins.length === 0
+      ? 'no MCP server was allowed yet\n'
+      : 'caisson mcp forget NAME has a server asked about again\n',
+  )
+  return exitCodes.completed
+}
+
+export async function mcpForget(
+  io: Io,
+  names: readonly string[],
+  flags: { workspace?: string },
+): Promise<ExitCode> {
+  const { folders, mcpPins } = hostOf(io)
+  await prepareFolders(folders)
+  const known = new Set((await mcpPins.list()).map(({ server }) => server))
+  const unknown = names.find((name) => !known.has(name))
+  if (unknown !== undefined)
+    throw new UsageError(
+      `no MCP server ${foreignLine(unknown)} was allowed: caisson mcp list shows what there is`,
+    )
+  for (const name of names) {
+    const gone = await mcpPins.forget(name, flags.workspace)
+    for (const pin of gone) io.stdout.write(`forgotten: ${lineOf(pin)}\n`)
+    if (gone.length === 0)
+      io.stdout.write(
+        `nothing was allowed of ${foreignLine(name)} in ${foreignLine(flags.workspace ?? '')}\n`,
+      )
+  }
+  return exitCodes.completed
+}
+
+function lineOf({ server, source, directory, runs, tools, at, runId }: McpPin): string {
+  const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
+  const whose = source === 'user' ? 'yours' : `of ${foreignLine(directory ?? '')}`
+  const count = `${tools.length} ${tools.length === 1 ? 'tool' : 'tools'}`
+  return `${foreignLine(server)}  ${when}  ${whose}, ${count}: ${foreignLine(runs, 120)} · allowed in ${runId}`
+}
