@@ -39,7 +39,7 @@ export interface LLMEnvironmentOptions {
   /** In place of `mcpConfig`; it is not shut down with the environment. */
   readonly mcpRegistry?: LLMMcpRegistry
   readonly defaults?: LLMDefaults
-  /** Absent: all of the library's own tools. */
+  /** Absent: the call's; where that says nothing as well, see the call. */
   readonly builtIns?: BuiltInSelection
   readonly webFetch?: WebFetchOptions
 }
@@ -49,7 +49,7 @@ export interface LLMEnvironment extends AsyncDisposable {
   readonly skillRegistry: LLMSkillRegistry
   readonly mcpRegistry: LLMMcpRegistry
   readonly defaults: Required<LLMDefaults>
-  readonly builtIns: BuiltInSelection
+  readonly builtIns?: BuiltInSelection
   readonly webFetch: WebFetchOptions
 }
 
@@ -80,7 +80,7 @@ export function createLLMEnvironment(options: LLMEnvironmentOptions = {}): LLMEn
       reasoningEffort: checkEffort(defaults?.reasoningEffort ?? 'default'),
       toolPermission: checkPermission(defaults?.toolPermission ?? 'auto'),
     },
-    builtIns: options.builtIns ?? true,
+    ...(options.builtIns === undefined ? {} : { builtIns: options.builtIns }),
     webFetch: options.webFetch ?? {},
     [Symbol.asyncDispose]: () => disposeLLMEnvironment(environment),
   }
@@ -164,7 +164,6 @@ export function cachedEnvironment(options: ConvenienceOptions): LLMEnvironment {
     skillRegistry: skillCache.get(skillRoots, () => new SkillRegistry({ roots: skillRoots })),
     mcpRegistry: mcpCache.get(mcpConfig, () => new McpRegistry(mcpConfig)),
     defaults: { reasoningEffort: 'default', toolPermission: 'auto' },
-    builtIns: true,
     webFetch: {},
     [Symbol.asyncDispose]: nothing,
   }

@@ -33,6 +33,10 @@ export interface ToolSelection {
   readonly tools?: ApplicationTools
   /** The same under its older name; no name may stand in both. */
   readonly extraTools?: ApplicationTools
+  /**
+   * Which of the library's own tools, of those that the environment has. Absent from both: all for a call with a working
+   * directory, else `load_skill` alone.
+   */
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
   /** Where the tools work that read and write files and run programs; absent: they are not there. */
@@ -97,14 +101,14 @@ async function resolveBuiltIns(
   environment: LLMEnvironment,
   { builtIns, workingDirectory }: ToolSelection,
 ): Promise<ResolvedTool[]> {
-  const selected = selectBuiltIns(environment.builtIns, builtIns)
+  const selected = selectBuiltIns(environment.builtIns, builtIns, workingDirectory !== undefined)
   if (selected.length === 0) return []
   const [{ builtInTools }, skills] = await Promise.all([
     import('./tools/built-ins.ts'),
     selected.includes(loadSkillName) ? environment.skillRegistry.listSkills() : [],
   ])
   const names: ReadonlySet<string> = new Set(selected)
-  const tools = builtInTools(environment.webFetch, workingDirectory).filter(({ name }) => names.has(name))
+  const tools = builtInTools(environment.webFetch).filter(({ name }) => names.has(name))
   const own = tools.map(builtInTool)
   return skills.length === 0 ? own : [...own, loadSkillTool(environment, describeLoadSkill(skills))]
 }

@@ -237,7 +237,7 @@ describe('tools of several sources', () => {
     const server = path.join(import.meta.dirname, 'mcp/support/server.ts')
     const small = { command: process.execPath, args: [server] }
     await using mcpRegistry = new McpRegistry({ servers: { app: small } })
-    const both = createLLMEnvironment({ mcpRegistry, skillRoots: [folder], builtIns: { load_skill: true } })
+    const both = createLLMEnvironment({ mcpRegistry, skillRoots: [folder] })
     const application = {
       app_pid: { description: "The application's", parameters: object, execute: () => 'mine' },
     }
@@ -250,7 +250,7 @@ describe('tools of several sources', () => {
     const reading = await resolveTools(both, { tools: application, toolPermission: 'read' })
     expect(reading.definitions.map(({ name }) => name)).toEqual(['load_skill'])
     await using trusting = new McpRegistry({ servers: { app: { ...small, trustHints: true } } })
-    const trusted = await resolveTools(createLLMEnvironment({ mcpRegistry: trusting, builtIns: false }), {
+    const trusted = await resolveTools(createLLMEnvironment({ mcpRegistry: trusting }), {
       toolPermission: 'read',
     })
     expect(trusted.definitions.map(({ name }) => name)).toEqual(['app_pid'])

@@ -21,7 +21,6 @@ async function open(script: Script | readonly ServerReply[], config: ProviderCon
   const server = await startModelServer(script)
   const environment = createLLMEnvironment({
     providers: { 'openai-compatible': { baseUrl: server.baseUrl, ...config } },
-    builtIns: false,
   })
   const request = { environment, provider: 'openai-compatible', model: 'm', messages } satisfies LLMRequest
   return {
@@ -155,7 +154,6 @@ describe('generate and stream', () => {
     await using environment = createLLMEnvironment({
       providers: { mine: { kind: 'openai-compatible', baseUrl: server.baseUrl, maxTokens: 50 } },
       defaults: { reasoningEffort: 'high', toolPermission: 'read' },
-      builtIns: false,
     })
     const request = { environment, provider: 'mine', model: 'm', messages, tools }
     await generate(request)
@@ -277,6 +275,7 @@ describe('misuse', () => {
       { tools: { '': { description: 'x', parameters } } },
       { tools: { a: { description: 'x', parameters } }, extraTools: { a: { description: 'x', parameters } } },
       { builtIns: { telepathy: true } },
+      { builtIns: { read_file: true } },
       { toolChoice: { name: 'nobody' } },
     ])
       await expect(

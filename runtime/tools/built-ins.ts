@@ -8,11 +8,15 @@ import { shellCmdTool } from './shell-cmd.ts'
 import { createWebFetch, type WebFetchOptions } from './web-fetch.ts'
 import { writeFileTool } from './write-file.ts'
 
-/** Those that work in a folder; without a working directory they are not there. */
-const inFolder: readonly BuiltIn[] = [grepTool, listFilesTool, readFileTool, shellCmdTool, writeFileTool]
-
 /** All but `load_skill`, which depends on what skills there are. */
-export function builtInTools(options: WebFetchOptions, workingDirectory: string | undefined): BuiltIn[] {
-  const anywhere = [humanRequestTool, createWebFetch(options)]
-  return workingDirectory === undefined ? anywhere : [...anywhere, ...inFolder]
+export function builtInTools(options: WebFetchOptions): BuiltIn[] {
+  return [
+    grepTool,
+    humanRequestTool,
+    listFilesTool,
+    readFileTool,
+    shellCmdTool,
+    createWebFetch(options),
+    writeFileTool,
+  ]
 }

@@ -44,7 +44,10 @@ async function offered(
 describe('the built-in tools', () => {
   it('are all there, but for those that need a working directory or a skill that is not there [S2.09]', async () => {
     expect(await offered(undefined, undefined)).toEqual(inFolder)
-    expect(await offered(undefined, undefined, { workingDirectory: undefined })).toEqual(everywhere)
+    expect(await offered(undefined, true, { workingDirectory: undefined })).toEqual(everywhere)
+    expect(
+      await offered({ grep: true, web_fetch: true }, undefined, { workingDirectory: undefined }),
+    ).toEqual(['web_fetch'])
     const skills = await temporaryFolder('skills')
     mkdirSync(path.join(skills, 'x'))
     writeFileSync(path.join(skills, 'x/SKILL.md'), '---\nname: x\ndescription: d\n---\nDo x.')
@@ -83,9 +86,15 @@ describe('the built-in tools', () => {
     )
   })
 
+  it('are not offered to a model that is only asked for text [S2.09] [S2.10]', async () => {
+    expect(await offered(undefined, undefined, { workingDirectory: undefined })).toEqual([])
+  })
+
   it('are known by name: another is misuse, wherever it stands [S2.10]', async () => {
     await expect(offered({ telepathy: true } as object, true)).rejects.toThrow(/no built-in tool "telepathy"/)
     await expect(offered(false, { telepathy: false } as object)).rejects.toThrow(TypeError)
+    const homeless = offered(undefined, { read_file: true }, { workingDirectory: undefined })
+    await expect(homeless).rejects.toThrow(/read_file needs a folder/)
   })
 
   it('reach a model and come back through one loop of calls [S2.09]', async () => {

@@ -6,7 +6,7 @@ import {
   type LLMToolResult,
 } from '../../index.ts'
 
-const environment = createLLMEnvironment()
+const environment = createLLMEnvironment({ builtIns: true })
 
 /** A caller of one tool in one folder; what it gives is the whole result. */
 export function caller(name: string, workingDirectory?: string, used = environment) {

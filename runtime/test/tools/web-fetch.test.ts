@@ -19,7 +19,7 @@ async function serve(listener: RequestListener) {
     server.close()
   })
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
-  const environment = createLLMEnvironment({ webFetch: { privateHosts: [host] } })
+  const environment = createLLMEnvironment({ builtIns: true, webFetch: { privateHosts: [host] } })
   return { host, asked, url: `http://${host}`, fetch: caller('web_fetch', undefined, environment) }
 }
 

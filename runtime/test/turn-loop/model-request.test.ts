@@ -12,7 +12,6 @@ async function asking(replies: readonly ScriptedReply[], more: Partial<TurnLoopM
     provider: 'openai-compatible',
     model: 'scripted',
     providers: { 'openai-compatible': provider },
-    builtIns: false,
     tools: { look: { description: 'Looks.', parameters: { type: 'object' } } },
     ...more,
   }
