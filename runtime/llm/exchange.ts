@@ -3,7 +3,7 @@
  * say. Follows no redirect. Refuses answers beyond a bound of bytes, silence, and streams that stop without saying that they
  * are finished. Never throws for what a server does.
  */
-import { type Dispatcher, request as sendRequest } from 'undici'
+import type { Dispatcher } from 'undici'
 import type { StreamPart } from './chunk.ts'
 import { describePage, errorFromResponse, errorFromStream, isHtml } from './dialects.ts'
 import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
@@ -56,6 +56,8 @@ export async function* exchange(
   const signal = AbortSignal.any([options.signal, controller.signal])
   const limits = limitsOf(options)
   try {
+    // Half of what importing the library would cost, and of no use before the first request.
+    const { request: sendRequest } = await import('undici')
     const response = await sendRequest(request.url, {
       ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
       method: 'POST',
