@@ -157,6 +157,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'A.09': now(
     'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
   ),
+  'A.10': now(
+    'What the user’s hooks refuse around runs, steps, model requests and tool calls does not happen, at every depth',
+  ),
 
   // The test kit, and what nobody writes on purpose
   'T.01': now(

@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest'
+import * as z from 'zod'
+import { defineHostTool, type HostToolDefinition, prepareHostTools } from '../../tools/host-tools.ts'
+import { toolListOf } from '../../tools/tool-list.ts'
+
+const plain: HostToolDefinition = {
+  description: 'Does it.',
+  inputSchema: z.strictObject({ id: z.string(), count: z.int().default(1) }),
+  execute: () => 'done',
+}
+
+describe('tools of an application', () => {
+  it('have a name that no model could take for another tool’s, or the run does not start [S2.11, S2.09]', () => {
+    for (const name of ['read_file', 'Read-File', 'shell_cmd', 'grep', 'use_mcp_server', 'submit_plan'])
+      expect(() => prepareHostTools({ [name]: plain }), name).toThrow(/name of a tool of the agent/)
+    expect(() => prepareHostTools({ look_up: plain, 'Look-Up': plain })).toThrow('two host tools')
+    for (const name of ['', 'with space', 'ünï', 'x'.repeat(65), '1st'])
+      expect(() => prepareHostTools({ [name]: plain }), name).toThrow(TypeError)
+  })
+
+  it('are offered sorted, with a schema of an object that a model is shown [S2.11, S4.05]', () => {
+    const tools = prepareHostTools({
+      zeta: { ...plain, readOnly: true },
+      Alpha: {
+        ...plain,
+        inputSchema: { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] },
+      },
+    })
+    expect([...tools.keys()]).toEqual(['Alpha', 'zeta'])
+    expect(tools.get('zeta')).toMatchObject({
+      asks: false,
+      offer: { readOnly: true, parameters: { type: 'object' } },
+    })
+    expect(tools.get('Alpha')).toMatchObject({ asks: true, offer: { readOnly: false } })
+    expect(() => prepareHostTools({ it: { ...plain, inputSchema: z.string() } })).toThrow(
+      'not that of an object',
+    )
+    expect(() => prepareHostTools({ it: { ...plain, description: 'x'.repeat(20_000) } })).toThrow(
+      'description',
+    )
+  })
+
+  it('take only input that fits their schema, of zod as of JSON [S4.07]', () => {
+    const tools = prepareHostTools({
+      by_zod: plain,
+      by_json: {
+        ...plain,
+        inputSchema: { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] },
+      },
+    })
+    expect(tools.get('by_zod')?.readInput({ id: 'a' })).toEqual({ ok: true, value: { id: 'a', count: 1 } })
+    expect(tools.get('by_json')?.readInput({ id: 'a' })).toEqual({ ok: true, value: { id: 'a' } })
+    for (const name of ['by_zod', 'by_json']) {
+      const read = tools.get(name)?.readInput({ id: 7 })
+      expect(read).toMatchObject({ ok: false, error: expect.stringContaining('id') })
+    }
+  })
+
+  it('have functions typed by their schema [S4.05]', () => {
+    const tool = defineHostTool({
+      description: 'Adds.',
+      inputSchema: z.object({ left: z.number(), right: z.number() }),
+      execute: ({ left, right }) => left + right,
+    })
+    expect(prepareHostTools({ add_numbers: tool }).has('add_numbers')).toBe(true)
+  })
+})
+
+describe('the tools that a run may use', () => {
+  it('are said by true, false, a list, or a map that need not name all of them [S2.10]', () => {
+    expect([undefined, true, {}, { read_file: true }].map(toolListOf)).toEqual([
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ])
+    expect(toolListOf(false)).toEqual([])
+    expect(toolListOf(['read_*', '!read_output'])).toEqual(['read_*', '!read_output'])
+    expect(toolListOf({ web_fetch: false, read_file: true, 'github_*': false })).toEqual([
+      '!web_fetch',
+      '!github_*',
+    ])
+    expect(toolListOf({ '*': false, read_file: true, web_fetch: false })).toEqual(['read_file'])
+  })
+})
