@@ -7,6 +7,7 @@ import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
+import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
 
 /** A rule file that cannot be used. */
@@ -61,7 +62,7 @@ type Argument = readonly [name: string, value: unknown]
 
 function matches(rule: ApprovalRule, call: Call): boolean {
   if (rule.tool !== '*' && rule.tool !== call.tool) return false
-  const given = Object.entries(parseObject(call.arguments))
+  const given = argumentsOf(call)
   const isAllow = rule.effect === 'allow'
   // Nobody can allow in advance what leads to a place that the host cannot tell.
   if (isAllow && given.some(([name, value]) => isPathArgument(name) && pathOf(value) === null)) return false
@@ -75,12 +76,20 @@ function matches(rule: ApprovalRule, call: Call): boolean {
     : matched.some((argument) => mayFit(pattern, argument, call.tool))
 }
 
+/** Those of the call; of a patch also the paths in it, as arguments named `path`. */
+function argumentsOf({ tool, arguments: json }: Call): Argument[] {
+  const given = parseObject(json)
+  const { patch } = given
+  const paths = tool === 'apply_patch' && typeof patch === 'string' ? patchPaths(patch) : []
+  return [...Object.entries(given), ...paths.map((path): Argument => ['path', path])]
+}
+
 /** The named argument, else the tool's main ones, else all of them. */
 function argumentsToMatch(rule: ApprovalRule, tool: string, given: readonly Argument[]): Argument[] {
   const names = rule.argument === undefined ? (mainArguments.get(tool) ?? ['path']) : [rule.argument]
   const named = given.filter(([name]) => names.includes(name))
   // A rule that speaks of one argument is not about the others.
-  if (rule.argument !== undefined || named.length === names.length) return named
+  if (rule.argument !== undefined || named.length >= names.length) return named
   return [...given]
 }
 

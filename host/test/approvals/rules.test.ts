@@ -84,6 +84,38 @@ describe('rules', () => {
     )
   })
 
+  it('meet every path that a patch names, and allow one only where all of them fit [S1.11]', () => {
+    const patch = (...lines: string[]) => ({
+      tool: 'apply_patch',
+      arguments: JSON.stringify({ patch: ['*** Begin Patch', ...lines, '*** End Patch'].join('\n') }),
+    })
+    const git = (...lines: string[]) => ({
+      tool: 'apply_patch',
+      arguments: JSON.stringify({ patch: lines.join('\r\n') }),
+    })
+    const touching = [
+      patch('*** Update File: build/a', '@@', '-x', '*** Delete File: secret/key'),
+      patch('*** Update File: build/a', '*** Move to: ./secret/key'),
+      patch('*** Add File: /mnt/workspace/secret//key', '+x'),
+      git('--- a/secret/key\t2026-01-01', '+++ /dev/null', '@@ -1 +0,0 @@', '-x'),
+      git('--- secret/key', '+++ secret/key'),
+      git('--- secret/\u2028key', '+++ secret/\u2028key'),
+      git('diff --git a/secret/key b/secret/key', 'old mode 100644', 'new mode 100755'),
+      git('diff --git a/x b/secret/key', 'rename from x', 'rename to secret/key'),
+      git('--- "a/secret/k\\145y"', '+++ "b/secret/k\\145y"'),
+      git('diff --git "a/secret/key" "b/secret/key"', 'deleted file mode 100644'),
+    ]
+    for (const call of touching) {
+      for (const effect of ['ask', 'deny'] as const)
+        expect(effectOf({ effect, pattern: 'secret/*' }, call), call.arguments).toBe(effect)
+      expect(effectOf({ effect: 'allow', pattern: 'build/*' }, call), call.arguments).toBeUndefined()
+    }
+    const inBuild = patch('*** Update File: build/a', '@@', '-x', '+y', '*** Delete File: build/b')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, inBuild)).toBe('allow')
+    expect(effectOf({ effect: 'deny', pattern: 'secret/*' }, inBuild)).toBeUndefined()
+    expect(effectOf({ effect: 'allow', pattern: '*' }, patch('*** Delete File: ../x'))).toBeUndefined()
+  })
+
   it('allow a move only where both of its paths fit, and stop it where one does [S1.11]', () => {
     const move = (from: string, to: string) => ({
       tool: 'move_file',
