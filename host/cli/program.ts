@@ -3,6 +3,7 @@ import { Command, Option } from 'commander'
 import { addApprovalCommands } from './approvals-program.ts'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
+import { addMcpCommands } from './mcp-program.ts'
 import { addMemoryCommands } from './memory-program.ts'
 import {
   collect,
@@ -184,6 +185,11 @@ export function buildProgram(options: ProgramOptions): Command {
 
   addMemoryCommands(program, run, runArgument)
 
+  addMcpCommands(
+    program.command('mcp').description('What MCP servers said of themselves when they were allowed'),
+    run,
+  )
+
   const workspace = program.command('workspace').description('What runs changed')
   workspace
     .command('diff')
@@ -277,6 +283,7 @@ function addRunOptions(command: Command): Command {
     )
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
+    .option('--mcp <file>', 'a JSON file of MCP servers, in the usual mcpServers form')
     .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
     .option('--apply', 'applies what is not flagged and does not conflict, without asking')
     .option('--no-apply', 'applies nothing, without asking')

@@ -4,15 +4,18 @@ import path from 'node:path'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
 import { rulesOfFlags } from '../egress/rule-file.ts'
-import type { RunOptions } from '../host.ts'
+import type { Host, RunOptions } from '../host.ts'
+import type { Run } from '../runs/run.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
+import { takeKeys } from '../ui/take-keys.ts'
 import { bringHome } from './bring-home.ts'
 import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
 import { follow, followAsJson } from './follow.ts'
 import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
+import { loadMcpFile } from './mcp.ts'
 import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
 import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
@@ -21,6 +24,8 @@ export interface RunFlags extends VmFlags {
   readonly include?: string[]
   readonly model?: string
   readonly tool?: string[]
+  /** A file of MCP servers. */
+  readonly mcp?: string
   readonly approve: string
   readonly planOnly?: boolean
   readonly approvePlan?: boolean
@@ -76,6 +81,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('model', flags.model),
     ...given('fromRecording', flags.fromRecording),
     ...given('tools', flags.tool),
+    ...given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
     ...given('keep', flags.keep),
     ...given('mode', flags.planOnly === true ? 'plan' : undefined),
@@ -101,7 +107,7 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   const host = hostOf(io)
   using view = new ProgressView(io.stdout)
   view.lines((await host.provider(options)).notes)
-  const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
+  const run = await startShown(io, host, options, view)
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
@@ -123,6 +129,12 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
   await review()
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+/** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line. */
+async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
+  using _ = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
+  return await host.start({ ...options, onProgress: (text) => view.hint(text) })
 }
 
 /** For programs: one JSON object a line. */
