@@ -4,10 +4,10 @@
  */
 
 const heads = [
-  /^\*\*\* (?:Add|Update|Delete) File: *([^]+)$/,
-  /^\*\*\* Move to: *([^]+)$/,
-  /^(?:---|\+\+\+)\s+([^]+)$/,
-  /^(?:rename|copy) (?:from|to) ([^]+)$/,
+  /^\*\*\* (?:Add|Update|Delete) File: *(.+)$/s,
+  /^\*\*\* Move to: *(.+)$/s,
+  /^(?:---|\+\+\+)\s+(.+)$/s,
+  /^(?:rename|copy) (?:from|to) (.+)$/s,
 ]
 
 /** Null stands for a path that the host cannot tell. */
