@@ -45,7 +45,7 @@ const launcherSchema = z.union([
     drop: z.strictObject({ uid: z.number(), gid: z.number(), setpriv: z.string() }).exactOptional(),
   }),
   z.strictObject({ kind: z.literal('setpriv'), setpriv: z.string() }),
-  z.strictObject({ kind: z.literal('watchdog') }),
+  z.strictObject({ kind: z.literal('bare') }),
 ])
 const acceleratorSchema = z.enum(['kvm', 'hvf', 'tcg'])
 const machineSchema = z.strictObject({

@@ -1,15 +1,15 @@
 // Finds out how far QEMU can be confined on this machine, by trying: bubblewrap exists on many systems that refuse
 // it the namespaces it needs. The result is a launcher; what a launcher does is in `launcher.ts`.
 
-import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { stat } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { promisify } from 'node:util'
+import { text } from 'node:stream/consumers'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
-import { confinementOf, type Launcher, NOBODY, wrapCommand } from './launcher.ts'
+import { killHeld, spawnHeld } from './held-process.ts'
+import { type Command, confinementOf, type Launcher, NOBODY, wrapCommand } from './launcher.ts'
 import { VmError } from './vm-error.ts'
 
-const run = promisify(execFile)
 const TRIAL_DEADLINE_MS = 10_000
 
 /**
@@ -29,7 +29,7 @@ export interface ConfinementFacts {
 /** Tries the launchers in front of `qemu --version`. Takes about 50 ms. */
 export async function probeConfinement(qemu: string): Promise<ConfinementFacts> {
   if (process.platform !== 'linux') {
-    return { launchers: [{ kind: 'watchdog' }], reason: 'bubblewrap exists on Linux only' }
+    return { launchers: [{ kind: 'bare' }], reason: 'bubblewrap exists on Linux only' }
   }
   const searched = await searchProgram('bwrap')
   const bwrap = searched.path
@@ -42,7 +42,7 @@ export async function probeConfinement(qemu: string): Promise<ConfinementFacts> 
     if (failure === undefined) launchers.push(candidate)
     else reasons.push(failure)
   }
-  const bare: Launcher = setpriv === undefined ? { kind: 'watchdog' } : { kind: 'setpriv', setpriv }
+  const bare: Launcher = setpriv === undefined ? { kind: 'bare' } : { kind: 'setpriv', setpriv }
   return launchers.length > 0
     ? { launchers: [...launchers, bare] }
     : { launchers: [bare], reason: reasons.join('; ') }
@@ -57,13 +57,25 @@ function bubblewrapCandidates(bwrap: string | undefined, setpriv: string | undef
 }
 
 async function tryLauncher(launcher: Launcher, qemu: string): Promise<string | undefined> {
-  const { file, args } = wrapCommand(launcher, { qemu, args: ['--version'], files: [], devices: [] })
+  const command = wrapCommand(launcher, { qemu, args: ['--version'], files: [], devices: [] })
   try {
-    await run(file, [...args], { timeout: TRIAL_DEADLINE_MS, env: {}, cwd: '/' })
-    return undefined
+    const { code, stderr } = await runHeld(command)
+    if (code === 0) return undefined
+    return stderr.trim().split('\n').at(-1)?.slice(0, 200) || 'bubblewrap did not start QEMU'
   } catch (error) {
-    const text = error instanceof Error && 'stderr' in error ? String(error.stderr).trim() : ''
-    return text.split('\n').at(-1)?.slice(0, 200) || 'bubblewrap did not start QEMU'
+    return error instanceof Error ? error.message.slice(0, 200) : 'no process could be started'
+  }
+}
+
+/** Its exit status, null where it had to be killed. @throws when it could not be started */
+async function runHeld(command: Command): Promise<{ code: number | null; stderr: string }> {
+  const child = spawnHeld(command)
+  const timer = setTimeout(() => killHeld(child), TRIAL_DEADLINE_MS)
+  try {
+    const [stderr] = await Promise.all([child.stderr ? text(child.stderr) : '', once(child, 'exit')])
+    return { code: child.exitCode, stderr }
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -1,5 +1,5 @@
-// The command that stands in front of QEMU: it confines QEMU as far as this machine allows, and makes it end with
-// the host process. A pure function of what was found; finding it is `confinement.ts`.
+// The command that stands in front of QEMU and confines it as far as this machine allows. A pure function of what was
+// found; finding it is `confinement.ts`.
 
 import { homedir } from 'node:os'
 import { dirname, sep } from 'node:path'
@@ -24,13 +24,13 @@ export type Launcher =
       readonly drop?: Identity & { readonly setpriv: string }
     }
   | {
-      /** Linux without bubblewrap: only ends with its parent; host root may drop to another user. */
+      /** Linux without bubblewrap: no new privileges; host root may drop to another user. */
       readonly kind: 'setpriv'
       readonly setpriv: string
       readonly drop?: Identity
     }
-  /** Elsewhere: a shell that kills QEMU when the host's end of a pipe closes. */
-  | { readonly kind: 'watchdog' }
+  /** Elsewhere: nothing. */
+  | { readonly kind: 'bare' }
 
 /** What surrounds QEMU, as it is told to the user. `none` where QEMU has no seccomp sandbox (macOS). */
 export type Confinement = 'bubblewrap+seccomp' | 'seccomp' | 'none'
@@ -71,7 +71,7 @@ export function confinementOf(launcher: Launcher, seccomp: boolean): Confinement
 /** Puts the launcher in front of QEMU's own command line. */
 export function wrapCommand(launcher: Launcher, request: LaunchRequest): Command {
   const own = [request.qemu, ...request.args]
-  if (launcher.kind === 'watchdog') return { file: '/bin/sh', args: ['-c', WATCHDOG, 'sh', ...own] }
+  if (launcher.kind === 'bare') return { file: request.qemu, args: request.args }
   if (launcher.kind === 'setpriv')
     return { file: launcher.setpriv, args: [...setprivArgs(launcher.drop), ...own] }
   const { drop } = launcher
@@ -144,17 +144,3 @@ function foldersAbove(path: string): string[] {
   const above = dirname(path)
   return above === '/' ? [] : [...foldersAbove(above), above]
 }
-
-/**
- * The shell waits for QEMU, a second one for the end of standard input, a pipe held by the host alone; whichever
- * comes first ends the other. Descriptor 9 is used by the script, so no channel of the VM may have that number.
- */
-const WATCHDOG = [
-  'exec 9<&0',
-  '"$@" </dev/null 9<&- & q=$!',
-  '(read _ <&9; kill -9 $q) >/dev/null 2>&1 & w=$!',
-  'exec 9<&-',
-  'wait $q; r=$?',
-  'kill $w 2>/dev/null',
-  'exit $r',
-].join('; ')

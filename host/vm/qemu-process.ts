@@ -2,12 +2,13 @@
 // It hands QEMU no path but kernel, initramfs, memory file and socket folder, no environment, and no terminal; what QEMU says on stderr is
 // kept in a capped tail. Deciding what to run is not done here.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { constants } from 'node:os'
 import type { Duplex, Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ByteRing } from './byte-ring.ts'
+import { FIRST_FD, killHeld, type StdioEntry, spawnHeld } from './held-process.ts'
 import { type HostFile, insidePath, type Launcher, wrapCommand } from './launcher.ts'
 import { type Accelerator, type BootSpec, buildQemuArgs, type DriveSpec } from './qemu-args.ts'
 import { VmConsole } from './vm-console.ts'
@@ -15,8 +16,6 @@ import { VmConsole } from './vm-console.ts'
 const STDERR_KEPT_BYTES = 16 * 1024
 /** For the kernel to take back the memory of a QEMU that was killed, however busy the machine is. */
 const LAST_EXIT_MS = 10_000
-/** Used by the watchdog shell (see launcher.ts). */
-const RESERVED_FD = 9
 
 export interface DrivePlan {
   readonly serial: string
@@ -103,21 +102,13 @@ export function canMapReadOnly(version: string): boolean {
 export function spawnQemu(plan: QemuPlan): QemuProcess {
   const slots = assignSlots(plan)
   const command = buildCommand(plan, slots)
-  const child = spawn(command.file, [...command.args], {
-    // Its own session: Ctrl-C in the terminal reaches the host, which decides.
-    detached: true,
-    env: {},
-    cwd: '/',
-    stdio: slots.stdio,
-  })
+  const child = spawnHeld(command, slots.more)
   const stream = (slot: number) => child.stdio[slot] as Duplex
   const streams = [slots.qmp, slots.console, ...slots.ports].map(stream)
-  // A stream without this listener would end the host process when QEMU dies in the middle of a write.
-  for (const each of child.stdio) each?.on('error', () => {})
   const stderr = new ByteRing(STDERR_KEPT_BYTES)
   child.stderr?.on('data', (chunk: Buffer) => stderr.push(chunk))
   const first = readFirstPid(child, slots.info === undefined ? undefined : stream(slots.info))
-  const exited = watchExit(child, plan.launcher.kind !== 'setpriv')
+  const exited = watchExit(child, plan.launcher.kind === 'bubblewrap')
   return {
     qmp: stream(slots.qmp),
     console: new VmConsole(stream(slots.console)),
@@ -127,15 +118,17 @@ export function spawnQemu(plan: QemuPlan): QemuProcess {
     stderrTail: () => stderr.text(),
     ...(slots.state === undefined ? {} : { stateUri: `fd:${slots.state}` }),
     socketPath: (name) => `${command.socketFolder}/${name}`,
-    kill: () => killGroup(child),
+    kill: () => killHeld(child),
     destroyStreams: () => {
       for (const each of streams) each.destroy()
     },
   }
 }
 
+/** Numbers of descriptors in the child. */
 interface Slots {
-  readonly stdio: ('ignore' | 'pipe' | number)[]
+  /** From FIRST_FD on. */
+  readonly more: StdioEntry[]
   readonly qmp: number
   readonly console: number
   readonly info: number | undefined
@@ -146,16 +139,13 @@ interface Slots {
   readonly overlay: number | undefined
 }
 
-/** The index in `stdio` is the descriptor's number in the child. */
 function assignSlots(plan: QemuPlan): Slots {
-  const stdio: Slots['stdio'] = [plan.launcher.kind === 'watchdog' ? 'pipe' : 'ignore', 'ignore', 'pipe']
-  const add = (entry: 'pipe' | number): number => {
-    if (stdio.length === RESERVED_FD) stdio.push('ignore')
-    return stdio.push(entry) - 1
-  }
+  const more: StdioEntry[] = []
+  const add = (entry: StdioEntry): number => FIRST_FD + more.push(entry) - 1
   const addIf = (fd: number | undefined) => (fd === undefined ? undefined : add(fd))
+  // Streams first (see spawnHeld), then files.
   return {
-    stdio,
+    more,
     qmp: add('pipe'),
     console: add('pipe'),
     info: plan.launcher.kind === 'bubblewrap' ? add('pipe') : undefined,
@@ -217,7 +207,7 @@ function watchExit(child: ChildProcess, behindWrapper: boolean): Promise<QemuExi
   return new Promise((resolve) => {
     child.once('error', (spawnError) => resolve({ code: null, signal: null, spawnError }))
     child.once('exit', (code, signal) => {
-      // Shells and bubblewrap report a signal as 128 + its number.
+      // Bubblewrap reports a signal as 128 + its number.
       const hidden = behindWrapper && code !== null && code > 128 ? signalName(code - 128) : undefined
       void lastExit(child).then(() => resolve(hidden ? { code: null, signal: hidden } : { code, signal }))
     })
@@ -240,7 +230,7 @@ function signalName(number: number): string | undefined {
   return Object.entries(constants.signals).find(([, value]) => value === number)?.[0]
 }
 
-/** Bubblewrap reports the first process of its namespace; in every other case the child is QEMU or its shell. */
+/** Bubblewrap reports the first process of its namespace; in every other case the child is QEMU, or becomes it. */
 async function readFirstPid(
   child: ChildProcess,
   info: Readable | undefined,
@@ -261,14 +251,4 @@ async function findOnlyChild({ pid, inner }: { pid: number; inner: boolean }): P
   if (!inner) return pid
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
   return Number.parseInt(children, 10) || pid
-}
-
-function killGroup(child: ChildProcess): void {
-  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
-  try {
-    // It leads its own group, so this reaches the wrapper and QEMU at the same moment.
-    process.kill(-child.pid, 'SIGKILL')
-  } catch {
-    child.kill('SIGKILL')
-  }
 }

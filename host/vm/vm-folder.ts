@@ -70,7 +70,7 @@ export async function listVmRecords(vms: string): Promise<VmRecord[]> {
 }
 
 /**
- * Clears what killed host processes left: a QEMU that was about to be tied to its parent, and folders.
+ * Clears what killed host processes left: folders, and a QEMU should one be about after all.
  * @returns the names of the folders removed
  */
 export async function sweepDeadVms(vms: string): Promise<string[]> {

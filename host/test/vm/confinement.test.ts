@@ -8,7 +8,7 @@ import { VmError } from '../../vm/vm-error.ts'
 
 const mapped: Launcher = { kind: 'bubblewrap', bwrap: '/usr/bin/bwrap' }
 const dropping: Launcher = { ...mapped, drop: { uid: 65534, gid: 65534, setpriv: '/usr/bin/setpriv' } }
-const bare: Launcher = { kind: 'watchdog' }
+const bare: Launcher = { kind: 'bare' }
 const all: ConfinementFacts = { launchers: [dropping, mapped, bare] }
 const none: ConfinementFacts = { launchers: [bare], reason: 'bubblewrap is not installed' }
 

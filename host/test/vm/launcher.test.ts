@@ -66,6 +66,6 @@ describe('wrapCommand', () => {
   it('says honestly what surrounds QEMU [V.02]', () => {
     expect(confinementOf(bubblewrap, true)).toBe('bubblewrap+seccomp')
     expect(confinementOf({ kind: 'setpriv', setpriv: '/x' }, true)).toBe('seccomp')
-    expect(confinementOf({ kind: 'watchdog' }, false)).toBe('none')
+    expect(confinementOf({ kind: 'bare' }, false)).toBe('none')
   })
 })

@@ -1,13 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { chmod, readdir, writeFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { afterEach, describe, expect, it } from 'vitest'
+import { findProcessesByArgument } from '../../state/process-identity.ts'
 import { probeConfinement } from '../../vm/confinement.ts'
 import type { Launcher } from '../../vm/launcher.ts'
 import { findQemu } from '../../vm/programs.ts'
+import { spawnStartingHost } from '../support/starting-hosts.ts'
 import {
   getTestImage,
   isRunning,
@@ -39,7 +43,7 @@ async function startHost(order: VmHostOrder, env: NodeJS.ProcessEnv = process.en
 
 /** Every launcher this machine has, and the portable one. */
 async function listLaunchers(qemu: string): Promise<Launcher[]> {
-  return [...(await probeConfinement(qemu)).launchers, { kind: 'watchdog' }]
+  return [...(await probeConfinement(qemu)).launchers, { kind: 'bare' }]
 }
 
 describe('a QEMU whose host process dies', () => {
@@ -56,6 +60,38 @@ describe('a QEMU whose host process dies', () => {
       host.kill('SIGKILL')
       expect(await waitUntilGone(pid), JSON.stringify(launcher)).toBe(true)
     }
+  })
+
+  it.each([
+    ['before bubblewrap has begun', 'sleep 1; exec BWRAP "$@"'],
+    [
+      'while bubblewrap makes the sandbox',
+      'mkfifo "$0.never"; exec 9<>"$0.never"; exec BWRAP --block-fd 9 "$@"',
+    ],
+  ])('ends with a host that dies %s [V.06]', async (_, script) => {
+    using home = makeTestFolders()
+    const real = (await listLaunchers((await findQemu()) ?? '')).find(({ kind }) => kind === 'bubblewrap')
+    if (real?.kind !== 'bubblewrap') throw new Error('this machine has no bubblewrap that works')
+    const kernel = join(home.folders.home, 'hang.bin')
+    await writeHangingKernel(kernel)
+    // A moment of a start, made as long as one likes.
+    const bwrap = join(home.folders.home, 'bwrap')
+    await writeFile(bwrap, `#!/bin/sh\n: >"$0.reached"\n${script.replace('BWRAP', real.bwrap)}\n`)
+    await chmod(bwrap, 0o755)
+    const name = `caisson-${basename(home.folders.home)}`.toLowerCase().replace(/[^a-z0-9-]/g, '')
+    const qemu = (await findQemu()) ?? ''
+    const host = await spawnStartingHost({
+      kind: 'launcher',
+      name,
+      launcher: { ...real, bwrap },
+      qemu,
+      kernel,
+    })
+    hosts.push(host)
+    await expect.poll(() => existsSync(`${bwrap}.reached`)).toBe(true)
+    await sleep(300)
+    host.kill('SIGKILL')
+    await expect.poll(() => findProcessesByArgument(name)).toEqual([])
   })
 
   it('leaves a folder at most, which the next start clears [V.06]', async () => {

@@ -5,9 +5,11 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { spawnQemu } from '../../vm/qemu-process.ts'
 
 it('has exited when the last process of it is gone, whichever of them ends first [V.06]', async () => {
-  // In the place of bubblewrap a program that ends before what it started.
+  // In the place of bubblewrap a program that ends before what it started, which has left its group.
   const bwrap = path.join(await temporaryFolder('launcher'), 'bwrap')
-  writeFileSync(bwrap, '#!/bin/sh\n(sleep 0.5; echo the last of it >&2) & exit 3\n')
+  const last = `['-c', 'sleep 0.5; echo the last of it >&2'], { detached: true, stdio: ['ignore', 'ignore', 'inherit'] }`
+  const program = `require('node:child_process').spawn('/bin/sh', ${last})\nprocess.exit(3)\n`
+  writeFileSync(bwrap, `#!${process.execPath}\n${program}`)
   chmodSync(bwrap, 0o755)
   const qemu = spawnQemu({
     name: 'caisson-test',

@@ -92,7 +92,7 @@ describe('the trial of an accelerator', () => {
     await chmod(qemu, 0o755)
     const trial = await tryAccelerator(
       'tcg',
-      { launchers: [{ kind: 'watchdog' }] },
+      { launchers: [{ kind: 'bare' }] },
       { qemu, kernel, confine: 'auto' },
     )
     expect(trial.works).toBe(false)
