@@ -4,7 +4,6 @@
  */
 import path from 'node:path'
 import { isWithin, nodeFiles, type SkillFiles } from './files.ts'
-import { readSkillText } from './front-matter.ts'
 
 export interface Skill {
   /** Its name in the front matter, else its folder's. */
@@ -47,6 +46,9 @@ const defaults = { maxFolders: 5_000, maxSkills: 1_000 } as const
 const descriptionMaxChars = 1_024
 const skipped: ReadonlySet<string> = new Set(['node_modules', '.git'])
 const goodId = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/
+
+/** With its parser of YAML, which nobody needs who has no skills. */
+const loadFrontMatter = () => import('./front-matter.ts')
 
 export class SkillRegistry {
   readonly #files: SkillFiles
@@ -93,7 +95,9 @@ export class SkillRegistry {
     const root = await this.#files.resolve(skill.root).catch(() => null)
     if (root === null) return null
     const text = await readInside(this.#files, path.join(skill.folder, fileName), root.path)
-    return text.ok ? { ...skill, instructions: readSkillText(text.value).instructions } : null
+    if (!text.ok) return null
+    const { readSkillText } = await loadFrontMatter()
+    return { ...skill, instructions: readSkillText(text.value).instructions }
   }
 
   /** What was wrong under the roots. */
@@ -191,6 +195,7 @@ class Walk {
   async #skill(file: string, folder: string, root: string): Promise<void> {
     const source = await readInside(this.#files, file, root)
     if (!source.ok) return this.#note(file, source.error)
+    const { readSkillText } = await loadFrontMatter()
     const text = readSkillText(source.value)
     if (text.problem !== null) this.#note(file, text.problem)
     const named = text.name !== null && goodId.test(text.name)
