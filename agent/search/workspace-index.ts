@@ -39,9 +39,14 @@ export class IndexRoom {
   /** Notes what `index` takes; whether there is room for more. */
   note(index: object, bytes: number): boolean {
     this.#taken.set(index, bytes)
+    return this.takenBytes < this.#maxBytes
+  }
+
+  /** Of all indexes that there are. */
+  get takenBytes(): number {
     let all = 0
     for (const taken of this.#taken.values()) all += taken
-    return all < this.#maxBytes
+    return all
   }
 
   leave(index: object): void {

@@ -6,10 +6,12 @@
 import { parseArgs } from 'node:util'
 import type { Figures } from './bench.ts'
 import { printFigures } from './figures.ts'
+import { measureIndex } from './tools-index.ts'
 import { measurePatch } from './tools-patch.ts'
 
 const parts: Readonly<Record<string, () => Promise<Figures>>> = {
   patch: measurePatch,
+  index: measureIndex,
 }
 
 const { values } = parseArgs({
