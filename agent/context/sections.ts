@@ -5,7 +5,7 @@
  */
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
-import type { KnownSkill } from '../skills/shelf.ts'
+import type { KnownSkill } from '../skills/known.ts'
 import type { SteerMessage } from '../steering.ts'
 import { cutMiddle } from '../tools/cut.ts'
 import { block, oneLine } from './block.ts'

@@ -1,5 +1,5 @@
 /** The skills of a run as a section of its context: the user's, and apart from them those of the workspace. */
-import type { KnownSkill } from '../skills/shelf.ts'
+import type { KnownSkill } from '../skills/known.ts'
 import { block } from './block.ts'
 
 /** The section in about `maxChars` characters; undefined where there are no skills. */

@@ -7,33 +7,13 @@ import type { SkillHead } from '#specs/protocol/extension.ts'
 import { oneLine } from '../context/block.ts'
 import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-access.ts'
 import { containedFiles } from './contained-files.ts'
+import type { KnownSkill, SkillShelf } from './known.ts'
 
 /** Where a workspace keeps skills; of two of one id the one in the later folder is taken. */
 export const workspaceRoots = ['.claude/skills', '.agents/skills'] as const
 const workspaceBounds = { maxFolders: 500, maxSkills: 64 } as const
 const descriptionMaxChars = 500
 const problemsMaxCount = 5
-
-export interface KnownSkill {
-  readonly skillId: string
-  /** One line; may be empty. */
-  readonly description: string
-  readonly source: 'user' | 'workspace'
-  /** Of the workspace's: its folder, relative to the workspace, links followed. */
-  readonly folder?: string
-}
-
-export interface SkillShelf {
-  /** The user's first, each part sorted by id; the same for the whole run. */
-  readonly list: readonly KnownSkill[]
-  /** What is wrong with skills of the workspace, in words; its beginning. */
-  readonly problems: readonly string[]
-  /**
-   * Has the files of a skill of the user's laid where programs find them, once in the run however many agents load it; what
-   * failed is tried again.
-   */
-  layOnce(skillId: string, lay: () => Promise<Result<void>>): Promise<Result<void>>
-}
 
 /** The shelf of a task, with what lies in the workspace now. Never rejects for what lies there. */
 export async function openSkills(

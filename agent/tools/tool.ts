@@ -3,7 +3,7 @@
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
-import type { SkillShelf } from '../skills/shelf.ts'
+import type { SkillShelf } from '../skills/known.ts'
 import type { Agents } from '../subagents/agents.ts'
 
 /** A part of what an earlier call said. */

@@ -8,6 +8,7 @@ import { chooseProvider, type ProviderChoice } from '../gateway/providers.ts'
 import { nameOfHook } from '../hooks/command-hook.ts'
 import { inspectMcpServers } from '../mcp/inspect.ts'
 import { findCommand } from '../programs/find-command.ts'
+import { skillRoots, UserSkills } from '../skills/user-skills.ts'
 import { storedKeys } from './keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
 import type { Config, KeySource } from './schema.ts'
@@ -25,7 +26,10 @@ export interface ConfigFact {
 }
 
 /** One fact for each section that says something; of the model see {@link inspectModel}. */
-export async function inspectSections(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+export async function inspectSections(
+  config: Config,
+  place: KeyPlace & { readonly folders: { readonly config: string } },
+): Promise<ConfigFact[]> {
   return [
     ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
     ...inspectModels(config),
@@ -33,6 +37,8 @@ export async function inspectSections(config: Config, place: KeyPlace): Promise<
     ...(await inspectKeys(config, place)),
     ...(await inspectHooks(config, place)),
     ...inspectMcpServers(config),
+    ...(await inspectSkills(config, place)),
+    ...(config.memory.enabled ? [] : [{ what: 'memory', seen: 'switched off' }]),
     inspectNetwork(config, place),
     inspectEgress(config),
   ]
@@ -107,6 +113,21 @@ async function inspectHooks({ hooks }: Config, { env }: KeyPlace): Promise<Confi
     return { ...fact, problem: `the command "${program}" ${found.error}`, stopsRuns: true }
   })
   return await Promise.all(facts)
+}
+
+async function inspectSkills(
+  config: Config,
+  { folders, env }: KeyPlace & { readonly folders: { readonly config: string } },
+): Promise<ConfigFact[]> {
+  const roots = skillRoots(config, folders, env)
+  const skills = await UserSkills.read(roots)
+  const { length } = skills.list()
+  const [first] = skills.problems
+  if (config.skills.roots === undefined && length === 0 && first === undefined) return []
+  const fact = { what: 'skills', seen: `${length} below ${roots.join(', ') || 'no root'}` }
+  if (first === undefined) return [fact]
+  const more = skills.problems.length === 1 ? '' : `; ${skills.problems.length - 1} more: caisson skills list`
+  return [{ ...fact, problem: `${first.path} ${first.problem}${more}` }]
 }
 
 async function withKey(

@@ -24,6 +24,8 @@ import { createHelper } from '../../agent/utils/helper.ts'
 import { createLogger } from '../../agent/utils/logger.ts'
 import { exitCodes } from '../../host/cli/exit-codes.ts'
 import { buildProgram } from '../../host/cli/program.ts'
+import { proposalsMaxCount } from '../../host/memory/desk.ts'
+import { noteMaxChars } from '../../host/memory/note-store.ts'
 import * as vm from '../../host/vm/vm-options.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -234,6 +236,10 @@ describe('the documents on limits', () => {
         `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries`,
       ],
       ['journal', `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB`],
+      [
+        'notes that a run proposes',
+        `${proposalsMaxCount}, of ${noteMaxChars.toLocaleString('en-US')} characters`,
+      ],
       ["agent's log", `${limits.runMaxLogBytes / MiB} MiB a run`],
     ])
     expect(told).toEqual(expected)

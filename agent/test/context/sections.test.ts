@@ -147,6 +147,7 @@ describe('the AGENTS.md of a workspace', () => {
   it.each<[string, string | Buffer, (text: string | undefined) => void]>([
     ['text', '\n Use tabs. \n', (text) => expect(text).toBe('Use tabs.')],
     ['empty', ' \n', (text) => expect(text).toBeUndefined()],
+    ['with a broken head', '---\nname: [\nUse tabs.', (text) => expect(text).toBe('---\nname: [\nUse tabs.')],
     ['binary', Buffer.from([1, 0, 2]), (text) => expect(text).toBeUndefined()],
     ['not UTF-8', Buffer.from([0x61, 0xff, 0x62]), (text) => expect(text).toBe('a\ufffdb')],
     [

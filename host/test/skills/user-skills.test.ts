@@ -4,6 +4,7 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { SkillHead, SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { inspectSections } from '../../config/inspect.ts'
 import { Config } from '../../config/schema.ts'
 import { skillRoots, UserSkills } from '../../skills/user-skills.ts'
 
@@ -84,6 +85,16 @@ describe("the user's skills", () => {
     const skills = await read('open', 'nowhere')
     expect(skills.heads()).toEqual([])
     expect(skills.problems).toMatchObject([{ problem: expect.stringContaining('can be written by others') }])
+    const config = Config.parse({ skills: { roots: [path.join(base, 'open')] }, memory: { enabled: false } })
+    const facts = await inspectSections(config, { folders: { home: base, config: base }, env: {} })
+    expect(facts.filter(({ what }) => what === 'skills' || what === 'memory')).toEqual([
+      {
+        what: 'skills',
+        seen: `0 below ${path.join(base, 'open')}`,
+        problem: expect.stringContaining('can be written by others'),
+      },
+      { what: 'memory', seen: 'switched off' },
+    ])
   })
 
   it('stay within their bounds, whatever their number and size [S2.13]', async () => {
