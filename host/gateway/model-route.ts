@@ -93,11 +93,16 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
       const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
       options.onExchange({ ...outcome, durationMs, ...queued })
     }
-    const refuse = (error: WireError, usage = noUsage, costUsd: number | null = null): void => {
+    const refuse = (
+      error: WireError,
+      usage = noUsage,
+      costUsd: number | null = null,
+      estimated = usage !== noUsage,
+    ): void => {
       sendError(stream, error)
       const { status, code, message } = error
       const cost = costUsd === null || usage === noUsage ? {} : { costUsd }
-      report({ status, usage, estimated: usage !== noUsage, ...cost, error: `${code}: ${message}` })
+      report({ status, usage, estimated, ...cost, error: `${code}: ${message}` })
     }
     if (openRequests >= openMaxRequests) {
       return refuse(gatewayError('limit_concurrency', `More than ${openMaxRequests} model requests at once.`))
@@ -136,8 +141,9 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         }
         const checked = await checkAnswer(request, answer.value, signal)
         if (!checked.ok) {
-          used = checked.error.usage
-          return refuse(checked.error.error, used, settle(used))
+          const { error, usage, estimated } = checked.error
+          used = usage
+          return refuse(error, used, settle(used), estimated)
         }
         const result = await relayAnswer(stream, checked.value, {
           key,
@@ -163,13 +169,13 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     request: ChatRequest,
     answer: UpstreamAnswer,
     signal: AbortSignal,
-  ): Promise<Result<UpstreamAnswer, { error: WireError; usage: Usage }>> {
+  ): Promise<Result<UpstreamAnswer, SpentRefusal>> {
     const after = options.hooks?.after?.bind(options.hooks)
     if (after === undefined) return { ok: true, value: answer }
     const held = await holdAnswer(answer, signal)
-    const fail = (error: WireError, body: Buffer): Result<never, { error: WireError; usage: Usage }> => ({
+    const fail = (error: WireError, body: Buffer): Result<never, SpentRefusal> => ({
       ok: false,
-      error: { error, usage: readUsage(body, answer) },
+      error: { error, ...readUsage(body, answer) },
     })
     if (!held.ok) return fail(held.error.error, held.error.bytes)
     const objection = await after(request, held.value.said, signal)
@@ -178,6 +184,13 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   }
 
   return { serve, usage: () => budget.usage, budget }
+}
+
+/** Of an answer that the guest does not get; what it cost is spent. */
+interface SpentRefusal {
+  readonly error: WireError
+  readonly usage: Usage
+  readonly estimated: boolean
 }
 
 function deniedBy(what: 'request' | 'answer', reason: string): WireError {

@@ -73,11 +73,11 @@ export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<
 export function readUsage(
   body: Buffer,
   { streamed, requestBytes }: { readonly streamed: boolean; readonly requestBytes: number },
-): Usage {
-  if (!streamed) return readWholeAnswer(body, requestBytes).usage
+): { readonly usage: Usage; readonly estimated: boolean } {
   const tap = createStreamTap(requestBytes)
-  tap.push(body)
-  return tap.read().usage
+  if (streamed) tap.push(body)
+  const { usage, estimated } = streamed ? tap.read() : readWholeAnswer(body, requestBytes)
+  return { usage, estimated }
 }
 
 interface TapState {

@@ -62,7 +62,10 @@ export function customProvider(baseUrl: string, key: string | null = testKey): P
 export async function startGateway(
   provider: Provider,
   options: Partial<
-    Pick<GatewayOptions, 'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services' | 'embeddings'>
+    Pick<
+      GatewayOptions,
+      'limits' | 'timeouts' | 'runId' | 'network' | 'memory' | 'services' | 'embeddings' | 'modelHooks'
+    >
   > = {},
 ): Promise<TestGateway> {
   const exchanges: ModelExchange[] = []
