@@ -34,10 +34,12 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
   }
   const end = await run.ended
   view.end()
-  if (end.kind === 'ended')
-    io.stdout.write(
-      `Run ${run.id} · journal head ${end.journalHead.slice(0, 16)} · its changes: caisson workspace diff ${run.id}\n`,
-    )
+  if (end.kind === 'ended') {
+    const { changes } = view.state
+    const where =
+      changes === null || changes.entries === 0 ? '' : ` · its changes: caisson workspace diff ${run.id}`
+    io.stdout.write(`Run ${run.id} · journal head ${end.journalHead.slice(0, 16)}${where}\n`)
+  }
   return codeOf(io, run, end)
 }
 

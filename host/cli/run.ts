@@ -152,8 +152,10 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   }
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
-  if (state.proposedNotes.length > 0 && noteChoice(flags.keepMemory, false, state) === 'keep')
-    await writeJsonLine(io.stdout, { source: 'notes', runId: run.id, ...(await keepNotes(host, run.id)) })
+  if (state.proposedNotes.length > 0 && noteChoice(flags.keepMemory, false, state) === 'keep') {
+    const decided = await keepNotes(io, host, run.id)
+    if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
+  }
   if (state.changes === null) return exitCodeOfEnd(state.end)
   const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)

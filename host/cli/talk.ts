@@ -6,6 +6,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { choose, write } from '../ui/ask.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import type { ProgressView } from '../ui/progress.ts'
+import { editLine, takeKeys } from '../ui/take-keys.ts'
 import { discardTypeAhead } from '../ui/type-ahead.ts'
 import type { Io } from './io.ts'
 
@@ -16,6 +17,9 @@ export interface TalkedToRun {
   resumeAgent(by: string): Promise<string | undefined>
 }
 
+/** Characters of what was typed that stand in the status line. */
+const shownChars = 24
+
 const person = 'the person at the terminal'
 
 export class Talk implements Disposable {
@@ -23,7 +27,7 @@ export class Talk implements Disposable {
   readonly #view: ProgressView
   readonly #run: TalkedToRun
   readonly #onClosed: () => void
-  readonly #onData = (chunk: Buffer | string) => this.#take(String(chunk))
+  #keys: Disposable | undefined
   #typed = ''
   #isPausing = false
   #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
@@ -46,20 +50,21 @@ export class Talk implements Disposable {
   /** The agent was told to hold, or to go on. */
   setPausing(isPausing: boolean): void {
     this.#isPausing = isPausing
-    this.#view.offer(isPausing ? 'Enter: message, go on' : 'Enter: message, pause')
+    this.#offer()
   }
 
   /** Lines typed from now on are taken. */
   listen(): void {
+    this.mute()
     this.#typed = ''
-    this.#io.stdin.on('data', this.#onData)
-    this.#io.stdin.resume()
+    this.#offer()
+    this.#keys = takeKeys(this.#io.stdin, (keys) => this.#take(keys))
   }
 
   /** The terminal is for others. */
   mute(): void {
-    this.#io.stdin.off('data', this.#onData)
-    this.#io.stdin.pause()
+    this.#keys?.[Symbol.dispose]()
+    this.#keys = undefined
   }
 
   /** Takes an open prompt back; what was typed in it is not sent. */
@@ -73,11 +78,19 @@ export class Talk implements Disposable {
     this.#view.offer('')
   }
 
-  #take(chunk: string): void {
-    this.#typed += chunk
+  /** What was typed stands at the end of the status line, for the terminal does not show it. */
+  #offer(): void {
+    const typed = plain(this.#typed)
+    const shown = typed === '' ? '' : ` “${foreignLine(typed.slice(-shownChars), shownChars * 2)}”`
+    this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
+  }
+
+  #take(keys: string): void {
+    this.#typed += keys
     const end = this.#typed.search(/[\r\n]/)
+    if (end < 0) this.#offer()
     if (end < 0 || this.isOpen) return
-    const typed = stripVTControlCharacters(this.#typed.slice(0, end)).replace(/\p{Cc}/gu, '')
+    const typed = plain(this.#typed.slice(0, end))
     this.mute()
     const withdrawal = new AbortController()
     const closed = this.#converse(typed, withdrawal.signal).then(() => {
@@ -122,4 +135,9 @@ export class Talk implements Disposable {
       if (problem !== undefined) this.#view.lines([`Not done: ${foreignLine(problem)}`])
     })
   }
+}
+
+/** What was typed as a line, without the keys that write nothing. */
+function plain(typed: string): string {
+  return stripVTControlCharacters(editLine(typed)).replace(/\p{Cc}/gu, '')
 }

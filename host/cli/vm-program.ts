@@ -7,6 +7,8 @@ export type Action = (...args: never[]) => Promise<number>
 
 type Run = (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>
 
+const vmArgument = 'its id, its run, the beginning of either, or "last"'
+
 /**
  * @param addVmOptions adds the options of a VM's size and machine
  * @param command what stands behind `--`
@@ -18,7 +20,7 @@ export function addVmCommands(
   command: readonly string[],
 ): void {
   addVmOptions(vm.command('shell').usage('[options] [vm] [-- command...]'))
-    .argument('[vm]', 'its id, its run, or the beginning of either (default: the only one, or a new one)')
+    .argument('[vm]', `${vmArgument} (default: the only one, or a new one)`)
     .description('A shell in a VM, or behind -- one command whose exit code is passed on')
     .option(
       '-w, --workspace <dir>',
@@ -32,7 +34,7 @@ export function addVmCommands(
       }),
     )
   vm.command('forward')
-    .argument('<vm>', 'its id, its run, or the beginning of either')
+    .argument('<vm>', vmArgument)
     .argument('<ports>', '[HOSTPORT:]GUESTPORT; 0 as the first is any free port')
     .description('Listens on 127.0.0.1 and leads connections to a port of the guest, until Ctrl-C')
     .action(run(async () => (await import('./vm-forward.ts')).vmForward))
@@ -41,7 +43,7 @@ export function addVmCommands(
     .option('--json', 'one JSON object a line')
     .action(run(async () => (await import('./vm-list.ts')).vmList))
   vm.command('logs')
-    .argument('<vm>', 'its id, its run, or the beginning of either; also a run that has ended')
+    .argument('<vm>', `${vmArgument}; also a run that has ended`)
     .description('The console of a VM, or its agent’s log')
     .option('-f, --follow', 'goes on until the VM ends')
     .option('--agent', 'the agent’s log, as JSON lines')
@@ -51,7 +53,7 @@ export function addVmCommands(
     ['resume', false, 'Lets a paused VM go on'],
   ] as const) {
     vm.command(command)
-      .argument('<vm>', 'its id, its run, or the beginning of either')
+      .argument('<vm>', vmArgument)
       .description(description)
       .action(
         run(async () => {
@@ -61,7 +63,7 @@ export function addVmCommands(
       )
   }
   vm.command('stop')
-    .argument('<vm>', 'its id, its run, or the beginning of either')
+    .argument('<vm>', vmArgument)
     .description('Ends a VM; its run is cancelled and brings its changes home first')
     .option('--now', 'ends it at once')
     .action(run(async () => (await import('./vm-list.ts')).vmStop))

@@ -49,11 +49,13 @@ export class VmDirectory {
   }
 
   /**
-   * The VM of that id, of the run of that id, or of a beginning of either that fits but one.
+   * The VM of that id, of the run of that id, or of a beginning of either that fits but one; `last`: that began last.
    * @throws {UnknownVmError} @throws {FolderError}
    */
   async find(name: string): Promise<VmClient> {
-    const found = (await this.#clients()).filter(({ info }) => isCalled(info, name))
+    const clients = await this.#clients()
+    if (name === 'last') return newest(clients)
+    const found = clients.filter(({ info }) => isCalled(info, name))
     return one(found, `"${name}" fits ${found.length} VMs`, name)
   }
 
@@ -91,6 +93,12 @@ function one(found: readonly VmClient[], several: string, name = ''): VmClient {
     throw new UnknownVmError(`no running VM is called "${name}", and no run of one; see: caisson vm list`)
   if (more.length === 0) return first
   throw new UnknownVmError(`${several}; name one of: ${found.map(({ info }) => info.id).join(', ')}`)
+}
+
+function newest(clients: readonly VmClient[]): VmClient {
+  const [first] = clients.toSorted((a, b) => b.info.createdAtMs - a.info.createdAtMs)
+  if (first === undefined) throw new UnknownVmError('no VM is running')
+  return first
 }
 
 function isCalled({ id, runId }: VmInfo, name: string): boolean {

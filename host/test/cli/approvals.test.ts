@@ -1,17 +1,8 @@
 // `caisson approvals` against a run with a real journal, queue and control socket; only its work is scripted.
-import { PassThrough, Writable } from 'node:stream'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
-import type { RunState } from '#specs/protocol/run-state.ts'
-import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { ApprovalQueue } from '../../approvals/queue.ts'
-import type { Io } from '../../cli/io.ts'
-import { runCli } from '../../cli.ts'
-import { ControlServer } from '../../control/server.ts'
-import { Host } from '../../host.ts'
-import { RunRecord } from '../../runs/record.ts'
-import { prepareFolders } from '../../state/folders.ts'
 import { runId } from '../rpc/support.ts'
+import { runAtWork, someCall } from '../support/run-at-work.ts'
 
 const choice: UserQuestion = {
   question: 'Which format?',
@@ -19,69 +10,17 @@ const choice: UserQuestion = {
   options: [{ value: 'csv' }, { value: 'json' }],
   defaultAnswer: 'csv',
 }
-const call = { runId, agentPath: 'root', stepId: 's', callId: 'c', preview: '' }
-
-async function runAtWork() {
-  const env = { CAISSON_HOME: await temporaryFolder('approvals'), PATH: process.env.PATH }
-  const { runs, folders } = new Host({ env })
-  await prepareFolders(folders)
-  const record = await RunRecord.open(await runs.create(runId))
-  const queue = new ApprovalQueue({
-    mode: 'ask',
-    rules: [],
-    attended: true,
-    record: (event) => record.host(event),
-  })
-  const ended = Promise.withResolvers<RunState>()
-  const refused = async () => 'not here'
-  const server = await ControlServer.open(record.paths.control, {
-    run: {
-      watch: () => record.feed.watch(),
-      answer: (approvalId, answer) => queue.answer(approvalId, answer),
-      waitsFor: (approvalId) => queue.pending.includes(approvalId),
-      cancel: () => undefined,
-      steer: refused,
-      pauseAgent: refused,
-      resumeAgent: refused,
-      ended: ended.promise,
-      journalHead: '',
-    },
-  })
-  onTestFinished(async () => {
-    // Watchers are told of the end by the feed.
-    await record[Symbol.asyncDispose]()
-    ended.resolve(record.state)
-    await server[Symbol.asyncDispose]()
-  })
-  const ask = (question: UserQuestion, approvalId: string) =>
-    queue.ask({ ...call, approvalId, tool: 'ask_user', arguments: '{}', question })
-  const caisson = async (...argv: string[]) => {
-    const said = { stdout: '', stderr: '' }
-    const to = (name: 'stdout' | 'stderr') =>
-      new Writable({
-        write: (chunk, _, done) => {
-          said[name] += String(chunk)
-          done()
-        },
-      })
-    const io: Io = { stdin: new PassThrough(), stdout: to('stdout'), stderr: to('stderr'), env, version: '0' }
-    const code = await runCli(['approvals', ...argv], io)
-    return { code, ...said }
-  }
-  return { queue, record, ask, caisson }
-}
-
 describe('caisson approvals', () => {
   it('lists what runs wait for, as lines or as JSON [S2.16 V.08]', async () => {
     const { queue, record, ask, caisson } = await runAtWork()
-    expect((await caisson('list')).stdout).toBe('no run waits for an answer\n')
+    expect((await caisson('approvals', 'list')).stdout).toBe('no run waits for an answer\n')
     void ask({ ...choice, question: 'Which\u001b[2J?' }, 'ask-1')
-    void queue.ask({ ...call, approvalId: 'ap-2', tool: 'delete_file', arguments: '{"path":"a"}' })
+    void queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{"path":"a"}' })
     await expect.poll(() => Object.keys(record.state.pendingApprovals)).toHaveLength(2)
-    expect((await caisson('list', 'last')).stdout).toBe(
+    expect((await caisson('approvals', 'list', 'last')).stdout).toBe(
       `${runId}  ask-1  asks: Which\\e[2J? (csv, json)\n${runId}  ap-2  asks to call delete_file path: a\n`,
     )
-    const lines = (await caisson('list', '--json')).stdout.trimEnd().split('\n')
+    const lines = (await caisson('approvals', 'list', '--json')).stdout.trimEnd().split('\n')
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([
       { runId, approvalId: 'ask-1', question: { kind: 'choice' } },
       { runId, approvalId: 'ap-2', tool: 'delete_file' },
@@ -100,8 +39,8 @@ describe('caisson approvals', () => {
   ])('answers a question: %s [S2.16]', async (_, question, words, answer) => {
     const { ask, caisson } = await runAtWork()
     const decision = ask(question, 'ask-1')
-    await expect.poll(async () => (await caisson('list')).stdout).toContain('ask-1')
-    const told = await caisson('answer', runId, 'ask-1', ...words)
+    await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ask-1')
+    const told = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
     expect(told).toEqual({ code: 0, stdout: `${runId}: ask-1 is answered\n`, stderr: '' })
     expect(await decision).toEqual({ decision: 'allow', answer })
   })
@@ -116,17 +55,17 @@ describe('caisson approvals', () => {
       [[], 'nothing is no answer'],
       [['--default', 'json'], 'give an answer, or --default'],
     ] as const) {
-      const { code, stderr } = await caisson('answer', runId, 'ask-1', ...words)
+      const { code, stderr } = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
       expect([code, stderr]).toEqual([2, expect.stringContaining(expected)])
     }
-    const other = await caisson('answer', runId, 'ask-2', 'csv')
+    const other = await caisson('approvals', 'answer', runId, 'ask-2', 'csv')
     expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('these wait: ask-1')])
-    const allow = await caisson('allow', runId, 'ask-1')
+    const allow = await caisson('approvals', 'allow', runId, 'ask-1')
     expect([allow.code, allow.stderr]).toEqual([2, expect.stringContaining('caisson approvals answer')])
     expect(queue.pending).toEqual(['ask-1'])
-    expect((await caisson('answer', runId, 'ask', 'json', '--hint', 'one a line')).code).toBe(0)
+    expect((await caisson('approvals', 'answer', runId, 'ask', 'json', '--hint', 'one a line')).code).toBe(0)
     expect(await decision).toEqual({ decision: 'allow', answer: 'json', hint: 'one a line' })
-    const late = await caisson('answer', runId, 'ask-1', 'csv')
+    const late = await caisson('approvals', 'answer', runId, 'ask-1', 'csv')
     expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('none waits')])
   })
 
@@ -134,20 +73,20 @@ describe('caisson approvals', () => {
     const { ask, caisson, queue } = await runAtWork()
     const question = ask(choice, 'ask-1')
     await expect.poll(() => queue.pending).toEqual(['ask-1'])
-    expect((await caisson('deny', runId, 'ask-1', '--hint', 'look it up')).code).toBe(0)
+    expect((await caisson('approvals', 'deny', runId, 'ask-1', '--hint', 'look it up')).code).toBe(0)
     expect(await question).toEqual({ decision: 'deny', hint: 'look it up' })
-    const deleted = queue.ask({ ...call, approvalId: 'ap-2', tool: 'delete_file', arguments: '{}' })
-    await expect.poll(async () => (await caisson('list')).stdout).toContain('ap-2')
-    expect((await caisson('answer', runId, 'ap-2', 'yes')).code).toBe(2)
-    const always = await caisson('allow', runId, 'ap-2', '--scope', 'always')
+    const deleted = queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{}' })
+    await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ap-2')
+    expect((await caisson('approvals', 'answer', runId, 'ap-2', 'yes')).code).toBe(2)
+    const always = await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'always')
     expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('not for this one')])
-    expect((await caisson('allow', runId, 'ap-2', '--scope', 'run')).code).toBe(0)
+    expect((await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'run')).code).toBe(0)
     expect(await deleted).toEqual({ decision: 'allow' })
   })
 
   it('says of a run that nobody carries out that it cannot be answered [S2.16]', async () => {
     const { caisson } = await runAtWork()
-    const unknown = await caisson('answer', 'run-ffff', 'ask-1', 'csv')
+    const unknown = await caisson('approvals', 'answer', 'run-ffff', 'ask-1', 'csv')
     expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no run is called')])
   })
 })

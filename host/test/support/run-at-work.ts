@@ -1,0 +1,91 @@
+/** A run with a real journal, queue and control socket, and the command line beside it; only the run's work is scripted. */
+import { PassThrough, Writable } from 'node:stream'
+import { onTestFinished } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import type { UserQuestion } from '#specs/protocol/question.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { ApprovalQueue } from '../../approvals/queue.ts'
+import type { Io } from '../../cli/io.ts'
+import { runCli } from '../../cli.ts'
+import { ControlServer } from '../../control/server.ts'
+import { Host } from '../../host.ts'
+import { RunRecord } from '../../runs/record.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { runId } from '../rpc/support.ts'
+
+/** What every approval of the run has. */
+export const someCall = { runId, agentPath: 'root', stepId: 's', callId: 'c', preview: '' }
+
+export interface RunAtWork {
+  readonly queue: ApprovalQueue
+  readonly record: RunRecord
+  /** Resolves when somebody watches. */
+  readonly watched: Promise<void>
+  /** Asks as the agent does. */
+  ask(question: UserQuestion, approvalId: string): Promise<unknown>
+  /** The run's last event: watchers learn of the end. */
+  end(event: HostEvent): Promise<void>
+  /** Runs a command in this process. */
+  caisson(...argv: string[]): Promise<{ code: number; stdout: string; stderr: string }>
+}
+
+/** Call it from within a test. */
+export async function runAtWork(): Promise<RunAtWork> {
+  const env = { CAISSON_HOME: await temporaryFolder('approvals'), PATH: process.env.PATH }
+  const { runs, folders } = new Host({ env })
+  await prepareFolders(folders)
+  const record = await RunRecord.open(await runs.create(runId))
+  const queue = new ApprovalQueue({
+    mode: 'ask',
+    rules: [],
+    attended: true,
+    record: (event) => record.host(event),
+  })
+  const ended = Promise.withResolvers<RunState>()
+  const watched = Promise.withResolvers<void>()
+  const refused = async () => 'not here'
+  const server = await ControlServer.open(record.paths.control, {
+    run: {
+      watch: () => {
+        watched.resolve()
+        return record.feed.watch()
+      },
+      answer: (approvalId, answer) => queue.answer(approvalId, answer),
+      waitsFor: (approvalId) => queue.pending.includes(approvalId),
+      cancel: () => undefined,
+      steer: refused,
+      pauseAgent: refused,
+      resumeAgent: refused,
+      ended: ended.promise,
+      journalHead: '',
+    },
+  })
+  const close = async () => {
+    // Watchers are told of the end by the feed.
+    await record[Symbol.asyncDispose]()
+    ended.resolve(record.state)
+    await server[Symbol.asyncDispose]()
+  }
+  onTestFinished(close)
+  const ask = (question: UserQuestion, approvalId: string) =>
+    queue.ask({ ...someCall, approvalId, tool: 'ask_user', arguments: '{}', question })
+  const caisson = async (...argv: string[]) => {
+    const said = { stdout: '', stderr: '' }
+    const to = (name: 'stdout' | 'stderr') =>
+      new Writable({
+        write: (chunk, _, done) => {
+          said[name] += String(chunk)
+          done()
+        },
+      })
+    const io: Io = { stdin: new PassThrough(), stdout: to('stdout'), stderr: to('stderr'), env, version: '0' }
+    const code = await runCli(argv, io)
+    return { code, ...said }
+  }
+  const end = async (event: HostEvent) => {
+    await record.host(event)
+    await close()
+  }
+  return { queue, record, watched: watched.promise, ask, end, caisson }
+}
