@@ -8,6 +8,7 @@ import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { createCodeSearch } from '../../search/code-search.ts'
 import { type CodeToolsOptions, createCodeTools } from '../../tools/code.ts'
 import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../utils/helper.ts'
 import { createPortOpener } from '../../utils/port.ts'
@@ -27,6 +28,8 @@ export type ProbeRequest =
   | { readonly op: 'status' | 'mount' | 'reset' }
   | { readonly op: 'mount-read-only' }
   | { readonly op: 'view-open' | 'view-close'; readonly view: string }
+  /** Calls `search_code` over the workspace, or over the tree `root`. Value: the result, how long it took, this process's memory. */
+  | { readonly op: 'search'; readonly query: string; readonly root?: string }
   /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
   | { readonly op: 'raw'; readonly hex: string }
   /** Value: processes of `work`, groups of calls, memory of PID 1 and of this process, capabilities. */
@@ -34,6 +37,7 @@ export type ProbeRequest =
   | { readonly op: 'exit'; readonly code: number }
 
 const helper = createHelper()
+const codeSearch = createCodeSearch()
 
 /** The agent starts before the helper socket is there; the real one is asked for nothing before the host saw init ready. */
 async function mountWhenServed(): ReturnType<typeof helper.mountWorkspace> {
@@ -49,6 +53,8 @@ async function serve(request: ProbeRequest): Promise<unknown> {
       return callTool(request)
     case 'exec':
       return runProgram(request)
+    case 'search':
+      return searchCode(request)
     case 'status':
       return helper.readStatus()
     case 'mount':
@@ -69,6 +75,18 @@ async function serve(request: ProbeRequest): Promise<unknown> {
       process.stderr.write('the probe ends as it was told\n', () => process.exit(request.code))
       return null
   }
+}
+
+async function searchCode({ query, root }: Extract<ProbeRequest, { op: 'search' }>): Promise<unknown> {
+  const tool = codeSearch.toolOver(root === undefined ? {} : { root, knownAs: '/mnt/workspace' })
+  const startedAt = performance.now()
+  const input = tool.inputSchema.parse({ query })
+  const result = await tool.execute(input, {
+    signal: AbortSignal.timeout(300_000),
+    emitOutput: () => undefined,
+  })
+  const memoryMiB = Math.round(process.memoryUsage.rss() / 1024 ** 2)
+  return { result, durationMs: Math.round(performance.now() - startedAt), memoryMiB }
 }
 
 async function callTool(request: Extract<ProbeRequest, { op: 'tool' }>): Promise<unknown> {
