@@ -101,7 +101,7 @@ async function resolveBuiltIns(
   environment: LLMEnvironment,
   { builtIns, workingDirectory }: ToolSelection,
 ): Promise<ResolvedTool[]> {
-  const selected = selectBuiltIns(environment.builtIns, builtIns, workingDirectory !== undefined)
+  const selected = selectBuiltIns(environment.builtIns, builtIns, (workingDirectory ?? '') !== '')
   if (selected.length === 0) return []
   const [{ builtInTools }, skills] = await Promise.all([
     import('./tools/built-ins.ts'),

@@ -4,6 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import * as z from 'zod'
 import type { Directory } from '#specs/node/directory.ts'
 import { attempt, failure } from '#specs/node/file-error.ts'
@@ -24,6 +25,7 @@ const timeMaxMs = 20_000
 const expressionMaxMs = 500
 /** Files that may take longer; the expression is at fault then. */
 const slowMaxCount = 3
+const turnMs = 30
 const lineMaxChars = 500
 const totalMaxChars = 32 * 1024
 const depthMax = 30
@@ -92,6 +94,7 @@ async function searchBelow(
   signal: AbortSignal,
 ): Promise<Result<unknown>> {
   const walk = new Walk({ maxDepth: depthMax, includeHidden: true, signal })
+  let turnAt = performance.now()
   for await (const entry of walk.entries(directory, path)) {
     if (signal.aborted) break
     if (entry.kind !== 'file') continue
@@ -101,6 +104,10 @@ async function searchBelow(
     const failed = search.file(new Place(entry.directory, entry.name, parent))
     if (failed !== undefined) return failed
     if (search.isFull) break
+    if (performance.now() - turnAt < turnMs) continue
+    // Other work of the process has its turn, however many files lie in one folder.
+    await nextTurn()
+    turnAt = performance.now()
   }
   if (signal.aborted) return failure('cancelled', 'The search was cancelled.')
   return search.result(walk.truncated, walk.notes)

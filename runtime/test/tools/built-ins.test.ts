@@ -1,6 +1,7 @@
 // Which of the library's own tools a call offers, and the question that a person is to answer.
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import {
@@ -95,6 +96,7 @@ describe('the built-in tools', () => {
     await expect(offered(false, { telepathy: false } as object)).rejects.toThrow(TypeError)
     const homeless = offered(undefined, { read_file: true }, { workingDirectory: undefined })
     await expect(homeless).rejects.toThrow(/read_file needs a folder/)
+    expect(await offered(true, true, { workingDirectory: '' })).toEqual(everywhere)
   })
 
   it('reach a model and come back through one loop of calls [S2.09]', async () => {
@@ -118,6 +120,60 @@ describe('the built-in tools', () => {
     expect(JSON.parse(result.content)).toMatchObject({ content: 'blue', totalLines: 1 })
     expect(model.requests[0]?.tools.map(({ name }) => name)).toEqual(['read_file'])
   })
+})
+
+it('the built-in tools answer any arguments with a result, and leave nothing outside [S2.09] [S2.18]', async () => {
+  const outer = await temporaryFolder('any')
+  const folder = path.join(outer, 'inside')
+  mkdirSync(folder)
+  const odd = fc.oneof(
+    fc.constantFrom(
+      '.',
+      '..',
+      '../x',
+      '/',
+      '/etc/passwd',
+      'a/b',
+      '',
+      '\0',
+      '*',
+      '(',
+      '\ud800',
+      -1,
+      0,
+      1e9,
+      null,
+      true,
+      [],
+    ),
+    fc.string({ unit: 'binary', maxLength: 20 }),
+    fc.jsonValue({ maxDepth: 2 }),
+  )
+  const names = [
+    'filePath',
+    'path',
+    'content',
+    'mode',
+    'offset',
+    'limit',
+    'query',
+    'isRegexp',
+    'directoryPath',
+    'question',
+    'options',
+    'maxEntries',
+  ]
+  const given = fc.dictionary(fc.constantFrom(...names), odd, { maxKeys: 4 })
+  const tool = fc.constantFrom('read_file', 'write_file', 'list_files', 'grep', 'human_intervention_request')
+  await fc.assert(
+    fc.asyncProperty(tool, fc.oneof(given, fc.string()), async (name, args) => {
+      const result = await caller(name, folder)(args)
+      expect(result.message).toMatchObject({ role: 'tool', content: result.content })
+      expect(result.content.isWellFormed()).toBe(true)
+    }),
+    { seed: 29, numRuns: 300 },
+  )
+  expect(readdirSync(outer)).toEqual(['inside'])
 })
 
 describe('human_intervention_request', () => {

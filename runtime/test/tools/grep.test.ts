@@ -87,6 +87,16 @@ describe('grep', () => {
     expect(result.content.length).toBeLessThan(256 * 1024)
   })
 
+  it('lets the process do other work while it searches one large folder [S2.15]', async () => {
+    const folder = await tree(
+      Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`f${at}`, 'x'.repeat(2e6)])),
+    )
+    let turns = 0
+    const timer = setInterval(() => turns++, 1)
+    await caller('grep', folder)({ query: '(x+x+)y', isRegexp: true }).finally(() => clearInterval(timer))
+    expect(turns).toBeGreaterThan(2)
+  })
+
   it('ends when the call is cancelled [S2.04] [S2.15]', async () => {
     const folder = await tree(Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`d${at}/f`, 'x'])))
     const controller = new AbortController()
