@@ -2,8 +2,9 @@
 import { isCancel, select } from '@clack/prompts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
-import { noteMaxChars } from '../memory/note-store.ts'
-import type { NoteDecision, ProposedNote, RunNotes } from '../memory/run-notes.ts'
+import { noteMaxChars, type WorkspaceNote } from '../memory/note-store.ts'
+import type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from '../memory/run-notes.ts'
+import { wordsOf } from '../runs/ending.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
@@ -37,6 +38,15 @@ export async function reviewNotes(
   { choice, state }: NoteReview,
 ): Promise<void> {
   if (state.proposedNotes.length === 0) return
+  try {
+    await reviewPending(io, host, runId, choice)
+  } catch (error) {
+    // The run is over and its changes are brought home: what waits goes on waiting.
+    io.stderr.write(`caisson: the notes wait: ${foreignLine(wordsOf(error), 2_000)}\n`)
+  }
+}
+
+async function reviewPending(io: Io, host: Host, runId: string, choice: NoteReview['choice']): Promise<void> {
   const notes = await host.runNotes(runId)
   const { pending } = notes
   if (pending.length === 0) return
@@ -45,7 +55,7 @@ export async function reviewNotes(
   writeLines(io.stdout, [
     '',
     colours.bold(head),
-    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colours)),
+    ...pending.flatMap((proposal) => proposedNoteLines(proposal, colours, replacedBy(proposal, host, notes))),
   ])
   const folder = host.runs.paths(runId).directory
   const decisions = choice === 'ask' ? await ask(io, pending, folder) : decideAll(pending, choice)
@@ -56,10 +66,20 @@ export async function reviewNotes(
     )
 }
 
-/** All of what waits is kept, as `--keep-memory` says; for `--json`. */
-export async function keepNotes(host: Host, runId: string): Promise<object> {
-  const notes = await host.runNotes(runId)
-  return await notes.decide(decideAll(notes.pending, 'keep'), '--keep-memory')
+/** All of what waits is kept, as `--keep-memory` says; for `--json`. Null, with why on standard error, when it cannot be. */
+export async function keepNotes(io: Io, host: Host, runId: string): Promise<DecidedNotes | null> {
+  try {
+    const notes = await host.runNotes(runId)
+    return await notes.decide(decideAll(notes.pending, 'keep'), '--keep-memory')
+  } catch (error) {
+    io.stderr.write(`the notes wait: ${foreignLine(wordsOf(error), 2_000)}\n`)
+    return null
+  }
+}
+
+function replacedBy(proposal: ProposedNote, host: Host, { directory }: RunNotes): WorkspaceNote | undefined {
+  if (proposal.kind !== 'memory' || proposal.replaces === undefined) return undefined
+  return host.notes.ofWorkspace(directory).find(({ noteId }) => noteId === proposal.replaces)
 }
 
 function decideAll(pending: readonly ProposedNote[], choice: 'keep' | 'wait'): Map<string, NoteDecision> {

@@ -28,7 +28,9 @@ function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }:
     state.changes === null
       ? ''
       : ` · ${formatCount(state.changes.entries, 'change')}${state.applied === null ? '' : `, ${state.applied} applied`}`
-  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
+  const waiting = state.proposedNotes.length
+  const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to keep or drop`
+  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
 }
 
 export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {

@@ -20,7 +20,7 @@ import type {
 } from '#specs/protocol/extension.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { findLikelySecret } from './likely-secret.ts'
-import { type NoteStore, NoteStoreError, noteMaxChars } from './note-store.ts'
+import { type NoteStore, NoteStoreError, noteMaxChars, type StoredNote } from './note-store.ts'
 import { rankNotes } from './rank.ts'
 
 /** Proposals of one run, of both kinds. */
@@ -48,6 +48,7 @@ export class MemoryDesk {
   readonly #proposed = new Map<string, { readonly note: MemoryNote; readonly replaces: string | undefined }>()
   readonly #governance = new Map<string, GovernanceNote>()
   #count = 0
+  #keptOf: { readonly list: readonly StoredNote[]; readonly notes: readonly MemoryNote[] } | undefined
 
   constructor(options: MemoryDeskOptions) {
     this.#options = options
@@ -119,8 +120,12 @@ export class MemoryDesk {
     return [...proposed.map(({ note }) => note).toReversed(), ...kept]
   }
 
-  #kept(): MemoryNote[] {
-    return keptNotes(this.#options.store, this.#options.workspace)
+  /** The same objects as long as the store has not changed: what was read of them for a search holds. */
+  #kept(): readonly MemoryNote[] {
+    const { store, workspace } = this.#options
+    const list = store.list()
+    if (this.#keptOf?.list !== list) this.#keptOf = { list, notes: keptNotes(store, workspace) }
+    return this.#keptOf.notes
   }
 
   #ofProposal(proposalId: string): GovernanceNote[] {

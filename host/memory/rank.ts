@@ -9,7 +9,19 @@ export interface Rankable {
 
 const weights = { tag: 3, word: 2, beginning: 1 } as const
 /** Words of a query that count. */
-const queryMaxWords = 32
+const queryMaxWords = 16
+/** Letters that two words must share at their beginning. */
+const beginningChars = 3
+
+interface Words {
+  readonly text: ReadonlySet<string>
+  readonly tags: ReadonlySet<string>
+  /** The beginnings of all of them. */
+  readonly beginnings: ReadonlySet<string>
+}
+
+/** A note is read once, however often an agent asks. */
+const known = new WeakMap<Rankable, Words>()
 
 /**
  * Those of `notes` that share a word with the query, the best first; of equals the one that comes first in `notes`. All of
@@ -18,15 +30,10 @@ const queryMaxWords = 32
 export function rankNotes<T extends Rankable>(query: string, notes: readonly T[]): T[] {
   const wanted = [...wordsOf(query)].slice(0, queryMaxWords)
   if (wanted.length === 0) return [...notes]
-  const read = notes.map((note) => ({
-    note,
-    words: wordsOf(note.text),
-    tags: wordsOf(note.tags.join(' ')),
-  }))
-  const scores = new Map(read.map(({ note }) => [note, 0]))
+  const scores = new Map<T, number>()
   for (const word of wanted) {
-    const hits = read.flatMap(({ note, words, tags }) => {
-      const weight = weightOf(word, words, tags)
+    const hits = notes.flatMap((note) => {
+      const weight = weightOf(word, readNote(note))
       return weight === 0 ? [] : [{ note, weight }]
     })
     const rarity = Math.log(1 + notes.length / (hits.length + 1))
@@ -36,12 +43,24 @@ export function rankNotes<T extends Rankable>(query: string, notes: readonly T[]
   return found.toSorted((a, b) => (scores.get(b) ?? 0) - (scores.get(a) ?? 0))
 }
 
-function weightOf(word: string, words: ReadonlySet<string>, tags: ReadonlySet<string>): number {
+function weightOf(word: string, { text, tags, beginnings }: Words): number {
   if (tags.has(word)) return weights.tag
-  if (words.has(word)) return weights.word
+  if (text.has(word)) return weights.word
+  if (word.length < beginningChars || !beginnings.has(word.slice(0, beginningChars))) return 0
   const begins = (other: string): boolean =>
-    Math.min(word.length, other.length) >= 3 && (other.startsWith(word) || word.startsWith(other))
-  return [...words, ...tags].some(begins) ? weights.beginning : 0
+    other.length >= beginningChars && (other.startsWith(word) || word.startsWith(other))
+  return [...text, ...tags].some(begins) ? weights.beginning : 0
+}
+
+function readNote(note: Rankable): Words {
+  const read = known.get(note)
+  if (read !== undefined) return read
+  const text = wordsOf(note.text)
+  const tags = wordsOf(note.tags.join(' '))
+  const beginnings = new Set([...text, ...tags].map((word) => word.slice(0, beginningChars)))
+  const words = { text, tags, beginnings }
+  known.set(note, words)
+  return words
 }
 
 function wordsOf(text: string): Set<string> {

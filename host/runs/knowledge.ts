@@ -15,11 +15,11 @@ export async function readKnowledge(
   say: (text: string) => void = () => undefined,
 ): Promise<Pick<RunPlan, 'memory' | 'skills'>> {
   if (skills.problems.length > 0)
-    say(`skills: ${skills.problems.length} problems; caisson skills list says which`)
+    say(`problems with skills: ${skills.problems.length}; caisson skills list says which`)
   if (!memory.enabled) return { skills }
   try {
     const damaged = notes.damaged().length
-    if (damaged > 0) say(`memory: ${damaged} lines cannot be read; caisson memory list says which`)
+    if (damaged > 0) say(`lines of memory that cannot be read: ${damaged}; caisson memory list says which`)
     return { skills, memory: { store: notes, told: notesToTell(notes, directory) } }
   } catch (error) {
     if (!(error instanceof NoteStoreError)) throw error

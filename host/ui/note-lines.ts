@@ -1,6 +1,6 @@
 /** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is foreign. */
 import type { HostEvent } from '#specs/protocol/event.ts'
-import type { StoredNote } from '../memory/note-store.ts'
+import type { StoredNote, WorkspaceNote } from '../memory/note-store.ts'
 import type { ProposedNote } from '../memory/run-notes.ts'
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
@@ -30,8 +30,15 @@ export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
   ]
 }
 
-/** A proposed note as it stands in a review: who says it, what it is for, and its text behind the margin. */
-export function proposedNoteLines(proposal: ProposedNote, colours: Colours): string[] {
+/**
+ * A proposed note as it stands in a review: who says it, what it is for, and its text behind the margin.
+ * @param replaced the kept note in whose place it is to stand
+ */
+export function proposedNoteLines(
+  proposal: ProposedNote,
+  colours: Colours,
+  replaced?: WorkspaceNote,
+): string[] {
   const { note, agentPath } = proposal
   const who = agentPath === 'root' ? '' : ` (${foreignLine(agentPath, 60)})`
   const what =
@@ -41,6 +48,12 @@ export function proposedNoteLines(proposal: ProposedNote, colours: Colours): str
   return [
     `  ${colours.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
     ...foreignBlock(note.text, margin, shownMaxLines).split('\n'),
+    ...(replaced === undefined
+      ? []
+      : [
+          `  ${colours.red('-')} ${replaced.noteId}, which goes then`,
+          ...foreignBlock(replaced.text, margin, shownMaxLines).split('\n'),
+        ]),
   ]
 }
 

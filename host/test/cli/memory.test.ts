@@ -10,6 +10,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import type { Io } from '../../cli/io.ts'
 import { noteChoice, reviewNotes } from '../../cli/review-notes.ts'
 import { runCli } from '../../cli.ts'
+import { lockDirectory } from '../../workspace/index.ts'
 import { noteIdOf, proposed, proposingRunId, runThatProposed } from '../support/proposals.ts'
 import { Person } from '../ui/support/person.ts'
 
@@ -194,6 +195,25 @@ describe('the review of what a run proposes', () => {
     )
     expect(noteChoice(undefined, false, { end })).toBe('wait')
     expect(noteChoice(undefined, true, { end })).toBe('ask')
+  })
+
+  it('shows what a note would stand in the place of, and goes on where it cannot decide [S0.13]', async () => {
+    const run = await runThatProposed([proposed(2, 'new words', noteIdOf(1))])
+    await run.host.notes.change(() => [
+      { kind: 'memory', noteId: noteIdOf(1), workspace: run.directory, text: 'old words', tags: [], at: 1 },
+    ])
+    const lock = lockDirectory({ locks: run.host.folders.locks, root: run.directory, runId: proposingRunId })
+    if (!lock.ok) throw new Error(lock.error.message)
+    using _ = lock.value
+    const [stdout, stderr] = [new PassThrough(), new PassThrough()]
+    const io = { stdin: new PassThrough(), stdout, stderr, env: run.env, version: '0' }
+    await reviewNotes(io, run.host, proposingRunId, { choice: 'keep', state: { ...run.state, end: null } })
+    stdout.end()
+    stderr.end()
+    const shown = await text(stdout)
+    expect(shown).toContain(`  + ${noteIdOf(2)} [t] in the place of ${noteIdOf(1)}\n    │ new words\n`)
+    expect(shown).toContain(`  - ${noteIdOf(1)}, which goes then\n    │ old words\n`)
+    expect(await text(stderr)).toMatch(/the notes wait: .*in use/)
   })
 
   it('keeps nothing by Enter alone [S0.13]', async () => {
