@@ -24,8 +24,8 @@ import { VmTransport } from './vm-transport.ts'
 const programsMaxCount = 20
 /** The root side takes no longer. */
 const wallMs = 24 * 3_600_000
-/** The run does not begin before all are ready, or not. */
-const openMaxMs = 60_000
+/** The run does not begin before all are ready, or not. A program may have to load all of itself in an emulated VM, beside others. */
+const readyMs = { program: 60_000, address: 30_000, max: 5 * 60_000 } as const
 
 /** @param chosen not empty */
 export async function openServers(
@@ -122,7 +122,8 @@ class OpenedServers implements Extension {
   }
 
   #connect(name: string, config: McpServer, workspace: AgentWorkspace): McpConnection {
-    const connectTimeoutMs = Math.min(config.connectTimeoutMs ?? 30_000, openMaxMs)
+    const usual = config.transport === 'stdio' ? readyMs.program : readyMs.address
+    const connectTimeoutMs = Math.min(config.connectTimeoutMs ?? usual, readyMs.max)
     const connection = new McpConnection(name, dropUndefined({ ...config, connectTimeoutMs }), {
       roots: [{ uri: `file://${defaultRoot}`, name: 'workspace' }],
       openTransport: (server) =>
