@@ -151,9 +151,10 @@ function isEnd(item: FeedItem): boolean {
 /** The question that an item asks and that still waits: rules and modes answer at once. */
 function openQuestion(run: FollowedRun, item: FeedItem) {
   if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
-  const { request, access } = item.event
+  const { request, access, kind } = item.event
   if (!run.waitsFor(request.approvalId)) return undefined
-  return access === undefined ? request : { ...request, access }
+  if (access !== undefined) return { ...request, access }
+  return kind === 'enforced' ? { ...request, isOfHost: true } : request
 }
 
 async function putQuestion(

@@ -7,6 +7,8 @@ import { formatCount } from './format.ts'
 export type Question = Omit<ApprovalRequest, 'runId'> & {
   /** Of a question of the host's own about a way out. */
   readonly access?: AccessQuestion
+  /** Whether it is the host's own words, about what the host itself would do. */
+  readonly isOfHost?: boolean
 }
 
 /** Rows of arguments and of the preview that come with the question. */
@@ -28,7 +30,7 @@ export function questionLines(
   colours: Colours,
   width: number,
 ): { readonly lines: string[]; readonly isCut: boolean } {
-  const { agentPath, stepId, tool, arguments: given, preview } = request
+  const { agentPath, stepId, tool, arguments: given, preview, isOfHost = false } = request
   const cut = (rows: readonly string[], maxRows: number, margin: string) =>
     rows.length <= maxRows
       ? rows
@@ -42,12 +44,16 @@ export function questionLines(
   const previewRows = foreignRows(preview, previewMargin, width)
   const lines = [
     '',
-    colours.bold(`Approval: the agent says it wants to call ${foreignLine(tool, 60)}`),
+    colours.bold(
+      isOfHost
+        ? `Approval, asked by Caisson itself: ${foreignLine(tool, 60)}`
+        : `Approval: the agent says it wants to call ${foreignLine(tool, 60)}`,
+    ),
     colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
     ...(preview === ''
       ? []
-      : [colours.dim('  its preview:'), ...cut(previewRows, previewMaxRows, previewMargin)]),
+      : [colours.dim(previewLabel(request)), ...cut(previewRows, previewMaxRows, previewMargin)]),
   ]
   return { lines, isCut: argumentRows.length > argumentsMaxRows || previewRows.length > previewMaxRows }
 }
@@ -57,8 +63,14 @@ export function wholeQuestion(request: Question, colours: Colours, width: number
   const { arguments: given, preview } = request
   return [
     ...rowsOfArguments(given, width),
-    ...(preview === '' ? [] : [colours.dim('  its preview:'), ...foreignRows(preview, previewMargin, width)]),
+    ...(preview === ''
+      ? []
+      : [colours.dim(previewLabel(request)), ...foreignRows(preview, previewMargin, width)]),
   ]
+}
+
+function previewLabel({ isOfHost = false }: Question): string {
+  return isOfHost ? '  what it is about:' : '  its preview:'
 }
 
 /** `name: value` each; of a text of several lines all lines below its name. */

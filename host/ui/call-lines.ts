@@ -16,19 +16,23 @@ const optionsMax = 6
 /** Those that say what a call is about stand first; the others as they come, which is by name. */
 const leadingArguments = ['path', 'from', 'to', 'command', 'code', 'query', 'url', 'name']
 
-type Asked = Pick<Of<'approval-request'>, 'access' | 'request'>
+type Asked = Pick<Of<'approval-request'>, 'access' | 'request'> & {
+  readonly kind?: Of<'approval-request'>['kind'] | undefined
+}
 type Of<T extends string> = Extract<HostEvent, { type: T }>
 
 /** What is asked, on one line. */
-export function describeQuestion({ access, request }: Asked): string {
+export function describeQuestion({ access, kind, request }: Asked): string {
   const plan = access === undefined ? planOf(request) : undefined
   if (plan !== undefined) return `asks whether its plan may be carried out: ${foreignLine(plan.goal, 200)}`
   if (request.question !== undefined) return askedLine(request.agentPath, request.question)
   const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
-  return who + describeCall({ access, request })
+  return who + describeCall({ access, kind, request })
 }
 
-function describeCall({ access, request }: Asked): string {
+function describeCall({ access, kind, request }: Asked): string {
+  if (access === undefined && kind === 'enforced')
+    return `the host asks about ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
   if (access === undefined)
     return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
   const what = foreignLine(access.offers[0]?.allows ?? access.address)

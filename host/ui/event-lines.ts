@@ -8,6 +8,7 @@ import { decisionLine, describeArguments, describeQuestion } from './call-lines.
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
+import { hookLines, hostToolLine } from './hook-lines.ts'
 import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
 
@@ -102,6 +103,10 @@ function linesOfEvent(
     case 'note-propose':
     case 'notes-decide':
       return noteEventLines(event, colours)
+    case 'hook-end':
+      return underPath(event.agentPath ?? 'root', hookLines(event, colours), colours)
+    case 'host-tool-start':
+      return underPath(event.agentPath, [hostToolLine(event, colours)], colours)
     case 'vm-access':
       return [colours.yellow(accessLine(event))]
     case 'cancel-request':
