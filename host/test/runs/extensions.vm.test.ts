@@ -141,7 +141,7 @@ describe('hooks and host tools in a VM', () => {
       mode: 0o600,
     })
     const { state, run } = await bench.run('Tidy up')
-    expect(state.end).toMatchObject({ outcome: 'failed', reason: 'denied' })
+    expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(told[0]).toContain('nothing is deleted here')
     expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['new.txt'])
     writeFileSync(path.join(bench.host.folders.config, 'config.toml'), hook('before-run', strict), {

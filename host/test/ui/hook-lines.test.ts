@@ -10,7 +10,7 @@ const hook = { type: 'hook-end', point: 'before-tool', hook: 'guard', durationMs
 const shown = (event: HostEvent): string => linesOf({ event }, initialRunState, colours).join('\n')
 
 describe('on the screen', () => {
-  it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10, S0.10]', () => {
+  it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10, S0.09]', () => {
     expect(shown({ ...hook, decision: 'allow' })).toBe('')
     expect(shown({ ...hook, decision: 'deny', reason: 'no\u001b[2J', agentPath: 'root/pen' })).toMatch(
       /\[pen\] hook guard \(before-tool\) says no: no/,
