@@ -106,7 +106,6 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
 async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
   using view = new ProgressView(io.stdout)
-  view.lines((await host.provider(options)).notes)
   const run = await startShown(io, host, options, view)
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
@@ -134,6 +133,7 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
 /** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line. */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
   using _ = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
+  view.lines((await host.provider(options)).notes)
   return await host.start({ ...options, onProgress: (text) => view.hint(text) })
 }
 

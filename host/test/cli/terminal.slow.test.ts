@@ -33,6 +33,30 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })
 
+  it('puts a question of the agent, which no key typed ahead answers, and goes on with the answer; no key stands in the status line [S2.16 H.01]', async () => {
+    const place = await cliPlace({ 'a.txt': 'a\n' })
+    const task = 'Ask me "Which format?" with the options "csv" and "json"'
+    const cli = place.startInTerminal(...runArguments(place, task))
+    await cli.sees('preparing')
+    cli.type('zzz')
+    await cli.sees('VM ready')
+    cli.type('\u0015')
+    await cli.sees('A number from 1 to 2')
+    await sleep(300)
+    expect(cli.output()).toContain('Question: the agent asks you')
+    expect(cli.output()).toMatch(/ 2 │ json/)
+    expect(cli.output()).not.toContain('Answered')
+    cli.type('3\r')
+    await cli.sees('3 is no answer')
+    await sleep(300)
+    cli.type('2\r')
+    const { code, stdout } = await cli.ended
+    expect(stdout).toMatch(/Answered\S* by you: json/)
+    expect(stdout).toContain('The answer: json')
+    expect(code).toBe(0)
+    expect(stdout.replaceAll('“zzz”', '')).not.toContain('zzz')
+  })
+
   it('applies all after a yes, without colours where NO_COLOR is set [S1.11 W.01 H.01]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' }, { NO_COLOR: '1' })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
