@@ -25,6 +25,8 @@ export interface ClientParts {
 export interface Live {
   readonly client: Client
   readonly transport: Transport
+  /** The protocol's schemas, which are loaded with the client. */
+  readonly schemas: typeof import('@modelcontextprotocol/sdk/types.js')
 }
 
 /** How long after a connection ended the library may still say why. */
@@ -71,7 +73,7 @@ export async function openClient(parts: ClientParts): Promise<Live> {
     clearTimeout(late)
     ended.promise.catch(() => undefined)
   }
-  return { client, transport }
+  return { client, transport, schemas: types }
 }
 
 /** Where a stream over HTTP broke, the library waits for the answers that were to come on it: a dead server is to be noticed. */

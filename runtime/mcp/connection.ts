@@ -122,26 +122,33 @@ export class McpConnection {
         if (refused !== null) return refused
         signal.throwIfAborted()
       }
-      const { CallToolResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
       const params = { name: tool, arguments: input }
       return toMcpResult(
-        await live.client.request({ method: 'tools/call', params }, CallToolResultSchema, options),
+        await live.client.request(
+          { method: 'tools/call', params },
+          live.schemas.CallToolResultSchema,
+          options,
+        ),
       )
     })
   }
 
   async readResource(uri: string, signal: AbortSignal): Promise<McpResult> {
     const what = 'give the resource'
-    return await this.#ask('the reading of the resource', what, signal, async ({ client }, options) => {
-      const { ReadResourceResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
-      return toContentsResult(
-        await client.request(
-          { method: 'resources/read', params: { uri } },
-          ReadResourceResultSchema,
-          options,
-        ),
-      )
-    })
+    return await this.#ask(
+      'the reading of the resource',
+      what,
+      signal,
+      async ({ client, schemas }, options) => {
+        return toContentsResult(
+          await client.request(
+            { method: 'resources/read', params: { uri } },
+            schemas.ReadResourceResultSchema,
+            options,
+          ),
+        )
+      },
+    )
   }
 
   async getPrompt(
@@ -150,13 +157,17 @@ export class McpConnection {
     signal: AbortSignal,
   ): Promise<McpResult> {
     const what = 'give the prompt'
-    return await this.#ask('the reading of the prompt', what, signal, async ({ client }, options) => {
-      const { GetPromptResultSchema } = await import('@modelcontextprotocol/sdk/types.js')
-      const params = { name, arguments: { ...given } }
-      return toPromptResult(
-        await client.request({ method: 'prompts/get', params }, GetPromptResultSchema, options),
-      )
-    })
+    return await this.#ask(
+      'the reading of the prompt',
+      what,
+      signal,
+      async ({ client, schemas }, options) => {
+        const params = { name, arguments: { ...given } }
+        return toPromptResult(
+          await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, options),
+        )
+      },
+    )
   }
 
   async close(): Promise<void> {
@@ -197,17 +208,29 @@ export class McpConnection {
   ): Promise<McpResult> {
     let live: Live | undefined
     this.#oddity = ''
+    // The library never lets go of the signal that it is given, and a run's lives through many calls.
+    const own = new AbortController()
+    const abort = (): void => own.abort(signal.reason)
+    if (signal.aborted) abort()
+    else signal.addEventListener('abort', abort, { once: true })
     try {
       live = await this.#connect()
       const timeout = this.config.timeoutMs ?? callTimeoutMs
       const maxTotalTimeout = Math.max(timeout, callMaxMs)
-      return await request(live, { signal, timeout, resetTimeoutOnProgress: true, maxTotalTimeout })
+      return await request(live, {
+        signal: own.signal,
+        timeout,
+        resetTimeoutOnProgress: true,
+        maxTotalTimeout,
+      })
     } catch (cause) {
       if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
       if (live !== undefined) this.#judge(live, cause)
       const odd = isTimeout(cause) ? this.#oddWords() : ''
       const content = `the MCP server ${this.name} did not ${verb}: ${this.#words(cause)}${odd}`
       return { ok: false, content }
+    } finally {
+      signal.removeEventListener('abort', abort)
     }
   }
 

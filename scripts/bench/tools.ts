@@ -7,11 +7,13 @@ import { parseArgs } from 'node:util'
 import type { Figures } from './bench.ts'
 import { printFigures } from './figures.ts'
 import { measureIndex } from './tools-index.ts'
+import { measureMcp } from './tools-mcp.ts'
 import { measurePatch } from './tools-patch.ts'
 
 const parts: Readonly<Record<string, () => Promise<Figures>>> = {
   patch: measurePatch,
   index: measureIndex,
+  mcp: measureMcp,
 }
 
 const { values } = parseArgs({

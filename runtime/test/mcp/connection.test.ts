@@ -1,5 +1,5 @@
 // One connection to a server: what else it has beside tools, what it may ask, and how its end is noticed over HTTP too.
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
@@ -84,6 +84,18 @@ describe('a call that is admitted only by what the tool is now', () => {
       return { ok: false, content: '' }
     })
     expect(seen).toEqual(['pid', undefined])
+  })
+})
+
+describe('the signal of a run', () => {
+  it('is not held on to by calls that have ended [S2.12]', async () => {
+    await using server = small([])
+    const controller = new AbortController()
+    for (let call = 0; call < 20; call++) await server.callTool('pid', {}, controller.signal)
+    expect(getEventListeners(controller.signal, 'abort')).toEqual([])
+    const pending = server.callTool('slow', {}, controller.signal)
+    controller.abort()
+    expect(await pending).toEqual({ ok: false, content: 'the call of slow was cancelled' })
   })
 })
 
