@@ -32,7 +32,7 @@ export type StdioEntry = 'ignore' | 'pipe' | number
  * output. Its stderr is a pipe that ends with the last process of it; `more` are further descriptors, from
  * {@link FIRST_FD} on: the first six are of the command alone, so that streams among them end when it does.
  * Where the watcher is killed, the command ends.
- * @throws what `spawn` throws when there are no descriptors or processes left
+ * @throws when there are no descriptors left; whatever else keeps it from starting is told as the child's `error`
  */
 export function spawnHeld({ file, args }: Command, more: readonly StdioEntry[] = []): ChildProcess {
   const child = spawn('/bin/sh', ['-c', HOLD, 'sh', file, ...args], {
@@ -42,10 +42,12 @@ export function spawnHeld({ file, args }: Command, more: readonly StdioEntry[] =
     cwd: '/',
     stdio: ['ignore', 'ignore', 'pipe', 'pipe', ...more],
   })
+  // Without these listeners a child that could not be started, or dies in the middle of a write, would end this process.
   child.on('error', () => {})
-  // A stream without this listener would end this process when the child dies in the middle of a write.
-  for (const each of child.stdio) each?.on('error', () => {})
-  const hold = child.stdio[HOLD_FD] as Duplex
+  const stdio = child.stdio as ChildProcess['stdio'] | undefined
+  if (stdio === undefined) throw new Error('spawn: no file descriptors are left (EMFILE)')
+  for (const each of stdio) each?.on('error', () => {})
+  const hold = stdio[HOLD_FD] as Duplex
   // Whatever is left of the group then, the watcher at least, ends as well.
   child.once('exit', () => hold.destroy())
   hold.resume().once('close', () => killHeld(child))

@@ -20,14 +20,18 @@ function newMark(): string {
   return `held-${randomBytes(6).toString('hex')}`
 }
 
-/** A host process that starts {@link family} and then does `what`. */
-function startHost(mark: string, what: string): ChildProcess {
+/** A host process that starts {@link family} between `before` and `after`. */
+function startHost(mark: string, after: string, before = ''): ChildProcess {
   const script = `
+    import { openSync } from 'node:fs'
     import { spawnHeld } from ${JSON.stringify(MODULE)}
+    ${before}
     const child = spawnHeld(${JSON.stringify(family(mark))})
-    ${what}`
-  return spawn(process.execPath, ['--conditions=caisson-source', '--input-type=module', '-e', script], {
-    stdio: ['ignore', 'inherit', 'inherit'],
+    ${after}`
+  const node = [process.execPath, '--conditions=caisson-source', '--input-type=module', '-e', script]
+  // Few descriptors, so that one can use them up.
+  return spawn('/bin/sh', ['-c', 'ulimit -n 100; exec "$@"', 'sh', ...node], {
+    stdio: ['ignore', 'inherit', 'pipe'],
   })
 }
 
@@ -64,6 +68,21 @@ it('ends when its watcher is killed: nothing would end it with the host [V.06]',
   const [watcher] = await childrenOf(child)
   process.kill(watcher ?? 0, 'SIGKILL')
   expect(await once(child, 'exit')).toEqual([null, 'SIGKILL'])
+})
+
+it('tells a host that has no descriptors left, which goes on [V.06]', async () => {
+  const host = startHost(
+    newMark(),
+    '',
+    `try { for (;;) openSync('/dev/null') } catch {}
+    process.once('uncaughtException', ({ message }) => {
+      console.error(message)
+      setImmediate(() => console.error('goes on'))
+    })`,
+  )
+  expect(host.stderr && (await text(host.stderr))).toBe(
+    'spawn: no file descriptors are left (EMFILE)\ngoes on\n',
+  )
 })
 
 it('gives the command its descriptors, and their ends when it ends', async () => {
