@@ -16,7 +16,6 @@ import { type ResolvedTool, resolveTools, type ToolSelection } from './tool-set.
 import { untilAborted } from './until-aborted.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
-  readonly workingDirectory?: string
   readonly abortSignal?: AbortSignal
   /** Under the tool permission `ask`: whether a call that may change something is to go on. Absent: it is not. */
   readonly askPermission?: (call: LLMToolCall) => Promise<boolean> | boolean

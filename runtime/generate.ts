@@ -32,8 +32,6 @@ export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, Conve
   readonly provider: string
   readonly model: string
   readonly messages: readonly LLMChatMessage[]
-  /** Of this request's tools; told to them, read by nothing else. */
-  readonly workingDirectory?: string
   /** Absent: the environment's default. */
   readonly reasoningEffort?: ReasoningEffort
   /** Absent: the environment's default. */

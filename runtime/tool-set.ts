@@ -39,7 +39,10 @@ export interface ToolSelection {
    */
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
-  /** Where the tools work that read and write files and run programs; absent: they are not there. */
+  /**
+   * Where the library's tools work that read and write files and run programs; absent: they are not there. The
+   * application's own tools are told it.
+   */
   readonly workingDirectory?: string
 }
 
