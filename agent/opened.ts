@@ -5,6 +5,7 @@
 import type { Logger } from 'pino'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Task } from '#specs/protocol/task.ts'
+import { isReservedToolName } from '#specs/protocol/tool-names.ts'
 import type { AgentWorkspace, Extension, ExtensionHost, OpenExtension } from './extensions.ts'
 import { boundText } from './run.ts'
 import type { Tool } from './tools/tool.ts'
@@ -90,7 +91,10 @@ async function openTools(
     const names = new Set(taken)
     const own: Tool[] = []
     for (const tool of tools) {
-      if (names.has(tool.name)) await host.note('warn', `a second tool named ${tool.name} is left out`)
+      const isForeign = tool.runs !== undefined && tool.runs !== 'agent'
+      if (isForeign && isReservedToolName(tool.name))
+        await host.note('warn', `a tool named ${tool.name} is left out: the name is reserved`)
+      else if (names.has(tool.name)) await host.note('warn', `a second tool named ${tool.name} is left out`)
       else own.push(tool)
       names.add(tool.name)
     }

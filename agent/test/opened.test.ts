@@ -58,13 +58,14 @@ describe('what a task brings', () => {
   })
 
   it('never stands in the place of a tool of the agent, nor of one that came before [S2.11]', async () => {
-    const [first] = bringing(['read_file', 'look_up'])
+    const [first] = bringing(['read_file', 'look_up', 'Shell-Cmd'])
     const [second, diary] = bringing(['look_up'])
     const script = working(call('look_up', {}), call('read_file', { path: 'a.txt' }), answer('done'))
     const ending = await carryOut(script, { extensions: [first, second], files: { 'a.txt': 'content' } })
     expect(outputs(ending)[1]).toContain('content')
     expect(eventsOf(ending, 'note').map(({ text }) => text)).toEqual([
-      'a second tool named read_file is left out',
+      'a tool named read_file is left out: the name is reserved',
+      'a tool named Shell-Cmd is left out: the name is reserved',
       'a second tool named look_up is left out',
     ])
     expect([...(diary.opened[0]?.taken ?? [])]).toEqual(expect.arrayContaining(['read_file', 'look_up']))

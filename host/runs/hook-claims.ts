@@ -8,6 +8,8 @@ import { matchesPattern } from '#specs/protocol/pattern.ts'
 
 /** Under this id a sub-agent asks about all of its work. */
 const agentStepId = 'agent'
+/** Calls and steps that are under way at once; more is no run's, and what was asked for them is not kept. */
+const openMaxCount = 8_192
 
 export class HookClaims {
   readonly #hooks: readonly AgentHook[]
@@ -22,8 +24,8 @@ export class HookClaims {
   note({ agentPath, stepId, subject }: HookRequest): void {
     const key = 'callId' in subject ? callKey(agentPath, subject) : stepKey(agentPath, stepId)
     const points = this.#asked.get(key) ?? new Set()
+    if (this.#asked.size < openMaxCount) this.#asked.set(key, points)
     points.add(subject.point)
-    this.#asked.set(key, points)
   }
 
   /** What is wrong with an event, to be read after "the guest sent"; null when nothing is. */

@@ -2,6 +2,7 @@
  * What the agent of a run asks its host for beside approvals: the hooks at its points, and calls of host tools. A call of a host
  * tool that hooks are about is carried out only with the arguments that they allowed.
  */
+import { hash } from 'node:crypto'
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -33,9 +34,9 @@ export class RunRequests {
   readonly #hooks: RunHooks
   readonly #calls: HostCalls
   readonly #hooksMaxCount: number
-  /** Of calls of host tools: what their hooks allowed, by call. */
-  readonly #allowed = new Map<string, string>()
-  /** Calls that a person allowed as a hook asked for it. */
+  /** Digests of calls of host tools, with the arguments that their hooks allowed. */
+  readonly #allowed = new Set<string>()
+  /** Digests of calls that a person allowed as a hook asked for it. */
   readonly #allowedByPerson = new Set<string>()
   #asked = 0
 
@@ -66,7 +67,7 @@ export class RunRequests {
 
   /** Whether a person allowed this very call already, as a hook wanted. */
   isAllowed(request: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): boolean {
-    return this.#allowedByPerson.has(keyOf(request))
+    return this.#allowedByPerson.has(digestOf(request))
   }
 
   /** Called once per question. @param signal withdraws it */
@@ -79,7 +80,7 @@ export class RunRequests {
   /** Called once per call. @param signal withdraws it */
   async callTool(call: HostToolCall, signal: AbortSignal): Promise<HostToolResult> {
     const isHooked = this.#hooks.has('before-tool', call.tool)
-    if (isHooked && this.#allowed.get(callKeyOf(call)) !== plain(call.arguments))
+    if (isHooked && !this.#allowed.has(digestOf(call)))
       return hostToolFailure('denied', `the hooks before ${call.tool} were not asked about this call`)
     return await this.#calls.call(call, signal)
   }
@@ -113,9 +114,9 @@ export class RunRequests {
     { decision, arguments: changed = call.arguments, byPerson }: HooksDecision,
   ): void {
     if (decision === 'deny') return
-    const allowed = toCanonicalJson(changed)
-    if (this.#calls.has(call.tool)) this.#allowed.set(callKeyOf(call), allowed)
-    if (byPerson === true) this.#allowedByPerson.add(keyOf({ ...call, arguments: allowed }))
+    const digest = digestOf({ ...call, arguments: toCanonicalJson(changed) })
+    if (this.#calls.has(call.tool)) this.#allowed.add(digest)
+    if (byPerson === true) this.#allowedByPerson.add(digest)
   }
 }
 
@@ -142,14 +143,8 @@ function readObject(json: string): Result<Record<string, unknown>, string> {
   return { ok: false, error: 'the arguments of the call are no JSON object' }
 }
 
-function plain(json: string): string {
-  return toCanonicalJson(parseJson(json)) ?? ''
-}
-
-function callKeyOf({ agentPath, callId, tool }: Pick<HostToolCall, 'agentPath' | 'callId' | 'tool'>): string {
-  return JSON.stringify([agentPath, callId, tool])
-}
-
-function keyOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
-  return JSON.stringify([call.agentPath, call.callId, call.tool, plain(call.arguments)])
+/** Of who calls what, in one spelling: arguments are long, and a guest may have any number of them allowed. */
+function digestOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
+  const given = toCanonicalJson(parseJson(call.arguments)) ?? ''
+  return hash('sha256', JSON.stringify([call.agentPath, call.callId, call.tool, given]))
 }
