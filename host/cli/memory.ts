@@ -55,7 +55,7 @@ export async function memoryList(
   )
   for (const { runId, state } of runs)
     io.stdout.write(
-      `${formatCount(state.proposedNotes.length, 'note')} of ${runId} wait: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
+      `${formatCount(state.proposedNotes.length, 'note')} of ${runId} to decide about: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )
   if (kept.length === 0 && runs.length === 0)
     io.stdout.write(`nothing is remembered${flags.all === true ? '' : ` of ${foreignLine(directory)}`}\n`)

@@ -62,7 +62,7 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   if (decisions.size > 0) await carryOut(io, notes, decisions)
   if (notes.pending.length > 0)
     io.stdout.write(
-      `${formatCount(notes.pending.length, 'note')} wait: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
+      `${formatCount(notes.pending.length, 'note')} left to decide: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )
 }
 

@@ -89,7 +89,9 @@ describe('caisson memory', () => {
       proposed(2, 'two'),
       proposed(3, 'three'),
     ])
-    expect((await caisson('memory', 'list', ...at)).stdout).toContain(`3 notes of ${proposingRunId} wait`)
+    expect((await caisson('memory', 'list', ...at)).stdout).toContain(
+      `3 notes of ${proposingRunId} to decide about: caisson memory keep`,
+    )
     expect((await caisson('memory', 'keep', 'last', noteIdOf(1))).stdout).toBe('1 note kept\n')
     expect((await caisson('memory', 'drop', 'last', noteIdOf(2))).stdout).toBe('1 note dropped\n')
     expect((await caisson('memory', 'keep', 'last', noteIdOf(2))).code).toBe(2)
@@ -183,7 +185,7 @@ describe('the review of what a run proposes', () => {
     expect(shown).toContain(`  + ${noteIdOf(1)} [t]\n    │ one\n`)
     expect(shown).toContain('    │ \\e[2J? Keep them for later runs? Yes\n')
     expect(raw).not.toContain('\u001b[2J')
-    expect(shown).toContain(`2 notes wait: caisson memory keep ${proposingRunId}`)
+    expect(shown).toContain(`2 notes left to decide: caisson memory keep ${proposingRunId}`)
   })
 
   it('keeps all by the flag, of a run that completed [S0.13]', async () => {
