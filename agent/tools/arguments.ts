@@ -17,6 +17,8 @@ export interface ParsedArguments {
   readonly input: unknown
   /** Canonical JSON of `input`: keys sorted at every level. */
   readonly canonical: string
+  /** Names in `input` that were not given. */
+  readonly defaults: readonly string[]
   readonly corrections: readonly string[]
 }
 
@@ -46,20 +48,26 @@ export function parseArguments(
   const json = readArgumentsJson(argumentsText, tool.readOnly, corrections)
   if (!json.ok) return unreadable(tool.name, json.error)
   const strict = tool.inputSchema.safeParse(json.value)
-  if (strict.success) return success(strict.data, corrections)
+  if (strict.success) return success(json.value, strict.data, corrections)
 
   const schema = toModelSchema(tool.inputSchema)
   const mended =
     !isDestructive(tool) && isRecord(json.value) ? mendSlips(json.value, schema, corrections) : json.value
   const second = mended === json.value ? strict : tool.inputSchema.safeParse(mended)
-  if (second.success) return success(second.data, corrections)
+  if (second.success) return success(mended, second.data, corrections)
   const issues = describeIssues(second.error, mended, (name) => findMeant(name, propertiesOf(schema)))
   const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`
   return { ok: false, error: validationFailure(tool.name, message, issues, corrections) }
 }
 
-function success(input: unknown, corrections: readonly string[]): { ok: true; value: ParsedArguments } {
-  return { ok: true, value: { input, canonical: toCanonicalJson(input) ?? 'null', corrections } }
+function success(
+  given: unknown,
+  input: unknown,
+  corrections: readonly string[],
+): { ok: true; value: ParsedArguments } {
+  const names = isRecord(input) ? Object.keys(input) : []
+  const defaults = names.filter((name) => !isRecord(given) || !Object.hasOwn(given, name))
+  return { ok: true, value: { input, canonical: toCanonicalJson(input) ?? 'null', defaults, corrections } }
 }
 
 function unreadable(toolName: string, problem: string): { ok: false; error: ValidationFailure } {

@@ -50,8 +50,13 @@ export interface ApprovalQuestion {
   readonly callId: string
   readonly tool: string
   readonly arguments: string
+  /** Names of those that the model did not give. */
+  readonly defaults?: string[]
   readonly preview: string
 }
+
+/** Names of arguments that a question lists as not given. */
+const defaultsMaxCount = 64
 
 /** How a call ended. */
 export interface Invocation {
@@ -309,6 +314,7 @@ async function gate(
     callId: call.callId,
     tool: tool.name,
     arguments: parsed.canonical,
+    ...(parsed.defaults.length === 0 ? {} : { defaults: parsed.defaults.slice(0, defaultsMaxCount) }),
     preview: cutMiddle(preview.toWellFormed(), limits.textMaxChars),
   })
   if (answer.decision === 'allow') return { ok: true, value: answer.hint }

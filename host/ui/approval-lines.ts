@@ -30,7 +30,7 @@ export function questionLines(
   colours: Colours,
   width: number,
 ): { readonly lines: string[]; readonly isCut: boolean } {
-  const { agentPath, stepId, tool, arguments: given, preview, isOfHost = false } = request
+  const { agentPath, stepId, tool, preview, isOfHost = false } = request
   const cut = (rows: readonly string[], maxRows: number, margin: string) =>
     rows.length <= maxRows
       ? rows
@@ -40,7 +40,7 @@ export function questionLines(
             `${margin}… ${formatCount(rows.length - maxRows, 'more line')}: choose “${seeAllLabel}”`,
           ),
         ]
-  const argumentRows = rowsOfArguments(given, width)
+  const argumentRows = rowsOfArguments(request, width)
   const previewRows = foreignRows(preview, previewMargin, width)
   const lines = [
     '',
@@ -60,9 +60,9 @@ export function questionLines(
 
 /** All of the question. */
 export function wholeQuestion(request: Question, colours: Colours, width: number): string[] {
-  const { arguments: given, preview } = request
+  const { preview } = request
   return [
-    ...rowsOfArguments(given, width),
+    ...rowsOfArguments(request, width),
     ...(preview === ''
       ? []
       : [colours.dim(previewLabel(request)), ...foreignRows(preview, previewMargin, width)]),
@@ -73,18 +73,19 @@ function previewLabel({ isOfHost = false }: Question): string {
   return isOfHost ? '  what it is about:' : '  its preview:'
 }
 
-/** `name: value` each; of a text of several lines all lines below its name. */
-function rowsOfArguments(json: string, width: number): string[] {
+/** `name: value` each, with a mark where the model did not give it; of a text of several lines all lines below its name. */
+function rowsOfArguments({ arguments: json, defaults = [] }: Question, width: number): string[] {
   const given = parseObject(json)
   if (given === null) return foreignRows(json, argumentsMargin, width)
-  return Object.entries(given).flatMap(([name, value]) => {
+  return Object.entries(given).flatMap(([key, value]) => {
+    const name = plainName(key) + (defaults.includes(key) ? ' (by default)' : '')
     const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
     return text.includes('\n')
       ? [
-          ...foreignRows(`${plainName(name)}:`, argumentsMargin, width),
+          ...foreignRows(`${name}:`, argumentsMargin, width),
           ...foreignRows(text, `${argumentsMargin}  `, width),
         ]
-      : foreignRows(`${plainName(name)}: ${text}`, argumentsMargin, width)
+      : foreignRows(`${name}: ${text}`, argumentsMargin, width)
   })
 }
 

@@ -16,6 +16,8 @@ export const ApprovalRequest = z.strictObject({
   tool: Line.min(1),
   /** Canonical JSON of the arguments (keys sorted). */
   arguments: Document,
+  /** Names of arguments that the model did not give: they stand as the tool has them. */
+  defaults: z.array(Line).max(64).optional(),
   /** What the call would do: a diff, a command, the names of what goes. */
   preview: Text,
   /** Of `ask_user`: what is asked; its answer is what the call gives. */

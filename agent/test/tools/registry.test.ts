@@ -256,6 +256,22 @@ describe('results', () => {
     expect(done.error?.code).toBe('cancelled')
   })
 
+  it('tells the person which arguments the model did not give [S1.11]', async () => {
+    const registry = createRegistry(noteTools(), options)
+    const asked: unknown[] = []
+    const ask = { askTools: new Set(['wait_long', 'write_note']) }
+    const requestApproval = async (question: { arguments: string; defaults?: string[] }) => {
+      asked.push([question.arguments, question.defaults])
+      return { decision: 'deny' } as const
+    }
+    await registry.invoke(call('wait_long', {}), context({ ...ask, requestApproval }))
+    await registry.invoke(call('wait_long', { stubborn: false }), context({ ...ask, requestApproval }))
+    expect(asked).toEqual([
+      ['{"stubborn":false}', ['stubborn']],
+      ['{"stubborn":false}', undefined],
+    ])
+  })
+
   it('logs each call with its outcome [S1.12]', async () => {
     const lines: string[] = []
     const { pino } = await import('pino')

@@ -42,6 +42,18 @@ describe('the question', () => {
     expect(isCut).toBe(false)
   })
 
+  it('marks arguments that the model did not give, and no name can look so marked [S1.11 H.01]', () => {
+    const asked = {
+      ...question({ path: 'a', recursive: false, 'x (by default)': 1 }),
+      defaults: ['recursive'],
+    }
+    expect(questionLines(asked, colours, 80).lines.slice(3)).toEqual([
+      '  │ path: a',
+      '  │ recursive (by default): false',
+      '  │ "x (by default)": 1',
+    ])
+  })
+
   it('keeps long lines behind its margin, where a terminal would break them [H.01]', () => {
     const code = `${' '.repeat(74)}Approval: allowed ${'x'.repeat(5_000)}`
     const rows = wholeQuestion(question({ code }, code), colours, 80)
