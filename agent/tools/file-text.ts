@@ -1,6 +1,6 @@
 /** A whole text file that is to be changed: read once, and known again just before it is replaced. Refuses what is no UTF-8 text. */
 import { type Buffer, isUtf8 } from 'node:buffer'
-import { readFileSync, type Stats } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { attempt } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -16,8 +16,6 @@ export interface FileText {
   readonly bytes: Buffer
   /** Permission bits. */
   readonly mode: number
-  /** As it was when it was read. */
-  readonly stat: Stats
 }
 
 /** Failures: those of opening it, `too_large`, and `binary_file` for NUL characters and what is not UTF-8. */
@@ -42,20 +40,22 @@ export function readText(place: Place): Result<FileText> {
       `${place} (${size} bytes) is not UTF-8 text; use run_python to change its bytes.`,
     )
   }
-  const text = bytes.toString('utf8')
-  return toolSuccess({ text, bytes, mode: file.stat.mode & 0o777, stat: file.stat })
+  return toolSuccess({ text: bytes.toString('utf8'), bytes, mode: file.stat.mode & 0o777 })
 }
 
-/** Whether the file is still the one that was read; a failure is `stale`, and the same call may succeed. */
-export function checkUnchanged(place: Place, { stat }: Pick<FileText, 'stat'>): Result<void> {
-  const now = place.stat()
-  const isSame =
-    now.ok &&
-    now.value.isFile() &&
-    now.value.ino === stat.ino &&
-    now.value.size === stat.size &&
-    now.value.mtimeMs === stat.mtimeMs &&
-    now.value.ctimeMs === stat.ctimeMs
-  if (isSame) return toolSuccess(undefined)
+/**
+ * Whether the file still holds what was read. Compared by content, for times are too coarse to tell a change within the same
+ * instant. A failure is `stale`, and the same call may succeed.
+ */
+export function checkUnchanged(place: Place, { bytes }: Pick<FileText, 'bytes'>): Result<void> {
+  const opened = place.openFile('read')
+  if (opened.ok) {
+    using file = opened.value
+    const isSame = attempt(
+      `cannot read ${place}`,
+      () => file.stat.size === bytes.length && readFileSync(file.fd).equals(bytes),
+    )
+    if (isSame.ok && isSame.value) return toolSuccess(undefined)
+  }
   return toolFailure('stale', `${place} was changed while it was edited; nothing was done.`, true)
 }

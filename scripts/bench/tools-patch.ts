@@ -15,8 +15,8 @@ import type { Figures } from './bench.ts'
 import { figureOf, round, tell } from './figures.ts'
 
 const fileCount = 100
-const samples = 30
-const warmUpSamples = 5
+const samples = 15
+const warmUpSamples = 3
 
 let conversations = 0
 const quiet: InvokeContext = {

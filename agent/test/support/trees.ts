@@ -38,6 +38,7 @@ export function snapshot(root: string, below = ''): Snapshot {
     const mode = (stat.mode & 0o777).toString(8)
     if (stat.isSymbolicLink()) found[path] = `link ${readlinkSync(join(root, path))}`
     else if (stat.isDirectory()) Object.assign(found, { [path]: `directory ${mode}` }, snapshot(root, path))
+    else if (!stat.isFile()) found[path] = `other ${mode}`
     else found[path] = `file ${mode} ${hash('sha256', readFileSync(join(root, path)))}`
   }
   return found
