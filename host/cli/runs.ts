@@ -3,6 +3,7 @@ import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunSummary } from '../runs/store.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { linesOf } from '../ui/event-lines.ts'
+import { unknownCallLines } from '../ui/hook-lines.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
@@ -46,8 +47,11 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     if (flags.json === true) await writeJsonLine(io.stdout, item)
     else writeLines(io.stdout, linesOf(item, state, colours, before))
   }
-  if (flags.json !== true)
+  if (flags.json !== true) {
+    const { isLive } = (await runs.list()).find(({ runId }) => runId === paths.runId) ?? { isLive: false }
+    if (!isLive) writeLines(io.stdout, unknownCallLines(state, colours))
     io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)
+  }
   return exitCodes.completed
 }
 

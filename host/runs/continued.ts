@@ -2,6 +2,7 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
 
 /** Tasks that the agent is told of, the last ones. */
@@ -76,12 +77,26 @@ async function describeTasks(store: RunStore, last: string): Promise<Record<stri
     if (start === undefined) break
     const end = events.map(({ event }) => event).find((event) => event.type === 'run-end')
     const result = end?.type === 'run-end' ? `${end.outcome}: ${end.summary || end.message}` : 'unknown'
-    tasks.unshift(`${start.prompt.slice(0, maxChars)}\n\nResult: ${result.slice(0, maxChars)}`)
+    const facts = [
+      start.prompt.slice(0, maxChars),
+      `Result: ${result.slice(0, maxChars)}`,
+      ...unknownCalls(events),
+    ]
+    tasks.unshift(facts.join('\n\n'))
     runId = start.continues
   }
   return Object.fromEntries(
     tasks.map((text, index) => [`earlier task ${index + 1} of ${tasks.length}`, text]),
   )
+}
+
+/** Of calls on the host whose end was never journaled: whoever goes on has to look before they repeat one. */
+function unknownCalls(events: readonly JournalEvent[]): string[] {
+  const { openHostCalls } = events.reduce(reduceRun, initialRunState)
+  const calls = Object.values(openHostCalls).map(({ tool, arguments: given }) => `${tool}(${given})`)
+  if (calls.length === 0) return []
+  const told = calls.join('; ').slice(0, maxChars)
+  return [`It is not known whether these calls had an effect, for their end was never recorded: ${told}`]
 }
 
 function readStart(events: readonly JournalEvent[]) {

@@ -1,5 +1,6 @@
 /** What hooks said, and what runs on the host, on one line each. Pure; all foreign text goes through foreign.ts. */
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Colours } from './colours.ts'
 import { foreignLine } from './foreign.ts'
 
@@ -21,4 +22,16 @@ export function hookLines(event: Of<'hook-end'>, colours: Colours): string[] {
 /** That a call leaves the VM; how it ended the agent's own line says. */
 export function hostToolLine({ tool }: Of<'host-tool-start'>, colours: Colours): string {
   return colours.cyan(`    ${foreignLine(tool, 60)} runs on this host, outside the VM`)
+}
+
+/** Calls of which nobody knows what became of them, in a run that has ended. */
+export function unknownCallLines(
+  { openHostCalls }: Pick<RunState, 'openHostCalls'>,
+  colours: Colours,
+): string[] {
+  return Object.values(openHostCalls).map(({ tool, arguments: given }) =>
+    colours.red(
+      `Unknown: ${foreignLine(tool, 60)} ${foreignLine(given, 160)} began on this host, and its end is not in the journal; look before you repeat it`,
+    ),
+  )
 }

@@ -21,6 +21,8 @@ export interface RunState {
   /** Tool calls that have begun and not ended, by call id. */
   openCalls: Record<string, { stepId: string; tool: string; agentPath: string }>
   toolCalls: number
+  /** Calls of host tools that have begun and not ended, by call id. Where the run has ended, nobody knows what became of them. */
+  openHostCalls: Record<string, { tool: string; arguments: string }>
   /** Approvals without a decision, by approval id. */
   pendingApprovals: Record<string, Omit<ApprovalRequest, 'runId'>>
   /** As the gateway counted it. */
@@ -47,6 +49,7 @@ export const initialRunState: RunState = {
   paused: false,
   openCalls: {},
   toolCalls: 0,
+  openHostCalls: {},
   pendingApprovals: {},
   usage: noUsage,
   isUsageEstimated: false,
@@ -152,6 +155,12 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
       const decided = new Set([...event.kept, ...event.dropped])
       return { ...state, proposedNotes: state.proposedNotes.filter((id) => !decided.has(id)) }
     }
+    case 'host-tool-start': {
+      const call = { tool: event.tool, arguments: event.arguments }
+      return { ...state, openHostCalls: { ...state.openHostCalls, [event.callId]: call } }
+    }
+    case 'host-tool-end':
+      return { ...state, openHostCalls: without(state.openHostCalls, event.callId) }
     case 'hook-end': {
       const { point, decision, reason, hook } = event
       if (point !== 'after-run' || decision !== 'deny') return state

@@ -27,6 +27,7 @@ import { buildProgram } from '../../host/cli/program.ts'
 import { proposalsMaxCount } from '../../host/memory/desk.ts'
 import { noteMaxChars } from '../../host/memory/note-store.ts'
 import * as vm from '../../host/vm/vm-options.ts'
+import { isReservedToolName } from '../protocol/tool-names.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 const read = (file: string) => readFileSync(path.join(root, file), 'utf8')
@@ -190,6 +191,10 @@ describe('the document on tools', () => {
 
   it('has a row for every tool and for no other [S1.15, S1.04]', () => {
     expect(rows.map(([name = '']) => name.replaceAll('`', '')).sort()).toEqual([...registry.names])
+  })
+
+  it('is about names that nothing else may take [S2.09]', () => {
+    expect(registry.names.filter((name) => !isReservedToolName(name))).toEqual([])
   })
 
   it('names every argument of a tool [S1.15, S1.05]', () => {

@@ -1,11 +1,15 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { findContinued } from '../../runs/continued.ts'
 import { Journal } from '../../runs/journal.ts'
 import { RunStore, UnknownRunError } from '../../runs/store.ts'
+import { coloursFor } from '../../ui/colours.ts'
+import { unknownCallLines } from '../../ui/hook-lines.ts'
 
 const good = 'run-00000000000000000001'
 const bad = 'run-00000000000000000002'
@@ -67,6 +71,25 @@ describe('the run that another continues', () => {
     })
     await mkdir(store.paths(last).kept)
     expect(await findContinued(store, last, directory)).toMatchObject({ kept: store.paths(last).kept })
+  })
+
+  it('tells of calls on the host whose end nobody recorded, so that none is repeated blindly [S1.10, S2.11]', async () => {
+    const { store, directory } = await makeStore()
+    const { journal } = store.paths(good)
+    const written = await Journal.open({ runId: good, path: journal, now: () => 1_000 })
+    const call = { agentPath: 'root', stepId: 's', tool: 'deploy', arguments: '{"to":"x"}' }
+    const note = (event: HostEvent) => written.append({ source: 'host', event })
+    await note({ type: 'host-tool-start', ...call, callId: 'c1' })
+    await note({ type: 'host-tool-end', tool: 'deploy', callId: 'c1', durationMs: 1 })
+    await note({ type: 'host-tool-start', ...call, callId: 'c2', arguments: '{"to":"y"}' })
+    await written.close()
+    const { context } = await findContinued(store, good, directory)
+    expect(Object.values(context).join()).toMatch(/not known whether.*deploy\(\{"to":"y"\}\)/)
+    expect(Object.values(context).join()).not.toContain('"to":"x"')
+    const state = (await store.read(good)).reduce(reduceRun, initialRunState)
+    expect(unknownCallLines(state, coloursFor({ isTTY: false }, {}))).toEqual([
+      'Unknown: deploy {"to":"y"} began on this host, and its end is not in the journal; look before you repeat it',
+    ])
   })
 
   it('is refused by name when it has not begun [V.04]', async () => {
