@@ -9,6 +9,7 @@ export type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 export type { AgentEvent, Delta, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 export type { ShellOptions } from '#specs/protocol/methods.ts'
 export type { Plan, PlanInput, Step } from '#specs/protocol/plan.ts'
+export { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 export { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 export { RunLimits, type Usage } from '#specs/protocol/task.ts'
 export {

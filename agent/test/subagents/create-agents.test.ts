@@ -284,6 +284,22 @@ describe('sub-agents', () => {
     expect(readdirSync(bench.root)).toEqual(['src'])
   })
 
+  it('ask the person under their own path, and are told that they may [A.07 S2.16]', async () => {
+    const question = { question: 'Which one?', kind: 'confirm' }
+    const ask = reply({ calls: [{ name: 'ask_user', arguments: question }] })
+    await using server = await startModelServer(byBrief({ ONE: [ask, reply({ text: 'done' })] }))
+    using bench = makeAgents({
+      model: modelAt(server.baseUrl),
+      files,
+      decide: () => Promise.resolve({ decision: 'allow', answer: true }),
+    })
+    await bench.agents.spawn({ brief: 'ONE', name: 'one' }, 'fan-out', never)
+    expect(bench.test.approvals).toMatchObject([{ agentPath: 'root/one', tool: 'ask_user', question }])
+    const [first, second] = server.asked
+    expect(first?.messages[0]?.content).toContain('may be asked with ask_user')
+    expect(second?.messages.at(-1)?.content).toContain('<answer>\nyes\n</answer>')
+  })
+
   it('give an answer of the form that was asked for, or are asked again [A.07 G.07]', async () => {
     await using server = await startModelServer(
       byBrief({ ONE: [reply({ text: 'it is seven' }), reply({ text: '{"count": 7}' })] }),

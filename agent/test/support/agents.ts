@@ -9,6 +9,7 @@ import type { Run } from '../../run.ts'
 import { type AgentsParts, createAgents, type RunAgents } from '../../subagents/create-agents.ts'
 import type { ViewSource } from '../../subagents/views.ts'
 import { createAgentTools } from '../../tools/agents.ts'
+import { createAskTool } from '../../tools/ask-user.ts'
 import { createFileTools } from '../../tools/files.ts'
 import { createRegistry } from '../../tools/registry.ts'
 import type { Tool } from '../../tools/tool.ts'
@@ -69,6 +70,7 @@ export function makeAgents(
   const toolsOver = (path: string): Tool[] => [
     ...createFileTools(runInFolder(path), { root: path, knownAs: root, owner }),
     ...waiting,
+    createAskTool(),
   ]
   const registry = createRegistry([...toolsOver(root), ...createAgentTools()], {
     logger: silentLogger,
