@@ -1,8 +1,10 @@
-// Projects: `fast` needs no VM, `vm` boots the real VM one file at a time, `slow` takes long. What `scripts/test` has of them is said in `scripts/test.ts`.
+// Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long. What `scripts/test` has of them is said in `scripts/test.ts`.
 import { defineConfig } from 'vitest/config'
 
 const conditions = ['caisson-source', 'node', 'import', 'default']
 const execArgv = ['--conditions=caisson-source']
+/** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
+const VMS_AT_ONCE = 2
 
 export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
@@ -29,7 +31,9 @@ export default defineConfig({
           include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
           testTimeout: 120_000,
           hookTimeout: 300_000,
-          fileParallelism: false,
+          maxWorkers: VMS_AT_ONCE,
+          // Projects of other widths are run one after the other.
+          sequence: { groupOrder: 1 },
         },
       },
       {
@@ -39,7 +43,8 @@ export default defineConfig({
           include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.slow.test.ts'],
           testTimeout: 600_000,
           hookTimeout: 600_000,
-          fileParallelism: false,
+          maxWorkers: VMS_AT_ONCE,
+          sequence: { groupOrder: 2 },
         },
       },
     ],

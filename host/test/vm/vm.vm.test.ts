@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { startVm, type Vm } from '../../vm/vm.ts'
 import { VmError } from '../../vm/vm-error.ts'
+import { prepareMachine } from '../../vm/vm-plan.ts'
 import { getTestImage, isRunning, makeTestFolders, startTestVm, waitUntilGone } from '../support/vm.ts'
 
 /** The error with which a start failed. */
@@ -37,25 +38,19 @@ describe('startVm', () => {
     expect(vm.rpc.destroyed && vm.http.destroyed).toBe(true)
   })
 
-  it('runs two VMs at once, each with processes, ports and folder of its own', async () => {
+  it('runs two VMs at once, each with processes, ports and folder of its own; says that one was killed, ends its ports, and clears up [V.06]', async () => {
     using home = makeTestFolders()
-    const vms = await Promise.all([startTestVm(home), startTestVm(home)])
-    expect(new Set(vms.map((vm) => vm.pid)).size).toBe(2)
-    expect((await readdir(home.folders.vms)).sort()).toEqual(vms.map((vm) => vm.id).sort())
-    await vms[0]?.stop()
-    expect(await isRunning(vms[1]?.pid ?? 0)).toBe(true)
-    await vms[1]?.stop()
-  })
-
-  it('says that QEMU was killed, ends the ports, and clears up [V.06]', async () => {
-    using home = makeTestFolders()
-    await using vm = await startTestVm(home)
-    vm.rpc.resume()
-    const ended = once(vm.rpc, 'end')
-    process.kill(vm.pid, 'SIGKILL')
-    expect(await vm.exited).toMatchObject({ reason: 'killed', signal: 'SIGKILL' })
+    const [killed, other] = await Promise.all([startTestVm(home), startTestVm(home)])
+    expect(killed.pid).not.toBe(other.pid)
+    expect((await readdir(home.folders.vms)).sort()).toEqual([killed.id, other.id].sort())
+    killed.rpc.resume()
+    const ended = once(killed.rpc, 'end')
+    process.kill(killed.pid, 'SIGKILL')
+    expect(await killed.exited).toMatchObject({ reason: 'killed', signal: 'SIGKILL' })
     await ended
-    expect(await readdir(home.folders.vms)).toEqual([])
+    expect(await readdir(home.folders.vms)).toEqual([other.id])
+    expect(await isRunning(other.pid)).toBe(true)
+    await other.stop()
   })
 
   it('tells a guest that ended itself from a QEMU that died', async () => {
@@ -141,7 +136,7 @@ describe.runIf(process.platform === 'linux')('the confinement of QEMU', () => {
   it('finds out again what this machine can do when what it remembered fails [V.02]', async () => {
     using home = makeTestFolders()
     const folders = { ...home.folders, cache: join(home.folders.home, 'cache') }
-    await (await startTestVm({ folders })).stop()
+    await prepareMachine({ folders, image: await getTestImage() }, false)
     const machines = join(folders.cache, 'machines')
     const [name = ''] = await readdir(machines)
     const record = JSON.parse(await readFile(join(machines, name), 'utf8'))
