@@ -1,18 +1,13 @@
 /** `list_files`: what is in a directory and below it, nearest first, bounded in depth and number. */
-import { lstatSync } from 'node:fs'
 import * as z from 'zod'
-import type { Directory, EntryKind } from '#specs/node/directory.ts'
-import { attempt } from '#specs/node/file-error.ts'
+import { closedDirectories, type ListedEntry, listed, Walk } from '#runtime/tools/walk.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
-import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
 
 const MAX_DEPTH = 10
 const MAX_ENTRIES = 2_000
-/** Named, but looked into only when they are what is listed: large, and never what is sought. */
-const closedDirectories = new Set(['.git', 'node_modules', '__pycache__', '.venv'])
 
 const inputSchema = z.strictObject({
   path: pathArgument.default('.'),
@@ -27,7 +22,6 @@ const Listed = z.strictObject({
   /** Of a file. */
   sizeBytes: Count.optional(),
 })
-type Listed = z.infer<typeof Listed>
 
 const outputSchema = z.strictObject({
   path: z.string(),
@@ -48,7 +42,7 @@ export function createListFiles(
     requiresApproval: false,
     readOnly: true,
     async execute({ path, depth, limit }, { signal }) {
-      return await withPlace(options, path, {}, (place) => {
+      return await withPlace(options, path, {}, async (place) => {
         const stat = place.stat()
         if (!stat.ok) return stat
         if (!stat.value.isDirectory()) {
@@ -57,10 +51,22 @@ export function createListFiles(
         const opened = place.openDirectory()
         if (!opened.ok) return opened
         using directory = opened.value
-        const listing = new Listing(depth, limit, signal)
-        const done = attempt(`cannot list ${place}`, () => listing.addAll(directory, place.path))
-        if (!done.ok) return done
-        return listing.result(shownPath(place))
+        const walk = new Walk({ maxDepth: depth, includeHidden: true, signal })
+        const entries: ListedEntry[] = []
+        for await (const entry of walk.entries(directory, place.path)) {
+          if (entries.length === limit) {
+            walk.truncated = true
+            break
+          }
+          entries.push(listed(entry))
+        }
+        if (signal.aborted) return toolFailure('cancelled', 'Listing was cancelled.')
+        return toolSuccess({
+          path: shownPath(place),
+          entries: entries.sort((left, right) => comparePaths(left.path, right.path)),
+          truncated: walk.truncated || walk.hasDeeper,
+          notes: [...walk.notes],
+        })
       })
     },
     render({ path, entries, truncated, notes }) {
@@ -75,84 +81,4 @@ export function createListFiles(
       return [`[${head}]`, ...lines].join('\n')
     },
   })
-}
-
-class Listing {
-  readonly #entries: Listed[] = []
-  readonly #notes: string[] = []
-  readonly #depth: number
-  readonly #limit: number
-  readonly #signal: AbortSignal
-  #truncated = false
-
-  constructor(depth: number, limit: number, signal: AbortSignal) {
-    this.#depth = depth
-    this.#limit = limit
-    this.#signal = signal
-  }
-
-  /** Level by level, so that a bound cuts what is deepest. */
-  addAll(top: Directory, topPath: string): void {
-    let level = [{ path: topPath, names: [] as readonly string[] }]
-    for (let depth = 1; depth <= this.#depth && level.length > 0; depth++) {
-      const next: typeof level = []
-      for (const { path, names } of level) {
-        if (this.#signal.aborted || this.#truncated) return
-        using directory = enter(top, names)
-        if (directory === undefined) {
-          this.#notes.push(`cannot read ${path}`)
-          continue
-        }
-        for (const name of this.#addOne(directory, path)) {
-          next.push({ path: join(path, name), names: [...names, name] })
-        }
-      }
-      level = next
-    }
-    this.#truncated ||= level.length > 0
-  }
-
-  result(path: string): Result<z.infer<typeof outputSchema>> {
-    if (this.#signal.aborted) return toolFailure('cancelled', 'Listing was cancelled.')
-    const entries = this.#entries.sort((left, right) => comparePaths(left.path, right.path))
-    return toolSuccess({ path, entries, truncated: this.#truncated, notes: this.#notes.slice(0, 20) })
-  }
-
-  /** Adds what is in one directory; returns the directories to go into. */
-  #addOne(directory: Directory, path: string): string[] {
-    const below: string[] = []
-    const found = directory.list().sort((left, right) => (left.name < right.name ? -1 : 1))
-    for (const { name, kind } of found) {
-      if (this.#entries.length === this.#limit) {
-        this.#truncated = true
-        return []
-      }
-      this.#entries.push(describe(directory, name, join(path, name), kind))
-      if (kind === 'directory' && !closedDirectories.has(name)) below.push(name)
-    }
-    return below
-  }
-}
-
-function describe(directory: Directory, name: string, path: string, kind: EntryKind): Listed {
-  if (kind !== 'file') return { path, type: kind }
-  const stat = attempt('', () => lstatSync(directory.at(name)))
-  return stat.ok ? { path, type: kind, sizeBytes: stat.value.size } : { path, type: kind }
-}
-
-/** Goes down name by name; nothing if one of them is no directory any more or cannot be read. */
-function enter(top: Directory, names: readonly string[]): Directory | undefined {
-  let at = top.reopen()
-  for (const name of names) {
-    const from = at
-    const next = attempt('', () => from.open(name))
-    from[Symbol.dispose]()
-    if (!next.ok) return undefined
-    at = next.value
-  }
-  return at
-}
-
-function join(parent: string, name: string): string {
-  return parent === '' ? name : `${parent}/${name}`
 }

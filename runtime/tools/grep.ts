@@ -110,7 +110,7 @@ async function searchBelow(
     turnAt = performance.now()
   }
   if (signal.aborted) return failure('cancelled', 'The search was cancelled.')
-  return search.result(walk.truncated, walk.notes)
+  return search.result(walk.truncated || walk.hasDeeper, walk.notes)
 }
 
 /** The indexes of the lines that fit, at most so many; throws when that takes too long. */

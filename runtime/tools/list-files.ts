@@ -1,25 +1,17 @@
 /** `list_files` of the library: what is in a folder, and below it on request, bounded in depth and number. */
-import { lstatSync } from 'node:fs'
 import * as z from 'zod'
-import { attempt, failure } from '#specs/node/file-error.ts'
+import { failure } from '#specs/node/file-error.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
 import { type BuiltIn, defineBuiltIn, toOutcome } from './built-in.ts'
 import { pathParameter, withinDirectory } from './directory-scope.ts'
 import { matchesGlob } from './glob.ts'
-import { closedDirectories, Walk, type WalkedEntry } from './walk.ts'
+import { closedDirectories, type ListedEntry, listed, Walk } from './walk.ts'
 import { shownPath } from './workspace-file.ts'
 
 const maxDepth = 10
 const maxEntries = 2_000
 /** Of all paths together. */
 const pathsMaxChars = 64 * 1024
-
-interface Listed {
-  readonly path: string
-  readonly type: 'file' | 'directory' | 'link' | 'other'
-  /** Of a file. */
-  readonly sizeBytes?: number
-}
 
 export const listFilesTool: BuiltIn = defineBuiltIn({
   name: 'list_files',
@@ -58,7 +50,7 @@ export const listFilesTool: BuiltIn = defineBuiltIn({
           includeHidden: input.includeHidden,
           signal: context.signal,
         })
-        const entries: Listed[] = []
+        const entries: ListedEntry[] = []
         let chars = 0
         for await (const entry of walk.entries(directory, place.path)) {
           if (input.includePattern !== undefined && !matchesGlob(entry.path, input.includePattern)) continue
@@ -67,11 +59,12 @@ export const listFilesTool: BuiltIn = defineBuiltIn({
             walk.truncated = true
             break
           }
-          entries.push(describe(entry))
+          entries.push(listed(entry))
         }
         if (context.signal.aborted) return failure('cancelled', 'Listing was cancelled.')
         entries.sort((left, right) => comparePaths(left.path, right.path))
-        const { truncated, notes } = walk
+        const { notes } = walk
+        const truncated = walk.truncated || (input.recursive && walk.hasDeeper)
         const value = {
           path: shownPath(place),
           entries,
@@ -82,9 +75,3 @@ export const listFilesTool: BuiltIn = defineBuiltIn({
       }),
     ),
 })
-
-function describe({ directory, name, path, kind }: WalkedEntry): Listed {
-  if (kind !== 'file') return { path, type: kind }
-  const stat = attempt('', () => lstatSync(directory.at(name)))
-  return stat.ok ? { path, type: kind, sizeBytes: stat.value.size } : { path, type: kind }
-}

@@ -2,8 +2,9 @@
  * What lies below a directory, level by level and so nearest first, by descriptor: no link is followed, whatever changes
  * meanwhile. Bounded in depth and number; a folder of millions is read in part.
  */
+import { lstatSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Directory, DirectoryEntry } from '#specs/node/directory.ts'
+import type { Directory, DirectoryEntry, EntryKind } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'
 
 /** Named, but not entered: large, and never what is sought. */
@@ -14,8 +15,7 @@ export const closedDirectories: ReadonlySet<string> = new Set([
   '.venv',
 ])
 
-/** Names of one folder that are read. */
-const namesMaxCount = 20_000
+const defaultNamesMaxCount = 20_000
 const visitedMaxCount = 200_000
 
 export interface WalkOptions {
@@ -24,6 +24,8 @@ export interface WalkOptions {
   /** Whether names that begin with a dot are among them. */
   readonly includeHidden: boolean
   readonly signal: AbortSignal
+  /** Names of one folder that are read; default 20,000. */
+  readonly namesMaxCount?: number
 }
 
 export interface WalkedEntry extends DirectoryEntry {
@@ -37,8 +39,10 @@ export class Walk {
   readonly #options: WalkOptions
   readonly #notes: string[] = []
   #visited = 0
-  /** Whether there was more than a bound let through, the depth's but for a depth of 1. */
+  /** Whether there was more than a bound on numbers let through. */
   truncated = false
+  /** Whether folders lie below the last level. */
+  hasDeeper = false
 
   constructor(options: WalkOptions) {
     this.#options = options
@@ -64,10 +68,11 @@ export class Walk {
       }
       level = next
     }
-    this.truncated ||= maxDepth > 1 && level.length > 0
+    this.hasDeeper = level.length > 0
   }
 
   *#folder(top: Directory, { path, names }: Folder, next: Folder[]): Generator<WalkedEntry, void> {
+    const { includeHidden, namesMaxCount = defaultNamesMaxCount } = this.#options
     using directory = enter(top, names)
     const listed = directory === undefined ? undefined : attempt('', () => directory.listSome(namesMaxCount))
     if (directory === undefined || listed?.ok !== true) return this.#note(`cannot read ${path || '.'}`)
@@ -77,7 +82,7 @@ export class Walk {
     }
     const sorted = listed.value.entries.sort((left, right) => (left.name < right.name ? -1 : 1))
     for (const { name, kind } of sorted) {
-      if (!this.#options.includeHidden && name.startsWith('.')) continue
+      if (!includeHidden && name.startsWith('.')) continue
       if (++this.#visited > visitedMaxCount) {
         this.truncated = true
         return
@@ -92,6 +97,20 @@ export class Walk {
   #note(text: string): void {
     if (this.#notes.length < 20) this.#notes.push(text)
   }
+}
+
+/** An entry as lists show it. */
+export interface ListedEntry {
+  readonly path: string
+  readonly type: EntryKind
+  /** Of a file that is still there. */
+  readonly sizeBytes?: number
+}
+
+export function listed({ directory, name, path, kind }: WalkedEntry): ListedEntry {
+  if (kind !== 'file') return { path, type: kind }
+  const stat = attempt('', () => lstatSync(directory.at(name)))
+  return stat.ok ? { path, type: kind, sizeBytes: stat.value.size } : { path, type: kind }
 }
 
 interface Folder {
