@@ -3,7 +3,6 @@
  * and TLS begins. What it refuses fails with its words; a redirect is handed back and never followed here.
  */
 import type { ClientHttp2Stream } from 'node:http2'
-import { Readable } from 'node:stream'
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
 import { connectionFields } from '#specs/protocol/proxy.ts'
 import { Gate } from '../proxy/gate.ts'
@@ -56,9 +55,25 @@ function toResponse(
   stream.once('close', () => signal?.removeEventListener('abort', abort))
   const hasBody = !withoutBody.has(status)
   if (!hasBody) stream.resume()
-  const body = hasBody ? (Readable.toWeb(stream) as ReadableStream<Uint8Array<ArrayBuffer>>) : null
+  const body = hasBody ? toBody(stream) : null
   const response = new Response(body, { status: Math.min(599, Math.max(200, status)), headers })
   return Object.defineProperties(response, { url: { value: url.href } })
+}
+
+/** The bytes of a stream as a body. Node's own conversion throws into nowhere when a body is given up as its stream ends. */
+function toBody(stream: ClientHttp2Stream): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const pieces = stream.iterator({ destroyOnReturn: true })
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await pieces.next()
+      if (done === true) controller.close()
+      else controller.enqueue(new Uint8Array(value as Buffer))
+    },
+    async cancel() {
+      stream.destroy()
+      await pieces.return?.()
+    },
+  })
 }
 
 function bodyOf(body: unknown): Buffer | null {

@@ -283,7 +283,7 @@ export class McpConnection {
       })
     } catch (cause) {
       const words = `${this.#words(cause)}${this.#lastWords(transport)}`
-      throw new Error(words.includes(this.#oddity) ? words : `${words}${this.#oddWords()}`)
+      throw new Error(words.includes(this.#shown(this.#oddity)) ? words : `${words}${this.#oddWords()}`)
     }
     this.#failure = null
     this.#failedConnects = 0
