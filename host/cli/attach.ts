@@ -5,6 +5,7 @@
 import type { Writable } from 'node:stream'
 import type { RunClient, WatchEnd } from '../control/run-client.ts'
 import { foreignLine } from '../ui/foreign.ts'
+import { formatCount } from '../ui/format.ts'
 import { ProgressView } from '../ui/progress.ts'
 import { type ExitCode, exitCodeOfEnd, exitCodes } from './exit-codes.ts'
 import { follow, followAsJson, type Interruption } from './follow.ts'
@@ -35,10 +36,14 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
   const end = await run.ended
   view.end()
   if (end.kind === 'ended') {
-    const { changes } = view.state
+    const { changes, proposedNotes } = view.state
     const where =
       changes === null || changes.entries === 0 ? '' : ` · its changes: caisson workspace diff ${run.id}`
     io.stdout.write(`Run ${run.id} · journal head ${end.journalHead.slice(0, 16)}${where}\n`)
+    if (proposedNotes.length > 0)
+      io.stdout.write(
+        `${formatCount(proposedNotes.length, 'note')} to keep or drop: caisson memory keep ${run.id}, or caisson memory drop ${run.id}\n`,
+      )
   }
   return codeOf(io, run, end)
 }

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { runId } from '../rpc/support.ts'
+import { proposed } from '../support/proposals.ts'
 import { runAtWork } from '../support/run-at-work.ts'
 
 const runEnd: HostEvent = {
@@ -35,5 +36,14 @@ describe('caisson attach', () => {
       expect(stdout.includes(`caisson workspace diff ${runId}`)).toBe(entries > 0)
       expect(stdout).toContain('journal head')
     }
+  })
+
+  it('says which notes the run left to decide about [S0.13] [V.08]', async () => {
+    const { record, watched, caisson, end } = await runAtWork()
+    const attached = caisson('attach', runId)
+    await watched
+    await record.host(proposed(1, 'the tests need Docker'))
+    await end(runEnd)
+    expect((await attached).stdout).toContain(`1 note to keep or drop: caisson memory keep ${runId}`)
   })
 })
