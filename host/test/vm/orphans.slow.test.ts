@@ -68,7 +68,7 @@ it('leaves no process whenever the host is killed in the start of a QEMU, behind
   await writeHangingKernel(kernel)
   const { launchers } = await probeConfinement(qemu)
   for (const [each, launcher] of [...launchers, { kind: 'bare' } as const].entries()) {
-    const count = launcher.kind === 'bubblewrap' ? 50 : 20
+    const count = launcher.kind === 'bubblewrap' ? 45 : 15
     const orders = Array.from({ length: count }, (_, index) => {
       const name = `caisson-killed-${process.pid}-${each}-${index}`
       return { order: { kind: 'launcher', name, launcher, qemu, kernel } as const }
@@ -82,7 +82,7 @@ it('leaves no process, and folders only that the next start clears, whenever the
   using template = makeTestFolders()
   await (await startWarmTestVm(await testVmOptions(template.folders))).vm.stop()
   await using homes = new AsyncDisposableStack()
-  const orders = Array.from({ length: 50 }, () => {
+  const orders = Array.from({ length: 40 }, () => {
     const { folders } = homes.use(makeTestFolders())
     return {
       folders,

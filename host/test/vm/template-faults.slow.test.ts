@@ -5,7 +5,7 @@ import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Folders } from '../../state/folders.ts'
 import { TemplateStore } from '../../vm/template-store.ts'
 import { sweepDeadVms } from '../../vm/vm-folder.ts'
@@ -69,8 +69,14 @@ async function startHost(
 const templatesIn = async ({ cache }: Folders) => (await readdir(join(cache, 'templates'))).toSorted()
 
 describe('templates that several processes need', () => {
+  /** For those that may find a template: the first makes it. */
+  let own: Awaited<ReturnType<typeof makeOwnFolders>>
+  beforeAll(async () => {
+    own = await makeOwnFolders()
+  })
+  afterAll(() => own[Symbol.dispose]())
+
   it('are made by one of two processes that need one at once [V.01]', async () => {
-    using own = await makeOwnFolders()
     const order = { vms: 1, warmUp: 'hello' } as const
     const hosts = await Promise.all([startHost(own.folders, order), startHost(own.folders, order)])
     for (const host of hosts)
@@ -85,22 +91,21 @@ describe('templates that several processes need', () => {
   })
 
   it('are made by another process when the maker is killed, and nothing of it stays [V.01 V.06]', async () => {
-    using own = await makeOwnFolders()
-    const killed = await startHost(own.folders, { vms: 1, warmUp: 'hang' })
+    using fresh = await makeOwnFolders()
+    const killed = await startHost(fresh.folders, { vms: 1, warmUp: 'hang' })
     const { warming: pid } = await killed.next('warming')
     await killed.kill()
     expect(await waitUntilGone(pid)).toBe(true)
-    expect(await templatesIn(own.folders)).toHaveLength(2)
-    const next = await startHost(own.folders, { vms: 1, warmUp: 'hello' })
+    expect(await templatesIn(fresh.folders)).toHaveLength(2)
+    const next = await startHost(fresh.folders, { vms: 1, warmUp: 'hello' })
     expect(await next.next('started')).toMatchObject({ started: { cloned: true } })
     await next.end()
-    expect(await templatesIn(own.folders)).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)])
-    await sweepDeadVms(own.folders.vms)
-    expect(await readdir(own.folders.vms)).toEqual([])
+    expect(await templatesIn(fresh.folders)).toEqual([expect.stringMatching(/^[0-9a-f]{32}$/)])
+    await sweepDeadVms(fresh.folders.vms)
+    expect(await readdir(fresh.folders.vms)).toEqual([])
   })
 
   it('serve on when a host with sixteen VMs from one is killed, and no VM stays [V.01 V.06]', async () => {
-    using own = await makeOwnFolders()
     const order = { vms: 16, warmUp: 'hello' } as const
     const host = await startHost(own.folders, order)
     await host.next('started', order.vms)
@@ -115,7 +120,6 @@ describe('templates that several processes need', () => {
   })
 
   it('are made anew when one byte of memory changed under them [V.01]', async () => {
-    using own = await makeOwnFolders()
     const order = { vms: 1, warmUp: 'hello' } as const
     const first = await startHost(own.folders, order)
     await first.next('started')
