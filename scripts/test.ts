@@ -14,6 +14,23 @@ interface Count {
   skipped: number
 }
 
+/** What of vitest's report is read. */
+interface Report {
+  readonly numPassedTests?: number
+  readonly numFailedTests?: number
+  readonly numPendingTests?: number
+  readonly numTodoTests?: number
+  /** One for each file; times in milliseconds. */
+  readonly testResults?: readonly {
+    readonly name: string
+    readonly startTime: number
+    readonly endTime: number
+  }[]
+}
+
+/** How many files are named with their time. */
+const HEAVIEST = 8
+
 const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
 const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
@@ -56,12 +73,21 @@ function test(project: string, parts: readonly string[] = []): void {
 
 function readReport(file: string): Count {
   try {
-    const report = JSON.parse(readFileSync(file, 'utf8')) as Record<string, number>
+    const report = JSON.parse(readFileSync(file, 'utf8')) as Report
     const { numPassedTests = 0, numFailedTests = 0, numPendingTests = 0, numTodoTests = 0 } = report
+    if (tier === 'all') printHeaviest(report)
     return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests + numTodoTests }
   } catch {
     return { passed: 0, failed: 0, skipped: 0 }
   }
+}
+
+/** Where the time goes, for whoever has to keep it within bounds. */
+function printHeaviest({ testResults = [] }: Report): void {
+  const files = testResults.map(({ name, startTime, endTime }) => ({ name, ms: endTime - startTime }))
+  const heaviest = files.toSorted((a, b) => b.ms - a.ms).slice(0, HEAVIEST)
+  const shown = heaviest.map(({ name, ms }) => `${path.relative('', name)} ${Math.round(ms / 1000)} s`)
+  console.log(`heaviest: ${shown.join(', ')}`)
 }
 
 check('types', 'node_modules/.bin/tsc', ['--noEmit'])
