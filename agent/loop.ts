@@ -222,11 +222,12 @@ async function openSkills({ received, parts, report, signal }: Work): Promise<Sk
   return skills
 }
 
-function toExtensionHost({ received, parts, report }: Work): ExtensionHost {
+function toExtensionHost({ received, parts, report, budget }: Work): ExtensionHost {
   const { runId } = received.task
   const { host } = parts
   return {
-    requestApproval: (request, signal) => host.requestApproval({ runId, ...request }, signal),
+    requestApproval: (request, signal) =>
+      budget.whileWaiting(host.requestApproval({ runId, ...request }, signal)),
     runHook: (request, signal) => host.runHook({ runId, ...request }, signal),
     callTool: (call, signal) => host.callTool({ runId, ...call }, signal),
     note: (level, text) => report.event({ type: 'note', level, text: boundText(text, limits.textMaxChars) }),
