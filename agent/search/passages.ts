@@ -14,14 +14,19 @@ const passageMaxChars = 4_000
 /** Of one line; what follows is neither found nor shown. */
 const lineMaxChars = 1_000
 
+/** Asked of a text as a whole, and from the beginnings of lines alone: most texts have none. */
+const hasLongLine = new RegExp(`(?:^|\\n)[^\\n]{${lineMaxChars + 1}}`)
+
 /** Lines of a text without their ends, long ones cut. */
 export function linesOf(text: string): string[] {
   const lines = (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text).split('\n')
   if (lines.at(-1) === '') lines.pop()
-  return lines.map((line) => {
-    const whole = line.endsWith('\r') ? line.slice(0, -1) : line
-    return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
-  })
+  return text.includes('\r') || hasLongLine.test(text) ? lines.map(plainLine) : lines
+}
+
+function plainLine(line: string): string {
+  const whole = line.endsWith('\r') ? line.slice(0, -1) : line
+  return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
 }
 
 /** The passages of a text in their order; those of blank lines alone are left out. */

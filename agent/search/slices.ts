@@ -14,14 +14,18 @@ export class Slices {
     this.#until = performance.now() + maxMs
   }
 
-  /** Whether the time is over. */
+  /** Whether the time is over, as of the last pause. */
   get isOver(): boolean {
-    return performance.now() >= this.#until
+    return this.#since >= this.#until
   }
 
-  /** Called between two small pieces of work, as often as there are such. Throws the signal's reason once it is aborted. */
+  /** Whether the slice is full; asked between two small pieces of work, as often as there are such. */
+  get isDue(): boolean {
+    return performance.now() - this.#since >= sliceMs
+  }
+
+  /** Lets others have their turn. Throws the signal's reason once it is aborted. */
   async pause(): Promise<void> {
-    if (performance.now() - this.#since < sliceMs) return
     await nextTurn()
     this.#signal.throwIfAborted()
     this.#since = performance.now()

@@ -71,8 +71,8 @@ export interface Walk {
   /** Larger ones are left out, in bytes. */
   readonly fileMaxBytes: number
   /** Each file that may be taken; its directory is open until this resolves. */
-  onFile(file: FoundFile): Promise<void>
-  onLeftOut(reason: LeftOut): void
+  onFile(file: FoundFile): Promise<void> | undefined
+  onLeftOut(reason: LeftOut): undefined
 }
 
 /** Whether everything was looked at; otherwise time or the bound of names ended it. */
@@ -95,12 +95,15 @@ async function enter(
   const entries = listed.ok ? listed.value.sort((a, b) => (a.name < b.name ? -1 : 1)) : []
   for (const { name, kind } of entries) {
     if (++state.entries > maxEntries || walk.slices.isOver) return false
-    if (kind === 'file') await look(directory, name, path, walk)
-    else if (kind !== 'directory') walk.onLeftOut('special')
+    if (kind === 'file') {
+      // Most files are as they were: nothing is waited for then.
+      const work = look(directory, name, path, walk)
+      if (work !== undefined) await work
+    } else if (kind !== 'directory') walk.onLeftOut('special')
     else if (closedFolders.has(name)) walk.onLeftOut('folder')
     else if (depth === maxDepth) walk.onLeftOut('deep')
     else folders.push(name)
-    await walk.slices.pause()
+    if (walk.slices.isDue) await walk.slices.pause()
   }
   for (const name of folders) {
     const opened = attempt('', () => directory.open(name))
@@ -114,13 +117,13 @@ async function enter(
   return true
 }
 
-async function look(directory: Directory, name: string, path: string, walk: Walk): Promise<void> {
+function look(directory: Directory, name: string, path: string, walk: Walk): Promise<void> | undefined {
   if (lockFiles.has(name) || generatedNames.test(name)) return walk.onLeftOut('generated')
   const stat = attempt('', () => lstatSync(directory.at(name)))
   if (!stat.ok) return walk.onLeftOut('unreadable')
   if (!stat.value.isFile()) return walk.onLeftOut('special')
   if (stat.value.size > walk.fileMaxBytes) return walk.onLeftOut('large')
-  await walk.onFile({ directory, name, path: join(path, name), stat: stat.value })
+  return walk.onFile({ directory, name, path: join(path, name), stat: stat.value })
 }
 
 function join(parent: string, name: string): string {

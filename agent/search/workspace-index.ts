@@ -170,24 +170,24 @@ export class WorkspaceIndex {
     return { ok: true, value: undefined }
   }
 
-  #leave(reason: LeftOut): void {
+  #leave(reason: LeftOut): undefined {
     this.#leftOut[reason] = (this.#leftOut[reason] ?? 0) + 1
+    return undefined
   }
 
   /** Takes a file into the index, unless it is there as it is. */
-  async #take(
+  #take(
     found: FoundFile,
     round: number,
     maxBytes: number,
     store: Store,
     slices: Slices,
-  ): Promise<void> {
+  ): Promise<void> | undefined {
     const { path, stat } = found
     const known = this.#files.get(path)
     if (known !== undefined && !known.isFresh && isSameState(known.state, stateOf(stat))) {
       known.seenIn = round
-      if (known.leftOut !== undefined) this.#leave(known.leftOut)
-      return
+      return known.leftOut === undefined ? undefined : this.#leave(known.leftOut)
     }
     if (known !== undefined) this.#drop(known, store)
     // What takes the place of something as large needs no more room.
@@ -197,7 +197,7 @@ export class WorkspaceIndex {
     const read = readText(found, maxBytes)
     if (read === undefined) return this.#leave('unreadable')
     if (read.leftOut !== undefined) this.#leave(read.leftOut)
-    await this.#add(path, read, { nowMs, round, store, slices })
+    return this.#add(path, read, { nowMs, round, store, slices })
   }
 
   #hasRoom(store: Store): boolean {
@@ -227,7 +227,7 @@ export class WorkspaceIndex {
     const pathWords = this.#words.prepare(path.toWellFormed())
     for (const [index, passage] of passages.entries()) {
       store.add(file.firstRow + index, pathWords, this.#words.prepare(textOf(lines, passage)))
-      if (index % 16 === 15) await this.#pauseIn(file, store, slices)
+      if (slices.isDue) await this.#pauseIn(file, store, slices)
     }
   }
 
@@ -256,7 +256,7 @@ export class WorkspaceIndex {
     const slices = new Slices(signal, Number.POSITIVE_INFINITY)
     const passages: FoundPassage[] = []
     for (const { file, passage } of hits) {
-      await slices.pause()
+      if (slices.isDue) await slices.pause()
       let lines = texts.get(file)
       if (lines === undefined) {
         lines = readAgain(root, file)
