@@ -29,7 +29,7 @@ export default defineConfig({
         test: {
           name: 'vm',
           include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.vm.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: 240_000,
           hookTimeout: 300_000,
           maxWorkers: VMS_AT_ONCE,
           // Projects of other widths are run one after the other.
