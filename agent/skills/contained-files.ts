@@ -11,7 +11,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-access.ts'
 
 /** Names that are looked at in one scan, over all folders. */
-const namesMaxCount = 4_000
+const namesMaxCount = 1_000
 
 export interface ContainedFiles extends SkillFiles {
   /** Whether there were more names than are looked at. */

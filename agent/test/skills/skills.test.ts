@@ -171,10 +171,10 @@ Use tabs
   })
 
   it('are looked for in so many folders and no more [S2.13]', async () => {
-    const { files, skill, write } = await place()
+    const { root, files, skill } = await place()
     for (let number = 0; number < 10_000; number++) {
       if (number < 200) skill(`.agents/skills/${String(number).padStart(5, '0')}`, `s${number}`, 'd')
-      else write(`.agents/skills/${number}/x`, '')
+      else mkdirSync(path.join(root, '.agents/skills', String(number)))
     }
     const shelf = await openSkills([], files)
     expect(shelf.list.length).toBeLessThanOrEqual(64)
