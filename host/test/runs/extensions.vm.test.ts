@@ -2,10 +2,13 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { PassThrough, Readable } from 'node:stream'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import * as z from 'zod'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { bringHome } from '../../cli/bring-home.ts'
+import { exitCodes } from '../../cli/exit-codes.ts'
 import { finish, testBench } from '../support/runs.ts'
 
 const call = (name: string, input: unknown): ServerReply => reply({ calls: [{ name, arguments: input }] })
@@ -109,6 +112,15 @@ describe('hooks and host tools in a VM', () => {
       { hook: 'marker', agentPath: 'root' },
       { hook: 'marker', agentPath: 'root/pen' },
       { hook: 'gate', point: 'after-run', decision: 'deny' },
+    ])
+    const said: object[] = []
+    const streams = { stdin: Readable.from([]), stdout: new PassThrough(), stderr: new PassThrough() }
+    const io = { ...streams, env: {}, version: '0' }
+    const emit = async (event: object): Promise<void> => void said.push(event)
+    const code = await bringHome(io, bench.host, run.id, { choice: true, state, emit })
+    expect([code, said]).toEqual([
+      exitCodes.notAllApplied,
+      [expect.objectContaining({ changes: 3, apply: null })],
     ])
   }, 300_000)
 
