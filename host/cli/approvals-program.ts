@@ -1,8 +1,11 @@
 /** The commands below `approvals`. */
 import { type Command, Option } from 'commander'
-import { ApprovalScope } from '#specs/protocol/approval.ts'
-import { AccessReach } from '#specs/protocol/egress.ts'
+import type { ApprovalScope } from '#specs/protocol/approval.ts'
+import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Action } from './vm-program.ts'
+
+// Not from the schemas, which would be loaded for every command.
+const reaches: readonly AccessReach[] = ['host', 'suffix', 'path']
 
 export function addApprovalCommands(
   approvals: Command,
@@ -31,10 +34,8 @@ export function addApprovalCommands(
     .action(run(async () => (await load()).approvalsAnswer))
   about('allow')
     .description('Allows a call of a tool, a plan or a way out')
-    .addOption(scope(ApprovalScope.options))
-    .addOption(
-      new Option('--reach <reach>', 'of a way out: how far around the address').choices(AccessReach.options),
-    )
+    .addOption(scope(['once', 'run', 'always']))
+    .addOption(new Option('--reach <reach>', 'of a way out: how far around the address').choices(reaches))
     .action(run(async () => (await load()).approvalsAllow))
   about('deny')
     .description('Denies it, or declines to answer')
