@@ -2,33 +2,9 @@
  * MCP servers as an extension of the agent: the user's, which come with the task, and those of the workspace. A server of the
  * user goes before one of the workspace of the same name. Nothing of the protocol is loaded where there is no server.
  */
-import type { Duplex } from 'node:stream'
-import type { McpServer } from '#specs/protocol/extension.ts'
 import type { ExtensionParts, OpenExtension } from '../extensions.ts'
-import type { StreamOpener } from '../proxy/outward.ts'
-import type { ProgramNetwork } from '../proxy/proxy.ts'
-import type { FileToolsOptions } from '../tools/file-access.ts'
-import type { ExecRequest } from '../utils/helper.ts'
-import type { OfferSource } from './offer.ts'
+import type { ChosenServer, McpEnvironment } from './environment.ts'
 import { readWorkspaceServers, type WorkspaceServers, workspaceFile } from './workspace-servers.ts'
-
-/** What the guest gives servers to run on. */
-export interface McpEnvironment {
-  /** Starts a program of the sandbox, which ends with the connection. */
-  openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Duplex>
-  /** The way of programs to the network. */
-  readonly network: Pick<ProgramNetwork, 'prepare'>
-  /** The way to the host, for servers at an address. */
-  readonly http: StreamOpener
-  /** The workspace, where its own servers are named. */
-  readonly files?: FileToolsOptions
-}
-
-export interface ChosenServer {
-  readonly name: string
-  readonly source: OfferSource
-  readonly config: McpServer
-}
 
 /** Those of `resource-tools.ts`, which is not loaded before there is a server. */
 const resourceTools: ReadonlySet<string> = new Set([

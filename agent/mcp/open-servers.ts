@@ -12,7 +12,7 @@ import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions.ts
 import { defaultProgramLimits, programEnvironment } from '../tools/code.ts'
 import { defaultRoot } from '../tools/file-access.ts'
 import type { Tool } from '../tools/tool.ts'
-import type { ChosenServer, McpEnvironment } from './extension.ts'
+import type { ChosenServer, McpEnvironment } from './environment.ts'
 import { ServerToolNames } from './names.ts'
 import { createOutwardFetch } from './outward-fetch.ts'
 import { type Connected, createResourceTools, resourceToolNames } from './resource-tools.ts'

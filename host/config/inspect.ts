@@ -9,21 +9,10 @@ import { nameOfHook } from '../hooks/command-hook.ts'
 import { inspectMcpServers } from '../mcp/inspect.ts'
 import { findCommand } from '../programs/find-command.ts'
 import { skillRoots, UserSkills } from '../skills/user-skills.ts'
+import type { ConfigFact } from './fact.ts'
 import { storedKeys } from './keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
 import type { Config, KeySource } from './schema.ts'
-
-export interface ConfigFact {
-  /** The section, such as `providers.local`. */
-  readonly what: string
-  readonly seen: string
-  /** What a person should know, though nothing is wrong. */
-  readonly note?: string
-  /** What is wrong and what to do; absent: nothing. */
-  readonly problem?: string
-  /** Whether every run fails because of it. */
-  readonly stopsRuns?: true
-}
 
 /** One fact for each section that says something; of the model see {@link inspectModel}. */
 export async function inspectSections(

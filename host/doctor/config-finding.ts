@@ -1,7 +1,8 @@
 // What doctor says of the user's configuration and of the model: whether the file fits, and whether the key is where
 // it says, named by its source and never by its value.
 
-import { type ConfigFact, inspectModel, inspectSections } from '../config/inspect.ts'
+import type { ConfigFact } from '../config/fact.ts'
+import { inspectModel, inspectSections } from '../config/inspect.ts'
 import type { KeyPlace } from '../config/keys.ts'
 import { configFile, loadConfig } from '../config/load.ts'
 import type { Folders } from '../state/folders.ts'

@@ -1,7 +1,7 @@
 /** What `caisson config check` says of MCP servers: where each runs or is, whether its secrets are configured and its address let out. */
 import type { McpServer } from '#specs/protocol/extension.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
-import type { ConfigFact } from '../config/inspect.ts'
+import type { ConfigFact } from '../config/fact.ts'
 import type { Config } from '../config/schema.ts'
 import { decide, makePolicy } from '../egress/policy.ts'
 import { parseTarget } from '../egress/target.ts'
