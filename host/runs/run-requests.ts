@@ -89,24 +89,27 @@ export class RunRequests {
     await this.#calls.close()
   }
 
-  async #askHooks(request: HookRequest, signal: AbortSignal): Promise<HooksDecision> {
-    const { agentPath, stepId, subject } = request
-    const { point, ...rest } = subject
-    switch (point) {
-      case 'before-step':
-      case 'after-step':
-        return await this.#hooks.ask(point, { agentPath, stepId, ...rest } as never, signal)
-      case 'before-tool':
-      case 'after-tool': {
-        const given = readObject(subject.arguments)
-        if (!given.ok) return { decision: 'deny', reason: given.error }
-        const call = { agentPath, stepId, ...rest, arguments: given.value } as HookedCall & { output: string }
-        if (point === 'after-tool') return await this.#hooks.ask(point, call, signal)
-        const decision = await this.#hooks.ask(point, call, signal)
-        this.#remember(call, decision)
-        return decision
-      }
+  async #askHooks({ agentPath, stepId, subject }: HookRequest, signal: AbortSignal): Promise<HooksDecision> {
+    if (subject.point === 'before-step') {
+      const { title, instructions } = subject
+      return await this.#hooks.ask('before-step', { agentPath, stepId, title, instructions }, signal)
     }
+    if (subject.point === 'after-step') {
+      const { point, ...about } = subject
+      return await this.#hooks.ask(point, { agentPath, stepId, ...about }, signal)
+    }
+    const given = readObject(subject.arguments)
+    if (!given.ok) return { decision: 'deny', reason: given.error }
+    const { callId, tool } = subject
+    const call: HookedCall = { agentPath, stepId, callId, tool, arguments: given.value }
+    if (subject.point === 'after-tool') {
+      const { output, error } = subject
+      const about = { ...call, output, ...(error === undefined ? {} : { error }) }
+      return await this.#hooks.ask('after-tool', about, signal)
+    }
+    const decision = await this.#hooks.ask('before-tool', call, signal)
+    this.#remember(call, decision)
+    return decision
   }
 
   #remember(
