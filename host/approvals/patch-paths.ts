@@ -1,42 +1,65 @@
 /**
  * The paths that a patch of `apply_patch` may touch, for rules that speak of paths. Rather too many than too few: a line that could
- * be a head counts as one, and a path stands with and without what diff puts before it. Applies nothing.
+ * be a head counts as one, and where it is not sure whether diff put something before a path, the path stands with and
+ * without it. Applies nothing.
  */
 
-const heads = [
+/** Heads whose paths are as they stand. */
+const plainHeads = [
   /^\*\*\* (?:Add|Update|Delete) File: *(.+)$/s,
   /^\*\*\* Move to: *(.+)$/s,
-  /^(?:---|\+\+\+)\s+(.+)$/s,
   /^(?:rename|copy) (?:from|to) (.+)$/s,
 ]
+const diffHead = /^(?:---|\+\+\+)\s+([^\t]+)/
 
 /** Null stands for a path that the host cannot tell. */
 export function patchPaths(patch: string): (string | null)[] {
   const paths = new Set<string | null>()
-  for (const line of patch.split(/\r?\n/)) {
-    // Where git writes no other heads, as of modes and empty files, this one alone has the names; it does not part them surely.
-    if (line.startsWith('diff --git ')) addAll(paths, namesOfGitHead(line.slice('diff --git '.length)))
-    for (const head of heads) {
-      const name = head.exec(line)?.[1]
-      if (name !== undefined) addAll(paths, [name.split('\t', 1)[0] ?? ''])
+  const lines = patch.split(/\r?\n/)
+  for (const [at, line] of lines.entries()) {
+    for (const head of plainHeads) add(paths, head.exec(line)?.[1])
+    if (line.startsWith('diff --git ')) addPair(paths, namesOfGitHead(line.slice('diff --git '.length)))
+    if (line.startsWith('--- ') && lines[at + 1]?.startsWith('+++ '))
+      addPair(paths, [diffHead.exec(line)?.[1] ?? '"', diffHead.exec(lines[at + 1] ?? '')?.[1] ?? '"'])
+    else if (!lines[at - 1]?.startsWith('--- ') || !line.startsWith('+++ ')) {
+      const name = diffHead.exec(line)?.[1]
+      if (name !== undefined) addBoth(paths, name)
     }
   }
   return [...paths]
 }
 
-function addAll(paths: Set<string | null>, names: readonly string[]): void {
-  for (const name of names.map((each) => each.trim())) {
-    if (name === '/dev/null' || name === '') continue
-    // Quoted names have escapes, which only the tool's own reader undoes.
-    if (name.startsWith('"')) paths.add(null)
-    else for (const path of [name, name.replace(/^[abciow]\//, '')]) paths.add(path)
+/** The old and the new name of one file. */
+function addPair(paths: Set<string | null>, [old, changed]: readonly [string, string]): void {
+  const isMarked = (name: string, mark: string) => name.startsWith(mark) || name.trim() === '/dev/null'
+  // Then the tool takes both marks away, and the folders are not named a and b.
+  const isSure = isMarked(old, 'a/') && isMarked(changed, 'b/')
+  for (const name of [old, changed]) {
+    if (isSure) add(paths, name.replace(/^[ab]\//, ''))
+    else addBoth(paths, name)
   }
 }
 
-/** Both names where they are the same behind their prefixes; nothing that the host could tell otherwise. */
-function namesOfGitHead(names: string): string[] {
+function addBoth(paths: Set<string | null>, name: string): void {
+  add(paths, name)
+  add(paths, name.replace(/^[abciow]\//, ''))
+}
+
+function add(paths: Set<string | null>, text: string | undefined): void {
+  const name = text?.trim() ?? ''
+  // Quoted names have escapes, which only the tool's own reader undoes.
+  if (name !== '' && name !== '/dev/null') paths.add(name.startsWith('"') ? null : name)
+}
+
+/**
+ * Both names where a single space parts them, or they are the same behind their marks; otherwise nothing that the host could tell.
+ * Where git writes no other heads, as of modes and empty files, this one alone has the names.
+ */
+function namesOfGitHead(names: string): [string, string] {
+  const [old, changed, ...more] = names.split(' ')
+  if (old !== undefined && changed !== undefined && more.length === 0) return [old, changed]
   const middle = (names.length - 1) / 2
   const [first, second] = [names.slice(0, middle), names.slice(middle + 1)]
   const isPair = Number.isInteger(middle) && names[middle] === ' ' && first.slice(1) === second.slice(1)
-  return isPair ? [first, second] : ['"']
+  return isPair ? [first, second] : ['"', '"']
 }

@@ -113,6 +113,15 @@ describe('rules', () => {
     const inBuild = patch('*** Update File: build/a', '@@', '-x', '+y', '*** Delete File: build/b')
     expect(effectOf({ effect: 'allow', pattern: 'build/*' }, inBuild)).toBe('allow')
     expect(effectOf({ effect: 'deny', pattern: 'secret/*' }, inBuild)).toBeUndefined()
+    const gone = git('--- a/build/b', '+++ /dev/null', '@@ -1 +0,0 @@', '-x')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, gone)).toBe('allow')
+    const moved = git('diff --git a/build/b b/build/c', 'rename from build/b', 'rename to build/c')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, moved)).toBe('allow')
+    expect(effectOf({ effect: 'deny', pattern: 'secret/*' }, moved)).toBeUndefined()
+    // Its folder is named a, whatever it looks like.
+    const folder = git('--- a/build/b', '+++ a/build/b', '@@ -1 +1 @@', '-x', '+y')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, folder)).toBeUndefined()
+    expect(effectOf({ effect: 'deny', pattern: 'a/build/*' }, folder)).toBe('deny')
     expect(effectOf({ effect: 'allow', pattern: '*' }, patch('*** Delete File: ../x'))).toBeUndefined()
   })
 
