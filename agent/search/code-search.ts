@@ -2,6 +2,7 @@
  * The search over the workspace as an agent has it: an index for each tree that is searched, made by its first search and gone
  * with the run or the sub-agent that it was for. Decides which passages answer a query.
  */
+import { comparePaths } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { OpenExtension } from '../extensions.ts'
 import { defaultRoot, type FileToolsOptions } from '../tools/file-access.ts'
@@ -53,12 +54,15 @@ export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
     indexes.delete(root)
     await index?.close()
   }
+  const dropAll = async (): Promise<void> => void (await Promise.all([...indexes.keys()].map(drop)))
   return {
     toolOver: (files) => {
       const { root = defaultRoot } = files
       return createSearchCode((request, signal) => searchIn(indexOf(root), vectors, request, signal), files)
     },
     extension: async ({ task }) => {
+      // What a call made that came late in the run before: the same names may be other files now.
+      await dropAll()
       vectors = task.embeddingModel === undefined || gateway === undefined ? undefined : new Vectors(gateway)
       return {
         toolsFor: async ({ root }, signal) => {
@@ -67,7 +71,7 @@ export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
         },
         close: async () => {
           vectors = undefined
-          await Promise.all([...indexes.keys()].map(drop))
+          await dropAll()
         },
       }
     },
@@ -120,7 +124,10 @@ async function searchByMeaning(
   const all = await index.find(every, signal)
   if (!all.ok) return all
   const isFew = all.value.passages.length <= meantMaxPassages
-  const candidates = isFew ? all.value.passages : byWords.value.passages
+  // In one order, whichever file was read last: so the same search asks the same of the host.
+  const candidates = (isFew ? all.value.passages : byWords.value.passages).toSorted(
+    (a, b) => comparePaths(a.path, b.path) || a.firstLine - b.firstLine,
+  )
   const { files, leftOut } = all.value
   const notes = notesOf(leftOut)
   if (!isFew)
@@ -173,8 +180,5 @@ function notesOf(leftOut: Readonly<Partial<Record<LeftOut, number>>>): string[] 
     const count = leftOut[reason as LeftOut]
     return count === undefined ? [] : [`${words} (${count})`]
   })
-  return [
-    ...(leftOut.late === undefined ? [] : ['not all files are in the index yet: search again to go on']),
-    ...(parts.length === 0 ? [] : [`not searched: ${parts.join(', ')}`]),
-  ]
+  return parts.length === 0 ? [] : [`not searched: ${parts.join(', ')}`]
 }

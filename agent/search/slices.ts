@@ -1,22 +1,14 @@
-/** Long work in slices, so that whatever else the agent has to do comes in between; ended by a signal or a time. */
+/** Long work in slices, so that whatever else the agent has to do comes in between; ended by a signal. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 
 const sliceMs = 12
 
 export class Slices {
   readonly #signal: AbortSignal
-  readonly #until: number
   #since = performance.now()
 
-  /** @param maxMs after which no more should be begun */
-  constructor(signal: AbortSignal, maxMs: number) {
+  constructor(signal: AbortSignal) {
     this.#signal = signal
-    this.#until = performance.now() + maxMs
-  }
-
-  /** Whether the time is over, as of the last pause. */
-  get isOver(): boolean {
-    return this.#since >= this.#until
   }
 
   /** Whether the slice is full; asked between two small pieces of work, as often as there are such. */

@@ -18,9 +18,9 @@ export const leftOutReasons = {
   unreadable: 'files and folders that could not be read',
   deep: 'folders that lie too deep',
   room: 'files for which the index had no room',
+  late: 'files for which there was no time yet, so search again',
 } as const
-/** `late`: the walk did not reach everything in time; 1, however much that is. */
-export type LeftOut = keyof typeof leftOutReasons | 'late'
+export type LeftOut = keyof typeof leftOutReasons
 
 /** Never entered: large, and hardly ever what is sought. */
 export const closedFolders: ReadonlySet<string> = new Set([
@@ -75,7 +75,7 @@ export interface Walk {
   onLeftOut(reason: LeftOut): undefined
 }
 
-/** Whether everything was looked at; otherwise time or the bound of names ended it. */
+/** Whether everything was looked at; otherwise the bound of names ended it. */
 export async function walkWorkspace(top: Directory, walk: Walk): Promise<boolean> {
   const state = { entries: 0 }
   return await enter(top, '', 0, walk, state)
@@ -94,7 +94,7 @@ async function enter(
   const folders: string[] = []
   const entries = listed.ok ? listed.value.sort((a, b) => (a.name < b.name ? -1 : 1)) : []
   for (const { name, kind } of entries) {
-    if (++state.entries > maxEntries || walk.slices.isOver) return false
+    if (++state.entries > maxEntries) return false
     if (kind === 'file') {
       // Most files are as they were: nothing is waited for then.
       const work = look(directory, name, path, walk)

@@ -22,7 +22,7 @@ export interface IndexBounds {
   readonly fileMaxBytes?: number
   /** Default 50,000. */
   readonly maxFiles?: number
-  /** Of one search, for bringing the index up to date; the next search goes on. Default 45 s. */
+  /** Of one search, for reading what is new or has changed; the next search goes on. Default 45 s. */
   readonly updateMaxMs?: number
 }
 
@@ -113,6 +113,8 @@ export class WorkspaceIndex {
   #nextNumber = 0
   #updates = 0
   #leftOut: Partial<Record<LeftOut, number>> = {}
+  /** Spent by the update under way on files that are new or have changed; the look at the others is never cut short. */
+  #readingMs = 0
 
   constructor(options: IndexOptions) {
     this.#options = options
@@ -145,14 +147,15 @@ export class WorkspaceIndex {
 
   async #update(store: Store, signal: AbortSignal): Promise<Result<void>> {
     const { root: location, bounds = {} } = this.#options
-    const { fileMaxBytes = 512 * 1024, updateMaxMs = 45_000 } = bounds
+    const { fileMaxBytes = 512 * 1024 } = bounds
     const opened = Root.open(location)
     if (!opened.ok) return opened
     using root = opened.value
     using top = root.openDirectory()
-    const slices = new Slices(signal, updateMaxMs)
+    const slices = new Slices(signal)
     const round = ++this.#updates
     this.#leftOut = {}
+    this.#readingMs = 0
     store.begin()
     try {
       const isWhole = await walkWorkspace(top, {
@@ -161,7 +164,7 @@ export class WorkspaceIndex {
         onFile: (file) => this.#take(file, round, fileMaxBytes, store, slices),
         onLeftOut: (reason) => this.#leave(reason),
       })
-      if (!isWhole) this.#leave('late')
+      if (!isWhole) this.#leave('room')
       else for (const file of this.#files.values()) if (file.seenIn !== round) this.#drop(file, store)
     } finally {
       store.commit()
@@ -193,11 +196,22 @@ export class WorkspaceIndex {
     // What takes the place of something as large needs no more room.
     const isMore = known === undefined || stat.size > known.state.size
     if (isMore && !this.#hasRoom(store)) return this.#leave('room')
+    if (this.#readingMs >= (this.#options.bounds?.updateMaxMs ?? 45_000)) return this.#leave('late')
+    return this.#read(found, maxBytes, { round, store, slices })
+  }
+
+  async #read(
+    found: FoundFile,
+    maxBytes: number,
+    update: { readonly round: number; readonly store: Store; readonly slices: Slices },
+  ): Promise<void> {
+    const startedAt = performance.now()
     const nowMs = Date.now()
     const read = readText(found, maxBytes)
-    if (read === undefined) return this.#leave('unreadable')
-    if (read.leftOut !== undefined) this.#leave(read.leftOut)
-    return this.#add(path, read, { nowMs, round, store, slices })
+    if (read?.leftOut !== undefined) this.#leave(read.leftOut)
+    if (read === undefined) this.#leave('unreadable')
+    else await this.#add(found.path, read, { nowMs, ...update })
+    this.#readingMs += performance.now() - startedAt
   }
 
   #hasRoom(store: Store): boolean {
@@ -253,7 +267,7 @@ export class WorkspaceIndex {
     const opened = Root.open(this.#options.root)
     if (!opened.ok) return opened
     using root = opened.value
-    const slices = new Slices(signal, Number.POSITIVE_INFINITY)
+    const slices = new Slices(signal)
     const passages: FoundPassage[] = []
     for (const { file, passage } of hits) {
       if (slices.isDue) await slices.pause()

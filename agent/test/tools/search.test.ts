@@ -75,6 +75,16 @@ describe('search_files', () => {
     expect(await paths({ pattern: '--files' })).toEqual([])
   })
 
+  it('points to search_code where several words were not found as one text [S0.14, S1.04]', async () => {
+    const { folder, search } = prepare()
+    using _ = folder
+    const told = async (pattern: string, regex = false) =>
+      search.render?.(await callGood(search, { pattern, regex }))
+    expect(await told('name of os')).toMatch(/^No match\. .*search_code/)
+    expect(await told('nothing')).toBe('No match.')
+    expect(await told('no .* thing', true)).toBe('No match.')
+  })
+
   it('stops at its limit and says so [V.06]', async () => {
     const { folder, search } = prepare()
     using _ = folder
