@@ -60,7 +60,6 @@ class OpenedServers implements Extension {
       (server) =>
         new RunServer({
           ...server,
-          connect: (workspace) => this.#connect(server.name, server.config, workspace),
           ask: (offer, agentPath, signal) => this.#ask(toCanonicalJson(offer), agentPath, signal),
         }),
     )

@@ -10,7 +10,6 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { block } from '../context/block.ts'
-import type { AgentWorkspace } from '../extensions.ts'
 import { cutMiddle } from '../tools/cut.ts'
 import { toolFailure, toolSuccess } from '../tools/tool.ts'
 import { boundTools, digestTool, makeOffer, type OfferSource } from './offer.ts'
@@ -19,8 +18,6 @@ export interface ServerParts {
   readonly name: string
   readonly source: OfferSource
   readonly config: McpServer
-  /** A connection to an instance of its own, over the workspace. */
-  connect(workspace: AgentWorkspace): McpConnection
   /** Whether the tools may be offered, or go on to be called as they are now. */
   ask(offer: McpOffer, agentPath: string, signal: AbortSignal): Promise<ApprovalDecision>
 }

@@ -73,6 +73,34 @@ describe('createHelper', () => {
     ])
   })
 
+  it('starts a program that is spoken to while it runs [S1.04] [A.09]', async () => {
+    const asked = Promise.withResolvers<unknown>()
+    serve = (socket) => {
+      const reader = new TypedFrameReader()
+      socket.on('data', (piece: Buffer) => {
+        for (const { payload } of reader.feed(piece) as { payload: Buffer }[])
+          asked.resolve(JSON.parse(payload.toString()))
+      })
+    }
+    const { limits } = request
+    const socket = await createHelper(path).openProgram({
+      argv: ['node', 's.js'],
+      view: 'v1',
+      cwd: 'a',
+      limits,
+    })
+    expect(await asked.promise).toEqual({
+      op: 'exec',
+      argv: ['node', 's.js'],
+      view: 'v1',
+      cwd: 'a',
+      env: {},
+      stdin: true,
+      limits,
+    })
+    socket.destroy()
+  })
+
   it('hands output on in order and as bytes, then gives the result [S1.04]', async () => {
     const bytes = Buffer.from([0xff, 0, 0x61])
     serve = answer(
