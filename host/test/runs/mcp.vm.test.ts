@@ -113,9 +113,10 @@ describe('MCP servers in a VM', () => {
     expect(pinned.map(({ server }) => server).sort()).toEqual(['files', 'stubborn'])
     await (await bench.host.changes(run.id)).apply('all')
     expect((await readFiles(bench.workspace))['from-child.txt']).toBe('of the child\n')
-    // The root agent's own process beats on; that of the sub-agent has ended, however it resisted.
+    // The root agent's own process beats on; that of the sub-agent, and that of the server which was denied, ended however they resisted.
     const beats = said.split('\n').filter((line) => line === 'silent' || line === 'beating')
     expect([...new Set(beats)].sort()).toEqual(['beating', 'silent'])
-    expect(beats.filter((line) => line === 'silent').length).toBe(beats.length / 2)
+    const silent = beats.filter((line) => line === 'silent').length
+    expect(silent).toBeGreaterThanOrEqual(beats.length - silent)
   }, 480_000)
 })
