@@ -10,7 +10,7 @@ import type { Budget } from './budget.ts'
 import type { Embedder } from './embedder.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { answerWith } from './json-service.ts'
-import type { ModelExchange } from './model-route.ts'
+import { deniedBy, type ModelExchange, type ModelHooks } from './model-route.ts'
 import type { ServeStream } from './services.ts'
 
 /** The model that makes vectors for a run. */
@@ -25,6 +25,8 @@ export interface EmbeddingsRouteOptions {
   /** Absent: the user configured none. */
   readonly embeddings?: EmbeddingModel
   readonly budget: Budget
+  /** Looks at the texts before they go out. */
+  readonly hooks?: Pick<ModelHooks, 'before'>
   readonly onExchange: (exchange: ModelExchange) => void
   /** Milliseconds on a clock that only goes forward. */
   readonly now: () => number
@@ -70,7 +72,7 @@ async function embed(
   { embedder, model, price }: EmbeddingModel,
   request: EmbeddingsRequest,
   signal: AbortSignal,
-  { budget, onExchange, now }: EmbeddingsRouteOptions,
+  { budget, hooks, onExchange, now }: EmbeddingsRouteOptions,
 ): Promise<Result<EmbeddingsAnswer, WireError>> {
   const started = now()
   const chars = request.input.reduce((sum, text) => sum + text.length, 0)
@@ -81,13 +83,20 @@ async function embed(
     const queued = queuedMs < queuedMinMs ? {} : { queuedMs: Math.round(queuedMs) }
     onExchange({ status, durationMs, usage, estimated: false, model, ...queued, ...rest })
   }
+  const objection = await hooks?.before?.(request, signal)
+  if (typeof objection === 'string') {
+    const error = deniedBy('request', objection)
+    report(error.status, noUsage, { error: `${error.code}: ${error.message}` })
+    return { ok: false, error }
+  }
+  const asked = now()
   const reserved = await budget.reserve({
     inputTokens: mostTokens,
     outputTokens: 0,
     signal,
     other: { model, price },
   })
-  queuedMs += now() - started
+  queuedMs += now() - asked
   if (!reserved.ok) {
     report(reserved.error.status, noUsage, { error: `${reserved.error.code}: ${reserved.error.message}` })
     return reserved

@@ -135,6 +135,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const embed = createEmbeddingsRoute({
     ...(options.embeddings === undefined ? {} : { embeddings: options.embeddings }),
     budget: model.budget,
+    ...(options.modelHooks === undefined ? {} : { hooks: options.modelHooks }),
     onExchange: report,
     now,
   })

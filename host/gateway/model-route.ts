@@ -3,6 +3,7 @@
  * carries the answer back. Refuses what is not a chat request, and what the run's budget does not allow.
  */
 import type { ServerHttp2Stream } from 'node:http2'
+import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
 import { Budget, type BudgetLimits, priceOf } from './budget.ts'
@@ -42,8 +43,8 @@ export interface ModelExchange {
 /** Looks at what goes to the model and at what comes back; each gives the reason of a no, or null. */
 export interface ModelHooks {
   /** Before anything is sent, in the guest's own words: model, key and address are not in it. */
-  before?(request: ChatRequest, signal: AbortSignal): Promise<string | null>
-  /** Absent: answers go to the guest as they come. */
+  before?(request: ChatRequest | EmbeddingsRequest, signal: AbortSignal): Promise<string | null>
+  /** Of chat alone: vectors have no words. Absent: answers go to the guest as they come. */
   after?(request: ChatRequest, said: SaidByModel, signal: AbortSignal): Promise<string | null>
 }
 
@@ -193,7 +194,7 @@ interface SpentRefusal {
   readonly estimated: boolean
 }
 
-function deniedBy(what: 'request' | 'answer', reason: string): WireError {
+export function deniedBy(what: 'request' | 'answer', reason: string): WireError {
   return gatewayError('hook_denied', `A hook of the user refused this ${what}: ${reason}`)
 }
 

@@ -45,6 +45,20 @@ function sendVectors(
 const run = startGateway.bind(null, offlineProvider(false))
 
 describe('the route to an embedding model', () => {
+  it('sends nothing that a hook before the model refuses [A.10, S0.14]', async () => {
+    let sent = 0
+    await using upstream = await startUpstream((response, _, body) => {
+      sent += 1
+      sendVectors(response, body)
+    })
+    const before = async (request: object) => ('input' in request ? `not ${String(request.input)}` : null)
+    await using gateway = await run({ embeddings: embeddingsAt(upstream.url), modelHooks: { before } })
+    const answer = await ask(gateway, ['salaries'])
+    expect(answer.text).toContain('A hook of the user refused this request: not salaries')
+    expect(sent).toBe(0)
+    expect(gateway.exchanges).toMatchObject([{ status: 403, usage: noUsage }])
+  })
+
   it('gives a vector for each text, in the order of the texts, and journals the exchange [S0.14, G.01]', async () => {
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body))
     await using gateway = await run({ embeddings: embeddingsAt(upstream.url, { input: 2, output: 0 }) })

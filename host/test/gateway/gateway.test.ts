@@ -135,7 +135,6 @@ describe('everything else', () => {
     '/V1/chat/completions',
     '/',
     '/constructor',
-    '/v1/embeddings',
   ])('has no path %s [S1.14]', async (path) => {
     await using test = await startGateway(offlineProvider(false))
     expect(await test.request({ path })).toMatchObject({ status: 404, code: 'not_found' })
