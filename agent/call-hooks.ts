@@ -26,6 +26,7 @@ export function callHooks(
     return decision
   }
   return {
+    looksAfter: (tool) => isHooked(hooks.hooks, 'after-tool', tool),
     before: (tool, given) => ask({ point: 'before-tool', callId, tool, arguments: given }, tool),
     after: (tool, given, output, error?: ToolError) =>
       ask(

@@ -29,7 +29,11 @@ export async function aroundStep<R extends StepResult>(
   if (before?.decision === 'deny')
     return denied(`a hook refused the step: ${before.reason ?? 'no reason given'}`, [])
   const result = await work()
-  if (signal.aborted) return result
+  if (signal.aborted) {
+    // Nobody can be asked any more: it is not done before its hooks have looked at it.
+    const isSeen = result.state !== 'completed' || !isHooked(hooks.hooks, 'after-step')
+    return isSeen ? result : { ...result, state: 'cancelled', reason: 'cancelled' }
+  }
   const text = boundJsonText(result.text, limits.documentMaxChars, hookTextMaxBytes)
   const after = await ask({ point: 'after-step', ...about, state: result.state, text })
   if (signal.aborted || after?.decision !== 'deny') return result

@@ -1,8 +1,13 @@
 // Whole runs with real sub-agents against a host that has hooks: what is asked, and what the agent does with the answer.
 import { describe, expect, it } from 'vitest'
-import { type HookDecision, HookRequest } from '#specs/protocol/hook.ts'
+import * as z from 'zod'
+import { type AgentHookPoint, type HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
+import { openHooks } from '../hooks.ts'
+import type { TaskInbox } from '../inbox.ts'
+import { aroundStep } from '../step-hooks.ts'
+import { defineTool, toolSuccess } from '../tools/tool.ts'
 import {
   answer,
   call,
@@ -13,6 +18,7 @@ import {
   type WorldOptions,
   working,
 } from './hostile/world.ts'
+import { makeRun, modelAt, someRunId } from './support/run.ts'
 import { isPlanning } from './support/scripted-model.ts'
 
 type Task = NonNullable<WorldOptions['task']>
@@ -170,5 +176,57 @@ describe('hooks at depth', () => {
       ['root/pen', 'before-step'],
       ['root/pen', 'before-tool'],
     ])
+  })
+})
+
+describe('hooks that cannot be asked any more', () => {
+  it('let nothing count as done that they were to look at, so that the host finds no call and no step without them [A.10]', async () => {
+    const script = working(call('wait_long', {}), answer('done'))
+    let inbox: TaskInbox | undefined
+    const tool = defineTool({
+      name: 'wait_long',
+      description: 'Ends well although it was cancelled.',
+      inputSchema: z.strictObject({}),
+      outputSchema: z.string(),
+      requiresApproval: false,
+      readOnly: true,
+      execute: () => {
+        inbox?.cancel(someRunId, 'enough')
+        return Promise.resolve(toolSuccess('the secret'))
+      },
+    })
+    const options = {
+      tools: [tool],
+      onEvent: (_: unknown, given: TaskInbox): void => {
+        inbox = given
+      },
+    }
+    const cancelled = await withHooks(script, [{ point: 'after-tool' }], () => allow, options)
+    expect(cancelled.completion.outcome).toBe('cancelled')
+    expect(eventsOf(cancelled, 'tool-end')).toMatchObject([{ error: { code: 'cancelled' } }])
+    expect(outputs(cancelled)[0]).not.toContain('the secret')
+    const other = await withHooks(script, [{ point: 'after-tool', tools: ['read_*'] }], () => allow, options)
+    expect(outputs(other)[0]).toContain('the secret')
+  })
+
+  it('leave a step undone that ended well as the run was cancelled [A.10]', async () => {
+    const step = { id: 's', title: 'S', instructions: 'do' }
+    const done = { state: 'completed', reason: 'completed', text: 'done', history: [] } as const
+    const end = async (point: AgentHookPoint) => {
+      const ending = new AbortController()
+      const hooks = openHooks([{ point }], () => Promise.resolve(allow))
+      const { run } = makeRun({ model: modelAt('http://127.0.0.1:9') })
+      return await aroundStep(
+        step,
+        hooks === undefined ? run : { ...run, hooks },
+        ending.signal,
+        async () => {
+          ending.abort()
+          return done
+        },
+      )
+    }
+    expect(await end('after-step')).toMatchObject({ state: 'cancelled', text: 'done' })
+    expect(await end('before-step')).toMatchObject({ state: 'completed' })
   })
 })

@@ -12,6 +12,8 @@ import { type Tool, toolFailure } from './tool.ts'
 
 /** What the host's hooks say before and after a call; undefined where none is about the tool. Arguments are canonical JSON. */
 export interface CallHooks {
+  /** Whether any of them looks at what calls of the tool give. */
+  looksAfter(tool: string): boolean
   before(tool: string, given: string): Promise<HookDecision | undefined>
   after(tool: string, given: string, output: string, error?: ToolError): Promise<HookDecision | undefined>
 }
@@ -45,7 +47,8 @@ export async function aroundCall(
     return toolFailure('denied', `a hook of the host gave ${tool.name} arguments that do not fit it`)
   if (allowed !== parsed) notes.push(`a hook changed the arguments to ${cutMiddle(allowed.canonical, 300)}`)
   const result = await run(allowed)
-  if (signal.aborted) return result
+  // Nobody can be asked any more: what a hook was to look at first is withheld.
+  if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interrupted() : result
   const told = result.ok ? result.value : describeError(result.error)
   const after = await hooks.after(tool.name, allowed.canonical, told, result.ok ? undefined : result.error)
   for (const note of [before?.note, after?.note]) if (note !== undefined) notes.push(`a hook says: ${note}`)
