@@ -9,7 +9,14 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { type AgentHook, AgentHookPoint, type HookPoint } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
-import { type Hook, type HookInput, type HookSubjects, type HookVerdict, hookVersion } from './hook.ts'
+import {
+  type Hook,
+  type HookAnswer,
+  type HookInput,
+  type HookSubjects,
+  type HookVerdict,
+  hookVersion,
+} from './hook.ts'
 
 export interface RunHooksOptions {
   readonly runId: string
@@ -121,7 +128,8 @@ export class RunHooks {
     const { runId, note, now = () => performance.now() } = this.#options
     const startedAt = now()
     const input = { version: hookVersion, point: asked.point, runId, ...asked.subject } as HookInput
-    const answer = await hook.ask(input, signal)
+    // One that breaks in a way that nobody thought of has failed as well, and what guards must not be passed by it.
+    const answer = await hook.ask(input, signal).catch((error: unknown) => failed(error))
     const verdict: HookVerdict = answer.ok
       ? answer.value
       : {
@@ -153,6 +161,10 @@ export class RunHooks {
   ): Promise<ApprovalDecision> {
     if (asked.point !== 'before-tool') throw new TypeError('only a call is put before a person')
     const { agentPath, stepId, callId, tool, arguments: given } = asked.subject
+    const shown = toCanonicalJson(given)
+    // Nobody can say yes to what they cannot see all of.
+    if (shown.length > limits.documentMaxChars)
+      return { decision: 'deny', hint: `the arguments are too long to be shown (${shown.length} characters)` }
     const why = reason === undefined ? '' : `: ${reason}`
     const request: ApprovalRequest = {
       // Drawn: under an id that the agent can guess it could have asked before, in words of its own.
@@ -162,7 +174,7 @@ export class RunHooks {
       stepId,
       callId,
       tool,
-      arguments: toCanonicalJson(given).slice(0, limits.documentMaxChars),
+      arguments: shown,
       preview: `The hook ${hook.name} wants a person to decide about this call${why}`.slice(
         0,
         limits.textMaxChars,
@@ -207,4 +219,8 @@ function placeOf({ subject }: Asked): { agentPath?: string; stepId?: string; cal
 
 function reasonOfPerson({ hint }: ApprovalDecision): string {
   return hint === undefined || hint.trim() === '' ? 'a person said no' : `a person said no: ${hint}`
+}
+
+function failed(error: unknown): HookAnswer {
+  return { ok: false, error: `could not be asked: ${error instanceof Error ? error.message : String(error)}` }
 }

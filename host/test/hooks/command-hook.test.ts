@@ -13,9 +13,11 @@ import { homedir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import type { HostEvent } from '#specs/protocol/event.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
 import { commandHook } from '../../hooks/command-hook.ts'
 import type { HookInput } from '../../hooks/hook.ts'
+import { RunHooks } from '../../hooks/run-hooks.ts'
 import { closeToPrograms } from '../../programs/programs.ts'
 
 const runId = `run-${'0'.repeat(20)}`
@@ -117,6 +119,27 @@ describe('a command', () => {
       ok: false,
       error: expect.stringContaining('before-run does not take'),
     })
+  })
+
+  it('that the system does not start has failed, and so counts as what it was configured to [A.10]', async () => {
+    const env = { ...process.env, LANG: 'x'.repeat(300_000) }
+    const hook = commandHook({ point: 'after-run', command: [program('exit 0')], onFailure: 'deny' }, env)
+    const journal: HostEvent[] = []
+    const run = new RunHooks({
+      runId,
+      hooks: [hook],
+      note: async (event) => void journal.push(event),
+      ask: () => Promise.reject(new Error('nobody is asked')),
+    })
+    const about = { prompt: 'p', directory: '/d', outcome: 'completed', reason: 'completed' } as const
+    const { decision, reason } = await run.ask('after-run', {
+      ...about,
+      message: '',
+      summary: '',
+      changes: null,
+    })
+    expect([decision, reason]).toEqual(['deny', expect.stringContaining('could not be asked')])
+    expect(journal).toMatchObject([{ type: 'hook-end', failed: true, decision: 'deny' }])
   })
 
   it('ends with its time, or with the run, and everything that it started ends with it [A.10]', async () => {
