@@ -5,15 +5,17 @@
 import { hash } from 'node:crypto'
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
-import type { Result } from '#specs/protocol/error.ts'
-import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
+import { type HostToolCall, type HostToolResult, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { askTool } from '#specs/protocol/question.ts'
+import { planTool } from '../approvals/plan-question.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
+import { accessTool } from '../egress/access.ts'
 import type { HookedCall } from '../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
-import { parseJson } from '../state/json.ts'
+import { readArguments } from '../tools/arguments.ts'
 import { HostCalls } from '../tools/calls.ts'
 import { hostToolFailure } from '../tools/outcome.ts'
 import type { CappedLog } from './capped-log.ts'
@@ -65,9 +67,9 @@ export class RunRequests {
     return this.#calls.has(tool)
   }
 
-  /** Whether a person allowed this very call already, as a hook wanted. */
+  /** Whether a person allowed this very call already, as a hook wanted, so that nothing is left to ask. */
   isAllowed(request: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): boolean {
-    return this.#allowedByPerson.has(digestOf(request))
+    return !answeredByHost.has(request.tool) && this.#allowedByPerson.has(digestOf(request))
   }
 
   /** Called once per question. @param signal withdraws it */
@@ -98,10 +100,10 @@ export class RunRequests {
       const { point, ...about } = subject
       return await this.#hooks.ask(point, { agentPath, stepId, ...about }, signal)
     }
-    const given = readObject(subject.arguments)
-    if (!given.ok) return { decision: 'deny', reason: given.error }
+    const given = readArguments(subject.arguments)
+    if (!given.ok) return { decision: 'deny', reason: `the arguments of the call: ${given.error}` }
     const { callId, tool } = subject
-    const call: HookedCall = { agentPath, stepId, callId, tool, arguments: given.value }
+    const call: HookedCall = { agentPath, stepId, callId, tool, arguments: given.value.value }
     if (subject.point === 'after-tool') {
       const { output, error } = subject
       const about = { ...call, output, ...(error === undefined ? {} : { error }) }
@@ -123,6 +125,9 @@ export class RunRequests {
   }
 }
 
+/** To a question of these the host has more to say than yes: that the call may be made does not answer it. */
+const answeredByHost: ReadonlySet<string> = new Set([accessTool, askTool, mcpOfferTool, planTool])
+
 function toDecision({ decision, reason, arguments: changed, note }: HooksDecision): HookDecision {
   const given = changed === undefined ? undefined : toCanonicalJson(changed)
   if (given !== undefined && given.length > limits.documentMaxChars)
@@ -139,15 +144,9 @@ function bound(text: string): string {
   return text.toWellFormed().slice(0, limits.textMaxChars)
 }
 
-function readObject(json: string): Result<Record<string, unknown>, string> {
-  const value = parseJson(json)
-  if (typeof value === 'object' && value !== null && !Array.isArray(value))
-    return { ok: true, value: { ...value } }
-  return { ok: false, error: 'the arguments of the call are no JSON object' }
-}
-
 /** Of who calls what, in one spelling: arguments are long, and a guest may have any number of them allowed. */
 function digestOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
-  const given = toCanonicalJson(parseJson(call.arguments)) ?? ''
+  const read = readArguments(call.arguments)
+  const given = read.ok ? read.value.text : call.arguments
   return hash('sha256', JSON.stringify([call.agentPath, call.callId, call.tool, given]))
 }

@@ -4,10 +4,10 @@
  */
 import { randomBytes } from 'node:crypto'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
-import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { readArguments } from './arguments.ts'
 import type { PreparedTool } from './host-tools.ts'
 import { failureOf, hostToolFailure, hostToolOutput } from './outcome.ts'
 
@@ -58,17 +58,15 @@ export class HostCalls {
       return hostToolFailure('denied', `${call.tool} is not for a run that only plans`)
     if (++this.#count > this.#options.maxCalls)
       return hostToolFailure('limit_reached', 'no calls of host tools are left in this run')
-    const given = parseObject(call.arguments)
-    const input =
-      given === null ? { ok: false as const, error: 'expected a JSON object' } : tool.readInput(given)
-    if (!input.ok)
+    const given = readArguments(call.arguments)
+    const input = given.ok ? tool.readInput(given.value.value) : given
+    if (!given.ok || !input.ok)
       return hostToolFailure(
         'invalid_input',
-        `the arguments do not fit ${call.tool}, and nothing was done: ${input.error}`,
+        `the arguments do not fit ${call.tool}, and nothing was done: ${input.ok ? '' : input.error}`,
       )
     const ends = AbortSignal.any([signal, this.#ending.signal])
-    // What is shown, journaled and digested is one spelling of what the guest sent.
-    const plain = { ...call, arguments: toCanonicalJson(given) }
+    const plain = { ...call, arguments: given.value.text }
     const refusal =
       tool.asks || this.#options.isNamed(call.tool) ? await this.#ask(tool, plain, input.value, ends) : null
     if (refusal !== null) return refusal
@@ -207,15 +205,6 @@ async function withGrace(
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', onAbort)
-  }
-}
-
-function parseObject(json: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(json)
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : null
-  } catch {
-    return null
   }
 }
 

@@ -154,6 +154,30 @@ describe('a call of a host tool', () => {
     expect(await call(over)).toMatchObject({ error: { code: 'cancelled' } })
   })
 
+  it('shows, journals and carries out one spelling of its arguments, and nothing that the journal cannot take [S2.11, S1.10, S0.12]', async () => {
+    const seen: unknown[] = []
+    const one = bench({
+      inputSchema: { type: 'object' },
+      readOnly: false,
+      execute: (input) => void seen.push(input),
+    })
+    const send = (json: string) =>
+      one.calls.call(
+        { runId, agentPath: 'root', stepId: 's', callId: `c${count++}`, tool: 'do_it', arguments: json },
+        never,
+      )
+    expect((await send('{"sum":1e999,"b":1,"b":2}')).ok).toBe(true)
+    expect(seen).toEqual([{ b: 2, sum: null }])
+    expect(one.asked[0]?.arguments).toBe('{"b":2,"sum":null}')
+    // Five characters each as they come, and 22 in the one spelling.
+    const numbers = `{"list":[${Array.from({ length: 50_000 }, () => '1e20').join(',')}]}`
+    const deep = `{"list":${'['.repeat(100_000)}${']'.repeat(100_000)}}`
+    for (const json of [numbers, deep, '[]', '{'])
+      expect(await send(json)).toMatchObject({ ok: false, error: { code: 'invalid_input' } })
+    expect(seen).toHaveLength(1)
+    expect(one.asked).toHaveLength(1)
+  })
+
   it('gives output that fits a frame, whatever is in it [S1.08, C.02]', async () => {
     for (const output of ['x'.repeat(3_000_000), '\u0001'.repeat(400_000), '\ud800'.repeat(10)]) {
       const result = await call(bench({ execute: () => output }))
