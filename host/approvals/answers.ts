@@ -27,7 +27,9 @@ export function ruleCall(
   const rule = matchRules(rules, request)
   if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk)) return byRule(rule, rule.effect)
   const isAsked = mustAsk || rule !== undefined
-  if (standing !== undefined && !isAsked) return standing
+  // Who wants to hear no more of it is not asked because a hook wants it either.
+  const isNo = standing?.decision === 'deny' && rule === undefined
+  if (standing !== undefined && (!isAsked || isNo)) return standing
   if (mode === 'none') return modeNone
   if (mode === 'all' && !isAsked)
     return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }

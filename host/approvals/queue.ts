@@ -45,6 +45,7 @@ interface Asked {
 interface Waiting {
   readonly request: ApprovalRequest
   readonly enforced: Enforced | undefined
+  readonly mustAsk: boolean
   readonly isUnseen: boolean
   readonly answered: PromiseWithResolvers<Ruling>
 }
@@ -131,8 +132,10 @@ export class ApprovalQueue {
   /** The answer to every later question of the tool, and to those that wait. */
   #stand(tool: string, ruling: Ruling): void {
     this.#standing.set(tool, ruling)
-    for (const [id, { request, enforced }] of [...this.#waiting]) {
-      const isMeant = request.tool === tool && enforced === undefined
+    for (const [id, { request, enforced, mustAsk }] of [...this.#waiting]) {
+      // A yes to others is no look at what has to be looked at.
+      const isMeant =
+        request.tool === tool && enforced === undefined && !(mustAsk && ruling.decision === 'allow')
       if (isMeant && matchRules(this.#options.rules, request) === undefined) this.#resolve(id, ruling)
     }
   }
@@ -163,9 +166,8 @@ export class ApprovalQueue {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
     const ruled = this.#rule(request, enforced, asking)
-    const isUnseen = asking.isUnseen ?? enforced?.access.from === 'connection'
     // Waiting before it is shown: who sees the question can answer it.
-    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, isUnseen) : undefined
+    const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
     await record({
       type: 'approval-request',
       kind: enforced === undefined && asking.words === undefined ? 'cooperative' : 'enforced',
@@ -222,11 +224,11 @@ export class ApprovalQueue {
     request: ApprovalRequest,
     signal: AbortSignal | undefined,
     enforced: Enforced | undefined,
-    isUnseen: boolean,
+    { mustAsk = false, isUnseen = enforced?.access.from === 'connection' }: Asking,
   ): Promise<Ruling> {
     const { approvalId } = request
     const answered = Promise.withResolvers<Ruling>()
-    this.#waiting.set(approvalId, { request, enforced, isUnseen, answered })
+    this.#waiting.set(approvalId, { request, enforced, mustAsk, isUnseen, answered })
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
     const withdraw = () => this.#resolve(approvalId, withdrawn(signal?.reason))

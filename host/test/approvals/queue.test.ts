@@ -70,6 +70,20 @@ describe('the approval queue', () => {
     await expect.poll(() => queue.pending).toEqual(['a3'])
   })
 
+  it('has a person look at what has to be looked at, whatever they allowed for the run, and hears a no for the run [A.10, S1.11]', async () => {
+    const { queue } = open()
+    const plain = queue.ask(request())
+    const looked = queue.ask(request({ approvalId: 'h1' }), undefined, undefined, { mustAsk: true })
+    await expect.poll(() => queue.pending).toEqual(['a1', 'h1'])
+    queue.answer('a1', { decision: 'allow', scope: 'run' })
+    expect(await plain).toEqual({ decision: 'allow' })
+    expect(queue.pending).toEqual(['h1'])
+    queue.answer('h1', { decision: 'deny', scope: 'run' })
+    expect(await looked).toEqual({ decision: 'deny' })
+    const again = queue.ask(request({ approvalId: 'h2' }), undefined, undefined, { mustAsk: true })
+    expect(await again).toEqual({ decision: 'deny' })
+  })
+
   it('takes no answer that a tool’s question does not offer; the question stays open [S1.11]', async () => {
     const { queue } = open()
     const decision = queue.ask(request())
