@@ -15,7 +15,8 @@ const diffHead = /^(?:---|\+\+\+)\s+([^\t]+)/
 /** Null stands for a path that the host cannot tell. */
 export function patchPaths(patch: string): (string | null)[] {
   const paths = new Set<string | null>()
-  const lines = patch.split(/\r?\n/)
+  // A mark of the byte order before it is no part of its first line, neither here nor for the tool.
+  const lines = patch.replace(/^\ufeff/, '').split(/\r?\n/)
   for (const [at, line] of lines.entries()) {
     for (const head of plainHeads) add(paths, head.exec(line)?.[1])
     if (line.startsWith('diff --git ')) addPair(paths, namesOfGitHead(line.slice('diff --git '.length)))
@@ -45,10 +46,11 @@ function addBoth(paths: Set<string | null>, name: string): void {
   add(paths, name.replace(/^[abciow]\//, ''))
 }
 
-function add(paths: Set<string | null>, text: string | undefined): void {
-  const name = text?.trim() ?? ''
+function add(paths: Set<string | null>, text = ''): void {
+  // Which blanks before a name belong to it depends on the form.
   // Quoted names have escapes, which only the tool's own reader undoes.
-  if (name !== '' && name !== '/dev/null') paths.add(name.startsWith('"') ? null : name)
+  for (const name of [text.trim(), text.trimEnd()])
+    if (name !== '' && name !== '/dev/null') paths.add(name.startsWith('"') ? null : name)
 }
 
 /**
@@ -56,6 +58,8 @@ function add(paths: Set<string | null>, text: string | undefined): void {
  * Where git writes no other heads, as of modes and empty files, this one alone has the names.
  */
 function namesOfGitHead(names: string): [string, string] {
+  // Where a quoted name begins, the one before it ends, whatever blanks are in it.
+  if (names.includes('"')) return ['"', '"']
   const [old, changed, ...more] = names.split(' ')
   if (old !== undefined && changed !== undefined && more.length === 0) return [old, changed]
   const middle = (names.length - 1) / 2

@@ -104,12 +104,18 @@ describe('rules', () => {
       git('diff --git a/x b/secret/key', 'rename from x', 'rename to secret/key'),
       git('--- "a/secret/k\\145y"', '+++ "b/secret/k\\145y"'),
       git('diff --git "a/secret/key" "b/secret/key"', 'deleted file mode 100644'),
+      git('\ufeff--- a/secret/key', '+++ /dev/null', '@@ -1 +0,0 @@', '-x'),
+      git('\ufeffdiff --git a/secret/key b/secret/key', 'deleted file mode 100644'),
+      git('diff --git x secret/key_"q"', 'deleted file mode 100644'),
     ]
     for (const call of touching) {
       for (const effect of ['ask', 'deny'] as const)
         expect(effectOf({ effect, pattern: 'secret/*' }, call), call.arguments).toBe(effect)
       expect(effectOf({ effect: 'allow', pattern: 'build/*' }, call), call.arguments).toBeUndefined()
     }
+    // A folder whose name begins with a blank is another folder.
+    const blank = patch('*** Delete File: \u00a0build/a')
+    expect(effectOf({ effect: 'allow', pattern: 'build/*' }, blank)).toBeUndefined()
     const inBuild = patch('*** Update File: build/a', '@@', '-x', '+y', '*** Delete File: build/b')
     expect(effectOf({ effect: 'allow', pattern: 'build/*' }, inBuild)).toBe('allow')
     expect(effectOf({ effect: 'deny', pattern: 'secret/*' }, inBuild)).toBeUndefined()
