@@ -22,6 +22,8 @@ export function createMcpExtension(environment: McpEnvironment): OpenExtension {
     const { chosen, notes } = chooseServers(task, found)
     for (const note of notes) await host.note('warn', note)
     if (chosen.length === 0 || parts.signal.aborted) return null
+    // Nothing is planned before all are ready, which may take a while.
+    await host.note('info', `Starting MCP servers: ${chosen.map(({ name }) => name).join(', ')}`)
     const { openServers } = await import('./open-servers.ts')
     return await openServers(chosen, parts, environment)
   }

@@ -85,6 +85,7 @@ describe('a server that is a program', () => {
     expect(new Set(names(await world.tools()).map((name) => name.split('_')[0]))).toEqual(new Set(['good']))
     expect(world.notes).toEqual([expect.stringContaining('MCP server broken:')])
     expect(world.notes[0]).toContain(words)
+    expect(world.news).toEqual(['Starting MCP servers: broken, good'])
   })
 
   it('runs once more over the view of a sub-agent, when that first calls it, and ends with it [S2.12]', async () => {

@@ -34,7 +34,9 @@ export interface WorldOptions {
 export class McpWorld implements AsyncDisposable {
   readonly programs: TestPrograms
   readonly offers: McpOffer[] = []
+  /** What was said as a warning. */
   readonly notes: string[] = []
+  readonly news: string[] = []
   readonly root: AgentWorkspace = { agentPath: 'root', root: '/mnt/workspace' }
   extension: Extension | null = null
   #folder = ''
@@ -71,8 +73,8 @@ export class McpWorld implements AsyncDisposable {
         },
         runHook: () => Promise.resolve({ decision: 'allow' }),
         callTool: () => Promise.reject(new Error('no tool of the host is called')),
-        note: (_, text) => {
-          this.notes.push(text)
+        note: (level, text) => {
+          this[level === 'warn' ? 'notes' : 'news'].push(text)
           return Promise.resolve()
         },
       },
