@@ -52,7 +52,7 @@ export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes:
     ...changed.flatMap(({ now, before }) => describeChange(now, before)),
     ...added.map((tool) => `New: ${describeTool(tool)}`),
     ...(gone.length === 0 ? [] : [`Gone: ${gone.map(plain).join(', ')}`]),
-    ...(pin === undefined ? [] : [`As before: ${unchanged} ${unchanged === 1 ? 'tool' : 'tools'}`]),
+    ...(unchanged === 0 ? [] : [`As before: ${unchanged} ${unchanged === 1 ? 'tool' : 'tools'}`]),
     ...(offer.tools.length === 0 ? ['It has no tools, but resources or prompts may be read.'] : []),
   ]
   return bounded(lines)

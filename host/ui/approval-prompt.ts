@@ -1,4 +1,5 @@
 /** Puts one approval before the person at the terminal and reads the answer; takes the question back when it is withdrawn. */
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { planOf } from '../approvals/plan-question.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { promptAccess, promptHint } from './access-prompt.ts'
@@ -22,7 +23,8 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
   await discardTypeAhead(io.input)
   for (;;) {
     const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', 'deny', [
-      { value: 'once', label: 'yes, this once' },
+      // A person's yes to a server is pinned (see ../mcp/desk.ts): it holds for more than this once.
+      { value: 'once', label: request.tool === mcpOfferTool ? 'yes, until it changes' : 'yes, this once' },
       { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },
       { value: 'deny', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },

@@ -70,6 +70,14 @@ describe('the question', () => {
 })
 
 describe('the answer', () => {
+  it('of a person to an MCP server says that it holds for later runs too [A.09]', async () => {
+    const person = sitDown({ ...question({ server: 'clock' }), tool: 'use_mcp_server' })
+    await person.sees('yes, until it changes')
+    expect(person.raw).not.toContain('this once')
+    person.type(`${up}${up}\r`)
+    expect(await person.answer).toEqual({ decision: 'allow', scope: 'once' })
+  })
+
   it('is no when only Enter is pressed', async () => {
     const person = sitDown(question({ code: 'x' }))
     await person.sees('Allow it?')
