@@ -2,6 +2,7 @@
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { memoryNoteId } from '../memory/desk.ts'
+import { findLikelySecret } from '../memory/likely-secret.ts'
 import {
   keyOf,
   type NoteStore,
@@ -96,8 +97,15 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   await prepareFolders(folders)
   const workspace = await directoryOf(flags.workspace)
   const noteId = memoryNoteId(trimmed, tags)
+  const same = notes.ofWorkspace(workspace).find((note) => note.noteId === noteId)
+  // A note keeps its id when it is edited: what was added again would undo that unseen.
+  if (same !== undefined && same.text !== trimmed)
+    throw new UsageError(
+      `${noteId} began with these words and says now: ${foreignLine(same.text, 200)}; change it with: caisson memory edit ${noteId}`,
+    )
   await put(notes, { kind: 'memory', noteId, workspace, text: trimmed, tags, at: Date.now() })
   io.stdout.write(`kept as ${noteId}\n`)
+  warnOfSecret(io, trimmed, noteId)
   return exitCodes.completed
 }
 
@@ -114,7 +122,17 @@ export async function memoryEdit(io: Io, name: string, flags: Place): Promise<Ex
   await prepareFolders(folders)
   await put(notes, { ...note, text: edited.value, at: Date.now() })
   io.stdout.write(`changed ${note.noteId}\n`)
+  warnOfSecret(io, edited.value, note.noteId)
   return exitCodes.completed
+}
+
+/** An agent may not propose such a note; a person may keep one, and is told where it goes. */
+function warnOfSecret(io: Io, text: string, noteId: string): void {
+  const found = findLikelySecret(text)
+  if (found !== undefined)
+    io.stderr.write(
+      `caisson: it seems to hold ${found}, and later runs here tell it to their model; caisson memory rm ${noteId} removes it\n`,
+    )
 }
 
 export async function memoryRemove(io: Io, names: string[], flags: Place): Promise<ExitCode> {

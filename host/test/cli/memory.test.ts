@@ -70,6 +70,36 @@ describe('caisson memory', () => {
       expect((await caisson('memory', ...wrong, ...at)).code, wrong.join(' ')).toBe(2)
   })
 
+  it('does not undo an edit by adding the first words again [S0.13]', async () => {
+    const { caisson, at, env, host, directory } = await place()
+    await caisson('memory', 'add', 'Use tabs', ...at)
+    const [note] = host.notes.ofWorkspace(directory)
+    expect((await caisson('memory', 'add', 'Use tabs', ...at)).stdout).toBe(`kept as ${note?.noteId}\n`)
+    Object.assign(env, { EDITOR: await editor('s/tabs/spaces/') })
+    await caisson('memory', 'edit', note?.noteId ?? '', ...at)
+    const again = await caisson('memory', 'add', 'Use tabs', ...at)
+    expect(again).toMatchObject({ code: 2, stdout: '' })
+    expect(again.stderr).toContain(
+      `says now: Use spaces; change it with: caisson memory edit ${note?.noteId}`,
+    )
+    expect(host.notes.ofWorkspace(directory).map(({ text }) => text)).toEqual(['Use spaces'])
+  })
+
+  it('says it where a note of the person seems to hold a secret [S0.13]', async () => {
+    const { caisson, at, env } = await place()
+    const secret = `sk-${'a1'.repeat(12)}`
+    const added = await caisson('memory', 'add', secret, ...at)
+    expect(added.code).toBe(0)
+    expect(added.stderr).toContain('it seems to hold an API key')
+    expect(added.stderr).not.toContain(secret)
+    expect((await caisson('memory', 'add', 'Use tabs', ...at)).stderr).toBe('')
+    Object.assign(env, { EDITOR: await editor(`s/.*/${secret}/`) })
+    const [, tabs] = (await caisson('memory', 'list', ...at)).stdout.match(/(mem-\S+) .* Use tabs/) ?? []
+    expect((await caisson('memory', 'edit', tabs ?? '', ...at)).stderr).toContain(
+      'it seems to hold an API key',
+    )
+  })
+
   it('lists notes of all workspaces, and brings those of a folder that was moved along [S0.13]', async () => {
     const { caisson, at, directory } = await place()
     await caisson('memory', 'add', 'Use tabs', ...at)
