@@ -88,7 +88,7 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
   const { kind, options = [], allowOther = false } = question
   const text = typed.trim()
   const problem = (seen: string) =>
-    ({ ok: false, error: `${seen} is no answer: ${describeTyping(question)}` }) as const
+    ({ ok: false, error: `${seen} is no answer; expected: ${describeTyping(question)}` }) as const
   switch (kind) {
     case 'text': {
       const read = UserAnswer.safeParse(typed)

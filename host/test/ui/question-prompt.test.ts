@@ -135,7 +135,7 @@ describe('the answer', () => {
     const person = sitDown({ question: 'How many?', kind: 'number' })
     await person.sees('A number')
     person.type('three\r')
-    await person.sees('three is no answer: A number')
+    await person.sees('three is no answer; expected: A number')
     person.type('3\r')
     expect(await person.answer).toEqual({ ...yes, answer: 3 })
   })
