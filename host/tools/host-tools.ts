@@ -6,6 +6,7 @@ import { type Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { HostTool } from '#specs/protocol/extension.ts'
+import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { isReservedToolName, plainName } from '#specs/protocol/tool-names.ts'
 
 /** What a call is given beside its input. */
@@ -80,6 +81,8 @@ export interface PreparedTool {
 }
 
 const issuesMaxCount = 12
+/** Within the message that brings the task to the agent. */
+const schemaMaxDepth = 16
 
 /** @throws TypeError for a name that is taken or that some provider refuses, and for a schema that is none of an object */
 export function prepareHostTools(tools: HostTools): ReadonlyMap<string, PreparedTool> {
@@ -107,6 +110,10 @@ function prepareTool(name: string, definition: HostToolDefinition): PreparedTool
       `the host tool ${name} cannot be offered: ${issue?.path.join('.')}: ${issue?.message}`,
     )
   }
+  if (!isWithinDepth(json, schemaMaxDepth))
+    throw new TypeError(
+      `the input schema of the host tool ${name} nests deeper than ${schemaMaxDepth} levels`,
+    )
   if (json.type !== 'object')
     throw new TypeError(`the input schema of the host tool ${name} is not that of an object`)
   return { offer: offer.data, definition, asks: definition.ask ?? !readOnly, readInput }

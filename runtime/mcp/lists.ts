@@ -3,6 +3,7 @@
  * the others; pages, entries and words are bounded.
  */
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
+import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { isRecord } from '../llm/json-schema.ts'
 
 /** A tool as its server describes it. */
@@ -30,6 +31,8 @@ export interface McpPromptInfo {
 }
 
 const schemaMaxChars = 64 * 1024
+/** A request that nests deeper is refused whole, by gateways and by providers. */
+const schemaMaxDepth = 32
 const entriesMaxCount = 500
 const pagesMaxCount = 50
 const descriptionMaxChars = 4_000
@@ -134,9 +137,5 @@ function wordsOf(value: unknown): string {
 
 /** What is too large or too deep for a request is described as any object. */
 function isUsable(schema: object): boolean {
-  try {
-    return JSON.stringify(schema).length <= schemaMaxChars
-  } catch {
-    return false
-  }
+  return isWithinDepth(schema, schemaMaxDepth) && JSON.stringify(schema).length <= schemaMaxChars
 }

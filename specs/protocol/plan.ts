@@ -1,5 +1,6 @@
 /** The plan: a graph of steps. What the model plans is validated here before anything runs. */
 import * as z from 'zod'
+import { isWithinDepth } from './json-depth.ts'
 import { limits } from './limits.ts'
 import { findReferences } from './plan-references.ts'
 import { Document, Line } from './text.ts'
@@ -173,9 +174,4 @@ function findCycles(steps: readonly Step[]): GraphProblem[] {
 /** The steps that have to end before this one can begin. */
 export function waitsOf(step: Pick<Step, 'needs' | 'when'>): string[] {
   return step.when === undefined ? step.needs : [...step.needs, step.when.step]
-}
-
-function isWithinDepth(value: unknown, depth: number): boolean {
-  if (typeof value !== 'object' || value === null) return true
-  return depth > 0 && Object.values(value).every((child) => isWithinDepth(child, depth - 1))
 }

@@ -35,6 +35,9 @@ describe('tools of an application', () => {
     expect(() => prepareHostTools({ it: { ...plain, inputSchema: z.string() } })).toThrow(
       'not that of an object',
     )
+    let deep: z.ZodType = z.string()
+    for (let level = 0; level < 10; level++) deep = z.object({ in: deep })
+    expect(() => prepareHostTools({ it: { ...plain, inputSchema: deep } })).toThrow('nests deeper than 16')
     expect(() => prepareHostTools({ it: { ...plain, description: 'x'.repeat(20_000) } })).toThrow(
       'description',
     )

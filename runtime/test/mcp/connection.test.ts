@@ -55,6 +55,14 @@ describe('what a server has beside tools', () => {
   })
 })
 
+describe('what a tool takes', () => {
+  it('is any object where its schema nests deeper than requests may [S2.12]', async () => {
+    await using server = small(['deep'])
+    const listed = await server.listTools()
+    expect(listed.ok && listed.value).toMatchObject([{ name: 'deep', inputSchema: { properties: {} } }])
+  })
+})
+
 describe('what a server asks in its turn', () => {
   it('is answered where it is about roots, and refused in words where it is about people or models [A.09]', async () => {
     const roots = [{ uri: 'file:///mnt/workspace', name: 'workspace' }]

@@ -3,7 +3,8 @@
  * `dumb` (never answers), `die` (ends in a call), `flood` (a line without an end), `noise`, `html`, `child` (starts a process
  * that ignores every signal it can), `stubborn` (ignores the end of its input), `pages` (a list of tools that never ends),
  * `deaf` (asks without an end once it was started, and reads no answer), `wrong` (answers calls under other ids), `orphan` (ends
- * in a call, and leaves a process with its output open), `swap` (a change that gives a tool another definition). The tool `ask` asks the client in its turn, and tells what it heard.
+ * in a call, and leaves a process with its output open), `swap` (a change that gives a tool another definition),
+ * `deep` (a schema that nests 120 levels deep). The tool `ask` asks the client in its turn, and tells what it heard.
  */
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -50,9 +51,14 @@ function send(message: object): void {
   process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`)
 }
 
+function nest(levels: number): object {
+  return levels === 0 ? {} : { type: 'object', properties: { in: nest(levels - 1) } }
+}
+
 function listTools(cursor: unknown): object {
   if (ways.has('pages'))
     return { tools: [{ name: `t${String(cursor)}`, inputSchema: {} }], nextCursor: `${String(cursor)}x` }
+  if (ways.has('deep')) return { tools: [{ name: 'deep', inputSchema: nest(60) }] }
   const added = { name: 'added', inputSchema: { type: 'object' } }
   const [pid, ...others] = tools
   // Only a word of the description is another one, and what it takes.
