@@ -61,8 +61,13 @@ export class UserSkills {
     })
     const trusted = roots.filter((root) => distrusted.every((found) => found.path !== root))
     const registry = new SkillRegistry({ roots: trusted })
-    const found = await registry.listSkills()
-    const problems = [...distrusted, ...(await registry.findings())]
+    const all = await registry.listSkills()
+    const open = all.flatMap(({ folder }) => {
+      const problem = distrustOf(path.join(folder, 'SKILL.md'))
+      return problem === undefined ? [] : [{ path: folder, problem }]
+    })
+    const found = all.filter(({ folder }) => open.every((one) => one.path !== folder))
+    const problems = [...distrusted, ...open, ...(await registry.findings())]
     if (found.length > headsMaxCount)
       problems.push({ path: trusted[0] ?? '', problem: `runs are told of the first ${headsMaxCount} skills` })
     return new UserSkills(roots, registry, found.slice(0, headsMaxCount), problems)
@@ -116,7 +121,7 @@ function cutEnd(text: string): string {
 
 type SkillFile = SkillLoadAnswer['files'][number]
 
-/** The regular files below a skill's folder, by name; links, and what is too many or too large, are named as left out. */
+/** The regular files below a skill's folder, by name; links, what others can change, and what is too many or too large, are named as left out. */
 async function readFiles(folder: string): Promise<{ files: SkillFile[]; leftOut: string[] }> {
   const files: SkillFile[] = []
   const leftOut: string[] = []
@@ -137,6 +142,7 @@ async function readFiles(folder: string): Promise<{ files: SkillFile[]; leftOut:
       const content =
         stats?.isFile() === true &&
         isPlainName(below) &&
+        distrustOf(path.join(folder, below)) === undefined &&
         files.length < filesMaxCount &&
         stats.size <= Math.min(fileMaxBytes, filesMaxBytes - bytes)
           ? await readWhole(path.join(folder, below), filesMaxBytes - bytes)

@@ -50,6 +50,20 @@ describe("the user's skills", () => {
     expect((await read('one', 'two')).heads()).toEqual([{ skillId: 'tidy', description: 'The later one' }])
   })
 
+  it('are not taken from a folder or a file that others can change [S2.13, S0.09]', async () => {
+    const { base, write, skill, read } = await place()
+    skill('root/mine', 'mine', 'fine')
+    skill('root/shared', 'shared', 'not fine')
+    chmodSync(path.join(base, 'root/shared'), 0o777)
+    write('root/mine/run.sh', 'echo ran\n')
+    chmodSync(path.join(base, 'root/mine/run.sh'), 0o666)
+    const skills = await read('root')
+    expect(skills.heads().map(({ skillId }) => skillId)).toEqual(['mine'])
+    expect(skills.problems).toMatchObject([{ problem: expect.stringContaining('can be written by others') }])
+    expect(await skills.load('shared')).toBeNull()
+    expect(await skills.load('mine')).toMatchObject({ files: [], leftOut: ['run.sh'] })
+  })
+
   it('say what cannot be used, and let nothing out of their root [S2.13]', async () => {
     const { base, write, skill, read } = await place()
     write('secret', 'password')
