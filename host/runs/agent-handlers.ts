@@ -58,7 +58,9 @@ export function agentHandlers({
       const refusal = await refuseFor(request.agentPath)
       if (refusal !== null) return refusal
       claims.noteHook(request)
-      return { ok: true, value: await requests.runHook(request, signal) }
+      const value = await requests.runHook(request, signal)
+      if (value.decision === 'deny') claims.noteRefusal(request)
+      return { ok: true, value }
     },
     callTool: async (call, { signal }) =>
       (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },

@@ -45,6 +45,11 @@ export class AgentClaims {
     this.#hooks.note(request)
   }
 
+  /** A hook said no to what it asked about. */
+  noteRefusal(request: HookRequest): void {
+    this.#hooks.noteRefusal(request)
+  }
+
   /** Takes the next event of the agent into account. What is wrong with it, to be read after "the guest sent"; null when nothing is. */
   check(agentPath: string, event: AgentEvent): string | null {
     return this.#hooks.check(agentPath, event) ?? this.#checkState(agentPath, event)

@@ -1,6 +1,7 @@
 /**
- * Whether the agent asked the hooks where it was told to: a call, a step or a sub-agent's work that it says went well without its
- * hooks having been asked is a lie. What it says of itself otherwise is not known here.
+ * Whether the agent asked the hooks where it was told to, and did as it was told: a call, a step or a sub-agent's work that it says
+ * went well without its hooks having been asked, or although one of them said no, is a lie. What it says of itself otherwise is
+ * not known here.
  */
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { AgentHook, AgentHookPoint, HookRequest } from '#specs/protocol/hook.ts'
@@ -11,31 +12,43 @@ const agentStepId = 'agent'
 /** Calls and steps that are under way at once; more is no run's, and what was asked for them is not kept. */
 const openMaxCount = 8_192
 
+/** A point that was asked at, or that one of them said no. */
+type Seen = AgentHookPoint | 'refused'
+
 export class HookClaims {
   readonly #hooks: readonly AgentHook[]
   /** What was asked, by whom it was asked for and about what; of a call until it has ended. */
-  readonly #asked = new Map<string, Set<AgentHookPoint>>()
+  readonly #asked = new Map<string, Set<Seen>>()
 
   constructor(hooks: readonly AgentHook[]) {
     this.#hooks = hooks
   }
 
   /** The agent asks. */
-  note({ agentPath, stepId, subject }: HookRequest): void {
+  note(request: HookRequest): void {
+    this.#add(request, request.subject.point)
+  }
+
+  /** It is told no. */
+  noteRefusal(request: HookRequest): void {
+    this.#add(request, 'refused')
+  }
+
+  #add({ agentPath, stepId, subject }: HookRequest, seen: Seen): void {
     const key = 'callId' in subject ? callKey(agentPath, subject) : stepKey(agentPath, stepId)
     const points = this.#asked.get(key) ?? new Set()
     if (this.#asked.size < openMaxCount) this.#asked.set(key, points)
-    points.add(subject.point)
+    points.add(seen)
   }
 
   /** What is wrong with an event, to be read after "the guest sent"; null when nothing is. */
   check(agentPath: string, event: AgentEvent): string | null {
     if (event.type === 'tool-end') {
       const key = callKey(agentPath, event)
-      const missing =
-        event.error === undefined && this.#findMissing(key, ['before-tool', 'after-tool'], event.tool)
+      const problem =
+        event.error === undefined ? this.#findProblem(key, ['before-tool', 'after-tool'], event.tool) : null
       this.#asked.delete(key)
-      return missing ? `the end of a call of ${event.tool} whose ${missing} hook was never asked` : null
+      return problem && `the end of a call of ${event.tool} ${problem}`
     }
     const isDone = 'state' in event && event.state === 'completed'
     if (event.type === 'step-end' && isDone) return this.#checkStep(agentPath, event.stepId)
@@ -44,15 +57,16 @@ export class HookClaims {
   }
 
   #checkStep(agentPath: string, stepId: string): string | null {
-    const missing = this.#findMissing(stepKey(agentPath, stepId), ['before-step', 'after-step'])
-    return missing
-      ? `the end of step "${stepId}" of ${agentPath} whose ${missing} hook was never asked`
-      : null
+    const problem = this.#findProblem(stepKey(agentPath, stepId), ['before-step', 'after-step'])
+    return problem && `the end of step "${stepId}" of ${agentPath} ${problem}`
   }
 
-  #findMissing(key: string, points: readonly AgentHookPoint[], tool?: string): AgentHookPoint | undefined {
+  /** To be read behind what is said to have gone well. */
+  #findProblem(key: string, points: readonly AgentHookPoint[], tool?: string): string | null {
     const asked = this.#asked.get(key)
-    return points.find((point) => this.#isHooked(point, tool) && asked?.has(point) !== true)
+    if (asked?.has('refused') === true) return 'that a hook refused'
+    const missing = points.find((point) => this.#isHooked(point, tool) && asked?.has(point) !== true)
+    return missing === undefined ? null : `whose ${missing} hook was never asked`
   }
 
   #isHooked(point: AgentHookPoint, tool: string | undefined): boolean {

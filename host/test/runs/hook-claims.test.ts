@@ -74,6 +74,20 @@ describe('an agent with hooks', () => {
     ]).toMatchObject([null, expect.any(String)])
   })
 
+  it('is not believed about what a hook refused [A.10]', () => {
+    const claims = new HookClaims([{ point: 'before-tool' }, { point: 'before-step' }])
+    claims.note(ask('before-tool', 'run_bash'))
+    claims.noteRefusal(ask('before-tool', 'run_bash'))
+    expect(claims.check('root', toolEnd('run_bash'))).toContain('that a hook refused')
+    claims.note(askStep('before-step', 'root', 's'))
+    claims.noteRefusal(askStep('before-step', 'root', 's'))
+    expect(claims.check('root', stepEnd('failed'))).toBeNull()
+    expect(claims.check('root', stepEnd())).toContain('that a hook refused')
+    claims.note(ask('before-tool', 'run_bash'))
+    claims.noteRefusal(ask('before-tool', 'run_bash'))
+    expect(claims.check('root', toolEnd('run_bash', true))).toBeNull()
+  })
+
   it('is believed about a step and about a sub-agent’s work only when it asked about them [A.10]', () => {
     const claims = new HookClaims([{ point: 'before-step' }, { point: 'after-step' }])
     expect(claims.check('root', stepEnd())).toContain('before-step')
