@@ -69,6 +69,8 @@ export function readMcpServer(entry: unknown): Result<McpServerFields | null, st
   const { transport, type, enabled, disabled, ...fields } = parsed.data
   if (enabled === false || disabled === true) return { ok: true, value: null }
   const word = transport ?? type
+  if (word === undefined && fields.command === undefined && fields.url === undefined)
+    return { ok: false, error: 'it has neither a command nor a url' }
   const usual = fields.command === undefined ? 'streamable-http' : 'stdio'
   const known = word === undefined ? usual : transports.get(word)
   if (known === undefined) return { ok: false, error: 'its transport is none of stdio, sse, streamable-http' }

@@ -53,7 +53,7 @@ enabled = false
     ['command = "node"\ncwd = "../very-secret"', 'cwd: expected a folder of the workspace'],
     ['command = "node"\ncwd = "/home/very-secret"', 'cwd: expected a folder of the workspace'],
     ['command = "node"\ncomand = "very-secret"', 'there is no setting called comand'],
-    ['args = ["very-secret"]', 'needs an http or https url'],
+    ['args = ["very-secret"]', 'has neither a command nor a url'],
   ])(
     'are refused where they are wrong, by place and never with a value: %s [S2.12] [G.01]',
     (text, words) => {
@@ -84,7 +84,7 @@ describe('a file of --mcp', () => {
     expect(readMcpFile(file, 'mcp.json')).toMatchObject({ ok: true, value: { a: {}, b: {} } })
     expect(readMcpFile('{', 'mcp.json')).toMatchObject({ error: 'mcp.json: not JSON; correct the file' })
     expect(readMcpFile('{"mcpServers":{"a":{}}}', 'mcp.json')).toMatchObject({
-      error: 'mcp.json: the MCP server "a": a server of streamable-http needs an http or https url',
+      error: 'mcp.json: the MCP server "a": it has neither a command nor a url',
     })
     expect(readMcpFile('{"mcpServers":[1]}', 'mcp.json').ok).toBe(false)
   })
