@@ -8,7 +8,7 @@ import { writeJsonLine } from './json-lines.ts'
 
 export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const skills = await hostOf(io).skills()
-  const { roots, problems } = skills
+  const { roots, problems, missing } = skills
   if (flags.json === true) {
     for (const root of roots) await writeJsonLine(io.stdout, { root })
     for (const { skillId, description, folder, root } of skills.list())
@@ -24,9 +24,8 @@ export async function skillsList(io: Io, flags: { json?: boolean }): Promise<Exi
       colours.dim(`  ${foreignLine(folder)}`),
     ])
   if (lines.length === 0) lines.push('no skills')
-  lines.push(
-    `Roots, the later before the earlier: ${roots.map((root) => foreignLine(root)).join(', ') || 'none'}`,
-  )
+  const shown = (root: string) => foreignLine(root) + (missing.includes(root) ? ' (not there)' : '')
+  lines.push(`Roots, the later before the earlier: ${roots.map(shown).join(', ') || 'none'}`)
   lines.push(
     ...problems.map(({ path, problem }) => colours.yellow(`${foreignLine(path)}: ${foreignLine(problem)}`)),
   )

@@ -111,11 +111,14 @@ async function inspectSkills(
   const roots = skillRoots(config, folders, env)
   const skills = await UserSkills.read(roots)
   const { length } = skills.list()
-  const [first] = skills.problems
-  if (config.skills.roots === undefined && length === 0 && first === undefined) return []
+  const isNamed = config.skills.roots !== undefined
+  const missing = isNamed ? skills.missing : []
+  const problems = [...skills.problems, ...missing.map((path) => ({ path, problem: 'is not there' }))]
+  const [first] = problems
+  if (!isNamed && length === 0 && first === undefined) return []
   const fact = { what: 'skills', seen: `${length} below ${roots.join(', ') || 'no root'}` }
   if (first === undefined) return [fact]
-  const more = skills.problems.length === 1 ? '' : `; ${skills.problems.length - 1} more: caisson skills list`
+  const more = problems.length === 1 ? '' : `; ${problems.length - 1} more: caisson skills list`
   return [{ ...fact, problem: `${first.path} ${first.problem}${more}` }]
 }
 

@@ -2,7 +2,7 @@
  * The user's own skills: every SKILL.md below the roots of the configuration, read on the host when a run begins, and given to
  * the guest whole when it asks. A root that others can change is not read: its words would be taken for the user's.
  */
-import { constants } from 'node:fs'
+import { constants, existsSync } from 'node:fs'
 import { lstat, open, readdir } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
@@ -41,17 +41,21 @@ export class UserSkills {
   readonly #skills: readonly Skill[]
   /** What is wrong with roots and skills; foreign text. */
   readonly problems: readonly SkillFinding[]
+  /** Roots that are not there. No fault of a run: they may come, and one configuration may serve several machines. */
+  readonly missing: readonly string[]
 
   private constructor(
     roots: readonly string[],
     registry: SkillRegistry,
     skills: readonly Skill[],
     problems: readonly SkillFinding[],
+    missing: readonly string[],
   ) {
     this.roots = roots
     this.#registry = registry
     this.#skills = skills
     this.problems = problems
+    this.missing = missing
   }
 
   static async read(roots: readonly string[]): Promise<UserSkills> {
@@ -70,7 +74,8 @@ export class UserSkills {
     const problems = [...distrusted, ...open, ...(await registry.findings())]
     if (found.length > headsMaxCount)
       problems.push({ path: trusted[0] ?? '', problem: `runs are told of the first ${headsMaxCount} skills` })
-    return new UserSkills(roots, registry, found.slice(0, headsMaxCount), problems)
+    const missing = roots.filter((root) => !existsSync(root))
+    return new UserSkills(roots, registry, found.slice(0, headsMaxCount), problems, missing)
   }
 
   /** Sorted by id. */

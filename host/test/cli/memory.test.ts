@@ -167,6 +167,9 @@ describe('caisson skills list', () => {
   it('shows skills, roots and what is wrong, with nothing that a terminal obeys [S2.13] [A.09]', async () => {
     const { caisson, env } = await place()
     const root = path.join(env.XDG_CONFIG_HOME, 'caisson/skills')
+    expect((await caisson('skills', 'list')).stdout).toContain(
+      `no skills\nRoots, the later before the earlier: ${root} (not there)`,
+    )
     await mkdir(path.join(root, 'a'), { recursive: true, mode: 0o700 })
     await mkdir(path.join(root, 'b\u001b[31m'), { mode: 0o700 })
     await writeFile(

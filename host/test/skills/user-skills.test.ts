@@ -111,6 +111,21 @@ describe("the user's skills", () => {
     ])
   })
 
+  it('that the configuration names and that are not there are said by config check [S2.13]', async () => {
+    const { base, skill } = await place()
+    skill('there/a', 'a', 'd')
+    const folders = { home: base, config: path.join(base, 'no-config') }
+    const factsOf = async (given: object) =>
+      (await inspectSections(Config.parse(given), { folders, env: {} })).filter(
+        ({ what }) => what === 'skills',
+      )
+    const roots = [path.join(base, 'there'), path.join(base, 'nowhere')]
+    expect(await factsOf({ skills: { roots } })).toEqual([
+      { what: 'skills', seen: `1 below ${roots.join(', ')}`, problem: `${roots[1]} is not there` },
+    ])
+    expect(await factsOf({})).toEqual([])
+  })
+
   it('stay within their bounds, whatever their number and size [S2.13]', async () => {
     const { write, skill, read } = await place()
     for (let number = 0; number < 300; number++)
