@@ -17,7 +17,10 @@ import { untilAborted } from './until-aborted.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
   readonly abortSignal?: AbortSignal
-  /** Under the tool permission `ask`: whether a call that may change something is to go on. Absent: it is not. */
+  /**
+   * Under the tool permission `ask`: whether a call that may change something is to go on. Absent: it is not. It is told the call
+   * as it will be carried out: the tool's own name, arguments that fit it, with what of them was put right.
+   */
   readonly askPermission?: (call: LLMToolCall) => Promise<boolean> | boolean
 }
 
@@ -87,12 +90,15 @@ async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options:
       `there is no tool ${JSON.stringify(call.function.name.slice(0, 100))}; there are: ${names.join(', ')}`,
     )
   }
-  const refusal = await refusePermission(tool, call, toolPermission, options.askPermission)
-  if (refusal !== null) return fail(refusal)
+  const ask = permissionOf(tool, toolPermission, options.askPermission)
+  if (typeof ask === 'string') return fail(ask)
   const schema = tool.definition.parameters
   const read = await readArguments({ ...tool, schema }, call.function.arguments)
   if (!read.ok) return { ok: false, content: read.error, corrections: [] }
-  const { input, corrections } = read.value
+  const { given, input, corrections } = read.value
+  // Who decides sees what will be carried out, whichever way the model wrote it.
+  const plain = { ...call, function: { name: tool.name, arguments: JSON.stringify(given) } }
+  if (!(await ask(plain))) return fail(`${tool.name} was not allowed by the person asked`)
   if (tool.execute === null)
     throw new TypeError(`the tool ${tool.name} has no execute: the application carries its calls out itself`)
   const context = {
@@ -109,17 +115,15 @@ async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options:
   }
 }
 
-/** Why the call may not be carried out; null when it may. */
-async function refusePermission(
-  tool: ResolvedTool,
-  call: LLMToolCall,
+/** What is asked whether a call may be carried out; a text says why it may not. */
+function permissionOf(
+  { name, readOnly }: ResolvedTool,
   permission: ToolPermission,
   ask: ExecuteToolOptions['askPermission'],
-): Promise<string | null> {
-  if (tool.readOnly || permission === 'auto') return null
-  if (permission === 'read') return `${tool.name} is not allowed: only tools that read may be used`
-  if (ask === undefined) return `${tool.name} was not allowed: nobody could be asked`
-  return (await ask(call)) ? null : `${tool.name} was not allowed by the person asked`
+): NonNullable<ExecuteToolOptions['askPermission']> | string {
+  if (readOnly || permission === 'auto') return () => true
+  if (permission === 'read') return `${name} is not allowed: only tools that read may be used`
+  return ask ?? `${name} was not allowed: nobody could be asked`
 }
 
 function fail(words: string): Outcome {

@@ -21,6 +21,8 @@ export interface ToolArguments extends ToolEffect {
 }
 
 export interface CheckedArguments {
+  /** What the model wrote, put right: JSON, before the schema makes anything of it. */
+  readonly given: unknown
   /** What the schema makes of it. */
   readonly input: unknown
   /** What was put right, in words. */
@@ -43,15 +45,18 @@ export async function readArguments(
   }
   const json = readArgumentsJson(text, tool.readOnly, corrections)
   if (!json.ok) return refuse([{ path: '', code: 'invalid_json', message: json.error }])
-  if (tool.parameters === null) return { ok: true, value: { input: json.value, corrections } }
+  if (tool.parameters === null)
+    return { ok: true, value: { given: json.value, input: json.value, corrections } }
 
   const suggest = (unknownName: string) => findMeant(unknownName, propertiesOf(tool.schema))
   const first = await check(tool.parameters, json.value, suggest)
-  if (first.ok) return { ok: true, value: { input: first.value, corrections } }
+  if (first.ok) return { ok: true, value: { given: json.value, input: first.value, corrections } }
   if (isDestructive(tool) || !isRecord(json.value)) return refuse(first.error)
   const mended = mendSlips(json.value, tool.schema, corrections)
   const second = await check(tool.parameters, mended, suggest)
-  return second.ok ? { ok: true, value: { input: second.value, corrections } } : refuse(second.error)
+  return second.ok
+    ? { ok: true, value: { given: mended, input: second.value, corrections } }
+    : refuse(second.error)
 }
 
 async function check(

@@ -14,6 +14,7 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { Directory } from '#specs/node/directory.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import type { LLMToolCall } from '../../index.ts'
 import { Walk } from '../../tools/walk.ts'
 import { caller, readValue } from './support.ts'
 
@@ -82,6 +83,15 @@ describe('write_file', () => {
       expect((await write(args, options)).ok).toBe(false)
     expect(readdirSync(folder)).toEqual([])
     expect((await write(args, { toolPermission: 'ask', askPermission: () => true })).ok).toBe(true)
+    // What is asked about is what is done, whichever word the model has for it.
+    const asked: unknown[] = []
+    const look = (call: LLMToolCall): boolean => asked.push(JSON.parse(call.function.arguments)) > 1
+    expect(
+      (await write({ path: 'g', content: 'x' }, { toolPermission: 'ask', askPermission: look })).ok,
+    ).toBe(false)
+    expect((await write({ wrong: 1 }, { toolPermission: 'ask', askPermission: look })).ok).toBe(false)
+    expect(asked).toEqual([{ filePath: 'g', content: 'x' }])
+    expect(readdirSync(folder)).toEqual(['f'])
   })
 })
 
