@@ -49,6 +49,8 @@ const retryMaxMs = 300_000
 /** What a server over HTTP gets to take leave. */
 const leaveTimeoutMs = 1_000
 
+const stackFrames = /^[ \t]+at .*:\d+:\d+\)?\n?/gm
+
 export class McpConnection {
   readonly name: string
   readonly config: McpServerConfig
@@ -304,11 +306,11 @@ export class McpConnection {
     return words === '' ? '' : `; it said what was not expected: ${words}`
   }
 
-  /** The end of what the server wrote about itself. */
+  /** The end of what the server wrote about itself; without the frames of a stack, which stand below what went wrong. */
   #lastWords(transport: Transport): string {
     const told =
       'lastWords' in transport && typeof transport.lastWords === 'string' ? transport.lastWords : ''
-    const words = this.#shown(told)
+    const words = this.#shown(told.replace(stackFrames, ''))
     return words === '' ? '' : `; it wrote: ${words.slice(-500).toWellFormed()}`
   }
 

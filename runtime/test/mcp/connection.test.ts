@@ -108,6 +108,16 @@ describe('the signal of a run', () => {
 })
 
 describe('a server that goes wrong', () => {
+  it('as it starts is failed with its own reason, not with the frames below that [S2.12]', async () => {
+    const fail = 'function f(n) { if (n === 0) throw new Error("no notes here"); f(n - 1) }; f(9)'
+    await using server = connect({ command: process.execPath, args: ['-e', fail] })
+    const listed = await server.listTools()
+    const error = listed.ok ? '' : listed.error
+    expect(error).toContain('it wrote:')
+    expect(error).toContain('Error: no notes here')
+    expect(error).not.toContain('at f (')
+  })
+
   it('by answering under other ids is told so in words, when its time is over [S2.12]', async () => {
     await using server = small(['wrong'], { timeoutMs: 300 })
     const { content } = await server.callTool('pid', {}, soon())
