@@ -62,7 +62,7 @@ export async function follow(
   using talk = new Talk(io, view, run, release)
   for await (const item of run.watch()) {
     held.push(item)
-    if (item.source === 'host') notePause(talk, item.event.type)
+    if (item.source === 'host') tellTalk(talk, item.event.type)
     const isUrgent = openQuestion(run, item) !== undefined || isEnd(item)
     if (talk.isOpen && isUrgent) await talk.withdraw()
     if (talk.isOpen) continue
@@ -139,7 +139,8 @@ function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAn
   }
 }
 
-function notePause(talk: Talk, type: string): void {
+function tellTalk(talk: Talk, type: string): void {
+  if (type === 'cancel-request') talk.end()
   if (type === 'pause-request') talk.setPausing(true)
   if (type === 'resume-request') talk.setPausing(false)
 }

@@ -30,6 +30,7 @@ export class Talk implements Disposable {
   #keys: Disposable | undefined
   #typed = ''
   #isPausing = false
+  #isOver = false
   #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
 
   /** @param onClosed called when a prompt is gone and the screen is free */
@@ -50,6 +51,13 @@ export class Talk implements Disposable {
   /** The agent was told to hold, or to go on. */
   setPausing(isPausing: boolean): void {
     this.#isPausing = isPausing
+    this.#offer()
+  }
+
+  /** The run is being cancelled: there is nothing more to say to its agent. Keys are still taken, so that none is echoed. */
+  end(): void {
+    this.#isOver = true
+    this.#typed = ''
     this.#offer()
   }
 
@@ -80,12 +88,17 @@ export class Talk implements Disposable {
 
   /** What was typed stands at the end of the status line, for the terminal does not show it. */
   #offer(): void {
+    if (this.#isOver) {
+      this.#view.offer('')
+      return
+    }
     const typed = plain(this.#typed)
     const shown = typed === '' ? '' : ` “${foreignLine(typed.slice(-shownChars), shownChars * 2)}”`
     this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
   }
 
   #take(keys: string): void {
+    if (this.#isOver) return
     this.#typed += keys
     const end = this.#typed.search(/[\r\n]/)
     if (end < 0) this.#offer()

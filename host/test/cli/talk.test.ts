@@ -45,6 +45,21 @@ describe('a person who says something to a run', () => {
     await expect.poll(() => person.said).toEqual(['resume', 'pause'])
   })
 
+  it('is offered nothing any more when the run is being cancelled [A.08]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('wait')
+    await person.sees('“wait”')
+    person.talk.end()
+    const before = person.raw.length
+    person.type('\r')
+    person.talk.listen()
+    await expect.poll(() => person.raw.length).toBeGreaterThan(before + 200)
+    expect(person.raw.slice(before)).not.toContain('Enter:')
+    expect(person.raw.slice(before)).not.toContain('What')
+    expect(person.said).toEqual([])
+  })
+
   it('sends nothing by an Enter that came before the line was there to be sent [A.08 H.01]', async () => {
     using person = sitDown()
     await person.sees('Enter: message, pause')
