@@ -6,6 +6,7 @@ import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/p
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
+import { meantToolName } from '#specs/protocol/tool-names.ts'
 import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders } from './call-paths.ts'
 import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
@@ -38,6 +39,10 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
     throw new RuleError(`${path} is not JSON: ${cause instanceof Error ? cause.message : ''}`, { cause })
   }
   const parsed = ApprovalRules.safeParse(json)
+  // One that no call ever bears would leave open what a rule is to deny.
+  const wrong = parsed.data?.rules.find(({ tool }) => meantToolName(tool) !== undefined)?.tool
+  if (wrong !== undefined)
+    throw new RuleError(`${path}: the tool ${wrong} is called ${meantToolName(wrong)}: name it so`)
   if (parsed.success) return parsed.data.rules
   const issue = parsed.error.issues[0]
   throw new RuleError(

@@ -5,6 +5,7 @@
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { meantToolName } from '#specs/protocol/tool-names.ts'
 import { readRule } from '../egress/rules.ts'
 import { McpServersConfig } from '../mcp/config.ts'
 import { readSecretHost } from '../secrets/secret-host.ts'
@@ -85,6 +86,16 @@ export type SearchConfig = z.infer<typeof SearchConfig>
 export const EmbeddingsConfig = z.strictObject({ model: z.string().min(1).max(200) })
 export type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
 
+/** One that no call ever bears would leave open what it is to guard. */
+const HookedTools = z
+  .string()
+  .min(1)
+  .max(500)
+  .superRefine((name, context) => {
+    const meant = meantToolName(name)
+    if (meant !== undefined) context.addIssue({ code: 'custom', message: `the tool is called ${meant}` })
+  })
+
 /** A command that is asked at a point of every run; see `specs/hooks.md`. */
 export const HookConfig = z
   .strictObject({
@@ -94,7 +105,7 @@ export const HookConfig = z
     /** Program and arguments; no shell. */
     command: z.array(z.string().min(1)).min(1).max(64),
     /** Of the points of tools: names, `*` for any run of characters; absent: all. */
-    tools: z.array(z.string().min(1).max(500)).min(1).max(64).optional(),
+    tools: z.array(HookedTools).min(1).max(64).optional(),
     timeoutMs: z.int().min(100).max(3_600_000).optional(),
     /** What counts when it fails or takes too long; absent: `deny` before, `allow` after. */
     onFailure: z.enum(['deny', 'allow']).optional(),

@@ -51,6 +51,14 @@ export function isReservedToolName(name: string): boolean {
   return reserved.has(plainName(name))
 }
 
+/** The agent's name of the tool that another spelling, or another system's name, means; undefined for every other name. */
+export function meantToolName(name: string): string | undefined {
+  const plain = plainName(name)
+  const aliases: Readonly<Record<string, string>> = toolAliases
+  const own = Object.hasOwn(aliases, plain) ? aliases[plain] : agentToolNames.find((one) => one === plain)
+  return own === name ? undefined : own
+}
+
 /** Names that differ in case or in `-` for `_` alone are one name to a model. */
 export function plainName(name: string): string {
   return name.replaceAll('-', '_').toLowerCase()

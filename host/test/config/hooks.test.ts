@@ -21,6 +21,8 @@ describe('hooks of the configuration', () => {
       ['point = "before-run"', 'hooks.0.command'],
       ['point = "before-run"\ncommand = []', 'hooks.0.command'],
       ['point = "before-run"\ncommand = ["x"]\ntools = ["a"]', 'hooks.0.tools'],
+      ['point = "before-tool"\ncommand = ["x"]\ntools = ["run_*", "shell_cmd"]', 'hooks.0.tools.1'],
+      ['point = "before-tool"\ncommand = ["x"]\ntools = ["Run-Bash"]', 'is called run_bash'],
       ['point = "before-run"\ncommand = ["x"]\nonFailure = "ask"', 'hooks.0.onFailure'],
       ['point = "before-run"\ncommand = ["x"]\nshell = true', 'hooks.0'],
     ] as const)
