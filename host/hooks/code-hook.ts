@@ -1,5 +1,6 @@
 /** Hooks that are functions of the application. What one throws is its failure, not the run's. */
 import type { HookPoint } from '#specs/protocol/hook.ts'
+import { meantToolName } from '#specs/protocol/tool-names.ts'
 import {
   defaultOnFailure,
   type Hook,
@@ -33,9 +34,14 @@ export const defaultTimeoutMs = 30_000
 /** Longer timers overflow in Node and fire at once. */
 const timeoutMaxMs = 2 ** 31 - 1
 
+/** @throws TypeError where it names a tool by a name that no call bears: it would guard nothing */
 export function codeHook(hook: CodeHook): Hook {
   const { point, name = 'the application', tools, onFailure = defaultOnFailure(point) } = hook
   const timeoutMs = Math.min(hook.timeoutMs ?? defaultTimeoutMs, timeoutMaxMs)
+  for (const tool of tools ?? []) {
+    const meant = meantToolName(tool)
+    if (meant !== undefined) throw new TypeError(`a hook is about the tool ${tool}, which is called ${meant}`)
+  }
   return {
     name,
     point,

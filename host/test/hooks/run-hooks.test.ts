@@ -142,6 +142,15 @@ describe('the hooks of a run', () => {
     expect((await run.ask('before-tool', call)).decision).toBe('deny')
   })
 
+  it('are refused where they name a tool as no call does [A.10, S2.09]', () => {
+    const run = () => undefined
+    for (const name of ['shell_cmd', 'Run-Bash', 'grep'])
+      expect(() => codeHook({ point: 'before-tool', tools: [name], run })).toThrow(TypeError)
+    expect(
+      codeHook({ point: 'before-tool', tools: ['run_bash', 'notes_add', 'run_*'], run }).tools,
+    ).toHaveLength(3)
+  })
+
   it('tell the agent where it is to ask, and only of its own points [A.10]', () => {
     const run = () => undefined
     const { run: hooks } = open([
