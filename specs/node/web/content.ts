@@ -3,8 +3,8 @@
  * is no text.
  */
 
-import { parsePayload } from '../frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { parsePayload } from '../frames.ts'
 
 export type ContentKind = 'html' | 'json' | 'text'
 
