@@ -4,6 +4,7 @@
  */
 import { type Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
+import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { HostTool } from '#specs/protocol/extension.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
@@ -83,6 +84,8 @@ export interface PreparedTool {
 const issuesMaxCount = 12
 /** Within the message that brings the task to the agent. */
 const schemaMaxDepth = 16
+/** One check of a call's arguments: a pattern of a schema can take for ever on a text that a guest chose. */
+const checkTimeoutMs = 1_000
 
 /** @throws TypeError for a name that is taken or that some provider refuses, and for a schema that is none of an object */
 export function prepareHostTools(tools: HostTools): ReadonlyMap<string, PreparedTool> {
@@ -116,7 +119,21 @@ function prepareTool(name: string, definition: HostToolDefinition): PreparedTool
     )
   if (json.type !== 'object')
     throw new TypeError(`the input schema of the host tool ${name} is not that of an object`)
-  return { offer: offer.data, definition, asks: definition.ask ?? !readOnly, readInput }
+  return {
+    offer: offer.data,
+    definition,
+    asks: definition.ask ?? !readOnly,
+    readInput: (value) => checkInTime(readInput, value),
+  }
+}
+
+function checkInTime(readInput: PreparedTool['readInput'], value: unknown): Result<unknown, string> {
+  try {
+    return withinTime(() => readInput(value), checkTimeoutMs)
+  } catch (error) {
+    if (!isOutOfTime(error)) throw error
+    return { ok: false, error: 'to check them by the tool’s schema takes too long; give shorter ones' }
+  }
 }
 
 function openSchema(

@@ -4,9 +4,9 @@
  */
 import type { OutputUnit, Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
+import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { isRecord } from '../llm/json-schema.ts'
-import { isOutOfTime, withinTime } from './bounded-time.ts'
 
 export type JsonSchema = Readonly<Record<string, unknown>>
 

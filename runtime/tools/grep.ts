@@ -2,15 +2,16 @@
  * `grep` of the library: lines of files that hold a text, or that a regular expression fits. An expression that takes for
  * ever costs a bounded time; binary and huge files are passed over.
  */
+
 import { isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import * as z from 'zod'
+import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import type { Directory } from '#specs/node/directory.ts'
 import { attempt, failure } from '#specs/node/file-error.ts'
 import { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { isOutOfTime, withinTime } from '../structured/bounded-time.ts'
 import { type BuiltIn, defineBuiltIn, toOutcome } from './built-in.ts'
 import { pathParameter, withinDirectory } from './directory-scope.ts'
 import { matchesGlob } from './glob.ts'

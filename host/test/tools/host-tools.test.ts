@@ -18,6 +18,20 @@ describe('tools of an application', () => {
       expect(() => prepareHostTools({ [name]: plain }), name).toThrow(TypeError)
   })
 
+  it('are not waited for where a schema takes for ever over what a guest wrote [S2.11, T.02]', () => {
+    const pattern = '^(a+)+$'
+    const json = { type: 'object', properties: { id: { type: 'string', pattern } } }
+    const zod = z.object({ id: z.string().regex(new RegExp(pattern)) })
+    for (const inputSchema of [json, zod]) {
+      const tool = prepareHostTools({ it: { ...plain, inputSchema } }).get('it')
+      expect(tool?.readInput({ id: `${'a'.repeat(40)}!` })).toMatchObject({
+        ok: false,
+        error: expect.stringContaining('takes too long'),
+      })
+      expect(tool?.readInput({ id: 'aaa' })).toMatchObject({ ok: true })
+    }
+  })
+
   it('are offered sorted, with a schema of an object that a model is shown [S2.11, S4.05]', () => {
     const tools = prepareHostTools({
       zeta: { ...plain, readOnly: true },

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { isOutOfTime, withinTime } from '../../structured/bounded-time.ts'
+import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import { openSchema } from '../../structured/schema.ts'
 
 it('work that never gives way ends with its time, and is told from what fails by itself [G.07]', () => {

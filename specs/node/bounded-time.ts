@@ -1,5 +1,5 @@
 /**
- * Work on what a model wrote that may take for ever (a pattern that backtracks, references that double at each level), ended
+ * Work on what a model or a guest wrote that may take for ever (a pattern that backtracks, references that double at each level), ended
  * after a time although it never gives way. Everything else in the process waits meanwhile, so the time is short.
  */
 import { isNativeError } from 'node:util/types'
