@@ -22,10 +22,8 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
   const total = plan.steps.length
   const left = aside.length === 0 ? '' : `, ${aside.length} left aside by their conditions`
   if (completed.length + aside.length === total) {
-    const message =
-      aside.length === 0
-        ? `all ${total} steps completed`
-        : `${completed.length} of ${total} steps completed${left}`
+    const whole = total === 1 ? 'its one step completed' : `all ${total} steps completed`
+    const message = aside.length === 0 ? whole : `${completed.length} of ${total} steps completed${left}`
     return { outcome: 'completed', reason: 'completed', message, summary }
   }
   const tally = `${completed.length} of ${total} steps completed${left}`

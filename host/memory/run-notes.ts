@@ -78,7 +78,9 @@ export class RunNotes {
     const outcome = { kept: idsOf(true), dropped: idsOf(false) }
     if (decided.length === 0) return outcome
     const added = decided.flatMap(({ proposal, decision }) =>
-      decision.keep ? [toStored(proposal, decision.text, this)] : [],
+      decision.keep
+        ? [{ note: toStored(proposal, decision.text, this), isEdited: decision.text !== undefined }]
+        : [],
     )
     const replaced = new Set(
       decided.flatMap(({ proposal, decision }) =>
@@ -143,12 +145,15 @@ function toStored(
   return { kind: 'governance', noteId, proposalId, text, author, at }
 }
 
+/** A note of the same words that a person has changed since stays as that person left it. */
 function merge(
   notes: readonly StoredNote[],
-  added: readonly StoredNote[],
+  decided: readonly { readonly note: StoredNote; readonly isEdited: boolean }[],
   replaced: ReadonlySet<string>,
   workspace: string,
 ): StoredNote[] {
+  const known = new Set(notes.map(keyOf))
+  const added = decided.flatMap(({ note, isEdited }) => (isEdited || !known.has(keyOf(note)) ? [note] : []))
   const fresh = new Set(added.map(keyOf))
   const kept = notes.filter(
     (note) =>

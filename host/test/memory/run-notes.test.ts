@@ -76,6 +76,21 @@ describe('the notes that a run proposed', () => {
     expect(host.notes.ofWorkspace(directory)).toHaveLength(1)
   })
 
+  it('of the same words as a note that a person has changed since leave that as it is [S0.13]', async () => {
+    const { host, directory } = await runThatProposed([proposed(1, 'deploy on Fridays')])
+    const changed: StoredNote = {
+      kind: 'memory',
+      noteId: idOf(1),
+      workspace: directory,
+      text: 'never deploy on Fridays',
+      tags: [],
+      at: 1,
+    }
+    await host.notes.change(() => [changed])
+    await (await host.runNotes(runId)).decide(new Map([[idOf(1), { keep: true }]]), 'a test')
+    expect(host.notes.ofWorkspace(directory)).toEqual([changed])
+  })
+
   it('wait where the notes cannot be written or a process works on the run [S0.13]', async () => {
     const { host, directory } = await runThatProposed([proposed(1, 'one')])
     const keep = new Map([[idOf(1), { keep: true } as const]])
