@@ -23,7 +23,7 @@ describe('caisson run without a terminal', () => {
     const { code, stdout } = await place.run(...runArguments(place, 'List the files', '--tool', 'list_flies'))
     expect(code).toBe(4)
     expect(stdout).toMatch(
-      /environment: there is no tool "list_flies"; name some of delete_file, .*list_files/,
+      /environment: there is no tool "list_flies"; the tools are apply_patch, .*list_files/,
     )
     const [runId = ''] = /run-[0-9a-f]{20}/.exec(stdout) ?? []
     await writeFile(path.join(place.home, 'runs', runId, 'console.txt'), '')
