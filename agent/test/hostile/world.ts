@@ -17,7 +17,7 @@ import { type Asked, type Script, type ServerReply, startModelServer } from '#sp
 import { readGuidance } from '../../context/guidance.ts'
 import type { OpenExtension } from '../../extensions.ts'
 import { TaskInbox } from '../../inbox.ts'
-import { type HostLink, runAgentLoop } from '../../loop.ts'
+import { type HostLink, type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { createExplorer } from '../../plan/explore.ts'
 import { makePlan } from '../../plan/planner.ts'
@@ -43,6 +43,8 @@ export interface WorldOptions {
   /** Beside the file tools. */
   readonly tools?: readonly Tool[]
   readonly extensions?: readonly OpenExtension[]
+  /** Skills by the loop's own way; absent: there are none. */
+  readonly openSkills?: LoopParts['openSkills']
   /** What of the host is not as usual: it allows everything, and has neither hooks nor tools. */
   readonly host?: Partial<HostLink>
   readonly model?: Partial<ModelOptions>
@@ -132,6 +134,7 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
           }
         : {}),
       extensions: options.extensions ?? [],
+      ...(options.openSkills === undefined ? {} : { openSkills: options.openSkills }),
       registry: createRegistry(tools, { logger: silentLogger, cancelGraceMs: 100 }),
       modelFor: () => openModel(model.baseUrl, options.model),
       listWorkspace: (signal) => describeWorkspace(tools, signal),
