@@ -2,25 +2,14 @@
  * What the workspace's own AGENTS.md says, of its root folder alone and bounded. The words of whoever wrote the workspace: the
  * prompts show them as such.
  */
-import { Buffer } from 'node:buffer'
-import { readSync } from 'node:fs'
-import { attempt } from '#specs/node/file-error.ts'
-import { type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
 
 const fileName = 'AGENTS.md'
 const maxBytes = 32 * 1024
 
 /** The text, with a note where it is cut; undefined where there is none, or none that can be read as text. */
 export async function readGuidance(options: FileToolsOptions = {}): Promise<string | undefined> {
-  const read = await withPlace(options, fileName, {}, (place) => {
-    const opened = place.openFile('read')
-    if (!opened.ok) return opened
-    using file = opened.value
-    return attempt(`cannot read ${place}`, () => {
-      const bytes = Buffer.alloc(maxBytes + 1)
-      return bytes.subarray(0, readSync(file.fd, bytes, 0, bytes.length, 0))
-    })
-  })
+  const read = await readBounded(options, fileName, maxBytes)
   if (!read.ok) return undefined
   const bytes = read.value
   if (bytes.includes(0)) return undefined

@@ -2,12 +2,9 @@
  * The MCP servers that the workspace itself names, in its `.mcp.json`: programs to run inside the VM and nothing else. The file
  * is a stranger's: bounded, read strictly, never through a link that leaves the workspace; addresses in it are not asked.
  */
-import { Buffer } from 'node:buffer'
-import { readSync } from 'node:fs'
-import { attempt } from '#specs/node/file-error.ts'
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
 import { listMcpServers, readMcpServer } from '#specs/protocol/mcp-config.ts'
-import { type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
 
 export const workspaceFile = '.mcp.json'
 const maxBytes = 64 * 1024
@@ -22,15 +19,7 @@ export interface WorkspaceServers {
 const nothing: WorkspaceServers = { servers: new Map(), notes: [] }
 
 export async function readWorkspaceServers(options: FileToolsOptions = {}): Promise<WorkspaceServers> {
-  const read = await withPlace(options, workspaceFile, {}, (place) => {
-    const opened = place.openFile('read')
-    if (!opened.ok) return opened
-    using file = opened.value
-    return attempt(`cannot read ${place}`, () => {
-      const bytes = Buffer.alloc(maxBytes + 1)
-      return bytes.subarray(0, readSync(file.fd, bytes, 0, bytes.length, 0))
-    })
-  })
+  const read = await readBounded(options, workspaceFile, maxBytes)
   if (!read.ok) return read.error.code === 'not_found' ? nothing : only(read.error.message)
   if (read.value.length > maxBytes) return only(`it is longer than ${maxBytes} bytes`)
   return parseWorkspaceServers(read.value.toString('utf8'))

@@ -2,13 +2,13 @@
  * The workspace as the registry of skills reads a file system: by descriptors, never out of the workspace, and no more names
  * than a bound, whatever lies there.
  */
-import { Buffer } from 'node:buffer'
-import { opendirSync, readSync } from 'node:fs'
+import type { Buffer } from 'node:buffer'
+import { opendirSync } from 'node:fs'
 import { attempt } from '#specs/node/file-error.ts'
 import { decodeLatin1Name } from '#specs/node/path-text.ts'
 import type { SkillFiles } from '#specs/node/skills/files.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-access.ts'
+import { defaultRoot, type FileToolsOptions, readBounded, withPlace } from '../tools/file-access.ts'
 
 /** Names that are looked at in one scan, over all folders. */
 const namesMaxCount = 1_000
@@ -58,28 +58,6 @@ export function containedFiles(options: FileToolsOptions): ContainedFiles {
       return bytes.length > maxBytes ? null : bytes.toString('utf8')
     },
   }
-}
-
-/** The first `maxBytes` of a regular file in the workspace, and one more where it is longer. */
-export function readBounded(
-  options: FileToolsOptions,
-  file: string,
-  maxBytes: number,
-): Promise<Result<Buffer>> {
-  return withPlace(options, file, {}, (place) => {
-    const opened = place.openFile('read')
-    if (!opened.ok) return opened
-    using open = opened.value
-    return attempt(`cannot read ${place}`, () => {
-      const bytes = Buffer.alloc(Math.min(maxBytes + 1, open.stat.size + 1))
-      let total = 0
-      for (;;) {
-        const count = readSync(open.fd, bytes, total, bytes.length - total, total)
-        total += count
-        if (count === 0 || total === bytes.length) return bytes.subarray(0, total)
-      }
-    })
-  })
 }
 
 /** Names of folders, links and SKILL.md: nothing else can lead to a skill. */

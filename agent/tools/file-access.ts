@@ -1,8 +1,11 @@
 /** What the file tools share: their options, and reaching a path. Leaves the workspace never. */
+import { Buffer } from 'node:buffer'
+import { readSync } from 'node:fs'
 import * as z from 'zod'
 import { withPlaceIn } from '#runtime/tools/workspace-file.ts'
 import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
+import { attempt } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { ReadLedger } from './read-ledger.ts'
@@ -49,4 +52,26 @@ export async function withPlace<T>(
   const { root = defaultRoot, knownAs, owner = workOwner } = options
   const place = { path: root, owner, ...(knownAs === undefined ? {} : { knownAs }) }
   return await withPlaceIn(place, path, locate, action)
+}
+
+/** The first `maxBytes` of a regular file in the workspace, and one more where it is longer. */
+export function readBounded(
+  options: FileToolsOptions,
+  file: string,
+  maxBytes: number,
+): Promise<Result<Buffer>> {
+  return withPlace(options, file, {}, (place) => {
+    const opened = place.openFile('read')
+    if (!opened.ok) return opened
+    using open = opened.value
+    return attempt(`cannot read ${place}`, () => {
+      const bytes = Buffer.alloc(Math.min(maxBytes + 1, open.stat.size + 1))
+      let total = 0
+      for (;;) {
+        const count = readSync(open.fd, bytes, total, bytes.length - total, total)
+        total += count
+        if (count === 0 || total === bytes.length) return bytes.subarray(0, total)
+      }
+    })
+  })
 }

@@ -3,7 +3,6 @@
  * time, bounded. A file that cannot be read is never taken for an empty one, for a person's no may be in it.
  */
 import { readFileSync, statSync } from 'node:fs'
-import { open, rename } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
@@ -11,6 +10,7 @@ import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
 import type { Folders } from '../state/folders.ts'
 import { parseJson } from '../state/json.ts'
 import { takeProcessLock } from '../state/process-lock.ts'
+import { replaceFile } from '../state/replace-file.ts'
 
 const maxGrants = 1_000
 
@@ -78,14 +78,8 @@ export class LastingGrants {
       throw new GrantFileError(`cannot lock ${this.#lock}: ${wordsOf(cause)}`, { cause })
     })
     const content = make(this.#read())
-    const fresh = `${this.file}.new`
     try {
-      const file = await open(fresh, 'w', 0o600)
-      await file.writeFile(`${JSON.stringify(content, null, 2)}\n`).finally(async () => {
-        await file.sync()
-        await file.close()
-      })
-      await rename(fresh, this.file)
+      await replaceFile(this.file, `${JSON.stringify(content, null, 2)}\n`)
     } catch (cause) {
       throw new GrantFileError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
     }

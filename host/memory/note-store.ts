@@ -4,7 +4,7 @@
  * file as it is, and is reported.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
-import { mkdir, open, rename } from 'node:fs/promises'
+import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
 import { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
@@ -13,6 +13,7 @@ import type { Folders } from '../state/folders.ts'
 import { parseJson } from '../state/json.ts'
 import { findDistrust } from '../state/path-trust.ts'
 import { takeProcessLock } from '../state/process-lock.ts'
+import { replaceFile } from '../state/replace-file.ts'
 
 /** Characters of one note: a note is a thing to know, not a document. */
 export const noteMaxChars = 4_000
@@ -123,14 +124,8 @@ export class NoteStore {
       throw new NoteStoreError(
         `${this.file} would be larger than ${fileMaxBytes} bytes: remove notes that are not needed`,
       )
-    const fresh = `${this.file}.new`
     try {
-      const file = await open(fresh, 'w', 0o600)
-      await file.writeFile(content).finally(async () => {
-        await file.sync()
-        await file.close()
-      })
-      await rename(fresh, this.file)
+      await replaceFile(this.file, content)
     } catch (cause) {
       throw new NoteStoreError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
     }

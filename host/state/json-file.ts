@@ -2,13 +2,14 @@
  * One small JSON file of the state folder: read by a schema, changed by one process at a time, written whole or not at all,
  * for its user alone. A file that cannot be read is never taken for an empty one.
  */
-import { open, readFile, rename } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Folders } from './folders.ts'
 import { parseJson } from './json.ts'
 import { takeProcessLock } from './process-lock.ts'
+import { replaceFile } from './replace-file.ts'
 
 /** The file cannot be used; the message says what to do. */
 export class StateFileError extends Error {
@@ -56,14 +57,8 @@ export class JsonFile<T> {
     const before = await this.read()
     const content = make(before)
     if (content === before) return
-    const fresh = `${this.file}.new`
     try {
-      const file = await open(fresh, 'w', 0o600)
-      await file.writeFile(`${JSON.stringify(content, null, 2)}\n`).finally(async () => {
-        await file.sync()
-        await file.close()
-      })
-      await rename(fresh, this.file)
+      await replaceFile(this.file, `${JSON.stringify(content, null, 2)}\n`)
     } catch (cause) {
       throw this.#error(`cannot write ${this.file}: ${reasonOf(cause)}`, cause)
     }

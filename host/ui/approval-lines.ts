@@ -3,6 +3,7 @@ import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.t
 import type { Colours } from './colours.ts'
 import { foreignLine, foreignRows } from './foreign.ts'
 import { formatCount } from './format.ts'
+import { parseObject } from './plain-json.ts'
 
 export type Question = Omit<ApprovalRequest, 'runId'> & {
   /** Of a question of the host's own about a way out. */
@@ -92,13 +93,4 @@ function rowsOfArguments({ arguments: json, defaults = [] }: Question, width: nu
 /** Names with anything but letters in quotes: one that holds `: ` or a line break could pass for two arguments. */
 function plainName(name: string): string {
   return /^\w+$/.test(name) ? name : JSON.stringify(name)
-}
-
-function parseObject(json: string): object | null {
-  try {
-    const value: unknown = JSON.parse(json)
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
 }

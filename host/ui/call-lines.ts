@@ -7,6 +7,7 @@ import { nameOf } from './agent-lines.ts'
 import type { Colours } from './colours.ts'
 import { foreignLine } from './foreign.ts'
 import { formatCount } from './format.ts'
+import { parseObject } from './plain-json.ts'
 import { showAnswer } from './question-lines.ts'
 
 /** Arguments of a call that are shown. */
@@ -102,13 +103,4 @@ function firstOf(text: string): string {
   return more.length === 0
     ? foreignLine(text, 160)
     : `${foreignLine(first, 80)} … (${formatCount(more.length, 'more line')})`
-}
-
-function parseObject(json: string): object | null {
-  try {
-    const value: unknown = JSON.parse(json)
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
-  } catch {
-    return null
-  }
 }

@@ -1,4 +1,7 @@
-/** JSON that means the same and holds nothing that a terminal or an editor obeys: whatever could, stands as an escape. */
+/**
+ * JSON on its way to a person: written so that it means the same and holds nothing that a terminal or an editor obeys, and read
+ * from what an agent claims.
+ */
 
 /** What a terminal may obey or hide (C1 controls, bidi, zero-width): JSON leaves it as it is. */
 const unsafe = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
@@ -22,4 +25,14 @@ function breakSetting(_: string, word: string, sign: string): string {
 
 function toEscape(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+}
+
+/** The object that `json` says; null where it says something else, or nothing. */
+export function parseObject(json: string): object | null {
+  try {
+    const value: unknown = JSON.parse(json)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : null
+  } catch {
+    return null
+  }
 }
