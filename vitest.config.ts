@@ -5,6 +5,7 @@ const conditions = ['caisson-source', 'node', 'import', 'default']
 const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2
+const FILES_AT_ONCE = 2
 
 export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
@@ -21,7 +22,10 @@ export default defineConfig({
           name: 'fast',
           include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.test.ts'],
           exclude: ['**/*.vm.test.ts', '**/*.slow.test.ts', '**/node_modules/**'],
-          testTimeout: 20_000,
+          testTimeout: 60_000,
+          // One would leave the second processor to nobody: many tests wait more than they work.
+          maxWorkers: FILES_AT_ONCE,
+          sequence: { groupOrder: 0 },
         },
       },
       {
