@@ -2,7 +2,7 @@
 // A checkout bundles again only when a source file's stamp changed; the root image is never touched.
 
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -165,8 +165,10 @@ async function knownDigest({ cacheDir, agent }: AgentDiskOptions): Promise<strin
 
 async function remember(cacheDir: string, stamp: string, digest: string): Promise<void> {
   const file = path.join(cacheDir, 'agents', `${stamp}.json`)
-  await writeFile(`${file}.${process.pid}`, JSON.stringify({ digest }), { mode: 0o600 })
-  await rename(`${file}.${process.pid}`, file)
+  // Drawn: several of one process may want the same agent at once.
+  const draft = `${file}.${randomBytes(6).toString('hex')}`
+  await writeFile(draft, JSON.stringify({ digest }), { mode: 0o600 })
+  await rename(draft, file)
 }
 
 /** A digest over path, size and times of every source, and the Node that compiles; undefined when they are not there. */

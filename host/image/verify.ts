@@ -1,7 +1,7 @@
 // Compares files with their manifest: in full, or in full only when a file's stamp changed since it was last
 // compared (design D9). A stamp is device, inode, size and times: it catches accidents, not an owner who forges times.
 
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
@@ -83,7 +83,7 @@ async function loadStamps(directory: string): Promise<Record<string, string> | u
 
 /** A folder that cannot be written (a shared, read-only cache) costs a full comparison at every start, no more. */
 async function saveStamps(directory: string, stamps: Record<string, string>): Promise<void> {
-  const temporary = path.join(directory, `.${STAMP_FILE}.${process.pid}`)
+  const temporary = path.join(directory, `.${STAMP_FILE}.${randomBytes(6).toString('hex')}`)
   try {
     await writeFile(temporary, JSON.stringify(stamps), { mode: 0o600 })
     await rename(temporary, path.join(directory, STAMP_FILE))
