@@ -111,6 +111,7 @@ describe('a workspace that gives orders', () => {
     ['too long', 'x\n'.repeat(5 << 20)],
     ['binary', Buffer.from([0, 1, 2, 255, 254])],
     ['no UTF-8', Buffer.from([0xff, 0xfe, 0x41, 0xc3, 0x28])],
+    ['of a broken head', '---\nname: [\n\t: }{\n- &a *a\nno end'],
     ['empty', ''],
     ['blank', '\n\n  \n'],
     ['control characters', '\u001b[2J\u0007\u202eabc\ufeff'],

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { exampleTask } from '../../../../examples/task.ts'
-import { countUnits, type Intent, readIntent, wordIntent } from '../../../gateway/offline/intents.ts'
+import type { Intent } from '../../../gateway/offline/intents.ts'
 import { planTask } from '../../../gateway/offline/plan.ts'
 import { understandTask } from '../../../gateway/offline/understand.ts'
 
@@ -315,95 +315,5 @@ describe('a web page', () => {
 
   it('stays text where it is quoted as text [S4.06]', () => {
     expect(read(`Write "${url}" to links.txt`)).toEqual([{ kind: 'create', path: 'links.txt', content: url }])
-  })
-})
-
-describe('the offline plan', () => {
-  it('has two steps for an analysis, and the later one waits for the earlier [S0.01] [S4.06]', () => {
-    const plan = Plan.parse(planTask('Analyse sales.csv', workspace))
-    expect(plan.steps.map(({ id, needs }) => ({ id, needs }))).toEqual([
-      { id: 'inspect-csv-1', needs: [] },
-      { id: 'analyse-csv-2', needs: ['inspect-csv-1'] },
-    ])
-    expect(plan.steps.at(-1)?.title).toBe('Analyse data/sales.csv, write report.md and chart.svg')
-  })
-
-  it.each([
-    'Analyse sales.csv',
-    `Create a.txt with "${'long '.repeat(200)}"`,
-    'Run `one\ntwo\nthree`. Delete notes.txt.',
-    'Sing',
-  ])('says its goal and each title in one short line: %s [S0.01]', (task) => {
-    const plan = Plan.parse(planTask(task, workspace))
-    for (const line of [plan.goal, ...plan.steps.map(({ title }) => title)])
-      expect(line).toMatch(/^.{3,120}$/)
-  })
-
-  it('lets orders on different files run at the same time, and keeps the order of the others [S0.01]', () => {
-    const plan = planTask(
-      'Create a.txt with "1". Create b.txt with "2". Rename a.txt to c.txt. Run `ls`.',
-      workspace,
-    )
-    expect(plan.steps.map(({ needs }) => needs)).toEqual([
-      [],
-      [],
-      ['create-1'],
-      ['create-1', 'create-2', 'move-3'],
-    ])
-  })
-
-  it('is read back by the step agent exactly as it was meant [S4.06]', () => {
-    const text = fc.string({ unit: 'binary', maxLength: 40 })
-    const intent = fc.oneof(
-      fc.record({ kind: fc.constant('create' as const), path: text, content: text }),
-      fc.record({ kind: fc.constant('replace' as const), path: text, from: text, to: text }),
-      fc.record({ kind: fc.constant('append' as const), path: text, text }),
-      fc.record({ kind: fc.constantFrom('move' as const, 'copy' as const), path: text, to: text }),
-      fc.record({
-        kind: fc.constantFrom(
-          'delete' as const,
-          'read' as const,
-          'make-folder' as const,
-          'inspect-csv' as const,
-        ),
-        path: text,
-      }),
-      fc.record({ kind: fc.constantFrom('search' as const, 'occurrences' as const), text, path: text }),
-      fc.record({ kind: fc.constant('count' as const), unit: fc.constantFrom(...countUnits), path: text }),
-      fc.record({
-        kind: fc.constantFrom('list' as const, 'count-files' as const),
-        pattern: text,
-        path: text,
-      }),
-      fc.record({ kind: fc.constant('run' as const), command: text }),
-      fc.record({ kind: fc.constant('calculate' as const), expression: text }),
-      fc.record({ kind: fc.constant('look' as const), reason: text }),
-      fc.record({
-        kind: fc.constant('ask' as const),
-        question: text,
-        options: fc.array(text, { minLength: 2, maxLength: 4 }),
-        confirm: fc.constant(false),
-      }),
-      fc.record({
-        kind: fc.constant('ask' as const),
-        question: text,
-        options: fc.constant([]),
-        confirm: fc.boolean(),
-      }),
-      fc.record({ kind: fc.constantFrom('fetch-page' as const, 'summarise-page' as const), url: text }),
-      fc.record({
-        kind: fc.constant('save-page' as const),
-        url: text,
-        path: text,
-        what: fc.constantFrom('page' as const, 'summary' as const),
-      }),
-      fc.record({ kind: fc.constant('analyse-csv' as const), path: text, report: text, chart: text }),
-    )
-    fc.assert(
-      fc.property(intent, (meant) => {
-        expect(readIntent(wordIntent(meant))).toEqual(meant)
-      }),
-      { numRuns: 1_000, seed: 3 },
-    )
   })
 })
