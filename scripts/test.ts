@@ -25,11 +25,20 @@ interface Report {
     readonly name: string
     readonly startTime: number
     readonly endTime: number
+    /** Why the whole file failed, where it did. */
+    readonly message?: string
+    readonly assertionResults?: readonly {
+      readonly status: string
+      readonly fullName: string
+      readonly failureMessages?: readonly string[]
+    }[]
   }[]
 }
 
 /** How many files are named with their time. */
 const HEAVIEST = 8
+/** Lines of each failed test's message that the last words repeat: a long log is often cut to its end. */
+const MESSAGE_LINES = 12
 
 const started = Date.now()
 const tier = process.argv[2] === 'all' ? 'all' : 'fast'
@@ -37,6 +46,7 @@ const scratch = mkdtempSync(path.join(tmpdir(), 'caisson-test-'))
 const node = ['--conditions=caisson-source']
 const total: Count = { passed: 0, failed: 0, skipped: 0 }
 const failures: string[] = []
+const failedTests: string[] = []
 
 function run(title: string, command: string, args: string[]): boolean {
   console.log(`\n== ${title} (${Math.round((Date.now() - started) / 1000)} s)`)
@@ -76,10 +86,28 @@ function readReport(file: string): Count {
     const report = JSON.parse(readFileSync(file, 'utf8')) as Report
     const { numPassedTests = 0, numFailedTests = 0, numPendingTests = 0, numTodoTests = 0 } = report
     if (tier === 'all') printHeaviest(report)
+    failedTests.push(...failedOf(report))
     return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests + numTodoTests }
   } catch {
     return { passed: 0, failed: 0, skipped: 0 }
   }
+}
+
+/** File, name and first lines of what each failed test, and each file that could not run, said. */
+function failedOf({ testResults = [] }: Report): string[] {
+  return testResults.flatMap(({ name, message = '', assertionResults = [] }) => {
+    const file = path.relative('', name)
+    const failed = assertionResults.filter(({ status }) => status === 'failed')
+    if (failed.length === 0) return message === '' ? [] : [withMessage(file, message)]
+    return failed.map(({ fullName, failureMessages = [] }) =>
+      withMessage(`${file} > ${fullName}`, failureMessages.join('\n')),
+    )
+  })
+}
+
+function withMessage(title: string, message: string): string {
+  const lines = message.trim().split('\n').slice(0, MESSAGE_LINES)
+  return [title, ...lines.map((line) => `    ${line}`)].join('\n')
 }
 
 /** Where the time goes, for whoever has to keep it within bounds. */
@@ -108,6 +136,7 @@ if (tier === 'all') test('slow')
 
 rmSync(scratch, { recursive: true, force: true })
 const failedAny = total.failed > 0
+for (const failed of failedTests) console.log(`\nFAILED ${failed}`)
 if (failedAny) console.log(`\nfailed: ${failures.join(', ')}`)
 // In continuous integration a test that did not run proves nothing.
 const skippedInCi = process.env.CI === 'true' && total.skipped > 0
