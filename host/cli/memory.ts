@@ -10,7 +10,7 @@ import {
   type StoredNote,
   type WorkspaceNote,
 } from '../memory/note-store.ts'
-import type { NoteDecision } from '../memory/run-notes.ts'
+import type { NoteDecision, SettledNote } from '../memory/run-notes.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
@@ -174,7 +174,10 @@ async function decide(io: Io, run: string, names: string[], decision: NoteDecisi
   await prepareFolders(host.folders)
   const notes = await host.runNotes(runId)
   const waiting = notes.pending.map(({ note }) => note)
-  const chosen = names.length === 0 ? waiting : names.map((name) => findNote(waiting, name))
+  const chosen =
+    names.length === 0
+      ? waiting
+      : names.map((name) => findNote(waiting, name, () => whatBecame(notes.settled, name)))
   const { kept, dropped } = await notes.decide(
     new Map(chosen.map(({ noteId }) => [noteId, decision])),
     decision.keep ? 'caisson memory keep' : 'caisson memory drop',
@@ -213,15 +216,33 @@ export function noteText(text: string): string {
   return trimmed
 }
 
-/** @throws {UsageError} */
-function findNote<T extends { readonly noteId: string }>(among: readonly T[], name: string): T {
-  const matches = among.filter(
-    ({ noteId }) => noteId === name || noteId.startsWith(name) || noteId.slice(4).startsWith(name),
-  )
+/** Of a note of the run that waits no more; undefined of one that it never proposed. */
+function whatBecame(settled: readonly SettledNote[], name: string): string | undefined {
+  const note = settled.findLast(({ noteId }) => isNamed(noteId, name))
+  if (note === undefined) return undefined
+  const { noteId, state, by, at } = note
+  if (state === 'replaced') return `${noteId} does not wait: the agent proposed ${by} in its place`
+  const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
+  const remedy =
+    state === 'kept' ? `caisson memory rm ${noteId} removes it` : 'caisson memory add TEXT keeps its words'
+  return `${noteId} was ${state} already, by ${foreignLine(by, 60)} at ${when} UTC; ${remedy}`
+}
+
+function isNamed(noteId: string, name: string): boolean {
+  return noteId.startsWith(name) || noteId.slice(4).startsWith(name)
+}
+
+/** @param whyNone what to say where there is none. @throws {UsageError} */
+function findNote<T extends { readonly noteId: string }>(
+  among: readonly T[],
+  name: string,
+  whyNone: () => string | undefined = () => undefined,
+): T {
+  const matches = among.filter(({ noteId }) => isNamed(noteId, name))
   const [match] = matches
   if (match !== undefined && matches.length === 1) return match
   const shown = foreignLine(name, 60)
-  if (match === undefined) throw new UsageError(`there is no note "${shown}" here`)
+  if (match === undefined) throw new UsageError(whyNone() ?? `there is no note "${shown}" here`)
   throw new UsageError(`"${shown}" begins the ids of ${matches.length} notes; give more of it`)
 }
 

@@ -175,7 +175,7 @@ export function notesToTell(store: NoteStore, workspace: string): MemoryNote[] {
   const told: MemoryNote[] = []
   let chars = 0
   for (const note of keptNotes(store, workspace).slice(0, toldMaxCount)) {
-    chars += note.text.length
+    chars += note.text.length + note.tags.join('').length
     if (chars > toldMaxChars) break
     told.push(note)
   }

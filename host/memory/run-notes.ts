@@ -26,6 +26,24 @@ export type ProposedNote =
 /** What becomes of a note; `text` in the place of what the agent wrote. */
 export type NoteDecision = { readonly keep: true; readonly text?: string } | { readonly keep: false }
 
+/** A note that waits no more: what became of it. */
+export type SettledNote =
+  | {
+      readonly noteId: string
+      readonly state: 'kept' | 'dropped'
+      /** Who decided, as the journal has it. */
+      readonly by: string
+      /** Milliseconds since 1970. */
+      readonly at: number
+    }
+  | {
+      readonly noteId: string
+      readonly state: 'replaced'
+      /** The note that the agent proposed in its place. */
+      readonly by: string
+      readonly at: number
+    }
+
 export interface DecidedNotes {
   readonly kept: readonly string[]
   readonly dropped: readonly string[]
@@ -38,13 +56,15 @@ export class RunNotes {
   readonly #runs: RunStore
   readonly #folders: Folders
   #pending: readonly ProposedNote[]
+  #settled: readonly SettledNote[]
 
-  private constructor(runs: RunStore, folders: Folders, { runId, directory, pending }: Proposals) {
+  private constructor(runs: RunStore, folders: Folders, { runId, directory, pending, settled }: Proposals) {
     this.runId = runId
     this.directory = directory
     this.#runs = runs
     this.#folders = folders
     this.#pending = pending
+    this.#settled = settled
   }
 
   static async open(runId: string, runs: RunStore, folders: Folders): Promise<RunNotes> {
@@ -54,6 +74,11 @@ export class RunNotes {
   /** Those that nobody has decided about, in the order in which they were written. */
   get pending(): readonly ProposedNote[] {
     return this.#pending
+  }
+
+  /** Those that were waiting when this was opened no more. */
+  get settled(): readonly SettledNote[] {
+    return this.#settled
   }
 
   /**
@@ -103,17 +128,22 @@ interface Proposals {
   readonly runId: string
   readonly directory: string
   readonly pending: readonly ProposedNote[]
+  readonly settled: readonly SettledNote[]
 }
 
 function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals {
   const pending = new Map<string, ProposedNote>()
+  const settled: SettledNote[] = []
   let directory: string | undefined
-  for (const { event } of events) {
+  for (const { event, at } of events) {
     if (event.type === 'run-start') directory = event.directory
     else if (event.type === 'memory-propose') {
       const { agentPath, note } = event
       const earlier = event.replaces === undefined ? undefined : pending.get(event.replaces)
-      if (earlier !== undefined) pending.delete(earlier.note.noteId)
+      if (earlier !== undefined) {
+        pending.delete(earlier.note.noteId)
+        settled.push({ noteId: earlier.note.noteId, state: 'replaced', by: note.noteId, at })
+      }
       // In the place of a proposal it stands in the place of what that one was to replace.
       const replaces = earlier?.kind === 'memory' ? earlier.replaces : event.replaces
       const over = replaces === undefined ? {} : { replaces }
@@ -122,12 +152,16 @@ function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals 
       const { agentPath, note } = event
       pending.set(note.noteId, { kind: 'governance', agentPath, note })
     } else if (event.type === 'notes-decide') {
-      for (const noteId of [...event.kept, ...event.dropped]) pending.delete(noteId)
+      for (const state of ['kept', 'dropped'] as const)
+        for (const noteId of event[state]) {
+          pending.delete(noteId)
+          settled.push({ noteId, state, by: event.by, at })
+        }
     }
   }
   if (directory === undefined)
     throw new RunFailure('environment', `${runId} has not begun: it proposed nothing`)
-  return { runId, directory, pending: [...pending.values()] }
+  return { runId, directory, pending: [...pending.values()], settled }
 }
 
 function toStored(

@@ -1,4 +1,6 @@
 /** The paths of memory and of notes under the name `gateway`. */
+
+import type { Result } from '#specs/protocol/error.ts'
 import {
   NoteAddAnswer,
   NoteAddRequest,
@@ -10,18 +12,35 @@ import {
   RememberRequest,
 } from '#specs/protocol/extension.ts'
 import type { GatewayServices } from '../gateway/gateway.ts'
+import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { answerWith, limitOpen } from '../gateway/json-service.ts'
 import type { MemoryDesk } from './desk.ts'
 
 /** As many as an agent's calls of one turn. */
 const openMaxRequests = 8
 
-/** `/memory/remember`, `/memory/recall`, `/notes/add` and `/notes/list`, by exact path. */
-export function serveMemory(desk: MemoryDesk): GatewayServices['paths'] {
+/**
+ * `/memory/remember`, `/memory/recall`, `/notes/add` and `/notes/list`, by exact path.
+ * @param isAtWork whether an agent is: of one that is not, nothing is taken
+ */
+export function serveMemory(
+  desk: MemoryDesk,
+  isAtWork: (agentPath: string) => Promise<boolean>,
+): GatewayServices['paths'] {
+  const forAgent = async <T>(
+    agentPath: string,
+    take: () => Result<T, WireError>,
+  ): Promise<Result<T, WireError>> => {
+    if (await isAtWork(agentPath)) return take()
+    const text = `No agent ${agentPath} is at work, so nothing is noted for it.`
+    return { ok: false, error: gatewayError('invalid_request', text) }
+  }
   const paths: GatewayServices['paths'] = {
     '/memory/remember': {
       method: 'POST',
-      serve: answerWith(RememberRequest, RememberAnswer, async (request) => desk.remember(request)),
+      serve: answerWith(RememberRequest, RememberAnswer, (request) =>
+        forAgent(request.agentPath, () => desk.remember(request)),
+      ),
     },
     '/memory/recall': {
       method: 'POST',
@@ -29,7 +48,9 @@ export function serveMemory(desk: MemoryDesk): GatewayServices['paths'] {
     },
     '/notes/add': {
       method: 'POST',
-      serve: answerWith(NoteAddRequest, NoteAddAnswer, async (request) => desk.addNote(request)),
+      serve: answerWith(NoteAddRequest, NoteAddAnswer, (request) =>
+        forAgent(request.agentPath, () => desk.addNote(request)),
+      ),
     },
     '/notes/list': {
       method: 'POST',

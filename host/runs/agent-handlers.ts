@@ -1,16 +1,13 @@
 /** What a run does with what its agent says: claims are checked, journaled and shown; questions and the completion go on. */
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import type { LinkHandlers } from '../rpc/agent-link.ts'
+import { comesToWork } from './at-work.ts'
 import type { CappedLog } from './capped-log.ts'
 import type { AgentClaims } from './claims.ts'
 import type { RunRecord } from './record.ts'
 import type { RunGateway } from './run-gateway.ts'
-
-/** A question may overtake the event by which its agent begins. */
-const beginningMs = 1_000
 
 const askedByHost: ApprovalDecision = {
   decision: 'deny',
@@ -34,8 +31,7 @@ export function agentHandlers({
 }: AgentHandlerParts): LinkHandlers {
   /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
   const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
-    if (!claims.isAtWork(agentPath)) await sleep(beginningMs)
-    if (claims.isAtWork(agentPath)) return null
+    if (await comesToWork(claims, agentPath)) return null
     const message = `no agent ${agentPath} is at work, so nobody is asked for it`
     return { ok: false, error: { code: 'invalidParams', message } }
   }

@@ -98,7 +98,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
     const note = (event: HostEvent) => this.#noteSoon(event)
-    this.#outside = openRunGateway(plan, { log, recorder, approvals, note, record, hooks })
+    this.#outside = openRunGateway(plan, { log, recorder, approvals, claims, note, record, hooks })
     this.#access = new GuestAccess({
       link: () => this.#link,
       onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),

@@ -31,7 +31,9 @@ import { createWeb } from '../web/create-web.ts'
 import { recordWeb, replayWeb } from '../web/recorded-web.ts'
 import { serveWeb } from '../web/serve-web.ts'
 import type { Web } from '../web/web.ts'
+import { comesToWork } from './at-work.ts'
 import type { CappedLog } from './capped-log.ts'
+import type { AgentClaims } from './claims.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
 import { RunRequests } from './run-requests.ts'
@@ -50,6 +52,7 @@ export interface RunParts {
   readonly log: CappedLog
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue
+  readonly claims: Pick<AgentClaims, 'isAtWork'>
   /** Journals an event. */
   readonly note: (event: HostEvent) => void
   readonly record: RunRecord
@@ -57,7 +60,7 @@ export interface RunParts {
 }
 
 export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
-  const { log, recorder, approvals, note, hooks } = parts
+  const { log, recorder, approvals, claims, note, hooks } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
   const lasting = new LastingGrants(plan.folders)
@@ -74,6 +77,7 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
   plan.secrets.onUnreadable(warn)
   const web = webOf(plan, egress, warn)
   const embeddings = embeddingsOf(plan, recorder, write('info'))
+  const isAtWork = (agentPath: string) => comesToWork(claims, agentPath)
   const gateway = createGateway({
     provider,
     runId,
@@ -84,7 +88,7 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
       paths: {
         ...serveWeb(recordWeb(web, recorder)),
         ...(plan.skills === undefined ? {} : serveSkills(plan.skills)),
-        ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note))),
+        ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note), isAtWork)),
       },
       outward: createOutward(ofPrograms, {
         upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },

@@ -124,12 +124,28 @@ describe('caisson memory', () => {
     )
     expect((await caisson('memory', 'keep', 'last', noteIdOf(1))).stdout).toBe('1 note kept\n')
     expect((await caisson('memory', 'drop', 'last', noteIdOf(2))).stdout).toBe('1 note dropped\n')
-    expect((await caisson('memory', 'keep', 'last', noteIdOf(2))).code).toBe(2)
+    for (const [number, words] of [
+      [1, `${noteIdOf(1)} was kept already, by caisson memory keep at 20`],
+      [2, `${noteIdOf(2)} was dropped already, by caisson memory drop at 20`],
+      [9, `there is no note "${noteIdOf(9)}" here`],
+    ] as const) {
+      const again = await caisson('memory', 'keep', 'last', noteIdOf(number))
+      expect([again.code, again.stderr]).toEqual([2, expect.stringContaining(words)])
+    }
     expect((await caisson('memory', 'keep', 'last')).stdout).toBe('1 note kept\n')
     expect(host.notes.ofWorkspace(directory).map((note) => note.text)).toEqual(['three', 'one'])
     const shown = (await caisson('runs', 'show', 'last')).stdout
     expect(shown).toContain('the agent proposes to remember: one')
     expect(shown).toContain('0 notes kept, 1 dropped, by caisson memory drop')
+  })
+
+  it('says of a note that the agent took back which one stands in its place [S0.13]', async () => {
+    const { caisson } = await place([proposed(1, 'one'), proposed(2, 'two', noteIdOf(1))])
+    const { code, stderr } = await caisson('memory', 'drop', 'last', noteIdOf(1))
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining(`the agent proposed ${noteIdOf(2)} in its place`),
+    ])
   })
 
   it('says which lines are no notes, and as JSON too [S0.13]', async () => {

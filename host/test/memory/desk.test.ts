@@ -143,6 +143,12 @@ describe('the memory of a run', () => {
     expect(notesToTell(store, '/elsewhere')).toEqual([])
   })
 
+  it('counts the tags of what a task is told with its words [S0.13]', async () => {
+    const tags = Array.from({ length: 16 }, (_, index) => `${index}`.padEnd(180, 'x'))
+    const { store } = await open(Array.from({ length: 10 }, (_, index) => kept(index, 'short', tags)))
+    expect(notesToTell(store, '/w')).toHaveLength(4)
+  })
+
   it('has the notes of a proposal, whoever wrote them [S4.04]', async () => {
     const person = {
       kind: 'governance',
@@ -171,7 +177,10 @@ describe('the paths of memory', () => {
       provider: offlineProvider(false),
       runId,
       limits: { maxTokens: 1_000 },
-      services: { paths: serveMemory(desk), outward: async (stream) => void stream.destroy() },
+      services: {
+        paths: serveMemory(desk, async (agentPath) => agentPath !== 'root/gone'),
+        outward: async (stream) => void stream.destroy(),
+      },
       onExchange: () => undefined,
       onDenied: () => undefined,
       logger: { info: () => undefined, warn: () => undefined },
@@ -212,6 +221,13 @@ describe('the paths of memory', () => {
     ])
       expect((await ask('/memory/remember', body)).status).toBeGreaterThanOrEqual(400)
     expect((await ask('/notes/add', { proposalId: 'no', text: 'x', agentPath: 'root' })).status).toBe(400)
+    for (const [where, body] of [
+      ['/memory/remember', { ...good, text: 'Use blanks', agentPath: 'root/gone' }],
+      ['/notes/add', { proposalId: 'PROP-1', text: 'x', agentPath: 'root/gone' }],
+    ] as const) {
+      const { status, text } = await ask(where, body)
+      expect([status, text]).toEqual([400, expect.stringContaining('No agent root/gone is at work')])
+    }
     expect(events).toHaveLength(1)
     const flood = await Promise.all(
       Array.from({ length: 100 }, (_, number) =>
