@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { Result } from '#specs/protocol/error.ts'
+import { CallClock } from './call-clock.ts'
 import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
 import type { McpServerConfig } from './config.ts'
 import { openHttpTransport } from './http.ts'
@@ -41,11 +42,13 @@ export type AdmitCall = (tool: McpToolInfo | undefined) => Promise<McpResult | n
 
 const connectTimeoutMs = 30_000
 const callTimeoutMs = 60_000
-/** Progress may stretch a call this far. */
+/** Words of the server that it gets on may stretch a call this far. */
 const callMaxMs = 10 * 60_000
 /** A server that cannot be connected is not tried again for a while, the longer the oftener it failed and the longer that took. */
 const retryFirstMs = 5_000
 const retryMaxMs = 300_000
+/** The library's own deadline, which cannot stand still: out of the way of ours, as late as a timer goes. */
+const libraryTimeoutMs = 2 ** 31 - 1
 /** What a server over HTTP gets to take leave. */
 const leaveTimeoutMs = 1_000
 
@@ -117,7 +120,7 @@ export class McpConnection {
     signal: AbortSignal,
     admit?: AdmitCall,
   ): Promise<McpResult> {
-    return await this.#ask(`the call of ${tool}`, `carry out ${tool}`, signal, async (live, options) => {
+    return await this.#ask(`the call of ${tool}`, `carry out ${tool}`, signal, async (live, begin) => {
       if (admit !== undefined) {
         const tools = await this.#toolsOf(live)
         const refused = await admit(tools.find(({ name }) => name === tool))
@@ -129,7 +132,7 @@ export class McpConnection {
         await live.client.request(
           { method: 'tools/call', params },
           live.schemas.CallToolResultSchema,
-          options,
+          begin(),
         ),
       )
     })
@@ -141,12 +144,12 @@ export class McpConnection {
       'the reading of the resource',
       what,
       signal,
-      async ({ client, schemas }, options) => {
+      async ({ client, schemas }, begin) => {
         return toContentsResult(
           await client.request(
             { method: 'resources/read', params: { uri } },
             schemas.ReadResourceResultSchema,
-            options,
+            begin(),
           ),
         )
       },
@@ -159,17 +162,12 @@ export class McpConnection {
     signal: AbortSignal,
   ): Promise<McpResult> {
     const what = 'give the prompt'
-    return await this.#ask(
-      'the reading of the prompt',
-      what,
-      signal,
-      async ({ client, schemas }, options) => {
-        const params = { name, arguments: { ...given } }
-        return toPromptResult(
-          await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, options),
-        )
-      },
-    )
+    return await this.#ask('the reading of the prompt', what, signal, async ({ client, schemas }, begin) => {
+      const params = { name, arguments: { ...given } }
+      return toPromptResult(
+        await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, begin()),
+      )
+    })
   }
 
   async close(): Promise<void> {
@@ -206,9 +204,10 @@ export class McpConnection {
     what: string,
     verb: string,
     signal: AbortSignal,
-    request: (live: Live, options: RequestBounds) => Promise<McpResult>,
+    request: (live: Live, begin: () => RequestBounds) => Promise<McpResult>,
   ): Promise<McpResult> {
     let live: Live | undefined
+    let clock: CallClock | undefined
     this.#oddity = ''
     // The library never lets go of the signal that it is given, and a run's lives through many calls.
     const own = new AbortController()
@@ -216,14 +215,12 @@ export class McpConnection {
     if (signal.aborted) abort()
     else signal.addEventListener('abort', abort, { once: true })
     try {
-      live = await this.#connect()
-      const timeout = this.config.timeoutMs ?? callTimeoutMs
-      const maxTotalTimeout = Math.max(timeout, callMaxMs)
-      return await request(live, {
-        signal: own.signal,
-        timeout,
-        resetTimeoutOnProgress: true,
-        maxTotalTimeout,
+      const connected = await this.#connect()
+      live = connected
+      return await request(connected, () => {
+        const begun = this.#beginClock(connected, own)
+        clock = begun
+        return { signal: own.signal, onprogress: () => begun.extend(), timeout: libraryTimeoutMs }
       })
     } catch (cause) {
       if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
@@ -232,8 +229,20 @@ export class McpConnection {
       const content = `the MCP server ${this.name} did not ${verb}: ${this.#words(cause)}${odd}`
       return { ok: false, content }
     } finally {
+      clock?.[Symbol.dispose]()
       signal.removeEventListener('abort', abort)
     }
+  }
+
+  /** Gives the request up when its time is over. */
+  #beginClock({ schemas }: Live, request: AbortController): CallClock {
+    const silentMs = this.config.timeoutMs ?? callTimeoutMs
+    return new CallClock({
+      silentMs,
+      totalMs: Math.max(silentMs, callMaxMs),
+      onOver: (words) =>
+        request.abort(new schemas.McpError(schemas.ErrorCode.RequestTimeout, `timed out: ${words}`)),
+    })
   }
 
   /** A server over HTTP that did not answer as one, such as after its own restart, is connected anew for the next request. */
