@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import path from 'node:path'
 import type { BuildOptions } from 'esbuild'
+import { absentModules } from './agent-absent.ts'
 import { agentCacheName, compileAgent } from './agent-cache.ts'
 import { describeNpmPackages } from './agent-packages.ts'
 import { ImageError } from './image-error.ts'
@@ -36,6 +37,7 @@ const OPTIONS = {
   platform: 'node',
   target: 'node24',
   conditions: ['caisson-source'],
+  plugins: [absentModules],
   // A late import becomes a late call of require: a script that comes from a cache has no other.
   supported: { 'dynamic-import': false },
   // Names and lines stay readable in stack traces, and the bytes do not depend on where the checkout lies.

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { bundleAgent, digestOf } from '../../image/agent-bundle.ts'
@@ -86,6 +87,41 @@ describe('the bundle of an agent', () => {
     // V8 asked itself whether to, and left it for good.
     expect(stdout).toMatch(/Memory reducer: (low|high) alloc/)
     expect(stdout).not.toMatch(/Memory reducer: (started|waiting)|Mark-Compact/)
+  })
+
+  it('leaves out what the agent never asks of its libraries, and Node loads nothing for that [V.07]', async () => {
+    await using scratch = await makeScratch()
+    const bundle = await bundleAgent(realEntry)
+    const told = Buffer.from(bundle.get('packages.json') ?? '').toString()
+    expect(told).toContain('"pino"')
+    expect(told).not.toMatch(/"(ajv|ajv-formats|sonic-boom|thread-stream)"/)
+    // As large as all else that the agent loads when it starts.
+    expect(Buffer.from(bundle.get('main.js') ?? '').toString()).not.toContain('AGFzbQ')
+    for (const [name, content] of bundle) await writeFile(path.join(scratch.folder, name), content)
+    const list = path.join(scratch.folder, 'list.cjs')
+    await writeFile(
+      list,
+      'setImmediate(() => { console.log(process.moduleLoadList.join()); process.exit() })',
+    )
+    const { stdout } = await start(scratch.folder, ['-r', list])
+    expect(stdout).toMatch(/NativeModule net\b/)
+    expect(stdout).not.toMatch(/NativeModule (assert|worker_threads|sqlite|http2)\b/)
+  })
+
+  it('says what it does without where that is needed after all [V.07]', async () => {
+    await using scratch = await makeScratch()
+    const pino = fileURLToPath(import.meta.resolve('pino'))
+    const main = `
+      import { pino } from ${JSON.stringify(pino)}
+      export const startAgent = () => {
+        pino({}, { write: (line: string) => console.log(JSON.parse(line).msg) }).info('to a stream of its own')
+        try { pino() } catch (error) { console.log(String(error)) }
+      }`
+    const { stdout } = await start(await writeBundle(scratch.folder, main))
+    expect(stdout).toContain('to a stream of its own\n')
+    expect(stdout).toContain(
+      "Error: pino/sonic-boom is not part of the agent's bundle: the log goes to a stream",
+    )
   })
 
   it('has the same bytes each time, the compiled code included [V.07]', async () => {

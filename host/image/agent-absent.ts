@@ -1,0 +1,55 @@
+// What stays out of the agent's bundle: modules that its libraries import for what the agent never asks of them. They
+// would have to be read, and some of them evaluated, at every start. In their place stands a class that cannot be made.
+
+import type { Plugin } from 'esbuild'
+
+interface Absent {
+  /** The package that imports them. */
+  readonly importer: string
+  /** As it names them in its imports. */
+  readonly modules: RegExp
+  /** What the agent has instead; the end of a sentence for whoever comes to need them after all. */
+  readonly instead: string
+}
+
+const TABLE: readonly Absent[] = [
+  {
+    importer: '@modelcontextprotocol/sdk',
+    modules: /^ajv(-formats)?$/,
+    instead: 'clients of MCP servers are given their validator (runtime/mcp/client.ts)',
+  },
+  {
+    // With them Node would load its `assert` and its `worker_threads`, a tenth of the whole start.
+    importer: 'pino',
+    modules: /^(sonic-boom|thread-stream|worker_threads)$/,
+    instead: 'the log goes to a stream that pino is given (agent/utils/logger.ts)',
+  },
+  {
+    importer: 'undici',
+    modules: /\/(llhttp|milo)\/[\w-]*(wasm|simd)\.js$/,
+    instead: 'requests go over the HTTP/2 session with the host (agent/utils/http2-dispatcher.ts)',
+  },
+]
+
+/** Keeps them out. What they are needed for fails with an error that says so. */
+export const absentModules: Plugin = {
+  name: 'absent-modules',
+  setup({ onResolve, onLoad }) {
+    for (const { importer, modules, instead } of TABLE) {
+      onResolve({ filter: modules }, ({ path, importer: file }) =>
+        file.split('\\').join('/').includes(`/node_modules/${importer}/`)
+          ? { path: `${importer}/${path}`, namespace: 'absent', pluginData: instead }
+          : undefined,
+      )
+    }
+    onLoad({ filter: /.*/, namespace: 'absent' }, ({ path, pluginData }) => ({
+      contents: `module.exports = class { constructor() { throw new Error(${wordsOf(path, String(pluginData))}) } }`,
+    }))
+  },
+}
+
+function wordsOf(path: string, instead: string): string {
+  return JSON.stringify(
+    `${path} is not part of the agent's bundle: ${instead}; see host/image/agent-absent.ts`,
+  )
+}
