@@ -25,7 +25,7 @@ import type { Recording } from './recording/replay.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
-import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError } from './runs/given-plan.ts'
+import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError, requireAgents } from './runs/given-plan.ts'
 import { readKnowledge } from './runs/knowledge.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
@@ -270,6 +270,7 @@ export class Host implements AsyncDisposable {
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
     const limits = RunLimits.parse({ ...config.limits, ...options.limits })
+    if (given !== undefined) requireAgents(given, limits.maxAgents)
     const vectors = await this.#settings.chooseEmbeddings(config, limits.maxCostUsd)
     const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
     if (unpriced !== null) throw new ConfigError(unpriced)

@@ -1,4 +1,5 @@
 /** A step that a sub-agent carries out: what it is told, and what comes back as the step's result. */
+import type { ToolError } from '#specs/protocol/error.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { block } from '../context/block.ts'
 import type { Run } from '../run.ts'
@@ -10,6 +11,16 @@ import { readOutput } from './output.ts'
 
 /** As many conflicts are named in the step's answer; all of them are in the event. */
 const conflictsMaxCount = 20
+
+/** What a step came to that a sub-agent was to carry out. */
+export interface AgentStepResult extends StepResult {
+  /** The answer of a step that has an `output`. */
+  readonly value?: unknown
+  /** What others have to know of the result besides an answer whose form is given: to be said behind it. */
+  readonly aside?: string
+  /** Whether to begin it anew is certain to fail in the same way. */
+  readonly isFinal?: boolean
+}
 
 /** Whether a sub-agent carries the step out; where there are none it is a step like any other. */
 export function isForAgent(step: Step, run: Run): boolean {
@@ -44,7 +55,7 @@ export async function runAgentStep(
   results: readonly { stepId: string; text: string }[],
   run: Run,
   signal: AbortSignal,
-): Promise<StepResult & { value?: unknown }> {
+): Promise<AgentStepResult> {
   if (run.agents === undefined) throw new TypeError('the run has no sub-agents')
   const { id, title, instructions, tools, limits, output } = step
   const known = results.map(({ stepId, text }) => block('result', text, ` step="${stepId}"`))
@@ -61,16 +72,24 @@ export async function runAgentStep(
     signal,
   )
   const plain: StepResult = { state: result.state, reason: result.reason, text: result.text, history: [] }
+  if (result.refused !== undefined) return neverBegan(plain, result.refused)
   if (result.state !== 'completed') return plain
-  if (output === undefined) return { ...plain, text: `${result.text}${describeConflicts(result)}` }
+  const aside = describeConflicts(result)
+  if (output === undefined) return { ...plain, text: `${result.text}${aside}` }
   const read = await readOutput(result.text, output)
-  if (read.ok) return { ...plain, value: read.value }
+  if (read.ok) return { ...plain, value: read.value, ...(aside === '' ? {} : { aside }) }
   return {
     ...plain,
     state: 'failed',
     reason: 'step_failed',
     text: `the sub-agent's answer does not fit: ${read.error}`,
   }
+}
+
+function neverBegan(plain: StepResult, { code, message }: ToolError): AgentStepResult {
+  const text = `no sub-agent began on this step: ${message}`
+  if (code !== 'limit_reached') return { ...plain, text }
+  return { ...plain, text: `${text}. Plan what is left as steps without the kind "agent"`, isFinal: true }
 }
 
 function describeConflicts({ agentPath, conflicts }: AgentResult): string {

@@ -11,7 +11,7 @@ import { boundText, type Run, type RunEnding } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
 import { aroundStep } from '../step-hooks.ts'
 import { cutMiddle } from '../tools/cut.ts'
-import { isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
+import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import type { PlanBook } from './book.ts'
 import { endingOf } from './ending.ts'
 import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
@@ -39,7 +39,7 @@ export function executePlan(
   return new Execution(book, run, { performStep: runStep, planner: makePlan, ...parts }).finish()
 }
 
-type Result = StepResult & { readonly value?: unknown }
+type Result = StepResult & Partial<AgentStepResult>
 
 class Execution {
   readonly #book: PlanBook
@@ -158,7 +158,11 @@ class Execution {
       const output = isForAgent(step, this.#run) ? undefined : step.output
       const told = { ...step, instructions: tell(step.id, instructions.value, earlier, output) }
       const result = await this.#performOnce(told)
-      const isFinal = result.state !== 'failed' || result.reason === 'denied' || this.#signal.aborted
+      const isFinal =
+        result.state !== 'failed' ||
+        result.reason === 'denied' ||
+        result.isFinal === true ||
+        this.#signal.aborted
       if (isFinal || attempt > (step.retries ?? 0)) return result
       earlier = result.text
       const reason = boundText(result.text, limits.textMaxChars)
@@ -191,13 +195,15 @@ class Execution {
     const awaited = new Set(waitsOf(step))
     return this.#book.plan.steps.flatMap(({ id }) => {
       const result = awaited.has(id) ? this.#results.get(id) : undefined
-      return result === undefined ? [] : [{ stepId: id, text: result.text }]
+      return result === undefined ? [] : [{ stepId: id, text: wholeText(result) }]
     })
   }
 
   #former(): FormerPlan {
     const states = [...this.#schedule.states].map(([id, state]) => {
-      return [id, { state, text: this.#outcomes.get(id)?.text ?? '' }] as const
+      const result = this.#results.get(id)
+      const text = result === undefined ? this.#outcomes.get(id)?.text : wholeText(result)
+      return [id, { state, text: text ?? '' }] as const
     })
     return { plan: this.#book.plan, states: Object.fromEntries(states) }
   }
@@ -211,6 +217,11 @@ class Execution {
     const bound = boundText(text, limits.documentMaxChars)
     return this.#run.report.event({ type: 'step-end', stepId, state, text: bound })
   }
+}
+
+/** What the step came to, for whoever goes on from it. */
+function wholeText({ text, aside = '' }: Result): string {
+  return `${text}${aside}`
 }
 
 /** All that the step is told to do. */

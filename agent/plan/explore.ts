@@ -13,7 +13,7 @@ import type { Run } from '../run.ts'
 import { runStep, type StepResult } from '../step.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tools/tool.ts'
 import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
-import { type PlannedWork, readPlan } from './read.ts'
+import { boundsOf, type PlannedWork, readPlan } from './read.ts'
 
 const lookRules = `This time only the plan is wanted: nothing is carried out, and nothing can be changed. Before you hand it in you may look around with your tools, and ask the user with ask_user, if you have it, as far as the plan depends on what you find; then call ${submitPlanName} with the whole plan.`
 
@@ -32,7 +32,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
     const desk: { plan: PlannedWork | null } = { plan: null }
     const done = new AbortController()
     const submit = createSubmitTool(async (value) => {
-      const read = await readPlan(value, { tools: run.registry.names })
+      const read = await readPlan(value, boundsOf(run))
       if (!read.ok) return read
       desk.plan = read.value
       done.abort()
@@ -58,7 +58,7 @@ async function readAnswer(result: StepResult, run: Run): Promise<Result<PlannedW
   const { state, reason, text } = result
   if (state !== 'completed') return { ok: false, error: { reason, message: `no plan: ${text}` } }
   const parsed = parseModelJson(text)
-  const read = parsed.ok ? await readPlan(parsed.value.value, { tools: run.registry.names }) : parsed
+  const read = parsed.ok ? await readPlan(parsed.value.value, boundsOf(run)) : parsed
   if (read.ok) return read
   return {
     ok: false,

@@ -11,7 +11,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
 import { listenTo, type Run } from '../run.ts'
 import { hearPerson, reportTurn } from '../step.ts'
-import { type PlannedWork, type Replanning, readPlan } from './read.ts'
+import { boundsOf, type PlannedWork, type Replanning, readPlan } from './read.ts'
 import { describeFormer } from './words.ts'
 
 export interface PlanFailure {
@@ -44,8 +44,7 @@ export const makePlan: Planner = async (run, signal, former) => {
     isTold: true,
     hooks: listenTo(planningStepId, run, signal),
     read: async (value) => {
-      const bounds = { tools: run.registry.names, ...(former === undefined ? {} : { former }) }
-      const read = await readPlan(value, bounds)
+      const read = await readPlan(value, boundsOf(run, former))
       return read.ok
         ? { ok: true, value: { value: read.value.plan, corrections: read.value.corrections } }
         : read

@@ -6,7 +6,9 @@ import { isRecord } from '#runtime/llm/json-schema.ts'
 import { describeIssues, openSchema } from '#runtime/structured/schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
+import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import type { Run } from '../run.ts'
 import { mendPlan } from './repair.ts'
 
 export interface PlannedWork {
@@ -32,7 +34,18 @@ export interface Replanning extends FormerPlan {
 export interface PlanBounds {
   /** Names of the tools that steps of the kind `agent` may name. */
   readonly tools: readonly string[]
+  readonly agents: AgentRoom
   readonly former?: FormerPlan
+}
+
+/** By what a plan of this run is measured at this moment. */
+export function boundsOf(run: Run, former?: FormerPlan): PlanBounds {
+  const { maxAgents } = run.task.limits
+  return {
+    tools: run.registry.names,
+    agents: { maxAgents, begun: run.agents?.begun ?? 0 },
+    ...(former === undefined ? {} : { former }),
+  }
 }
 
 /** The plan in `value`; the error says what is wrong with it, for the model. */
@@ -61,7 +74,10 @@ async function readWhole(
 /** What of a plan that fits its schema cannot be carried out, in words. */
 export async function findPlanProblems(plan: Plan, bounds: PlanBounds): Promise<string[]> {
   const { former } = bounds
-  const problems = former === undefined ? [] : findRevisionProblems(former.plan, plan, former.states)
+  const problems = [
+    ...(former === undefined ? [] : findRevisionProblems(former.plan, plan, former.states)),
+    ...findAgentProblems(plan, bounds.agents, former?.states ?? {}),
+  ]
   for (const [index, { output, tools = [] }] of plan.steps.entries()) {
     const unknown = tools.filter((name) => !bounds.tools.includes(name))
     if (unknown.length > 0) problems.push(`steps.${index}.tools: there is no tool ${unknown.join(', ')}`)

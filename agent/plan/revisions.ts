@@ -4,13 +4,14 @@
  */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
+import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import { boundText, type Run } from '../run.ts'
 import { toolFailure } from '../tools/tool.ts'
 import { isSamePlan, type PlanBook } from './book.ts'
 import { adoptAllowed, askConsent } from './consent.ts'
 import type { PlanFailure, Planner } from './planner.ts'
-import { type FormerPlan, type PlanBounds, readPlan } from './read.ts'
+import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './read.ts'
 
 export interface RevisionParts {
   readonly book: PlanBook
@@ -111,8 +112,11 @@ export class Revisions {
         message: `the change of the plan was denied; the plan stays as it is.${said}`,
       }
     }
-    const { plan: current, states } = this.#parts.former()
-    const [problem] = findRevisionProblems(current, consent.plan, states)
+    const { agents, former } = this.#bounds()
+    const [problem] = [
+      ...findRevisionProblems(former.plan, consent.plan, former.states),
+      ...findAgentProblems(consent.plan, agents, former.states),
+    ]
     if (problem !== undefined)
       return { reason: 'plan_invalid', message: `the plan is not changed: ${problem}` }
     await adoptAllowed(book, consent, reason, run)
@@ -135,7 +139,8 @@ export class Revisions {
     }
   }
 
-  #bounds(): PlanBounds {
-    return { tools: this.#parts.run.registry.names, former: this.#parts.former() }
+  #bounds(): PlanBounds & { readonly former: FormerPlan } {
+    const former = this.#parts.former()
+    return { ...boundsOf(this.#parts.run, former), former }
   }
 }

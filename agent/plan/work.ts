@@ -10,7 +10,7 @@ import { PlanBook } from './book.ts'
 import { adoptAllowed, askConsent } from './consent.ts'
 import { interruption } from './ending.ts'
 import type { PlanFailure, Planner } from './planner.ts'
-import { findPlanProblems } from './read.ts'
+import { boundsOf, findPlanProblems } from './read.ts'
 import { describePlan } from './render.ts'
 
 export interface WorkParts {
@@ -49,7 +49,7 @@ export async function workOnTask(run: Run, parts: WorkParts): Promise<RunEnding>
 async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
   const { plan } = run.task
   if (plan === undefined) return planner(run, run.signal)
-  const problems = await findPlanProblems(plan, { tools: run.registry.names })
+  const problems = await findPlanProblems(plan, boundsOf(run))
   if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
   const message = `the plan that the task brings cannot be carried out: ${problems.join('; ')}`
   return { ok: false, error: { reason: 'plan_invalid', message: boundText(message, limits.textMaxChars) } }
@@ -57,9 +57,8 @@ async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
 
 /** Asks until a plan is allowed; null when one is. A denial with a word has it planned anew. */
 async function agree(book: PlanBook, run: Run, planner: Planner): Promise<PlanFailure | null> {
-  const bounds = { tools: run.registry.names }
   for (let round = 0; ; round++) {
-    const consent = await askConsent(book.plan, run, () => bounds, run.signal)
+    const consent = await askConsent(book.plan, run, () => boundsOf(run), run.signal)
     if (consent.allowed) {
       if (consent.isEdited)
         await adoptAllowed(book, { ...consent, isEdited: false }, 'edited by the person', run)

@@ -42,6 +42,8 @@ export interface AgentResult {
 }
 
 export interface Agents {
+  /** How many of those that the run may have are used up, those that wait for their turn included. */
+  readonly begun: number
   /**
    * Runs one to its end, waiting for its turn when `maxParallelAgents` run; every failure is a value. Its work is merged
    * into the parent's view before this resolves.

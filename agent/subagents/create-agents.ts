@@ -74,6 +74,10 @@ class RootAgents implements RunAgents {
     this.#owner = parts.owner ?? workOwner
   }
 
+  get begun(): number {
+    return this.#names.size
+  }
+
   async spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult> {
     const { maxAgents } = this.#parent.task.limits
     const problem = this.#findProblem(request)
@@ -81,7 +85,7 @@ class RootAgents implements RunAgents {
     if (this.#names.size >= maxAgents) {
       const { error } = toolFailure(
         'limit_reached',
-        `no more sub-agents begin in this run (maxAgents is ${maxAgents}): the rest is to be done without`,
+        `no more sub-agents begin in this run, all ${maxAgents} that it may have (maxAgents) have begun: the rest is to be done without`,
       )
       return refused(`root/${plainName(request.name)}`, error)
     }

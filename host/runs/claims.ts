@@ -9,6 +9,7 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { AgentHook, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
+import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import { HookClaims } from './hook-claims.ts'
 
@@ -81,9 +82,11 @@ export class AgentClaims {
     this.#allowed.add(digestOf(plan))
   }
 
-  /** Whether this plan may be the next one, as far as what has begun is concerned; what is wrong, in words. */
+  /** Whether a person's plan may be the next one, by what has begun; what is wrong, in words. */
   findPlanProblems(plan: Plan): string[] {
-    return this.#plan === null ? [] : findRevisionProblems(this.#plan, plan, Object.fromEntries(this.#states))
+    const room = { maxAgents: this.#bounds.maxAgents, begun: this.#agents.size }
+    const states = Object.fromEntries(this.#states)
+    return [...this.#findRevisionProblems(plan), ...findAgentProblems(plan, room, states)]
   }
 
   /** Whether such an agent has begun and has not ended. */
@@ -95,8 +98,8 @@ export class AgentClaims {
     const { maxAgents } = this.#bounds
     const parent = agentPath.slice(0, Math.max(0, agentPath.lastIndexOf('/')))
     if (parent === '') return 'agent-start of root: the run itself has begun'
+    if (parent !== 'root') return `agent-start of ${agentPath}: a sub-agent has none of its own`
     if (this.#agents.has(agentPath)) return `agent-start of ${agentPath}, which had begun before`
-    if (!this.isAtWork(parent)) return `agent-start of ${agentPath}, whose parent is not at work`
     if (this.#agents.size >= maxAgents)
       return `one agent more than the ${maxAgents} that the run may have (${agentPath})`
     this.#agents.set(agentPath, true)
@@ -112,11 +115,15 @@ export class AgentClaims {
     const isGiven = given === undefined || digestOf(plan) === digestOf(given)
     if (revision === 1 && !isGiven && !this.#allowed.has(digestOf(plan)))
       return 'another plan than the one that it was handed'
-    const [problem] = this.findPlanProblems(plan)
+    const [problem] = this.#findRevisionProblems(plan)
     if (problem !== undefined) return `revision ${revision} of the plan, which is none: ${problem}`
     this.#plan = plan
     this.#revision = revision
     return null
+  }
+
+  #findRevisionProblems(plan: Plan): string[] {
+    return this.#plan === null ? [] : findRevisionProblems(this.#plan, plan, Object.fromEntries(this.#states))
   }
 
   #startStep(stepId: string): string | null {

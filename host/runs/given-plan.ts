@@ -4,6 +4,7 @@ import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
+import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { readPlan, readPlanText } from '../approvals/plan-question.ts'
 import { type RunStore, summariseRun, UnknownRunError } from './store.ts'
 
@@ -18,6 +19,13 @@ export interface GivenPlan {
   readonly from: string
   /** The task that the plan was made for, where it is known. */
   readonly prompt?: string
+}
+
+/** @throws {PlanError} when the plan needs more sub-agents than the run may have */
+export function requireAgents({ plan, from }: GivenPlan, maxAgents: number): void {
+  const [problem] = findAgentProblems(plan, { maxAgents, begun: 0 }, {})
+  if (problem !== undefined)
+    throw new PlanError(`the plan of ${from} cannot be carried out: ${problem}, or allow more (--max-agents)`)
 }
 
 /** Far more than a plan may be. */

@@ -130,6 +130,7 @@ describe('a step for a sub-agent', () => {
     ['c', { needs: ['b'], instructions: 'use {{steps.b.n}}' }],
   )
   const agents = (text: string, asked: AgentRequest[] = []): NonNullable<Run['agents']> => ({
+    begun: 0,
     spawn: async (request, stepId) => {
       asked.push(request)
       const result: AgentResult = {
@@ -156,6 +157,53 @@ describe('a step for a sub-agent', () => {
     expect(asked[0]?.brief).toContain('<result step="a">\nanswer of a\n</result>')
     expect(told.b).toBeUndefined()
     expect(told.c?.[0]).toContain('use 4')
+  })
+
+  it('tells later steps and planners of conflicts, whatever form its answer has, which stays as it is [A.01 A.07]', async () => {
+    const { told, events } = await execute(plan, undefined, { agents: agents('{"n": 4}') })
+    const conflicts = 'Not brought over from root/b, for they were changed here too: x.md'
+    expect(told.c?.[0]).toContain(`<result step="b">\n{"n": 4}\n\n[Caisson] ${conflicts}`)
+    expect(events).toContainEqual({ type: 'step-end', stepId: 'b', state: 'completed', text: '{"n": 4}' })
+    let known: string | undefined
+    const planner: Planner = async (_run, _signal, former) => {
+      known = former?.states.b?.text
+      return { ok: false, error: { reason: 'plan_invalid', message: 'none' } }
+    }
+    const risky = planOf(
+      ['b', { kind: 'agent', output: object }],
+      ['c', { needs: ['b'], onFailure: 'replan' }],
+    )
+    await execute(risky, () => failed('no'), { agents: agents('{"n":4}'), planner })
+    expect(known).toContain(conflicts)
+  })
+
+  it('fails with what to do when no sub-agent is left, is not begun anew, and can be planned otherwise [A.01 A.07]', async () => {
+    const message = 'no more sub-agents begin in this run'
+    const none: NonNullable<Run['agents']> = {
+      ...agents(''),
+      spawn: async (request, stepId, signal) => ({
+        ...(await agents('').spawn(request, stepId, signal)),
+        state: 'failed',
+        reason: 'step_failed',
+        text: message,
+        conflicts: [],
+        refused: { code: 'limit_reached', message, retryable: false },
+      }),
+    }
+    const whys: (string | undefined)[] = []
+    const planner: Planner = async (_run, _signal, former) => {
+      whys.push(former?.states.b?.text)
+      const next = planOf(['b', { kind: 'agent', retries: 3, onFailure: 'replan' }], ['mine'])
+      return { ok: true, value: { plan: next, corrections: [] } }
+    }
+    const used = planOf(['b', { kind: 'agent', retries: 3, onFailure: 'replan' }])
+    const { states, events, ending } = await execute(used, undefined, { agents: none, planner })
+    expect(whys).toEqual([
+      `no sub-agent began on this step: ${message}. Plan what is left as steps without the kind "agent"`,
+    ])
+    expect(states).toEqual({ b: 'failed', mine: 'completed' })
+    expect(events.some(({ type }) => type === 'step-retry')).toBe(false)
+    expect(ending.outcome).toBe('completed')
   })
 
   it('fails when the answer is not what the step must give, and names conflicts otherwise [A.01]', async () => {

@@ -6,7 +6,8 @@ import { readPlan } from '../../plan/read.ts'
 import { mendPlan } from '../../plan/repair.ts'
 
 const step = (id: string, fields: object = {}) => ({ id, title: id, instructions: `do ${id}`, ...fields })
-const read = (...steps: unknown[]) => readPlan({ goal: 'g', steps }, { tools: ['read_file'] })
+const agents = { maxAgents: 2, begun: 0 }
+const read = (...steps: unknown[]) => readPlan({ goal: 'g', steps }, { tools: ['read_file'], agents })
 const object = { type: 'object', properties: { n: { type: 'integer' } } }
 
 describe('a plan with slips', () => {
@@ -78,7 +79,7 @@ describe('a plan with slips', () => {
     })
     await fc.assert(
       fc.asyncProperty(fc.oneof(plan, fc.jsonValue()), async (value) => {
-        const result = await readPlan(value, { tools: [] })
+        const result = await readPlan(value, { tools: [], agents })
         if (result.ok) expect(Plan.safeParse(result.value.plan).success).toBe(true)
         else expect(result.error.length).toBeLessThan(10_000)
         const once = mendPlan(value).value

@@ -8,6 +8,15 @@ import type { Run } from '../../run.ts'
 import { done, execute, failed, noModel, planOf } from '../support/execute.ts'
 import { makeRun } from '../support/run.ts'
 
+const missing = { ok: false, error: { code: 'not_found', message: '', retryable: false } } as const
+/** None of these is asked for anything but how many have begun. */
+const plainAgents = {
+  begun: 0,
+  spawn: noModel,
+  findView: () => missing,
+  takeFile: async () => missing,
+}
+
 describe('another plan', () => {
   const plan = planOf(['a'], ['b', { needs: ['a'] }], ['c', { needs: ['b'] }])
   const revise = (run: Run, next: unknown, reason = 'found more') =>
@@ -72,6 +81,34 @@ describe('another plan', () => {
     ])
     expect(updates).toEqual([])
     expect(states).toEqual({ a: 'completed', b: 'completed', c: 'completed' })
+  })
+
+  it('counts the sub-agents that have begun, also those that began while a person was asked [A.01 A.07]', async () => {
+    const used = { ...plainAgents, begun: 1 }
+    const withAgent = planOf(...plan.steps.map((one): [string, object] => [one.id, one]), [
+      'x',
+      { kind: 'agent' },
+    ])
+    const task = { limits: { maxAgents: 2 }, approvePlan: true }
+    const answers: unknown[] = []
+    await execute(
+      plan,
+      async ({ id }, run) => {
+        if (id === 'a') answers.push(await revise(run, withAgent))
+        if (id === 'b') answers.push(await revise(run, { ...withAgent, goal: 'other' }))
+        return done(id)
+      },
+      {
+        task,
+        agents: used,
+        decide: async () => {
+          used.begun = 2
+          return { decision: 'allow' }
+        },
+      },
+    )
+    const refusal = { ok: false, error: { message: expect.stringContaining('where 0 can begin') } }
+    expect(answers).toMatchObject([refusal, refusal])
   })
 
   it('does not undo what another step has changed meanwhile [A.01]', async () => {

@@ -59,6 +59,39 @@ describe('a plan that the task brings', () => {
   })
 })
 
+describe('a plan that needs more sub-agents than there can be', () => {
+  const agents = (count: number, fields: object = {}) =>
+    planOf(...Array.from({ length: count }, (_, index) => step(`s${index}`, { kind: 'agent', ...fields })))
+  const limits = { maxAgents: 2 } as Task['limits']
+
+  it('is asked for again with the reason, and ends a task that brings it [A.01 A.07]', async () => {
+    const planned: Asked[] = []
+    const { ending, updates } = await work({ limits }, (asked) => {
+      if (!isPlanning(asked)) return answering(asked)
+      planned.push(asked)
+      return planReply(planned.length === 1 ? agents(3) : agents(2))
+    })
+    expect(planned).toHaveLength(2)
+    expect(planned[1]?.messages.at(-1)?.content).toContain(
+      'need 3 sub-agents ("s0", "s1", "s2") where 2 can begin',
+    )
+    expect(updates).toMatchObject([{ plan: agents(2) }])
+    expect(ending.outcome).toBe('completed')
+    const given = await work({ plan: agents(3), limits }, answering)
+    expect(given.ending).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
+    expect(given.ending.message).toContain('need 3 sub-agents')
+  })
+
+  it('is none where some may be left aside by their conditions, or agents are steps like any other [A.01 A.07]', async () => {
+    const look = step('look')
+    const branch = (id: string) => step(id, { kind: 'agent', when: { step: 'look', contains: id } })
+    const branches = planOf(look, branch('a'), branch('b'), branch('c'))
+    expect((await work({ plan: branches, limits }, answering)).ending.outcome).toBe('completed')
+    const none = await work({ plan: agents(3), limits: { ...limits, maxAgents: 0 } }, answering)
+    expect(none.ending.outcome).toBe('completed')
+  })
+})
+
 describe('the question about a plan', () => {
   const planning = (asked: Asked): ServerReply => (isPlanning(asked) ? planReply(plain) : answering(asked))
 

@@ -137,6 +137,12 @@ describe('where a person is asked about the plan', () => {
     say(claims, update(1, plan), start('a'))
     expect(claims.findPlanProblems(planOf(step('b')))).toEqual(['step "a" is running and cannot be left out'])
     expect(claims.findPlanProblems(planOf(step('a'), step('z')))).toEqual([])
+    const agents = ['x', 'y'].map((id) => step(id, { kind: 'agent' }))
+    expect(claims.findPlanProblems(planOf(step('a'), ...agents))).toEqual([])
+    say(claims, ['root/one', begin])
+    expect(claims.findPlanProblems(planOf(step('a'), ...agents))).toEqual([
+      expect.stringContaining('need 2 sub-agents ("x", "y") where 1 can begin'),
+    ])
   })
 })
 
@@ -146,10 +152,9 @@ describe('a sub-agent is believed', () => {
     const story: [string, AgentEvent][] = [
       ['root/a', begin],
       ['root/a', note],
-      ['root/a/deeper', begin],
       ['root/a', finish],
     ]
-    expect(say(claims, ...story)).toEqual([null, null, null, null])
+    expect(say(claims, ...story)).toEqual([null, null, null])
     expect(claims.isAtWork('root/a')).toBe(false)
     expect(say(claims, ['root/a', note], ['root/a', finish], ['root/a', begin])).toEqual([
       'note of root/a, which is not at work',
@@ -161,6 +166,13 @@ describe('a sub-agent is believed', () => {
   it.each<[string, [string, AgentEvent][]]>([
     ['an event of one that never began', [['root/a', note]]],
     ['a child of one that never began', [['root/a/b', begin]]],
+    [
+      'a child of a sub-agent at work',
+      [
+        ['root/a', begin],
+        ['root/a/deeper', begin],
+      ],
+    ],
     ['the beginning of the run itself', [['root', begin]]],
     ['the end of the run itself', [['root', finish]]],
     [

@@ -6,7 +6,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { findGivenPlan, givenPlanOf } from '../../runs/given-plan.ts'
+import { findGivenPlan, givenPlanOf, requireAgents } from '../../runs/given-plan.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { RunStore } from '../../runs/store.ts'
 
@@ -74,6 +74,13 @@ describe('a plan that a run is handed', () => {
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     execFileSync('mkfifo', [file])
     await expect(findGivenPlan(await store(), file)).rejects.toThrow(/is not a file/)
+  })
+
+  it('is refused when it needs more sub-agents than its run may have, before any VM [A.01 A.07]', () => {
+    const agents = ['a', 'b', 'c'].map((id) => ({ id, kind: 'agent', title: id, instructions: 'do' }))
+    const given = givenPlanOf({ goal: 'g', steps: agents })
+    expect(() => requireAgents(given, 2)).toThrow(/need 3 sub-agents .* where 2 can begin.*--max-agents/)
+    expect(() => requireAgents(given, 3)).not.toThrow()
   })
 
   it('is refused of a run that had none, of a name that is nothing, and of a value that is none', async () => {
