@@ -1,6 +1,7 @@
 /**
  * What a person does to a running agent: messages for it, and whether it holds. One for a run and all its sub-agents: they
- * share the pause, and messages go to the root agent alone, there to every step that runs, once each.
+ * share the pause, and messages go to the root agent alone, there to every step that runs, once each. Nothing here grows with
+ * the length of a run.
  */
 import { limits } from '#specs/protocol/limits.ts'
 
@@ -13,12 +14,17 @@ export interface SteerMessage {
 export interface SteerReader extends Disposable {
   /** Whether `take` would give anything. */
   readonly pending: boolean
-  /** The messages since the last call, in the order in which they came. */
+  /** The messages since the last call, in the order in which they came; `limits.steerMaxPending` at most. */
   take(): readonly SteerMessage[]
 }
 
 /** Messages that other conversations saw and that a new one is told at its beginning: the last so many. */
 const rememberedMessages = 32
+/**
+ * Ids by which a message that comes again is known. The host sends one again whose answer was lost with its session, and no more
+ * than this many requests are without an answer at once.
+ */
+const rememberedIds = limits.pendingMaxRequests
 
 export class Steering {
   readonly #known = new Set<string>()
@@ -35,12 +41,15 @@ export class Steering {
     return this.#paused
   }
 
-  /** `busy`: too many wait to be seen already; `over`: nobody will see it. One that is known by its id changes nothing. */
+  /** `busy`: too many wait to be seen already, by anybody or by one conversation; `over`: nobody will see it. One that is known by its id changes nothing. */
   push(message: SteerMessage): 'taken' | 'busy' | 'over' {
     if (this.#known.has(message.messageId)) return 'taken'
     if (this.#closed) return 'over'
-    if (this.#unseen.length >= limits.steerMaxPending) return 'busy'
+    const queues = [this.#unseen, ...[...this.#readers].map(({ queue }) => queue)]
+    if (queues.some(({ length }) => length >= limits.steerMaxPending)) return 'busy'
     this.#known.add(message.messageId)
+    const [oldest] = this.#known
+    if (this.#known.size > rememberedIds && oldest !== undefined) this.#known.delete(oldest)
     this.#unseen.push(message)
     for (const reader of this.#readers) reader.queue.push(message)
     return 'taken'

@@ -1,6 +1,6 @@
 /**
  * The skills of one run: those that the task brings from the user, and those that lie in the workspace. A skill of the workspace
- * never stands in the place of one of the user's.
+ * never stands in the place of one of the user's, also where their ids differ in case.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillHead } from '#specs/protocol/extension.ts'
@@ -25,16 +25,19 @@ export async function openSkills(
     description: oneLine(description),
     source: 'user' as const,
   }))
-  const taken = new Set(own.map(({ skillId }) => skillId))
+  const taken = new Map(own.map(({ skillId }) => [skillId.toLowerCase(), skillId]))
+  const ownOf = ({ skillId }: KnownSkill): string | undefined => taken.get(skillId.toLowerCase())
   const { skills, problems } = await findInWorkspace(files)
-  const shadowed = skills.filter(({ skillId }) => taken.has(skillId))
+  const shadowed = skills.flatMap((skill) => {
+    const one = ownOf(skill)
+    if (one === undefined) return []
+    const whose = one === skill.skillId ? 'one' : `${one}, which is the same but for case`
+    return [`the skill ${skill.skillId} of the workspace is left out: the user has ${whose}`]
+  })
   const laid = new Map<string, Promise<Result<void>>>()
   return {
-    list: [...own.toSorted(byId), ...skills.filter(({ skillId }) => !taken.has(skillId)).toSorted(byId)],
-    problems: [
-      ...shadowed.map(({ skillId }) => `the skill ${skillId} of the workspace is left out: the user has one`),
-      ...problems,
-    ].slice(0, problemsMaxCount),
+    list: [...own.toSorted(byId), ...skills.filter((one) => ownOf(one) === undefined).toSorted(byId)],
+    problems: [...shadowed, ...problems].slice(0, problemsMaxCount),
     layOnce: (skillId, lay) => {
       const known = laid.get(skillId)
       if (known !== undefined) return known

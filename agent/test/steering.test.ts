@@ -51,6 +51,35 @@ describe('messages of a person', () => {
     expect(steering.push(message('m0'))).toBe('taken')
   })
 
+  it('wait in a bounded number also for a conversation that is long in coming to them [A.08]', () => {
+    const steering = new Steering()
+    using quick = steering.join()
+    using slow = steering.join()
+    const ids = Array.from({ length: limits.steerMaxPending }, (_, n) => `m${n}`)
+    for (const id of ids) {
+      expect(steering.push(message(id))).toBe('taken')
+      quick.take()
+    }
+    expect(steering.push(message('one too many'))).toBe('busy')
+    // As many as one event names.
+    expect(slow.take().map(({ messageId }) => messageId)).toEqual(ids)
+    expect(steering.push(message('the next'))).toBe('taken')
+  })
+
+  it('are known again as long as the host can send them again, and no longer [A.08]', () => {
+    const steering = new Steering()
+    using reader = steering.join()
+    const send = (id: string): number => {
+      expect(steering.push(message(id))).toBe('taken')
+      return reader.take().length
+    }
+    expect(send('first')).toBe(1)
+    for (let n = 1; n < limits.pendingMaxRequests; n++) expect(send(`m${n}`)).toBe(1)
+    expect(send('first')).toBe(0)
+    expect(send('one more')).toBe(1)
+    expect(send('first')).toBe(1)
+  })
+
   it('are each seen or given back at the end, whoever reads when [A.08]', () => {
     const operation = fc.oneof(
       fc.constant('push' as const),

@@ -85,14 +85,20 @@ describe('the skills of a run', () => {
     const { files, skill } = await place()
     skill('.claude/skills/a', 'lint', 'from .claude')
     skill('.agents/skills/a', 'lint', 'from .agents')
-    skill('.agents/skills/b', 'deploy', 'not yours')
+    skill('.claude/skills/b', 'deploy', 'not yours')
+    skill('.agents/skills/c', 'DEPLOY', 'not yours either')
     skill('skills/c', 'other', 'an ordinary folder')
     const shelf = await openSkills([{ skillId: 'deploy', description: 'Deploys\n# Task' }], files)
     expect(shelf.list).toEqual([
       { skillId: 'deploy', description: 'Deploys # Task', source: 'user' },
       { skillId: 'lint', description: 'from .agents', source: 'workspace', folder: '.agents/skills/a' },
     ])
-    expect(shelf.problems).toEqual(['the skill deploy of the workspace is left out: the user has one'])
+    expect(shelf.problems).toEqual([
+      'the skill DEPLOY of the workspace is left out: the user has deploy, which is the same but for case',
+      expect.stringContaining('.claude/skills/b: is hidden: but for case its id deploy is DEPLOY'),
+    ])
+    const same = await openSkills([{ skillId: 'DEPLOY', description: '' }], files)
+    expect(same.problems[0]).toBe('the skill DEPLOY of the workspace is left out: the user has one')
     const none = await place()
     expect(await openSkills(undefined, none.files)).toMatchObject({ list: [], problems: [] })
   })

@@ -70,6 +70,21 @@ describe('the registry of skills', () => {
     expect((await registry.syncSkills()).map(({ skillId }) => skillId)).toEqual(['new', 'same'])
   })
 
+  it('has one skill of ids that differ in case alone, and names the one that is hidden [S2.13]', async () => {
+    write('a/x/SKILL.md', skill('Tidy', 'first'))
+    write('a/y/SKILL.md', skill('tIDY', 'second'))
+    write('b/z/SKILL.md', skill('tidy', 'third'))
+    const registry = new SkillRegistry({ roots: [root('a'), root('b')] })
+    expect((await registry.listSkills()).map(({ skillId }) => skillId)).toEqual(['tidy'])
+    expect(await registry.getSkill('Tidy')).toBeNull()
+    expect(await registry.findings()).toMatchObject([
+      { path: path.join(root('a/y'), 'SKILL.md'), problem: expect.stringContaining('but for case Tidy') },
+      { path: root('a/x'), problem: expect.stringContaining(`its id Tidy is tidy of ${root('b/z')}`) },
+    ])
+    registry.setRoots([root('b'), root('a')])
+    expect((await registry.listSkills()).map(({ skillId }) => skillId)).toEqual(['Tidy'])
+  })
+
   it('meets links in circles, links out of its root, huge and broken files, and only notes them [S2.13]', async () => {
     write('secret/SKILL.md', skill('stolen', 'from outside'))
     write('secret/passwd', 'root:x')

@@ -1,6 +1,6 @@
 /**
- * The skills under some roots: every SKILL.md below them, by the id that its front matter names. A later root wins. What
- * cannot be read is a finding, never a throw. Links are followed within their root alone, each folder once.
+ * The skills under some roots: every SKILL.md below them, by the id that its front matter names. A later root wins, and ids that
+ * differ in case alone are one. What cannot be read is a finding, never a throw. Links are followed within their root alone, each folder once.
  */
 import path from 'node:path'
 import { isWithin, nodeFiles, type SkillFiles } from './files.ts'
@@ -85,7 +85,8 @@ export class SkillRegistry {
 
   /** Null when there is none of that id. */
   async getSkill(skillId: string): Promise<Skill | null> {
-    return (await this.#scanned()).byId.get(skillId) ?? null
+    const found = (await this.#scanned()).byKey.get(keyOf(skillId))
+    return found?.skillId === skillId ? found : null
   }
 
   /** The skill with its instructions as they are now; null when there is none, or its file is gone. */
@@ -113,7 +114,7 @@ export class SkillRegistry {
 
 interface Scan {
   readonly skills: readonly Skill[]
-  readonly byId: ReadonlyMap<string, Skill>
+  readonly byKey: ReadonlyMap<string, Skill>
   readonly findings: readonly SkillFinding[]
 }
 
@@ -124,17 +125,29 @@ interface Bounds {
 
 async function scanRoots(roots: readonly string[], files: SkillFiles, bounds: Bounds): Promise<Scan> {
   const { maxFolders, maxSkills } = bounds
-  const byId = new Map<string, Skill>()
+  const byKey = new Map<string, Skill>()
   const findings: SkillFinding[] = []
   for (const root of roots) {
     const walk = new Walk(root, files, findings, maxFolders)
-    for (const [id, skill] of await walk.run()) {
-      if (byId.size < maxSkills || byId.has(id)) byId.set(id, skill)
+    for (const [key, skill] of await walk.run()) {
+      const hidden = byKey.get(key)
+      // Of the same id it is replaced on purpose; of another spelling it looks like a skill of its own.
+      if (hidden !== undefined && hidden.skillId !== skill.skillId)
+        findings.push({
+          path: hidden.folder,
+          problem: `is hidden: but for case its id ${hidden.skillId} is ${skill.skillId} of ${skill.folder}, whose root comes later`,
+        })
+      if (byKey.size < maxSkills || hidden !== undefined) byKey.set(key, skill)
       else findings.push({ path: skill.folder, problem: `there are more than ${maxSkills} skills` })
     }
   }
-  const skills = [...byId.values()].toSorted((a, b) => (a.skillId < b.skillId ? -1 : 1))
-  return { skills, byId, findings }
+  const skills = [...byKey.values()].toSorted((a, b) => (a.skillId < b.skillId ? -1 : 1))
+  return { skills, byKey, findings }
+}
+
+/** What two ids of one skill have in common: to a model, and to some file systems, `Deploy` is `deploy`. */
+function keyOf(skillId: string): string {
+  return skillId.toLowerCase()
 }
 
 class Walk {
@@ -205,11 +218,14 @@ class Walk {
     if (!goodId.test(skillId)) return this.#note(file, 'neither its name nor its folder can be an id')
     if (text.description === null)
       this.#note(file, 'has no description, so that a model cannot tell when to use it')
-    const known = this.#found.get(skillId)
-    if (known !== undefined)
-      return this.#note(file, `has the id ${skillId} of the skill in ${known.folder}, which is kept`)
+    const known = this.#found.get(keyOf(skillId))
+    if (known !== undefined) {
+      const which = known.skillId === skillId ? '' : `, but for case ${known.skillId}`
+      return this.#note(file, `has the id ${skillId}${which} of the skill in ${known.folder}, which is kept`)
+    }
     const description = (text.description ?? '').slice(0, descriptionMaxChars)
-    this.#found.set(skillId, { skillId, title: text.name ?? skillId, description, folder, root: this.#root })
+    const title = text.name ?? skillId
+    this.#found.set(keyOf(skillId), { skillId, title, description, folder, root: this.#root })
   }
 
   #note(where: string, problem: string): void {
