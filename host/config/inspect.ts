@@ -9,6 +9,7 @@ import { nameOfHook } from '../hooks/command-hook.ts'
 import { inspectMcpServers } from '../mcp/inspect.ts'
 import { findCommand } from '../programs/find-command.ts'
 import { skillRoots, UserSkills } from '../skills/user-skills.ts'
+import { chooseEmbeddings } from './embeddings.ts'
 import type { ConfigFact } from './fact.ts'
 import { storedKeys } from './keyring.ts'
 import { describeSource, inspectKey, type KeyPlace } from './keys.ts'
@@ -56,14 +57,11 @@ async function inspectProvider(name: string, config: Config, place: KeyPlace): P
 }
 
 async function inspectEmbeddings(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
-  const { embeddings } = config
-  if (embeddings === undefined) return []
+  if (config.embeddings === undefined) return []
   const what = 'embeddings'
-  const stored = await storedKeys(place)
-  const chosen = chooseProvider({ env: place.env, config, model: embeddings.model, storedKeys: stored })
-  const problem = chosen.ok ? 'the offline model makes no vectors; name another' : chosen.error.message
-  if (!chosen.ok || chosen.value.baseUrl === null)
-    return [{ what, seen: 'none can be used', problem, stopsRuns: true }]
+  const chosen = chooseEmbeddings(config, { env: place.env, storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return [{ what, seen: 'none can be used', problem: chosen.error.message, stopsRuns: true }]
+  if (chosen.value === undefined) return []
   const { model, name, baseUrl } = chosen.value
   return [await withKey({ what, seen: `${model} of ${name} at ${baseUrl}` }, chosen.value, place)]
 }

@@ -83,7 +83,9 @@ export const SearchConfig = z.discriminatedUnion('provider', [
 export type SearchConfig = z.infer<typeof SearchConfig>
 
 /** Its provider is found by the model's id, as for chat. */
-export const EmbeddingsConfig = z.strictObject({ model: z.string().min(1).max(200) })
+export const EmbeddingsConfig = z.strictObject({
+  model: z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected a model id'),
+})
 export type EmbeddingsConfig = z.infer<typeof EmbeddingsConfig>
 
 /** One that no call ever bears would leave open what it is to guard. */

@@ -12,6 +12,7 @@ import { commandHook } from '../hooks/command-hook.ts'
 import type { Hook } from '../hooks/hook.ts'
 import { findCommand } from '../programs/find-command.ts'
 import { checkFolderIfThere } from '../state/folders.ts'
+import { chooseEmbeddings } from './embeddings.ts'
 import { storedKeys } from './keyring.ts'
 import { type KeyPlace, resolveKey } from './keys.ts'
 import { loadConfig, parseConfig } from './load.ts'
@@ -77,10 +78,16 @@ export class Settings {
     maxCostUsd: number | undefined,
   ): Promise<ProviderChoice | undefined> {
     if (config.embeddings === undefined) return undefined
-    const choice = await this.chooseProvider(config, config.embeddings.model)
-    const unpriced = describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
-    const problem = choice.baseUrl === null ? 'the offline model makes no vectors; name another' : unpriced
-    if (problem !== null) throw new ConfigError(`embeddings.model in the configuration: ${problem}`)
+    const { env } = this.#place
+    const chosen = chooseEmbeddings(config, { env, storedKeys: await storedKeys(this.#place) })
+    if (!chosen.ok) {
+      const { kind, message } = chosen.error
+      throw kind === 'setting' ? new ConfigError(message) : new ProviderError(message)
+    }
+    const choice = chosen.value
+    const unpriced = choice && describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
+    if (typeof unpriced === 'string')
+      throw new ConfigError(`embeddings.model in the configuration: ${unpriced}`)
     return choice
   }
 

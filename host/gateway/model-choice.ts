@@ -3,6 +3,9 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 import { failure, type ProviderError } from './provider-error.ts'
 
+/** What a model is asked for; a person names it by another setting. */
+export type ModelPurpose = 'chat' | 'embeddings'
+
 export interface ServerChoice {
   /** A provider's name, or `offline`. */
   readonly name: string
@@ -15,13 +18,15 @@ export interface ServerChoice {
  * `NAME/*`, and is taken off. Where none fits it is the default.
  * @param model none: the default's
  * @param hasNvidiaKey whether NVIDIA's API catalog can be used without a word in the file
+ * @param purpose for the remedy where there is none
  */
 export function chooseServer(
   model: string | undefined,
   config: Config,
   hasNvidiaKey: boolean,
+  purpose: ModelPurpose = 'chat',
 ): Result<ServerChoice, ProviderError> {
-  if (model === undefined) return chooseDefault(undefined, config, hasNvidiaKey)
+  if (model === undefined) return chooseDefault(undefined, config, hasNvidiaKey, purpose)
   const fits = Object.entries(config.providers).flatMap(([name, { models = [] }]) => {
     const pattern = longestMatch(models, model)
     return pattern === undefined ? [] : [{ name, length: pattern.length, model }]
@@ -35,12 +40,12 @@ export function chooseServer(
     const names = best.map(({ name }) => `providers.${name}.models`).join(' and ')
     return failure(
       'ambiguous_provider',
-      `${names} in the configuration fit the model "${model}" equally well. Take it off one, or say which is meant: --model ${best[0]?.name}/${model}.`,
+      `${names} in the configuration fit the model "${model}" equally well. Take it off one, or say which is meant: ${named(`${best[0]?.name}/${model}`, purpose)}.`,
     )
   }
   const [chosen] = [...best, ...prefixed.filter(({ length }) => length === longest)]
   if (chosen !== undefined) return { ok: true, value: { name: chosen.name, model: chosen.model } }
-  return chooseDefault(model, config, hasNvidiaKey)
+  return chooseDefault(model, config, hasNvidiaKey, purpose)
 }
 
 /** NVIDIA's ids begin with `nvidia/` themselves: only what has an owner and a name behind the prefix has a prefix. */
@@ -53,11 +58,12 @@ function chooseDefault(
   model: string | undefined,
   config: Config,
   hasNvidiaKey: boolean,
+  purpose: ModelPurpose,
 ): Result<ServerChoice, ProviderError> {
   const { provider, providers } = config
   if (provider === 'offline') {
     if (model === undefined) return { ok: true, value: { name: provider, model } }
-    const text = `The configuration's provider is "offline", and no provider lists the model "${model}". Say whose it is: --model NAME/${model}.`
+    const text = `The configuration's provider is "offline", and no provider lists the model "${model}". Say whose it is: ${named(`NAME/${model}`, purpose)}.`
     return failure('missing_model', text)
   }
   if (provider === 'nvidia' || (provider !== undefined && Object.hasOwn(providers, provider))) {
@@ -83,11 +89,29 @@ function chooseDefault(
   if (hasNvidiaKey || providers.nvidia?.key !== undefined)
     return { ok: true, value: { name: 'nvidia', model } }
   if (model === undefined) return { ok: true, value: { name: 'offline', model } }
-  return failure(
-    'missing_model',
+  return failure('missing_model', purpose === 'chat' ? noServer(model) : noServerForVectors(model))
+}
+
+function noServer(model: string): string {
+  return (
     `The model "${model}" was asked for, but no model server is set for it. Set NVIDIA_API_KEY, or CAISSON_LLM_URL and ` +
-      'CAISSON_LLM_KEY, or list it below a provider of the configuration; or leave the model out to use the offline model.',
+    'CAISSON_LLM_KEY, or list it below a provider of the configuration; or leave the model out to use the offline model.'
   )
+}
+
+function noServerForVectors(model: string): string {
+  return (
+    `no server is set that makes vectors with "${model}". Add [providers.NAME] with its url and models = ["${model}"], ` +
+    `or set NVIDIA_API_KEY if it is NVIDIA's; or ${withoutEmbeddings}.`
+  )
+}
+
+/** What is left where an embedding model cannot be had. */
+export const withoutEmbeddings = 'take [embeddings] out, and search_code goes by words alone'
+
+/** How a person names a model. */
+function named(model: string, purpose: ModelPurpose): string {
+  return purpose === 'chat' ? `--model ${model}` : `model = "${model}" below [embeddings]`
 }
 
 /** The longest of the patterns that fit the id: the id itself, or a beginning of it with `*` behind. */

@@ -5,7 +5,7 @@
 import type { Result } from '#specs/protocol/error.ts'
 import { describeSource, type KeyPlace, resolveKey } from '../config/keys.ts'
 import { Config, type KeySource, type PriceConfig } from '../config/schema.ts'
-import { chooseServer, longestMatch } from './model-choice.ts'
+import { chooseServer, longestMatch, type ModelPurpose } from './model-choice.ts'
 import { failure, type ProviderError } from './provider-error.ts'
 import type { Secret } from './secret.ts'
 import { isNvidiaAddress, readServerAddress } from './server-address.ts'
@@ -45,6 +45,8 @@ export interface ProviderQuestion {
   readonly storedKeys?: readonly string[]
   /** From `--model`; wins over `CAISSON_MODEL`, and that over the configuration's `model`. */
   readonly model?: string
+  /** For the remedies in what is said; default `chat`. */
+  readonly purpose?: ModelPurpose
 }
 
 export const nvidiaBaseUrl = 'https://integrate.api.nvidia.com/v1'
@@ -60,7 +62,7 @@ const offlineNote =
 
 /** Chooses without fetching a key or asking anybody; in which order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
-  const { env, config = Config.parse({}), storedKeys = [] } = question
+  const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
   const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
   if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
     const setting = '--model, CAISSON_MODEL or the configuration'
@@ -70,7 +72,7 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   const url = nonEmpty(env.CAISSON_LLM_URL)
   if (url !== undefined) return chooseCustom(url, model, { env, config })
   const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
-  const chosen = chooseServer(model, config, hasNvidiaKey)
+  const chosen = chooseServer(model, config, hasNvidiaKey, purpose)
   if (!chosen.ok) return chosen
   if (chosen.value.name === 'offline')
     return { ok: true, value: offlineChoice(config.provider !== 'offline', Object.keys(config.providers)) }

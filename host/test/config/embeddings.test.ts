@@ -35,10 +35,27 @@ it('an embedding model that cannot be used stops a run before it begins, with th
     'embeddings.model in the configuration: the offline model makes no vectors',
   )
   expect(offline.fact).toMatchObject({ stopsRuns: true })
+  const blank = look({ embeddings: { model: ' ' } })
+  await expect(blank).rejects.toThrow('embeddings.model: expected a model id')
   const unpriced = await look({ embeddings: { model: 'embed-small' }, providers }, 1)
   expect(unpriced.chosen).toContain('the price of embed-small is not known')
   const prices = { 'embed-*': { input: 0.02, output: 0 } }
   expect(await look({ embeddings: { model: 'embed-small' }, providers, prices }, 1)).toMatchObject({
     chosen: { model: 'embed-small' },
   })
+})
+
+it('an embedding model that no server is set for says so of its own setting, and how to do without [S0.14]', async () => {
+  const { chosen, fact } = await look({ embeddings: { model: 'embed-small' } })
+  expect(chosen).toMatch(/^embeddings\.model in the configuration: no server .* with "embed-small"/)
+  expect(chosen).toContain('models = ["embed-small"]')
+  expect(chosen).toContain('take [embeddings] out')
+  expect(chosen).not.toContain('leave the model out')
+  expect(fact).toMatchObject({ seen: 'none can be used', problem: chosen, stopsRuns: true })
+  const both = {
+    a: { url: 'http://127.0.0.1:9/v1', models: ['e*'] },
+    b: { url: 'http://127.0.0.1:8/v1', models: ['e*'] },
+  }
+  const unclear = await look({ embeddings: { model: 'embed-small' }, providers: both })
+  expect(unclear.chosen).toContain('model = "a/embed-small" below [embeddings]')
 })
