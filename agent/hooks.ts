@@ -3,9 +3,14 @@
  * itself and for its sub-agents. Whom the host asks there is not known here. A hook that cannot be asked counts as a no.
  */
 import type { Logger } from 'pino'
-import type { AgentHook, AgentHookPoint, HookDecision, HookRequest } from '#specs/protocol/hook.ts'
+import {
+  type AgentHook,
+  type AgentHookPoint,
+  type HookDecision,
+  type HookRequest,
+  isAskedAt,
+} from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { matchesPattern } from '#specs/protocol/pattern.ts'
 
 export type AskHooks = (request: Omit<HookRequest, 'runId'>, signal: AbortSignal) => Promise<HookDecision>
 
@@ -28,13 +33,7 @@ export const hookTextMaxBytes = limits.frameMaxBytes / 4
 
 /** Whether any of them is asked there; of a point of steps there is no tool. */
 export function isHooked(hooks: readonly AgentHook[], point: AgentHookPoint, tool?: string): boolean {
-  return hooks.some(
-    (hook) =>
-      hook.point === point &&
-      (tool === undefined ||
-        hook.tools === undefined ||
-        hook.tools.some((pattern) => matchesPattern(pattern, tool))),
-  )
+  return hooks.some((hook) => isAskedAt(hook, point, tool))
 }
 
 /** What fails here is a no. */

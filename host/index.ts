@@ -18,6 +18,7 @@ export {
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
 export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
+export { RuleError } from './approvals/rules.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export { ControlError } from './control/client.ts'
 export type { VmInfo } from './control/messages.ts'
@@ -40,7 +41,7 @@ export {
   WorkspaceRefusedError,
 } from './host.ts'
 export { type DamagedLine, type NoteStore, NoteStoreError, type StoredNote } from './memory/note-store.ts'
-export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from './memory/run-notes.ts'
+export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './memory/run-notes.ts'
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'
@@ -54,6 +55,6 @@ export {
   HostToolError,
   type HostTools,
 } from './tools/host-tools.ts'
-export type { ToolChoice } from './tools/tool-list.ts'
+export { type ToolChoice, ToolListError } from './tools/tool-list.ts'
 export { VmError, type VmErrorCode } from './vm/vm-error.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

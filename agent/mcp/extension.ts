@@ -2,9 +2,11 @@
  * MCP servers as an extension of the agent: the user's, which come with the task, and those of the workspace. A server of the
  * user goes before one of the workspace of the same name. Nothing of the protocol is loaded where there is no server.
  */
+import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
+import { mayBeOfServer, serverToolPrefix } from '#specs/protocol/tool-names.ts'
 import type { ExtensionParts, OpenExtension } from '../extensions.ts'
 import type { ChosenServer, McpEnvironment } from './environment.ts'
-import { readWorkspaceServers, type WorkspaceServers, workspaceFile } from './workspace-servers.ts'
+import { readWorkspaceServers, type WorkspaceServers } from './workspace-servers.ts'
 
 /** Those of `resource-tools.ts`, which is not loaded before there is a server. */
 const resourceTools: ReadonlySet<string> = new Set([
@@ -38,7 +40,7 @@ export function chooseServers(
   const own = Object.entries(mcpServers).map(([name, config]) => ({ name, source: 'user' as const, config }))
   const others = [...found.servers].flatMap(([name, config]) => {
     if (!Object.hasOwn(mcpServers, name)) return [{ name, source: 'workspace' as const, config }]
-    notes.push(`${workspaceFile} of the workspace: ${name}: your own server of that name is used`)
+    notes.push(`${workspaceMcpFile} of the workspace: ${name}: your own server of that name is used`)
     return []
   })
   const wanted = [...own, ...others].filter(({ name }) => isWanted(name, tools))
@@ -50,12 +52,7 @@ export function chooseServers(
 
 /** Whether any tool that the task allows can be the server's: entries may be patterns, and take away with `!`. */
 function isWanted(server: string, tools: readonly string[] | undefined): boolean {
-  const prefix = `${server}_`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
-  if (tools === undefined || tools.includes(`!${prefix}*`)) return tools === undefined
+  if (tools === undefined || tools.includes(`!${serverToolPrefix(server)}*`)) return tools === undefined
   if (tools[0]?.startsWith('!') === true) return true
-  return tools.some((entry) => {
-    const [head = '', ...rest] = entry.split('*')
-    if (rest.length === 0) return resourceTools.has(entry) || entry.startsWith(prefix)
-    return head.startsWith(prefix) || prefix.startsWith(head)
-  })
+  return tools.some((entry) => resourceTools.has(entry) || mayBeOfServer(server, entry))
 }

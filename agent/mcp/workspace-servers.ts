@@ -3,10 +3,9 @@
  * is a stranger's: bounded, read strictly, never through a link that leaves the workspace; addresses in it are not asked.
  */
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
-import { listMcpServers, readMcpServer } from '#specs/protocol/mcp-config.ts'
+import { listMcpServers, readMcpServer, workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
 
-export const workspaceFile = '.mcp.json'
 const maxBytes = 64 * 1024
 const maxServers = 8
 
@@ -19,7 +18,7 @@ export interface WorkspaceServers {
 const nothing: WorkspaceServers = { servers: new Map(), notes: [] }
 
 export async function readWorkspaceServers(options: FileToolsOptions = {}): Promise<WorkspaceServers> {
-  const read = await readBounded(options, workspaceFile, maxBytes)
+  const read = await readBounded(options, workspaceMcpFile, maxBytes)
   if (!read.ok) return read.error.code === 'not_found' ? nothing : only(read.error.message)
   if (read.value.length > maxBytes) return only(`it is longer than ${maxBytes} bytes`)
   return parseWorkspaceServers(read.value.toString('utf8'))
@@ -71,5 +70,5 @@ function only(problem: string): WorkspaceServers {
 }
 
 function noteOf(problem: string): string {
-  return `${workspaceFile} of the workspace: ${problem}`.slice(0, 500)
+  return `${workspaceMcpFile} of the workspace: ${problem}`.slice(0, 500)
 }

@@ -39,15 +39,25 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
     throw new RuleError(`${path} is not JSON: ${cause instanceof Error ? cause.message : ''}`, { cause })
   }
   const parsed = ApprovalRules.safeParse(json)
-  // One that no call ever bears would leave open what a rule is to deny.
-  const wrong = parsed.data?.rules.find(({ tool }) => meantToolName(tool) !== undefined)?.tool
-  if (wrong !== undefined)
-    throw new RuleError(`${path}: the tool ${wrong} is called ${meantToolName(wrong)}: name it so`)
-  if (parsed.success) return parsed.data.rules
+  if (parsed.success) {
+    refuseOtherNames(parsed.data.rules, path)
+    return parsed.data.rules
+  }
   const issue = parsed.error.issues[0]
   throw new RuleError(
     `${path}: ${issue?.path.join('.') || 'the file'}: ${issue?.message ?? 'is not a rule file'}`,
   )
+}
+
+/**
+ * A rule about a name that no call ever bears would leave open what it is to deny.
+ * @param from where the rules stand, for the message. @throws {RuleError}
+ */
+export function refuseOtherNames(rules: readonly ApprovalRule[], from: string): void {
+  for (const { tool } of rules) {
+    const meant = meantToolName(tool)
+    if (meant !== undefined) throw new RuleError(`${from}: the tool ${tool} is called ${meant}: name it so`)
+  }
 }
 
 /**

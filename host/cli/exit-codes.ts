@@ -35,6 +35,7 @@ const usageErrors: ReadonlySet<string> = new Set([
   'ConfigError',
   'RuleError',
   'PlanError',
+  'ToolListError',
   'UnknownRunError',
   'RecordingError',
   'UnknownVmError',

@@ -6,9 +6,8 @@ import { randomBytes } from 'node:crypto'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { type AgentHook, AgentHookPoint, type HookPoint } from '#specs/protocol/hook.ts'
+import { type AgentHook, AgentHookPoint, type HookPoint, isAskedAt } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { matchesPattern } from '#specs/protocol/pattern.ts'
 import {
   type Hook,
   type HookAnswer,
@@ -115,13 +114,7 @@ export class RunHooks {
   }
 
   #at(point: HookPoint, tool?: string): Hook[] {
-    return this.#options.hooks.filter(
-      (hook) =>
-        hook.point === point &&
-        (tool === undefined ||
-          hook.tools === undefined ||
-          hook.tools.some((pattern) => matchesPattern(pattern, tool))),
-    )
+    return this.#options.hooks.filter((hook) => isAskedAt(hook, point, tool))
   }
 
   async #askOne(hook: Hook, asked: Asked, signal: AbortSignal): Promise<HookVerdict> {

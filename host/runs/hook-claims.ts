@@ -4,8 +4,8 @@
  * not known here.
  */
 import type { AgentEvent } from '#specs/protocol/event.ts'
-import type { AgentHook, AgentHookPoint, HookRequest } from '#specs/protocol/hook.ts'
-import { matchesPattern } from '#specs/protocol/pattern.ts'
+import { type AgentHook, type AgentHookPoint, type HookRequest, isAskedAt } from '#specs/protocol/hook.ts'
+import { toolKey } from '#specs/protocol/tool-names.ts'
 
 /** Under this id a sub-agent asks about all of its work. */
 const agentStepId = 'agent'
@@ -65,26 +65,19 @@ export class HookClaims {
   #findProblem(key: string, points: readonly AgentHookPoint[], tool?: string): string | null {
     const asked = this.#asked.get(key)
     if (asked?.has('refused') === true) return 'that a hook refused'
-    const missing = points.find((point) => this.#isHooked(point, tool) && asked?.has(point) !== true)
-    return missing === undefined ? null : `whose ${missing} hook was never asked`
-  }
-
-  #isHooked(point: AgentHookPoint, tool: string | undefined): boolean {
-    return this.#hooks.some(
-      (hook) =>
-        hook.point === point &&
-        (tool === undefined ||
-          hook.tools === undefined ||
-          hook.tools.some((pattern) => matchesPattern(pattern, tool))),
+    const missing = points.find(
+      (point) => this.#hooks.some((hook) => isAskedAt(hook, point, tool)) && asked?.has(point) !== true,
     )
+    return missing === undefined ? null : `whose ${missing} hook was never asked`
   }
 }
 
+/** A tool in another spelling, or by another system's name, is the same tool. */
 function callKey(
   agentPath: string,
   { callId, tool }: { readonly callId: string; readonly tool: string },
 ): string {
-  return JSON.stringify([agentPath, callId, tool])
+  return JSON.stringify([agentPath, callId, toolKey(tool)])
 }
 
 function stepKey(agentPath: string, stepId: string): string {

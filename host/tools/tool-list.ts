@@ -1,4 +1,11 @@
-/** Which tools a run may use, as a program says it, made into the list that the agent takes. */
+/** Which tools a run may use, as a program says it, made into the list that the agent takes. Refuses entries that no tool can ever have. */
+import { existsSync } from 'node:fs'
+import path from 'node:path'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
+import { matchesPattern } from '#specs/protocol/pattern.ts'
+import { agentToolNames, mayBeOfServer, meantToolName, serverToolPrefix } from '#specs/protocol/tool-names.ts'
+import { planTool } from '../approvals/plan-question.ts'
 
 /**
  * `true`: all; `false`: none; a list of names and patterns (`*` for any run of characters, `!` in front to take away; all but
@@ -20,4 +27,47 @@ export function toolListOf(choice: ToolChoice | undefined): readonly string[] | 
 
 function isList(choice: ToolChoice): choice is readonly string[] {
   return Array.isArray(choice)
+}
+
+/** A list of tools with an entry about none that there can be. */
+export class ToolListError extends Error {
+  override readonly name = 'ToolListError'
+}
+
+/** What a run may have beside the agent's own tools. */
+export interface FurtherTools {
+  /** Names of the application's. */
+  readonly hostTools: Iterable<string>
+  /** Names of the user's MCP servers. */
+  readonly mcpServers: readonly string[]
+  /** The workspace; servers that it names itself are known in the VM alone. */
+  readonly directory: string
+}
+
+/** Names under which the agent asks something; no model is given them as tools. */
+const questions: ReadonlySet<string> = new Set([planTool, mcpOfferTool])
+
+/**
+ * What can be said before there is a VM; the agent, who has the tools, looks again.
+ * @throws {ToolListError} naming the entry and what there is
+ */
+export function requirePossible(entries: readonly string[], further: FurtherTools): void {
+  const { hostTools, mcpServers, directory } = further
+  const known = [...agentToolNames.filter((name) => !questions.has(name)), ...hostTools].toSorted()
+  for (const entry of entries) {
+    const takesAway = entry.startsWith('!')
+    const pattern = takesAway ? entry.slice(1) : entry
+    if (known.some((name) => matchesPattern(pattern, name))) continue
+    // To take away by a pattern what is not there is no mistake.
+    if (takesAway && pattern.includes('*')) continue
+    if (mcpServers.some((server) => mayBeOfServer(server, pattern))) continue
+    if (existsSync(path.join(directory, workspaceMcpFile))) continue
+    const meant = meantToolName(pattern)
+    if (meant !== undefined) throw new ToolListError(`the tool ${pattern} is called ${meant}: name it so`)
+    const prefixes = mcpServers.map((server) => `${serverToolPrefix(server)}*`)
+    const ofServers = prefixes.length === 0 ? '' : `, and ${prefixes.join(', ')} of your MCP servers`
+    throw new ToolListError(
+      `no tool is meant by ${JSON.stringify(entry)}; the tools that there can be are ${known.join(', ')}${ofServers}`,
+    )
+  }
 }

@@ -1,8 +1,10 @@
 /** Hooks: what the user, or a host application, has looked at before and after; all of them run on the host. */
 import * as z from 'zod'
 import { ToolError } from './error.ts'
+import { matchesPattern } from './pattern.ts'
 import { StepState } from './plan.ts'
 import { AgentPath, Document, Id, Line, RunId, Text } from './text.ts'
+import { plainName, toolKey } from './tool-names.ts'
 
 export const hookPoints = [
   'before-run',
@@ -28,6 +30,20 @@ export const AgentHook = z.strictObject({
   tools: z.array(Line.min(1)).max(64).optional(),
 })
 export type AgentHook = z.infer<typeof AgentHook>
+
+/**
+ * Whether a hook is asked at `at`, about the tool where one is called. The agent, who stops there, the host, who asks, and the
+ * host, who looks whether the agent did, all go by this: a tool is the same one in whatever spelling it is named.
+ */
+export function isAskedAt(
+  { point, tools }: { readonly point: HookPoint; readonly tools?: readonly string[] | undefined },
+  at: HookPoint,
+  tool?: string,
+): boolean {
+  if (point !== at || tool === undefined || tools === undefined) return point === at
+  const key = toolKey(tool)
+  return tools.some((pattern) => matchesPattern(plainName(pattern), key))
+}
 
 const HookedTool = z.strictObject({
   callId: Id,

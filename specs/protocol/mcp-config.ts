@@ -6,6 +6,9 @@ import * as z from 'zod'
 import type { Result } from './error.ts'
 import { limits } from './limits.ts'
 
+/** Where a workspace names servers of its own. */
+export const workspaceMcpFile = '.mcp.json'
+
 /** One server; fields that other programs add are left alone. */
 export const McpServerForm = z.object({
   transport: z.string().optional(),

@@ -4,7 +4,7 @@
  */
 
 /** The agent's own tools; which of them a run has is the agent's to say. */
-const agentToolNames = [
+export const agentToolNames = [
   'apply_patch',
   'ask_user',
   'delete_file',
@@ -57,6 +57,27 @@ export function meantToolName(name: string): string | undefined {
   const aliases: Readonly<Record<string, string>> = toolAliases
   const own = Object.hasOwn(aliases, plain) ? aliases[plain] : agentToolNames.find((one) => one === plain)
   return own === name ? undefined : own
+}
+
+/** The beginning of the names of an MCP server's tools: these are `server_tool`, in what every provider takes for a name. */
+export function serverToolPrefix(server: string): string {
+  return `${server}_`.replaceAll(/[^A-Za-z0-9_]/g, '_').replace(/^(?=\d)/, '_')
+}
+
+/** Whether a name, or a pattern with `*`, can mean a tool of this MCP server. */
+export function mayBeOfServer(server: string, entry: string): boolean {
+  const prefix = serverToolPrefix(server).slice(0, uncutMaxChars)
+  const [head = '', ...rest] = entry.split('*')
+  return head.startsWith(prefix) || (rest.length > 0 && prefix.startsWith(head))
+}
+
+/** Of a name that is too long, what is there in any case: the rest is a digest. */
+const uncutMaxChars = 55
+
+/** What all spellings and other names of a tool have in common: to compare by, not to show. */
+export function toolKey(name: string): string {
+  const plain = name.trim().replace(/^functions\./, '')
+  return plainName(meantToolName(plain) ?? plain)
 }
 
 /** Names that differ in case or in `-` for `_` alone are one name to a model. */

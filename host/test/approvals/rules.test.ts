@@ -5,7 +5,8 @@ import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
+import { matchRules, RuleError, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
+import { Host } from '../../host.ts'
 
 describe('patterns', () => {
   it('agree with a plain regular expression on small texts', () => {
@@ -195,5 +196,19 @@ describe('rules', () => {
     await expect(readRules(file)).rejects.toThrow(/shell_cmd is called run_bash/)
     await writeFile(file, '{"rules":[{"effect":"deny","tool":"run_bash"},{"effect":"ask","tool":"*"}]}')
     await expect(readRules(file)).resolves.toHaveLength(2)
+  })
+})
+
+describe('rules that a program gives', () => {
+  it('are refused like those of a file where they name a tool by a name that no call bears [S1.11]', async () => {
+    const home = await temporaryFolder('home')
+    const workspace = await temporaryFolder('workspace')
+    await using host = new Host({
+      env: { HOME: home, CAISSON_HOME: nodePath.join(home, 'state'), XDG_CONFIG_HOME: home },
+      config: {},
+    })
+    const start = host.start({ prompt: 'p', workspace, rules: [{ effect: 'deny', tool: 'shell_cmd' }] })
+    await expect(start).rejects.toThrow(RuleError)
+    await expect(start).rejects.toThrow('the approval rules: the tool shell_cmd is called run_bash')
   })
 })

@@ -39,6 +39,13 @@ describe('caisson run that cannot start', () => {
     expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
+  it('refuses tools that no run can have, with those there are, before anything starts [H.01]', async () => {
+    const place = await cliPlace({})
+    const { code, stderr } = await place.run('run', 'x', '-w', place.workspace, '--tool', 'nope_*')
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/no tool is meant by "nope_\*".*list_files/)])
+    expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
+  })
+
   it('refuses a limit of cost that nothing could be counted by, before anything starts [G.05]', async () => {
     const place = await cliPlace({}, { CAISSON_LLM_URL: 'http://127.0.0.1:9/v1', CAISSON_MODEL: 'm' })
     const { code, stderr } = await place.run('run', '-w', place.workspace, '--max-cost', '1', 'x')

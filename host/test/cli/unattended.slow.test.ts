@@ -19,7 +19,8 @@ describe('caisson run without a terminal', () => {
   })
 
   it('names the tools there are when one is asked for that is not, and says why a log is empty [H.01]', async () => {
-    const place = await cliPlace({ 'a.txt': 'a\n' })
+    // With servers of the workspace's own, it is the agent who knows the names.
+    const place = await cliPlace({ '.mcp.json': '{ "mcpServers": {} }' })
     const { code, stdout } = await place.run(...runArguments(place, 'List the files', '--tool', 'list_flies'))
     expect(code).toBe(4)
     expect(stdout).toMatch(

@@ -74,6 +74,21 @@ describe('an agent with hooks', () => {
     ]).toMatchObject([null, expect.any(String)])
   })
 
+  it('does not pass by a hook under another spelling or name of the tool [A.10]', () => {
+    const hooks = [{ point: 'before-tool' as const, tools: ['run_bash', 'docs_*'] }]
+    for (const name of ['Run-Bash', 'shell_cmd', 'SHELL-CMD', 'functions.run_bash', 'Docs-Read']) {
+      expect(new HookClaims(hooks).check('root', toolEnd(name))).toContain('before-tool hook was never asked')
+      const claims = new HookClaims(hooks)
+      const asked = ask('before-tool', name === 'Docs-Read' ? 'docs_read' : 'run_bash')
+      claims.note(asked)
+      expect(claims.check('root', toolEnd(name))).toBeNull()
+      claims.note(asked)
+      claims.noteRefusal(asked)
+      expect(claims.check('root', toolEnd(name))).toContain('that a hook refused')
+    }
+    expect(new HookClaims(hooks).check('root', toolEnd('run_python'))).toBeNull()
+  })
+
   it('is not believed about what a hook refused [A.10]', () => {
     const claims = new HookClaims([{ point: 'before-tool' }, { point: 'before-step' }])
     claims.note(ask('before-tool', 'run_bash'))

@@ -1,7 +1,10 @@
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { defineHostTool, type HostToolDefinition, prepareHostTools } from '../../tools/host-tools.ts'
-import { toolListOf } from '../../tools/tool-list.ts'
+import { requirePossible, toolListOf } from '../../tools/tool-list.ts'
 
 const plain: HostToolDefinition = {
   description: 'Does it.',
@@ -98,5 +101,26 @@ describe('the tools that a run may use', () => {
       '!github_*',
     ])
     expect(toolListOf({ '*': false, read_file: true, web_fetch: false })).toEqual(['read_file'])
+  })
+})
+
+describe('a list of tools', () => {
+  const further = { hostTools: ['look_up'], mcpServers: ['my.docs'], directory: '/nowhere' }
+
+  it('may name what there can be: the agent’s tools, the application’s, and those of MCP servers [S2.09]', () => {
+    const entries = ['run_*', 'look_up', 'my_docs_read', 'my_*', '*_read', '!web_*', '!nope_*', '!run_bash']
+    expect(() => requirePossible(entries, further)).not.toThrow()
+  })
+
+  it('is refused for a name or pattern of no tool that there can be, with what there is [S2.09]', async () => {
+    for (const entry of ['nope_*', 'list_flies', '!list_flies', 'docs_read', 'submit_plan', 'use_mcp_server'])
+      expect(() => requirePossible([entry], further), entry).toThrow(
+        /no tool is meant by .*list_files, .*look_up, .* and my_docs_\* of your MCP servers/,
+      )
+    expect(() => requirePossible(['shell_cmd'], further)).toThrow('the tool shell_cmd is called run_bash')
+    // Which servers a workspace names is known in the VM alone.
+    const directory = await temporaryFolder('workspace')
+    await writeFile(path.join(directory, '.mcp.json'), '')
+    expect(() => requirePossible(['docs_read'], { ...further, directory })).not.toThrow()
   })
 })
