@@ -167,7 +167,7 @@ describe('an agent at work', () => {
     await using model = await scripted((asked, done) => {
       if (isPlanning(asked)) return submit
       return done === 0
-        ? call('run_bash', { command: 'echo one > one.txt; sleep 2' })
+        ? call('run_bash', { command: 'echo one > one.txt; until [ -e go ]; do sleep 0.1; done' })
         : call('run_bash', { command: 'echo two > two.txt; sleep 300' }, 'call00002')
     })
     const bench = await openBench(model)
@@ -176,6 +176,8 @@ describe('an agent at work', () => {
     await sees(run, 'tool-start')
     expect(await run.steer('Use the formal form.')).toBeUndefined()
     expect(await run.pauseAgent('the test')).toBeUndefined()
+    // Its first call ends only now, so that there is a turn to hold before.
+    await inVm(bench, run, 'touch /mnt/workspace/go')
     await sees(run, 'pause-start')
     const before = model.asked.length
     await sleep(1_500)
@@ -218,7 +220,7 @@ describe('an agent at work', () => {
     expect(await run.pauseAgent()).toBeUndefined()
     await sees(run, 'vm-sleep')
     expect(await run.steer('Be brief.')).toBeUndefined()
-    expect(await findVms(bench.home)).toEqual([])
+    await expect.poll(() => findVms(bench.home), { timeout: 60_000 }).toEqual([])
     expect(await run.resumeAgent()).toBeUndefined()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })

@@ -77,8 +77,10 @@ export async function readFiles(folder: string): Promise<Record<string, string>>
   return found
 }
 
-/** Process ids of VMs that belong to a state folder: QEMU's folder is open or named in its arguments. */
+/**
+ * Ids of VMs with a folder in this state folder. Just after a VM fell asleep there may be one once more: a second process
+ * lays its memory out, and ends by itself.
+ */
 export async function findVms(home: string): Promise<string[]> {
-  const names = await readdir(path.join(home, 'vms')).catch(() => [])
-  return names
+  return await readdir(path.join(home, 'vms')).catch(() => [])
 }
