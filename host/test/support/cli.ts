@@ -23,6 +23,8 @@ export interface CliProcess {
   readonly child: ChildProcess
   /** What it has written to standard output, or to the terminal, so far. */
   output(): string
+  /** What it has written to standard error so far. */
+  errors(): string
   /** Waits for text in what it writes after the last match, and until it listens. @throws when it ends before */
   sees(text: string | RegExp): Promise<void>
   /** Writes to standard input, or presses keys. */
@@ -127,6 +129,7 @@ function follow(child: ChildProcess): CliProcess {
   return {
     child,
     output: () => text.stdout,
+    errors: () => text.stderr,
     sees: async (wanted) => {
       for (;;) {
         const rest = text.stdout.slice(seen)
