@@ -19,8 +19,11 @@ import {
 import { type ExitCode, exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
 
-/** `ask` shows the changes and asks; true applies all that is safe; false applies nothing. */
-export type ApplyChoice = 'ask' | boolean
+/**
+ * `ask` shows the changes and asks; true applies all that is safe; false applies nothing, which is what was wanted; `nobody`
+ * applies nothing, for nobody said anything.
+ */
+export type ApplyChoice = 'ask' | 'nobody' | boolean
 
 /** How much of the changes is shown. */
 export interface ShownBounds {
@@ -44,7 +47,7 @@ export interface HomeOptions {
   readonly emit?: (event: object) => Promise<void>
 }
 
-/** @returns 0 when all changes are on the host now, or there are none; else 5 */
+/** @returns 0 when all changes are on the host now, there are none, or none was to be applied; else 5 */
 export async function bringHome(
   io: Io,
   host: Host,
@@ -55,7 +58,8 @@ export async function bringHome(
   const items = changes.review()
   if (emit === undefined) showChanges(io, changes, items)
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
-  const selection = choice === 'ask' ? await ask(io, items) : choice && isWhole ? ('all' as const) : null
+  const selection =
+    choice === 'ask' ? await ask(io, items) : choice === true && isWhole ? ('all' as const) : null
   const summary = selection === null || items.length === 0 ? null : await changes.apply(selection)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
@@ -63,7 +67,7 @@ export async function bringHome(
     const why = choice === true && !isWhole ? `, for ${whyNot(state)}` : ''
     io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
   }
-  const isDone = items.length === 0 || (summary !== null && isComplete(summary))
+  const isDone = items.length === 0 || choice === false || (summary !== null && isComplete(summary))
   return isDone ? exitCodes.completed : exitCodes.notAllApplied
 }
 

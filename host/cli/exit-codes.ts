@@ -10,7 +10,7 @@ export const exitCodes = {
   usage: 2,
   denied: 3,
   environment: 4,
-  /** The run completed, but not everything it changed was applied. */
+  /** The run completed, but not everything it changed was applied, though nobody said that nothing should be. */
   notAllApplied: 5,
 } as const
 export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]

@@ -125,7 +125,8 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
     await review()
     return exitCodeOfEnd(state.end)
   }
-  const home = await bringHome(io, host, run.id, { choice: flags.apply ?? (asked ? 'ask' : false), state })
+  const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
+  const home = await bringHome(io, host, run.id, { choice, state })
   await review()
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
@@ -157,7 +158,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
   }
   if (state.changes === null) return exitCodeOfEnd(state.end)
-  const home = await bringHome(io, host, run.id, { choice: flags.apply === true, state, emit })
+  const home = await bringHome(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
 

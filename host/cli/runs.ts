@@ -1,4 +1,5 @@
 /** `caisson runs`: lists, shows and removes runs. */
+import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { RunSummary } from '../runs/store.ts'
 import { coloursFor } from '../ui/colours.ts'
@@ -50,9 +51,19 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   if (flags.json !== true) {
     const { isLive } = (await runs.list()).find(({ runId }) => runId === paths.runId) ?? { isLive: false }
     if (!isLive) writeLines(io.stdout, unknownCallLines(state, colours))
-    io.stdout.write(`${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}\n`)
+    writeLines(io.stdout, headLines(events))
   }
   return exitCodes.completed
+}
+
+/** The head that was printed as the run ended is another one once something was applied, undone or decided. */
+function headLines(events: readonly JournalEvent[]): string[] {
+  const now = `${events.length} events, journal whole, head ${events.at(-1)?.hash ?? 'none'}`
+  const at = events.findLastIndex(({ event }) => event.type === 'run-end')
+  const end = events[at]
+  return end === undefined || at === events.length - 1
+    ? [now]
+    : [now, `  ${at + 1} events at the end of the run, head ${end.hash}`]
 }
 
 export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {

@@ -15,6 +15,7 @@ import {
   readManifest,
   reviewChanges,
   type Selection,
+  selectChanges,
   type UndoSummary,
   undoChanges,
   type WorkspaceResult,
@@ -85,14 +86,17 @@ export class RunChanges {
     }
   }
 
-  /** Applies a selection; `all` leaves flagged and conflicting changes out. */
+  /** Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done. */
   async apply(selection: Selection): Promise<ApplySummary> {
     const { sha256 } = this.#changes
     return await this.#recorded(async (record, runDirectory) => {
       using review = this.#review()
+      // An apply that broke off has a beginning in the journal, and gets its end.
+      const isNothing = selectChanges(review, selection).chosen.length === 0 && !(await this.#brokeOff())
       const count = selection === 'all' ? review.items.length : selection.paths.length
-      await record.host({ type: 'apply-start', paths: count, sha256 })
+      if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       const summary = requireValue(await applyChanges({ review, selection, runDirectory }))
+      if (isNothing) return summary
       const { applied, leftOut, conflicts, failed } = summary
       const lists = { conflicts: bounded(conflicts), failed: bounded(failed) }
       await record.host({ type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists })
@@ -100,14 +104,22 @@ export class RunChanges {
     })
   }
 
-  /** Takes back everything that this run applied and nothing else. */
+  /** Takes back everything that this run applied and nothing else. Journaled as {@link apply} is. */
   async undo(): Promise<UndoSummary> {
     return await this.#recorded(async (record, runDirectory) => {
       const summary = requireValue(await undoChanges({ root: this.#manifest.root, runDirectory }))
       const { restored, conflicts } = summary
+      if (restored.length === 0 && conflicts.length === 0) return summary
       await record.host({ type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) })
       return summary
     })
+  }
+
+  /** Whether the last apply has no end in the journal. */
+  async #brokeOff(): Promise<boolean> {
+    const events = await this.#store.read(this.runId)
+    const last = events.findLast(({ event }) => event.type === 'apply-start' || event.type === 'apply-end')
+    return last?.event.type === 'apply-start'
   }
 
   async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {

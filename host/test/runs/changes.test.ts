@@ -1,0 +1,74 @@
+// What becomes of a run's changes after it, in its journal and for whoever called.
+import { writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { describe, expect, it } from 'vitest'
+import { type ApplyChoice, bringHome } from '../../cli/bring-home.ts'
+import { runsShow } from '../../cli/runs.ts'
+import { RunRecord } from '../../runs/record.ts'
+import { changedRunId, runThatChanged } from '../support/changed-run.ts'
+
+type ChangedRun = Awaited<ReturnType<typeof runThatChanged>>
+
+async function said(run: ChangedRun, work: (io: Parameters<typeof runsShow>[0]) => Promise<number>) {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
+  const code = await work({ stdin, stdout, stderr, env: run.env, version: '0' })
+  stdout.end()
+  return { code, text: await text(stdout) }
+}
+
+const headOf = async ({ host }: ChangedRun) => (await host.runs.read(changedRunId)).at(-1)?.hash
+
+describe('the journal of a run', () => {
+  it('keeps its head when nothing was applied or undone, and shows both heads when something was [W.01 S1.05]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
+    const changes = await run.host.changes(changedRunId)
+    expect(await changes.apply({ paths: ['missing'] })).toMatchObject({ applied: [], unknown: ['missing'] })
+    await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
+    expect(await changes.apply('all')).toMatchObject({ applied: [], conflicts: [{ path: 'a.txt' }] })
+    expect(await changes.undo()).toEqual({ restored: [], conflicts: [] })
+    expect(await headOf(run)).toBe(run.head)
+    const before = await said(run, (io) => runsShow(io, 'last', {}))
+    expect(before.text).toContain(`4 events, journal whole, head ${run.head}\n`)
+
+    await writeFile(path.join(run.directory, 'a.txt'), 'a')
+    expect(await changes.apply('all')).toMatchObject({ applied: ['a.txt'] })
+    const now = await headOf(run)
+    expect(now).not.toBe(run.head)
+    const after = await said(run, (io) => runsShow(io, 'last', {}))
+    expect(after.text).toContain(`6 events, journal whole, head ${now}\n`)
+    expect(after.text).toContain(`4 events at the end of the run, head ${run.head}\n`)
+    expect(await changes.apply('all')).toMatchObject({ applied: [], already: ['a.txt'] })
+    expect(await headOf(run)).toBe(now)
+  })
+
+  it('gets the end of an apply that broke off, when it is repeated [W.01]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
+    {
+      await using record = await RunRecord.open(run.host.runs.paths(changedRunId))
+      await record.host({ type: 'apply-start', paths: 1, sha256: '0'.repeat(64) })
+    }
+    await writeFile(path.join(run.directory, 'a.txt'), 'b')
+    await (await run.host.changes(changedRunId)).apply('all')
+    expect((await run.host.runs.read(changedRunId)).at(-1)?.event.type).toBe('apply-end')
+  })
+})
+
+describe('changes that nobody applied', () => {
+  const state = {
+    end: { outcome: 'completed', reason: 'completed', message: '', summary: '' },
+    heldBack: null,
+  } as const
+
+  it('are no failure where nothing was to be applied, and are one where nobody said so [H.01 W.01]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
+    const codeOf = async (choice: ApplyChoice) =>
+      (await said(run, (io) => bringHome(io, run.host, changedRunId, { choice, state }))).code
+    expect([await codeOf(false), await codeOf('nobody')]).toEqual([0, 5])
+    await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
+    expect(await codeOf(true)).toBe(5)
+    await writeFile(path.join(run.directory, 'a.txt'), 'a')
+    expect(await codeOf(true)).toBe(0)
+  })
+})
