@@ -125,7 +125,7 @@ async function waitForHost(
 /** Puts questions of one call before the person. */
 function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSignal): AskUser {
   let asked = 0
-  return async (question) => {
+  return async (question, withdrawn) => {
     asked += 1
     const decision = await waitForHost(
       stepId,
@@ -139,7 +139,7 @@ function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSi
         question,
       },
       run,
-      signal,
+      withdrawn === undefined ? signal : AbortSignal.any([signal, withdrawn]),
     )
     const { answer, hint } = decision
     const words = hint === undefined || hint.trim() === '' ? '' : hint
@@ -163,7 +163,7 @@ export async function askHost(
 ): Promise<ApprovalDecision> {
   const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
   const stopped = Promise.withResolvers<never>()
-  const onAbort = (): void => stopped.reject(new Error('the run ended while an approval was open'))
+  const onAbort = (): void => stopped.reject(new Error('the call ended while a question of it was open'))
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     return await Promise.race([run.requestApproval(request, signal), stopped.promise])

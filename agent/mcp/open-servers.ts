@@ -125,6 +125,7 @@ class OpenedServers implements Extension {
     const connectTimeoutMs = Math.min(config.connectTimeoutMs ?? usual, readyMs.max)
     const connection = new McpConnection(name, dropUndefined({ ...config, connectTimeoutMs }), {
       roots: [{ uri: `file://${defaultRoot}`, name: 'workspace' }],
+      hasPerson: true,
       openTransport: (server) =>
         server.transport === 'stdio'
           ? this.#startProgram(config, workspace)

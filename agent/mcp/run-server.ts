@@ -2,7 +2,8 @@
  * One MCP server of a run: asked for its tools once, and put before the host before any of them is offered. What the run offers
  * of it stays the same; a call goes to a tool whose definition was allowed, and to none that changed since.
  */
-import type { McpAbilities, McpConnection } from '#runtime/mcp/connection.ts'
+import type { AdmitCall, McpAbilities, McpConnection } from '#runtime/mcp/connection.ts'
+import type { AskPerson } from '#runtime/mcp/elicitation.ts'
 import type { McpToolInfo } from '#runtime/mcp/lists.ts'
 import type { McpResult } from '#runtime/mcp/result.ts'
 import { type AnswerSchema, openSchema } from '#runtime/structured/schema.ts'
@@ -11,7 +12,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { block } from '../context/block.ts'
 import { cutMiddle } from '../tools/cut.ts'
-import { toolFailure, toolSuccess } from '../tools/tool.ts'
+import { type AskUser, toolFailure, toolSuccess } from '../tools/tool.ts'
 import { boundTools, digestTool, makeOffer, type OfferSource } from './offer.ts'
 
 export interface ServerParts {
@@ -26,6 +27,8 @@ export interface Caller {
   readonly connection: McpConnection
   readonly agentPath: string
   readonly signal: AbortSignal
+  /** Absent where nobody can be asked. */
+  readonly askUser?: AskUser | undefined
 }
 
 /** A tool as the run offers it, with what its arguments are checked by. */
@@ -94,15 +97,25 @@ export class RunServer {
     input: Record<string, unknown>,
     caller: Caller,
   ): Promise<Result<{ text: string }>> {
-    const { connection, signal } = caller
+    const { connection, signal, askUser } = caller
     const refusal: { result?: ReturnType<typeof toolFailure> } = {}
-    const result = await connection.callTool(tool, input, signal, async (now) => {
+    const admit: AdmitCall = async (now) => {
       const problem = await this.#judge(tool, now, caller)
       if (problem === null) return null
       refusal.result = problem
       return { ok: false, content: '' }
-    })
+    }
+    const result = await connection.callTool(tool, input, signal, admit, this.#askAs(askUser))
     return refusal.result ?? this.toToolResult(result, signal)
+  }
+
+  /** The server's questions go to the person as its own. */
+  #askAs(askUser: AskUser | undefined): AskPerson | undefined {
+    if (askUser === undefined) return undefined
+    return async (question, withdrawn) => {
+      const reply = await askUser({ ...question, server: this.name }, withdrawn)
+      return reply.ok ? reply.value.answer : null
+    }
   }
 
   toToolResult(result: McpResult, signal: AbortSignal): Result<{ text: string }> {

@@ -36,7 +36,7 @@ export function createServerTool({ server, name, definition, caller, asksAll }: 
     runs: 'server',
     // A schema that cannot be checked is no promise either.
     parameters: schema === null ? { type: 'object' } : withoutDialect(info.inputSchema),
-    execute: (input, { signal }) => server.call(info.name, input, { ...caller, signal }),
+    execute: (input, { signal, askUser }) => server.call(info.name, input, { ...caller, signal, askUser }),
     render: ({ text }) => quoteServer(text),
   })
 }

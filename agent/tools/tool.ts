@@ -36,8 +36,11 @@ export interface UserReply {
   readonly note?: string
 }
 
-/** Puts a question before the person; `denied` where they do not answer, and where nobody does and there is no default. */
-export type AskUser = (question: UserQuestion) => Promise<Result<UserReply>>
+/**
+ * Puts a question before the person; `denied` where they do not answer, and where nobody does and there is no default.
+ * @param withdrawn takes the question back; then the promise rejects
+ */
+export type AskUser = (question: UserQuestion, withdrawn?: AbortSignal) => Promise<Result<UserReply>>
 
 /** What a call is given beside its input. */
 export interface ToolContext {

@@ -1,11 +1,12 @@
 /**
- * Questions of the agent to the person (`ask_user`): what settles one without a person, and what of theirs is an answer to it.
+ * Questions of the agent to the person (`ask_user`), its MCP servers' among them: what settles one without a person, and what of theirs is an answer to it.
  * No rule and no mode answers one, for it asks what the person wants and not what may be done; they can only keep it back.
  */
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo, UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+import { findLikelySecret } from '../memory/likely-secret.ts'
 import type { ApprovalAnswer, ApprovalMode } from './kinds.ts'
 import { matchRules } from './rules.ts'
 import { byRule, type Ruling } from './rulings.ts'
@@ -31,7 +32,8 @@ export function ruleQuestion(
   { mode, rules, attended, standing, asked }: QuestionScene,
 ): Ruling | undefined {
   if (tool !== askTool || question === undefined) return noQuestion
-  const rule = matchRules(rules, { tool, arguments: toCanonicalJson(question) })
+  // A rule about servers is none about the agent's own questions.
+  const rule = matchRules(rules, { tool, arguments: toCanonicalJson({ server: '', ...question }) })
   if (rule?.effect === 'deny') return byRule(rule, 'deny')
   if (standing !== undefined && rule === undefined) return standing
   if (asked >= limits.runMaxQuestions) return tooMany
@@ -40,8 +42,11 @@ export function ruleQuestion(
 }
 
 /** The question's own default, or a denial. @param why nobody answers */
-export function unanswered({ defaultAnswer }: UserQuestion, why: string): Ruling {
+export function unanswered({ defaultAnswer, server }: UserQuestion, why: string): Ruling {
   const fixed = { scope: 'once', by: 'mode' } as const
+  // It would take the answer for the person's.
+  if (server !== undefined)
+    return { ...fixed, decision: 'deny', rule: `${why}, and an MCP server is given no answer but a person’s` }
   return defaultAnswer === undefined
     ? {
         ...fixed,
@@ -69,15 +74,26 @@ export function settleQuestion(
   // An answer is to this question alone.
   const read = UserAnswer.safeParse(answer)
   if (scope !== 'once' || !read.success || !isAnswerTo(question, read.data)) return undefined
+  if (findSecretFor(question, read.data) !== undefined) return undefined
   return { decision, scope, ...said, answer: read.data }
 }
 
+/** What the answer seems to hold that no MCP server is to be told, such as `an API key`; undefined: nothing of the kind. */
+export function findSecretFor(
+  { server, defaultAnswer }: UserQuestion,
+  answer: UserAnswer,
+): string | undefined {
+  // What it proposed itself it knows.
+  if (server === undefined || typeof answer !== 'string' || answer === defaultAnswer) return undefined
+  return findLikelySecret(answer)
+}
+
 /** What an answer to the question looks like, in words for who gave another. */
-export function describeAnswer({ kind, options = [], allowOther }: UserQuestion): string {
+export function describeAnswer({ kind, options = [], allowOther, server }: UserQuestion): string {
   const values = options.map(({ value }) => JSON.stringify(value)).join(', ')
   switch (kind) {
     case 'text':
-      return 'a text'
+      return server === undefined ? 'a text' : 'a text without passwords, keys and tokens'
     case 'number':
       return 'a number'
     case 'confirm':

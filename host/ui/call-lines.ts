@@ -33,9 +33,9 @@ export function describeQuestion({ access, kind, request }: Asked): string {
 
 function describeCall({ access, kind, request }: Asked): string {
   if (access === undefined && kind === 'enforced')
-    return `the host asks about ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
+    return `the host asks about ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
   if (access === undefined)
-    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments)}`
+    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
   const what = foreignLine(access.offers[0]?.allows ?? access.address)
   return access.from === 'agent'
     ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
@@ -47,7 +47,8 @@ function askedLine(agentPath: string, question: UserQuestion): string {
   const options = question.options ?? []
   const names = options.slice(0, optionsMax).map(({ value }) => foreignLine(value, 40))
   if (options.length > optionsMax) names.push(`… (${options.length - optionsMax} more)`)
-  return `${who}asks: ${firstOf(question.question)}${names.length === 0 ? '' : ` (${names.join(', ')})`}`
+  const asker = question.server === undefined ? '' : `MCP server ${foreignLine(question.server, 64)} `
+  return `${who}${asker}asks: ${firstOf(question.question)}${names.length === 0 ? '' : ` (${names.join(', ')})`}`
 }
 
 /**
@@ -73,19 +74,31 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
   return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
 }
 
-/** A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen. */
-export function describeArguments(json: string): string {
+/**
+ * A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen.
+ * @param defaults names of those that the model did not give: they stand last, and say so
+ */
+export function describeArguments(json: string, defaults: readonly string[] = []): string {
   const given = parseObject(json)
   if (given === null) return foreignLine(json, 160)
   const entries = Object.entries(given).filter(
     ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
   )
-  entries.sort(([first], [second]) => rankOf(first) - rankOf(second))
+  const isDefault = (name: string): boolean => defaults.includes(name)
+  entries.sort(
+    ([first], [second]) =>
+      Number(isDefault(first)) - Number(isDefault(second)) || rankOf(first) - rankOf(second),
+  )
   const shown = entries
     .slice(0, argumentsMax)
-    .map(([name, value]) => `${foreignLine(name, 40)}: ${describeValue(value)}`)
+    .map(([name, value]) => `${shownName(name)}${isDefault(name) ? ' (by default)' : ''}: ${describeValue(value)}`)
   if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
   return shown.join(' · ')
+}
+
+/** A name with anything but letters in quotes: it could end as a name that was not given does. */
+function shownName(name: string): string {
+  return foreignLine(/^[\w.-]+$/.test(name) ? name : JSON.stringify(name), 40)
 }
 
 function rankOf(name: string): number {

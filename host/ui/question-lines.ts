@@ -1,6 +1,7 @@
-/** A question of the agent as rows for a terminal, and what a person types as its answer. All words but ours are the agent's, behind its margin. */
+/** A question of the agent, or of an MCP server by way of it, as rows for a terminal, and what a person types as its answer. All words but ours are theirs, behind a margin. */
 import type { Result } from '#specs/protocol/error.ts'
 import { UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+import { findSecretFor } from '../approvals/user-question.ts'
 import type { Question } from './approval-lines.ts'
 import type { Colours } from './colours.ts'
 import { fitLine } from './fit.ts'
@@ -26,10 +27,20 @@ export function userQuestionLines(
   const shown = isWhole ? rows : rows.slice(0, questionMaxRows)
   const options = question.options ?? []
   const names = options.map(nameOfOption)
+  const { server } = question
   const isCut = !isWhole && (shown.length < rows.length || names.some((name) => name.length > optionMaxChars))
   const lines = [
     '',
-    colours.bold('Question: the agent asks you'),
+    colours.bold(
+      server === undefined
+        ? 'Question: the agent asks you'
+        : `Question: the MCP server ${foreignLine(server, 64)} asks you, by way of the agent`,
+    ),
+    ...(server === undefined
+      ? []
+      : fitLine('  What you answer goes to that server. Give it no password, key or token.', width).map(
+          colours.yellow,
+        )),
     ...fitLine(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`, width).map(
       colours.dim,
     ),
@@ -92,7 +103,11 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
   switch (kind) {
     case 'text': {
       const read = UserAnswer.safeParse(typed)
-      return read.success ? { ok: true, value: read.data } : problem('A text of that length')
+      if (!read.success) return problem('A text of that length')
+      const secret = findSecretFor(question, read.data)
+      return secret === undefined
+        ? { ok: true, value: read.data }
+        : { ok: false, error: `That looks like ${secret}, which no MCP server is told: answer without it` }
     }
     case 'number':
       return /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text))

@@ -1,9 +1,12 @@
 /**
  * The client of one connection to an MCP server: what it offers the server, what it answers, and when the connection counts as
- * dead. Servers may ask for the roots, if there are any, and for nothing else: no sampling, no questions to the person.
+ * dead. Servers may ask for the roots, if there are any, and may have questions for the person, where those are heard; for
+ * nothing else: no sampling.
  */
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { ElicitRequestParams, ElicitResult } from '@modelcontextprotocol/sdk/types.js'
+import { ElicitationRefusal } from './elicitation.ts'
 
 /** A folder that a server is told it may work in. */
 export interface McpRoot {
@@ -20,6 +23,8 @@ export interface ClientParts {
   /** What the server did against the protocol, which nothing else tells of. */
   onOddity(words: string): void
   onEnd(): void
+  /** A form for the person; absent: the server is told that there is nobody. @throws ElicitationRefusal, in words for the server */
+  onQuestion?(params: ElicitRequestParams, signal: AbortSignal): Promise<ElicitResult>
 }
 
 export interface Live {
@@ -40,11 +45,14 @@ export async function openClient(parts: ClientParts): Promise<Live> {
     import('@modelcontextprotocol/sdk/client/index.js'),
     import('@modelcontextprotocol/sdk/types.js'),
   ])
-  const { transport, roots, timeoutMs } = parts
+  const { transport, roots, timeoutMs, onQuestion } = parts
   const client = new Client(
     { name: 'caisson', version: '1' },
     {
-      capabilities: roots.length === 0 ? {} : { roots: {} },
+      capabilities: {
+        ...(roots.length === 0 ? {} : { roots: {} }),
+        ...(onQuestion === undefined ? {} : { elicitation: { form: {} } }),
+      },
       // Of answers the library's own validator has nothing to check here, and takes its time to be made.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
@@ -56,8 +64,18 @@ export async function openClient(parts: ClientParts): Promise<Live> {
     const told = roots.map(({ uri, name }) => ({ uri, name }))
     client.setRequestHandler(types.ListRootsRequestSchema, () => ({ roots: told }))
   }
+  if (onQuestion !== undefined) {
+    client.setRequestHandler(types.ElicitRequestSchema, async ({ params }, { signal }) => {
+      try {
+        return await onQuestion(params, signal)
+      } catch (cause) {
+        if (!(cause instanceof ElicitationRefusal)) throw cause
+        throw new types.McpError(types.ErrorCode.InvalidParams, cause.message)
+      }
+    })
+  }
   client.fallbackRequestHandler = ({ method }) => {
-    const words = `this client does not do ${method}: it has no sampling and puts no questions of servers to people`
+    const words = `this client does not do ${method}`
     return Promise.reject(new types.McpError(types.ErrorCode.MethodNotFound, words))
   }
   client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => parts.onToolsChanged())

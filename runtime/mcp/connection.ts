@@ -9,6 +9,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { CallClock } from './call-clock.ts'
 import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
 import type { McpServerConfig } from './config.ts'
+import type { AskPerson } from './elicitation.ts'
 import { openHttpTransport } from './http.ts'
 import {
   type McpPromptInfo,
@@ -18,6 +19,7 @@ import {
   readResources,
   readTools,
 } from './lists.ts'
+import { type CallUnderWay, ServerQuestions } from './questions.ts'
 import { type McpResult, toContentsResult, toMcpResult, toPromptResult } from './result.ts'
 import { hideSecrets } from './secrets.ts'
 import { StdioTransport } from './stdio.ts'
@@ -29,6 +31,8 @@ export interface McpConnectionOptions {
   readonly openTransport?: (config: McpServerConfig) => Transport | Promise<Transport>
   /** Folders that the server is told of when it asks; default none. */
   readonly roots?: readonly McpRoot[]
+  /** Whether the server is told that it may ask the person while it is called; default false. */
+  readonly hasPerson?: boolean
 }
 
 /** What a server has beside tools. */
@@ -59,6 +63,7 @@ export class McpConnection {
   readonly config: McpServerConfig
   readonly #options: McpConnectionOptions
   readonly #shown: (text: string) => string
+  readonly #questions = new ServerQuestions()
   #live: Promise<Live> | null = null
   #tools: Promise<readonly McpToolInfo[]> | null = null
   #failure: { readonly message: string; readonly retryAt: number } | null = null
@@ -113,14 +118,19 @@ export class McpConnection {
     })
   }
 
-  /** Carries a call out. Aborting the signal tells the server so, and answers at once. */
+  /**
+   * Carries a call out. Aborting the signal tells the server so, and answers at once.
+   * @param ask puts the server's questions before the person; absent: they are refused
+   */
   async callTool(
     tool: string,
     input: Record<string, unknown>,
     signal: AbortSignal,
     admit?: AdmitCall,
+    ask?: AskPerson,
   ): Promise<McpResult> {
-    return await this.#ask(`the call of ${tool}`, `carry out ${tool}`, signal, async (live, begin) => {
+    const what = `the call of ${tool}`
+    return await this.#ask(what, `carry out ${tool}`, { signal, ask }, async (live, begin) => {
       if (admit !== undefined) {
         const tools = await this.#toolsOf(live)
         const refused = await admit(tools.find(({ name }) => name === tool))
@@ -143,7 +153,7 @@ export class McpConnection {
     return await this.#ask(
       'the reading of the resource',
       what,
-      signal,
+      { signal },
       async ({ client, schemas }, begin) => {
         return toContentsResult(
           await client.request(
@@ -162,12 +172,17 @@ export class McpConnection {
     signal: AbortSignal,
   ): Promise<McpResult> {
     const what = 'give the prompt'
-    return await this.#ask('the reading of the prompt', what, signal, async ({ client, schemas }, begin) => {
-      const params = { name, arguments: { ...given } }
-      return toPromptResult(
-        await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, begin()),
-      )
-    })
+    const params = { name, arguments: { ...given } }
+    return await this.#ask(
+      'the reading of the prompt',
+      what,
+      { signal },
+      async ({ client, schemas }, begin) => {
+        return toPromptResult(
+          await client.request({ method: 'prompts/get', params }, schemas.GetPromptResultSchema, begin()),
+        )
+      },
+    )
   }
 
   async close(): Promise<void> {
@@ -203,11 +218,18 @@ export class McpConnection {
   async #ask(
     what: string,
     verb: string,
-    signal: AbortSignal,
+    { signal, ask }: { readonly signal: AbortSignal; readonly ask?: AskPerson | undefined },
     request: (live: Live, begin: () => RequestBounds) => Promise<McpResult>,
   ): Promise<McpResult> {
     let live: Live | undefined
-    let clock: CallClock | undefined
+    const call: CallUnderWay = {
+      ask:
+        ask === undefined
+          ? undefined
+          : (question, withdrawn) =>
+              ask({ ...question, question: this.#shown(question.question) }, withdrawn),
+    }
+    const end = this.#questions.begin(call)
     this.#oddity = ''
     // The library never lets go of the signal that it is given, and a run's lives through many calls.
     const own = new AbortController()
@@ -218,9 +240,9 @@ export class McpConnection {
       const connected = await this.#connect()
       live = connected
       return await request(connected, () => {
-        const begun = this.#beginClock(connected, own)
-        clock = begun
-        return { signal: own.signal, onprogress: () => begun.extend(), timeout: libraryTimeoutMs }
+        const clock = this.#beginClock(connected, own)
+        call.clock = clock
+        return { signal: own.signal, onprogress: () => clock.extend(), timeout: libraryTimeoutMs }
       })
     } catch (cause) {
       if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
@@ -229,7 +251,8 @@ export class McpConnection {
       const content = `the MCP server ${this.name} did not ${verb}: ${this.#words(cause)}${odd}`
       return { ok: false, content }
     } finally {
-      clock?.[Symbol.dispose]()
+      end()
+      call.clock?.[Symbol.dispose]()
       signal.removeEventListener('abort', abort)
     }
   }
@@ -273,7 +296,7 @@ export class McpConnection {
   }
 
   async #open(): Promise<Live> {
-    const { openTransport = openUsualTransport, roots = [] } = this.#options
+    const { openTransport = openUsualTransport, roots = [], hasPerson = false } = this.#options
     const transport = await openTransport(this.config)
     this.#transport = transport
     this.#oddity = ''
@@ -291,6 +314,7 @@ export class McpConnection {
           this.#oddity ||= words
         },
         onEnd: () => this.#noteEnd(transport),
+        ...(hasPerson ? { onQuestion: (params, signal) => this.#questions.answer(params, signal) } : {}),
       })
     } catch (cause) {
       const words = `${this.#words(cause)}${this.#lastWords(transport)}`

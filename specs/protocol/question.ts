@@ -1,5 +1,6 @@
 /** Questions of the agent to the person, with the form that an answer has to have. */
 import * as z from 'zod'
+import { McpServerName } from './extension.ts'
 import { Line, Text } from './text.ts'
 
 /** The tool by which the agent asks, and the tool of its approval requests. */
@@ -10,15 +11,17 @@ const Choice = z.strictObject({ value: Line.min(1), label: Line.optional() })
 /** One question; `kind` says what an answer is. */
 export const UserQuestion = z
   .strictObject({
-    /** The agent's words. */
+    /** The agent's words, or the server's. */
     question: Text.min(1),
+    /** The MCP server that asks by way of the agent, and is told the answer; absent: the agent itself. */
+    server: McpServerName.optional(),
     /** `text`: a string; `number`; `confirm`: yes or no; `choice`: one of the options' values; `choices`: any number of them. */
     kind: z.enum(['text', 'number', 'confirm', 'choice', 'choices']),
     /** Of `choice` and `choices`, at least two; absent with the others. */
     options: z.array(Choice).min(2).max(20).optional(),
     /** Whether another text than an option may be given; only with `choice`. Absent: false. */
     allowOther: z.boolean().optional(),
-    /** What is taken where nobody is there to answer; absent: then the question is refused. */
+    /** What is taken where nobody is there to answer, unless a server asks; absent: then the question is refused. */
     defaultAnswer: z.union([Text, z.number(), z.boolean(), z.array(Line).max(20)]).optional(),
   })
   .superRefine((question, context) => {

@@ -1,5 +1,7 @@
 // MCP servers as the agent has them: real processes behind the frames of the root side, and a host that allows or denies.
 import { describe, expect, it } from 'vitest'
+import type { UserQuestion } from '#specs/protocol/question.ts'
+import { type AskUser, toolFailure, toolSuccess } from '../../tools/tool.ts'
 import { McpWorld, small } from './world.ts'
 
 const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name)
@@ -103,6 +105,42 @@ describe('a server that is a program', () => {
     expect(world.programs.requests[1]).toMatchObject({ view: 'v1' })
     ending.abort()
     await expect.poll(() => world.programs.running).toBe(1)
+  })
+})
+
+describe('a question of a server', () => {
+  const field = { type: 'string', enum: ['a', 'b'] }
+  const params = {
+    message: 'Which?',
+    requestedSchema: { type: 'object', properties: { it: field }, required: ['it'] },
+  }
+  const input = { method: 'elicitation/create', params }
+
+  it('goes to the person as that server’s, and its answer to the server that asked [A.09] [S2.16]', async () => {
+    await using world = await McpWorld.open({ mcpServers: { travel: small() } })
+    const questions: UserQuestion[] = []
+    const answer: AskUser = (question) => {
+      questions.push(question)
+      return Promise.resolve(toolSuccess({ answer: 'b' }))
+    }
+    const { output } = await world.call(await world.tools(), 'travel_ask', input, answer)
+    expect(questions).toEqual([
+      {
+        question: 'Which?\n\nit',
+        kind: 'choice',
+        options: [{ value: 'a' }, { value: 'b' }],
+        server: 'travel',
+      },
+    ])
+    expect(output).toContain('{"action":"accept","content":{"it":"b"}}')
+  })
+
+  it('is declined where the person does not answer, and refused where nobody can be asked [A.09]', async () => {
+    await using world = await McpWorld.open({ mcpServers: { travel: small() } })
+    const tools = await world.tools()
+    const silent: AskUser = () => Promise.resolve(toolFailure('denied', 'no'))
+    expect((await world.call(tools, 'travel_ask', input, silent)).output).toContain('{"action":"decline"}')
+    expect((await world.call(tools, 'travel_ask', input)).output).toContain('only while a tool is called')
   })
 })
 

@@ -9,7 +9,7 @@ import type { AgentWorkspace, Extension } from '../../extensions.ts'
 import type { McpEnvironment } from '../../mcp/environment.ts'
 import { createMcpExtension } from '../../mcp/extension.ts'
 import { createRegistry, type Invocation } from '../../tools/registry.ts'
-import type { Tool } from '../../tools/tool.ts'
+import type { AskUser, Tool } from '../../tools/tool.ts'
 import { TestPrograms } from '../support/programs.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
 
@@ -89,7 +89,12 @@ export class McpWorld implements AsyncDisposable {
   }
 
   /** A call as the model makes it; approvals of tools themselves are given. */
-  async call(tools: readonly Tool[], name: string, input: object = {}): Promise<Invocation> {
+  async call(
+    tools: readonly Tool[],
+    name: string,
+    input: object = {},
+    askUser?: AskUser,
+  ): Promise<Invocation> {
     const registry = createRegistry(tools, { logger: silentLogger })
     return await registry.invoke(
       { callId: 'c', name, argumentsText: JSON.stringify(input) },
@@ -99,6 +104,7 @@ export class McpWorld implements AsyncDisposable {
         askTools: new Set(),
         onStart: () => Promise.resolve(),
         requestApproval: () => Promise.resolve({ decision: 'allow' }),
+        ...(askUser === undefined ? {} : { askUser }),
       },
     )
   }

@@ -112,6 +112,38 @@ describe('ask_user', () => {
     expect(told).toContain('choices: taken as options')
   })
 
+  it('is taken back with the signal that was given with it, and the call goes on [S2.16]', async () => {
+    const [note] = noteTools()
+    if (note === undefined) throw new TypeError('no tool')
+    const ending = new AbortController()
+    const impatient = {
+      ...note,
+      name: 'ask_briefly',
+      execute: async (_: unknown, context: Parameters<typeof note.execute>[1]) => {
+        const asked = context.askUser?.({ question: 'one', kind: 'confirm' }, ending.signal)
+        const failed = await asked?.then(
+          () => 'answered',
+          () => 'taken back',
+        )
+        return toolSuccess({ text: failed ?? '' })
+      },
+    }
+    const { asked } = await performStep(
+      [
+        reply({ calls: [{ name: 'ask_briefly', arguments: { path: 'a' }, id: 'c1' }] }),
+        reply({ text: 'done' }),
+      ],
+      {
+        registry: createRegistry([impatient], { logger: silentLogger }),
+        decide: () => {
+          ending.abort()
+          return new Promise(() => undefined)
+        },
+      },
+    )
+    expect(asked[1]?.messages.at(-1)?.content).toContain('taken back')
+  })
+
   it('asks several times in one call under ids of their own, apart from the call’s permission [S2.16]', async () => {
     const [note] = noteTools()
     if (note === undefined) throw new TypeError('no tool')

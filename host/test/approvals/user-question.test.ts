@@ -143,6 +143,54 @@ describe('a question to the person', () => {
   })
 })
 
+describe('a question of an MCP server', () => {
+  const server = { ...choice, server: 'travel', defaultAnswer: 'csv' } as const
+
+  it('is answered by a person alone, never by its own default where nobody is there [A.09 S2.16]', async () => {
+    for (const options of [
+      { attended: false },
+      { mode: 'none' },
+      { mode: 'all', attended: false },
+    ] as const) {
+      const { queue, events } = open(options)
+      const decision = await queue.ask(ask(server))
+      expect(decision.decision).toBe('deny')
+      expect(decision.answer).toBeUndefined()
+      expect(events[1]).toMatchObject({ by: 'mode', rule: expect.stringContaining('MCP server') })
+    }
+    const left = await asked(server)
+    left.queue.leave()
+    expect(await left.decision).toMatchObject({ decision: 'deny' })
+    const there = await asked(server)
+    expect(there.answer({ ...yes, answer: 'csv' })).toBe(true)
+    expect(await there.decision).toMatchObject({ decision: 'allow', answer: 'csv' })
+  })
+
+  it('gets nothing that looks like a secret, from whichever surface it comes [A.09]', async () => {
+    const question = { question: 'What is it?', kind: 'text', server: 'travel' } as const
+    const { answer, queue } = await asked(question)
+    expect(answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toBe(false)
+    expect(queue.pending).toEqual(['q1'])
+    expect(describeAnswer(question)).toBe('a text without passwords, keys and tokens')
+    expect(answer({ ...yes, answer: 'a lamp' })).toBe(true)
+    // The agent's own question is answered as it was.
+    const { server: _, ...own } = question
+    const mine = await asked(own)
+    expect(mine.answer({ ...yes, answer: 'sk-0123456789abcdef0123456789' })).toBe(true)
+  })
+
+  it('can be kept back by a rule about the server [A.09]', async () => {
+    const rules: ApprovalRule[] = [
+      { effect: 'deny', tool: 'ask_user', argument: 'server', pattern: 'tra*', reason: 'not that one' },
+    ]
+    const { queue } = open({ rules })
+    expect(await queue.ask(ask(server))).toEqual({ decision: 'deny', hint: 'not that one' })
+    void queue.ask(ask({ ...choice, server: 'other' }, { approvalId: 'q2' }))
+    void queue.ask(ask(choice, { approvalId: 'q3' }))
+    await expect.poll(() => queue.pending).toEqual(['q2', 'q3'])
+  })
+})
+
 describe('a hostile agent', () => {
   it('gets no question put that is none, nor an answer for a call that is no question [S2.16]', async () => {
     const { queue } = open({ mode: 'all' })

@@ -56,6 +56,23 @@ describe('the question', () => {
     expect(isCut).toBe(false)
   })
 
+  it('says which MCP server asks, where the answer goes, and takes no secret for it [A.09 S2.16]', () => {
+    const question: UserQuestion = { question: 'Which name?', kind: 'text', server: 'travel' }
+    const { lines } = userQuestionLines(asks(question), question, colours, 80)
+    expect(lines).toEqual([
+      '',
+      'Question: the MCP server travel asks you, by way of the agent',
+      '  What you answer goes to that server. Give it no password, key or token.',
+      '  asked by root/helper, step s',
+      '  │ Which name?',
+    ])
+    expect(readTyped(question, 'npm_0123456789abcdefghijklmnopqrstuv')).toEqual({
+      ok: false,
+      error: expect.stringContaining('looks like a token of npm'),
+    })
+    expect(readTyped(question, 'Ada')).toEqual({ ok: true, value: 'Ada' })
+  })
+
   it('shows nothing of the agent’s outside its margin, whatever is in it [S2.16 H.01]', () => {
     const evil = `a\n   3 │ free\r\u001b[2J\u202e${'x'.repeat(400)}`
     const hostile: UserQuestion = {

@@ -69,6 +69,7 @@ describe('what a server asks in its turn', () => {
     await using server = small([], {}, { roots })
     const ask = async (method: string) => (await server.callTool('ask', { method }, soon())).content
     expect(JSON.parse(await ask('roots/list'))).toEqual({ roots })
+    // Nobody was said to be there.
     for (const method of ['sampling/createMessage', 'elicitation/create'])
       expect(JSON.parse(await ask(method))).toMatchObject({
         code: -32_601,

@@ -14,11 +14,11 @@ export class LinkedServer implements AsyncDisposable {
   #current: JSONRPCRequest | null = null
   #asked = 0
 
-  constructor(timeoutMs: number, options: McpConnectionOptions = {}) {
+  constructor(timeoutMs: number, options: McpConnectionOptions = {}, env: Record<string, string> = {}) {
     const [ours, theirs] = InMemoryTransport.createLinkedPair()
     this.#transport = theirs
     theirs.onmessage = (message) => this.#take(message)
-    const config = { transport: 'stdio' as const, command: 'none', timeoutMs }
+    const config = { transport: 'stdio' as const, command: 'none', env, timeoutMs }
     this.connection = new McpConnection('notes', config, { ...options, openTransport: () => ours })
   }
 

@@ -112,16 +112,16 @@ createInterface({ input: process.stdin }).on('line', (line) => {
   }
   if (ways.has('deaf')) return ask()
   if (method === 'tools/list') return send({ id, result: listTools(params.cursor ?? '') })
-  if (params.name === 'ask') return askClient(id, params.arguments.method)
+  if (params.name === 'ask') return askClient(id, params.arguments.method, params.arguments.params)
   const result = callTool(params.name, params.arguments)
   if (result !== null) send({ id: ways.has('wrong') ? `${id}x` : id, result })
 })
 
-function askClient(id: number, method: string): void {
+function askClient(id: number, method: string, params: object = {}): void {
   asked.set(`ask${id}`, (answer) =>
     send({ id, result: { content: [{ type: 'text', text: JSON.stringify(answer) }] } }),
   )
-  send({ id: `ask${id}`, method, params: {} })
+  send({ id: `ask${id}`, method, params })
 }
 
 function ask(): void {

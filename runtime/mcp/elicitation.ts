@@ -1,0 +1,115 @@
+/**
+ * What a server would ask the person (`elicitation/create`, MCP 2025-11-25), as questions with a form of answer, one for each
+ * field of its form. Refuses what asks for secrets, what cannot be shown whole, and addresses to be opened. Whoever is given the
+ * questions decides whether anybody is asked.
+ */
+import type {
+  ElicitRequestFormParams,
+  ElicitRequestParams,
+  ElicitResult,
+} from '@modelcontextprotocol/sdk/types.js'
+import { limits } from '#specs/protocol/limits.ts'
+import { isAnswerTo, type UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
+import { type FieldRule, readField } from './elicited-field.ts'
+
+/** Puts one question before the person; null where they do not answer it. Aborting the signal takes it back. */
+export type AskPerson = (question: UserQuestion, signal: AbortSignal) => Promise<UserAnswer | null>
+
+/** Why a server's question is put to nobody, in words for the server. */
+export class ElicitationRefusal extends Error {}
+
+const fieldsMaxCount = 8
+const messageMaxChars = 4_000
+/** How often one field is asked when what was answered is not what the server takes. */
+const triesMaxCount = 3
+
+/** Words by which a field, or what is said of it, asks for what no server is to be told by a person. */
+const secretWords =
+  /\b(?:pass ?(?:word|phrase|code)|passwd|pwd|secret|credentials?|(?:api|access|private|secret|signing|ssh|encryption) ?key|(?:access|api|auth|authentication|bearer|refresh|session|security) ?token|cvv|cvc|(?:credit|debit) ?card|card number|one time (?:code|password)|otp|pin(?: code)?|seed phrase|mnemonic|social security|ssn)\b/i
+/** Of a field's own name, also on its own. */
+const secretName = /^(?:token|key|auth)$/i
+
+interface Field {
+  readonly name: string
+  readonly isRequired: boolean
+  readonly rule: FieldRule
+}
+
+/** @throws ElicitationRefusal */
+export async function answerElicitation(
+  params: ElicitRequestParams,
+  ask: AskPerson,
+  signal: AbortSignal,
+): Promise<ElicitResult> {
+  if (params.mode === 'url') throw new ElicitationRefusal('this client opens no addresses for servers')
+  const fields = readFields(params)
+  const message = cut(params.message, messageMaxChars)
+  if (fields.length === 0) {
+    const isAllowed = await ask({ question: message.trim() === '' ? '?' : message, kind: 'confirm' }, signal)
+    return isAllowed === true ? { action: 'accept', content: {} } : { action: 'decline' }
+  }
+  const answers = new Map<string, UserAnswer>()
+  for (const [at, field] of fields.entries()) {
+    const head = fields.length === 1 ? '' : `${at + 1} of ${fields.length}. `
+    const answer = await askField(field, (line) => `${message}\n\n${head}${line}`, ask, signal)
+    if (answer !== null) answers.set(field.name, answer)
+    else if (field.isRequired) return { action: 'decline' }
+  }
+  if (answers.size === 0) return { action: 'decline' }
+  return { action: 'accept', content: Object.fromEntries(answers) }
+}
+
+/** Of the form, in its order; all of it is read before anything is asked. */
+function readFields({ message, requestedSchema }: ElicitRequestFormParams): Field[] {
+  const entries = Object.entries(requestedSchema.properties)
+  if (entries.length > fieldsMaxCount)
+    throw new ElicitationRefusal(`a person is asked for at most ${fieldsMaxCount} fields at once`)
+  return entries.map(([name, schema]) => {
+    const rule = readField(name, schema)
+    if (typeof rule === 'string') throw new ElicitationRefusal(`${name.slice(0, 100)}: ${rule}`)
+    const isFree = rule.form.kind === 'text' || rule.form.kind === 'number'
+    if (isFree && asksForSecret(name, [message, schema.title ?? '', schema.description ?? '']))
+      throw new ElicitationRefusal(
+        'a person is asked for no password, key or token: the user can give one to this server in its configuration',
+      )
+    return { name, rule, isRequired: requestedSchema.required?.includes(name) === true }
+  })
+}
+
+function asksForSecret(name: string, words: readonly string[]): boolean {
+  if (secretName.test(name)) return true
+  return [name, ...words].some((text) => secretWords.test(spaced(cut(text, messageMaxChars))))
+}
+
+/** `apiKey`, `api_key` and `api-key` as words. */
+function spaced(text: string): string {
+  return text.replaceAll(/([a-z])(?=[A-Z])/g, '$1 ').replaceAll(/[\s_-]+/g, ' ')
+}
+
+/** The answer to one field, asked again where it is not what the server takes; null where there is none. */
+async function askField(
+  { rule, isRequired }: Field,
+  frame: (line: string) => string,
+  ask: AskPerson,
+  signal: AbortSignal,
+): Promise<UserAnswer | null> {
+  const left = isRequired ? '' : ' (it may be left unanswered)'
+  let problem = ''
+  for (let tries = 0; tries < triesMaxCount; tries++) {
+    const question = UserQuestion.safeParse({
+      ...rule.form,
+      question: cut(frame(`${rule.words}${left}${problem}`), limits.textMaxChars),
+    })
+    if (!question.success) throw new ElicitationRefusal('a person can be shown no such question')
+    const answer = await ask(question.data, signal)
+    if (answer === null || !isAnswerTo(question.data, answer)) return null
+    const wrong = rule.problemOf(answer)
+    if (wrong === null) return answer
+    problem = `\nThe last answer was not taken: expected ${wrong}.`
+  }
+  return null
+}
+
+function cut(text: string, maxChars: number): string {
+  return text.length <= maxChars ? text.toWellFormed() : `${text.slice(0, maxChars - 2).toWellFormed()} …`
+}
