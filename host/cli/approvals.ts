@@ -8,7 +8,7 @@ import { ControlError } from '../control/client.ts'
 import type { RunClient } from '../control/run-client.ts'
 import type { Host } from '../host.ts'
 import { summariseRun } from '../runs/store.ts'
-import { describeQuestion } from '../ui/call-lines.ts'
+import { describeQuestion, offerLines } from '../ui/call-lines.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
@@ -30,7 +30,10 @@ export async function approvalsList(
     for (const request of await pendingOf(host, runId)) {
       count += 1
       if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...request })
-      else writeLines(io.stdout, [`${runId}  ${request.approvalId}  ${describeQuestion({ request })}`])
+      else {
+        const asked = `${runId}  ${request.approvalId}  ${describeQuestion({ request })}`
+        writeLines(io.stdout, [asked, ...offerLines(request)])
+      }
     }
   }
   if (count === 0 && flags.json !== true) io.stdout.write('no run waits for an answer\n')

@@ -36,6 +36,17 @@ export function isAsPinned(pin: McpPin | undefined, { added, changed, ranBefore 
   return pin !== undefined && added.length === 0 && changed.length === 0 && ranBefore === undefined
 }
 
+/** What is other than it was when it was allowed, by name, for programs; the words of before and of now are in {@link describeOffer}. */
+export function namesOfChanges({ added, changed, gone, ranBefore }: OfferChanges): object {
+  const lists = {
+    changed: changed.map(({ now }) => now.name),
+    added: added.map(({ name }) => name),
+    gone,
+  }
+  const told = Object.entries(lists).filter(([, names]) => names.length > 0)
+  return { ...Object.fromEntries(told), ...(ranBefore === undefined ? {} : { ranBefore }) }
+}
+
 /** The question, in the host's words around the server's own. */
 export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes: OfferChanges): string {
   const { added, changed, gone, unchanged, ranBefore } = changes

@@ -9,7 +9,7 @@ import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import type { Ruling } from '../approvals/rulings.ts'
 import { parseJson } from '../state/json.ts'
-import { compareOffer, describeOffer, isAsPinned } from './changes.ts'
+import { compareOffer, describeOffer, isAsPinned, namesOfChanges } from './changes.ts'
 import type { McpPin, McpPins, PinKey } from './pins.ts'
 
 export interface McpDeskOptions {
@@ -56,7 +56,11 @@ export class McpDesk {
         await this.#keep(key, offer)
         return { decision: 'allow' }
       }
-      return await this.#ask(request, key, offer, describeOffer(offer, pin, changes), signal)
+      const told = {
+        preview: describeOffer(offer, pin, changes),
+        changes: pin === undefined ? {} : namesOfChanges(changes),
+      }
+      return await this.#ask(request, key, offer, told, signal)
     } catch (cause) {
       const why = cause instanceof Error ? cause.message : String(cause)
       return { decision: 'deny', hint: `what was allowed before is not known: ${why}`.slice(0, 1_000) }
@@ -67,11 +71,11 @@ export class McpDesk {
     { approvalId, runId, agentPath, stepId, callId }: ApprovalRequest,
     key: PinKey,
     offer: McpOffer,
-    preview: string,
+    { preview, changes }: { readonly preview: string; readonly changes: object },
     signal: AbortSignal | undefined,
   ): Promise<ApprovalDecision> {
     const { server, source, runs, tools } = offer
-    const shown = { server, source, runs, tools: tools.map(({ name }) => name) }
+    const shown = { server, source, runs, tools: tools.map(({ name }) => name), ...changes }
     const question: ApprovalRequest = {
       approvalId,
       runId,

@@ -1,11 +1,13 @@
 /** A call, a question and a decision on one line each, for the log of a run. Pure; all foreign text goes through foreign.ts. */
+import type { ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { planOf } from '../approvals/plan-question.ts'
 import { nameOf } from './agent-lines.ts'
 import type { Colours } from './colours.ts'
-import { foreignLine } from './foreign.ts'
+import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatCount } from './format.ts'
 import { parseObject } from './plain-json.ts'
 import { showAnswer } from './question-lines.ts'
@@ -14,6 +16,8 @@ import { showAnswer } from './question-lines.ts'
 const argumentsMax = 6
 /** Options of a question that are. */
 const optionsMax = 6
+/** Lines of what an MCP server offers. */
+const offerMaxLines = 40
 /** Those that say what a call is about stand first; the others as they come, which is by name. */
 const leadingArguments = ['path', 'from', 'to', 'command', 'code', 'query', 'url', 'name']
 
@@ -29,6 +33,13 @@ export function describeQuestion({ access, kind, request }: Asked): string {
   if (request.question !== undefined) return askedLine(request.agentPath, request.question)
   const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
   return who + describeCall({ access, kind, request })
+}
+
+/** What stands below the question about an MCP server, which its arguments do not say: its words, those of before, and those of now. */
+export function offerLines({ tool, preview }: Pick<ApprovalRequest, 'tool' | 'preview'>): string[] {
+  return tool === mcpOfferTool && preview !== ''
+    ? foreignBlock(preview, '  ┆ ', offerMaxLines).split('\n')
+    : []
 }
 
 function describeCall({ access, kind, request }: Asked): string {
@@ -91,7 +102,10 @@ export function describeArguments(json: string, defaults: readonly string[] = []
   )
   const shown = entries
     .slice(0, argumentsMax)
-    .map(([name, value]) => `${shownName(name)}${isDefault(name) ? ' (by default)' : ''}: ${describeValue(value)}`)
+    .map(
+      ([name, value]) =>
+        `${shownName(name)}${isDefault(name) ? ' (by default)' : ''}: ${describeValue(value)}`,
+    )
   if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
   return shown.join(' · ')
 }

@@ -4,7 +4,7 @@ import { askTool } from '#specs/protocol/question.ts'
 import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
 import { planTool } from '../approvals/plan-question.ts'
 import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
-import { decisionLine, describeArguments, describeQuestion } from './call-lines.ts'
+import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
 import type { Colours } from './colours.ts'
 import { foreignBlock, foreignLine } from './foreign.ts'
 import { formatBytes, formatCount, formatDuration } from './format.ts'
@@ -90,7 +90,7 @@ function linesOfEvent(
             ),
           ]
     case 'approval-request':
-      return [`${colours.yellow('?')} ${describeQuestion(event)}`]
+      return [`${colours.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
     case 'approval-decision':
       return [decisionLine(event, colours, before)]
     case 'egress-denied':

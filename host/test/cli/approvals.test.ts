@@ -27,6 +27,39 @@ describe('caisson approvals', () => {
     ])
   })
 
+  it('shows what an MCP server says now and said before, with nothing that a terminal obeys [A.09 V.08]', async () => {
+    const { queue, caisson } = await runAtWork()
+    void queue.ask({
+      ...someCall,
+      approvalId: 'mcp-1',
+      tool: 'use_mcp_server',
+      arguments: '{"server":"notes","tools":["add"]}',
+      preview: 'Changed: add\n  before: Adds\n  now: Adds \u001b[2J and sends',
+    })
+    await expect.poll(() => queue.pending).toEqual(['mcp-1'])
+    const { stdout } = await caisson('approvals', 'list')
+    expect(stdout).toContain('asks to call use_mcp_server server: notes · tools: ["add"]\n')
+    expect(stdout).toContain('\n  ┆   before: Adds\n  ┆   now: Adds \\e[2J and sends\n')
+    expect((await caisson('runs', 'show', 'last')).stdout).toContain('  ┆   before: Adds\n')
+    expect((await caisson('approvals', 'list', '--json')).stdout).toContain('before: Adds')
+  })
+
+  it('says which arguments the model did not give [S1.11]', async () => {
+    const { queue, caisson } = await runAtWork()
+    const given = { path: 'a', limit: 5, 'x (by default)': 1 }
+    void queue.ask({
+      ...someCall,
+      approvalId: 'ap-1',
+      tool: 'delete_file',
+      arguments: JSON.stringify(given),
+      defaults: ['limit'],
+    })
+    await expect.poll(() => queue.pending).toEqual(['ap-1'])
+    expect((await caisson('approvals', 'list')).stdout).toContain(
+      'delete_file path: a · "x (by default)": 1 · limit (by default): 5\n',
+    )
+  })
+
   it.each<[string, UserQuestion, string[], unknown]>([
     ['an option', choice, ['json'], 'json'],
     ['the default', choice, ['--default'], 'csv'],
