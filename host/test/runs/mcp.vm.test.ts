@@ -94,7 +94,7 @@ describe('MCP servers in a VM', () => {
     expect(said).toMatch(/<server-content>\n.*\[DIR\] servers\n<\/server-content>/s)
     expect(said).toContain('"name": "Caisson"')
     // Over its view, by the same path, and home with the rest of its work.
-    expect(said).toContain('/mnt/workspace as 1000')
+    expect(said).toContain('/mnt/workspace as 1000: {"action":"decline"}')
     expect(said).toContain('[brought over: from-child.txt]')
     expect(said).toContain('of the child')
 
@@ -108,6 +108,13 @@ describe('MCP servers in a VM', () => {
     expect(asked.map(({ arguments: given }) => JSON.parse(given).server).sort()).toEqual([
       'memory',
       'stranger',
+    ])
+    // Of a sub-agent, and to nobody: not even its own default is taken for a person's word.
+    const questions = events.filter(
+      (event) => event.type === 'approval-request' && event.request.question !== undefined,
+    )
+    expect(questions).toMatchObject([
+      { request: { agentPath: 'root/child', question: { server: 'stubborn', defaultAnswer: true } } },
     ])
     const pinned = await bench.host.mcpPins.list()
     expect(pinned.map(({ server }) => server).sort()).toEqual(['files', 'stubborn'])

@@ -24,7 +24,7 @@ export async function bundleServer(name: string): Promise<string> {
 
 /**
  * A server that will not end: it ignores the end of its input and the signals that it can, and writes to a file
- * `/tmp/beats-…` of its own as long as it lives. Its one tool, `beat`, tells where it works.
+ * `/tmp/beats-…` of its own as long as it lives. Its tool `beat` tells where it works, and asks the person first.
  */
 export const stubbornServer = `
 import { randomUUID } from 'node:crypto'
@@ -33,13 +33,17 @@ import { createInterface } from 'node:readline'
 process.on('SIGTERM', () => {})
 const beats = '/tmp/beats-' + randomUUID()
 setInterval(() => appendFileSync(beats, '.'), 200)
-const send = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result }) + '\\n')
+const write = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n')
+const send = (id, result) => write({ id, result })
+const requestedSchema = { type: 'object', properties: { loud: { type: 'boolean', default: true } } }
 createInterface({ input: process.stdin }).on('line', (line) => {
-  const { id, method, params } = JSON.parse(line)
+  const { id, method, params, result } = JSON.parse(line)
+  if (method === undefined && result)
+    send(Number(id.slice(1)), { content: [{ type: 'text', text: process.cwd() + ' as ' + process.getuid() + ': ' + JSON.stringify(result) }] })
   if (method === 'initialize')
     send(id, { protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo: { name: 'b', version: '1' } })
   if (method === 'tools/list') send(id, { tools: [{ name: 'beat', description: 'Beats', inputSchema: { type: 'object' } }] })
   if (method === 'tools/call')
-    send(id, { content: [{ type: 'text', text: process.cwd() + ' as ' + process.getuid() }] })
+    write({ id: 'q' + id, method: 'elicitation/create', params: { message: 'May I?', requestedSchema } })
 })
 `
