@@ -154,6 +154,8 @@ function replaceText(place: Place, text: string, edit: Edit): Result<Edited> {
       `oldText is in ${place} ${found} times (lines ${lines}${more}). Include more of the lines around the one you mean, or set replaceAll.`,
     )
   }
+  // A character is a byte at least; what is far too large must not even be put together.
+  if (text.length + found * (newText.length - oldText.length) > editMaxBytes) return tooLarge(place)
   return toolSuccess({ text: pieces.join(newText), replacements: found, line: countLines(pieces[0] ?? '') })
 }
 

@@ -111,6 +111,13 @@ describe('edit_file', () => {
     expect(after).toBe('\ufeffeins\r\nzwei\r\nzwei b\r\nthree')
   })
 
+  it('puts nothing together that would be far too large, however often the text is there [S1.04] [V.06]', async () => {
+    const content = 'x'.repeat(700)
+    const { result, after } = await edit(content, 'x', 'y'.repeat(1_000_000), true)
+    expect(result).toMatchObject({ ok: false, error: { code: 'too_large' } })
+    expect(after).toBe(content)
+  })
+
   it('shows the nearest lines when the text is not there [S1.04]', async () => {
     const content = 'def a():\n    return 1\n\ndef b(x):\n    y = x + 1\n    return y\n'
     const { result, after } = await edit(content, 'def b(x):\n  y = x + 1\n  return y', 'pass', true)
