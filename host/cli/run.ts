@@ -131,11 +131,13 @@ async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<E
   return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
 }
 
-/** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line. */
+/** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
-  using _ = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
+  using keys = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
   view.lines((await host.provider(options)).notes)
-  return await host.start({ ...options, onProgress: (text) => view.hint(text) })
+  const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
+  keys?.handOver()
+  return run
 }
 
 /** For programs: one JSON object a line. */

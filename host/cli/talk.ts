@@ -6,7 +6,7 @@ import { stripVTControlCharacters } from 'node:util'
 import { choose, write } from '../ui/ask.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import type { ProgressView } from '../ui/progress.ts'
-import { editLine, takeKeys } from '../ui/take-keys.ts'
+import { editLine, type TakenKeys, takeKeys } from '../ui/take-keys.ts'
 import { discardTypeAhead } from '../ui/type-ahead.ts'
 import type { Io } from './io.ts'
 
@@ -27,7 +27,7 @@ export class Talk implements Disposable {
   readonly #view: ProgressView
   readonly #run: TalkedToRun
   readonly #onClosed: () => void
-  #keys: Disposable | undefined
+  #keys: TakenKeys | undefined
   #typed = ''
   #isPausing = false
   #isOver = false
@@ -63,7 +63,7 @@ export class Talk implements Disposable {
 
   /** Lines typed from now on are taken. */
   listen(): void {
-    this.mute()
+    this.#keys?.handOver()
     this.#typed = ''
     this.#offer()
     this.#keys = takeKeys(this.#io.stdin, (keys) => this.#take(keys))

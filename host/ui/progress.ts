@@ -25,6 +25,8 @@ export class ProgressView {
     this.#out = out
     this.#colours = coloursFor(out)
     if (out.isTTY === true) {
+      // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
+      this.#drawn = true
       this.#timer = setInterval(() => this.#draw(), 120)
       this.#timer.unref()
     }

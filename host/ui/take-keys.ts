@@ -14,8 +14,14 @@ const signals: Readonly<Record<string, NodeJS.Signals>> = {
   '\u001a': 'SIGTSTP',
 }
 
-/** @param onKeys what was typed, but for those keys. @returns what gives the terminal back as it was, paused */
-export function takeKeys(input: KeyInput, onKeys: (keys: string) => void): Disposable {
+/** Disposed, it gives the terminal back as it was, paused. */
+export interface TakenKeys extends Disposable {
+  /** Leaves the terminal as it is for whoever takes the keys next: given back in between, it would show those of that moment. */
+  handOver(): void
+}
+
+/** @param onKeys what was typed, but for those keys */
+export function takeKeys(input: KeyInput, onKeys: (keys: string) => void): TakenKeys {
   const isTerminal = input.isTTY === true && input.setRawMode !== undefined
   const setRaw = (isRaw: boolean): void => {
     if (isTerminal) input.setRawMode?.(isRaw)
@@ -37,11 +43,18 @@ export function takeKeys(input: KeyInput, onKeys: (keys: string) => void): Dispo
   process.on('SIGCONT', onContinue)
   input.on('data', onData)
   input.resume()
+  let isTaken = true
+  const handOver = (): void => {
+    isTaken = false
+    process.off('SIGCONT', onContinue)
+    input.off('data', onData)
+    input.pause()
+  }
   return {
+    handOver,
     [Symbol.dispose]: () => {
-      process.off('SIGCONT', onContinue)
-      input.off('data', onData)
-      input.pause()
+      if (!isTaken) return
+      handOver()
       setRaw(false)
     },
   }

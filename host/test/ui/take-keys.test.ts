@@ -28,6 +28,21 @@ describe('keys that are taken', () => {
     expect([input.listenerCount('data'), input.isPaused()]).toEqual([0, true])
   })
 
+  it('are handed over to whoever takes them next, in between shown by nobody and lost to nobody [H.01]', async () => {
+    const { input, modes } = terminal()
+    const keys: string[] = []
+    {
+      using first = takeKeys(input, () => undefined)
+      first.handOver()
+      input.write('typed in between')
+    }
+    expect(modes).toEqual([true])
+    using second = takeKeys(input, (typed) => keys.push(typed))
+    await expect.poll(() => keys).toEqual(['typed in between'])
+    second[Symbol.dispose]()
+    expect(modes).toEqual([true, true, false])
+  })
+
   it('still interrupt the program with Ctrl-C, which is no key of a line [H.01 S1.03]', async () => {
     const { input } = terminal()
     const keys: string[] = []
