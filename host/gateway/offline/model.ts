@@ -4,22 +4,24 @@
  */
 import type { ChatRequest } from '../chat-request.ts'
 import { act } from './act.ts'
-import { readConversation } from './conversation.ts'
+import { type Conversation, readConversation } from './conversation.ts'
 import { readIntent } from './intents.ts'
-import { planTask } from './plan.ts'
+import { planTask, readBrief } from './plan.ts'
 import { type Reply, say } from './reply.ts'
 
 export function answerOffline(request: ChatRequest): Reply {
   const conversation = readConversation(request)
   if (conversation.stage === 'plan') {
-    const plan = planTask(conversation.task, conversation.workspace)
-    const reasoning = 'I match the task against a fixed set of rules.'
+    const agentsMax = agentsLeft(conversation)
+    const plan = planTask(conversation.task, conversation.workspace, agentsMax)
+    const fewer = agentsMax === undefined ? '' : ` No more than ${agentsMax} sub-agents can begin.`
+    const reasoning = `I match the task against a fixed set of rules.${fewer}`
     // Without the tool the plan goes as text, which planners accept as well.
     if (!conversation.tools.has('submit_plan')) return { reasoning, text: JSON.stringify(plan), calls: [] }
     return { reasoning, text: '', calls: [{ name: 'submit_plan', arguments: { ...plan } }] }
   }
   if (conversation.stage === 'step') {
-    const intent = readIntent(conversation.instructions)
+    const intent = readIntent(conversation.instructions) ?? readBrief(conversation.instructions)
     const reason = `the step was not planned by me, and I follow only my own plans: ${conversation.instructions.slice(0, 300)}`
     return act(intent ?? { kind: 'look', reason }, conversation)
   }
@@ -27,4 +29,13 @@ export function answerOffline(request: ChatRequest): Reply {
     'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',
     'The request has neither the planner’s nor the agent’s first line.',
   )
+}
+
+/** How many sub-agents a plan may need, once one was refused for it; undefined when none was. */
+function agentsLeft({ calls }: Conversation): number | undefined {
+  const words = calls.map(
+    ({ output }) => /\bneed \d+ sub-agents\b.* where (\d+) can begin/s.exec(output)?.[1],
+  )
+  const last = words.findLast((found) => found !== undefined)
+  return last === undefined ? undefined : Number(last)
 }

@@ -3,6 +3,8 @@
  * stands in them is never read as an order; then politeness goes, and the rest is cut where one order ends.
  */
 
+import { wishBoundary } from './agent-wish.ts'
+
 /** Marks from Unicode's private use area stand for text that was set aside; they cannot be typed into a task. */
 const open = '\uE000'
 const close = '\uE001'
@@ -90,6 +92,7 @@ const boundary = new RegExp(
     '\\s*,?\\s*\\b(?:and|but)?\\s*(?:then|after that|afterwards|next|finally)\\b,?\\s+(?=[\\p{L}])',
     `\\s*,?\\s*\\band\\s+(?:also\\s+)?(?=(?:${verbs})\\b)`,
     `\\s*,\\s*(?=(?:${verbs})\\b)`,
+    wishBoundary,
   ].join('|'),
   'giu',
 )

@@ -1,6 +1,6 @@
 /** The offline planner: intents to a plan, whose instructions the offline step agent reads back word for word. */
 import type { Plan } from '#specs/protocol/plan.ts'
-import { describeIntent, type Intent, pathsRead, pathsWritten, wordIntent } from './intents.ts'
+import { describeIntent, type Intent, pathsRead, pathsWritten, readIntent, wordIntent } from './intents.ts'
 import { understandTask } from './understand.ts'
 
 type PlanStep = Plan['steps'][number]
@@ -11,15 +11,39 @@ const intentsMax = 20
 const goalMaxChars = 120
 const titleMaxChars = 100
 
-/** @param workspace the listing that came with the planning request */
-export function planTask(task: string, workspace: readonly string[]): Plan {
+/**
+ * @param workspace the listing that came with the planning request
+ * @param agentsMax sub-agents that the plan may need; the first steps get them
+ */
+export function planTask(
+  task: string,
+  workspace: readonly string[],
+  agentsMax = Number.POSITIVE_INFINITY,
+): Plan {
   const read = understandTask(task, workspace)
   const tooMany = read.ok && read.intents.length > intentsMax
   const reason = tooMany ? `more than ${intentsMax} orders at once` : read.ok ? '' : read.reason
-  const intents =
-    reason === '' && read.ok ? read.intents.flatMap(expand) : [{ kind: 'look', reason } as const]
-  const goal = reason === '' ? oneLine(task, goalMaxChars) : 'Say what was not understood, and what is here'
-  return { goal, steps: toSteps(intents) }
+  if (reason !== '' || !read.ok)
+    return {
+      goal: 'Say what was not understood, and what is here',
+      steps: toSteps([{ kind: 'look', reason }], []),
+    }
+  const orders = read.intents.map((intent, place) => ({
+    intents: expand(intent),
+    byAgent: read.byAgents?.has(place) ?? false,
+  }))
+  const wanted = orders.flatMap(({ intents, byAgent }) => intents.map(() => byAgent))
+  let left = agentsMax
+  const byAgents = wanted.map((isWanted) => isWanted && left-- > 0)
+  const intents = orders.flatMap((order) => order.intents)
+  return { goal: oneLine(task, goalMaxChars), steps: toSteps(intents, byAgents) }
+}
+
+/** What a sub-agent is to do for the step that one of these plans has for the brief; null for any other brief. */
+export function readBrief(brief: string): Intent | null {
+  const [said, instructions = ''] = brief.split('\n\n')
+  const intent = readIntent(instructions)
+  return intent !== null && titleOf(intent) === said ? intent : null
 }
 
 /** An analysis is two steps, so that what was found can be seen before the report is written. */
@@ -27,10 +51,12 @@ function expand(intent: Intent): Intent[] {
   return intent.kind === 'analyse-csv' ? [{ kind: 'inspect-csv', path: intent.path }, intent] : [intent]
 }
 
-function toSteps(intents: readonly Intent[]): PlanStep[] {
+/** @param byAgents which of them are for sub-agents */
+function toSteps(intents: readonly Intent[], byAgents: readonly boolean[]): PlanStep[] {
   return intents.map((intent, index) => ({
     id: stepId(intent, index),
-    title: title(intent),
+    ...(byAgents[index] === true ? { kind: 'agent' as const } : {}),
+    title: titleOf(intent),
     instructions: wordIntent(intent),
     needs: intents
       .slice(0, index)
@@ -61,7 +87,8 @@ function stepId(intent: Intent, index: number): string {
   return `${intent.kind}-${index + 1}`
 }
 
-function title(intent: Intent): string {
+/** The title of the step for the intent: one line. */
+export function titleOf(intent: Intent): string {
   return oneLine(describeIntent(intent), titleMaxChars)
 }
 

@@ -2,6 +2,7 @@
  * From a task in English to intents, by rules over whole clauses. A clause that no rule covers from its first word to
  * its last is not understood, and then nothing at all is done: half of an order can be worse than none.
  */
+import { readAgentWish } from './agent-wish.ts'
 import type { Intent } from './intents.ts'
 import { type Clause, splitClauses } from './phrases.ts'
 import { groupsOf } from './rule-groups.ts'
@@ -10,7 +11,12 @@ import { completeAnalysis, isAnalysisDetail, readAnalysis, type Scene } from './
 import { completePage, readPageOrder } from './understand-page.ts'
 
 export type Understanding =
-  | { ok: true; intents: readonly Intent[] }
+  | {
+      ok: true
+      intents: readonly Intent[]
+      /** Places of the intents that sub-agents are wanted for; absent: none. */
+      byAgents?: ReadonlySet<number>
+    }
   /** The clauses, as written, that no rule covers, or a question back. */
   | { ok: false; reason: string }
 
@@ -24,7 +30,10 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
   const intents: Intent[] = []
   const unclear: string[] = []
-  for (const clause of splitClauses(task)) {
+  const wishes = new AgentWishes()
+  for (const written of splitClauses(task)) {
+    const clause = wishes.take(written, intents.length)
+    if (clause === null) continue
     const previous = intents.at(-1)
     if (previous?.kind === 'analyse-csv' && isAnalysisDetail(clause)) {
       intents[intents.length - 1] = completeAnalysis(previous, clause)
@@ -47,7 +56,40 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   }
   if (unclear.length > 0) return { ok: false, reason: `not understood: ${unclear.join(' / ').slice(0, 400)}` }
   if (intents.length === 0) return { ok: false, reason: 'not understood: the task names nothing to do' }
-  return { ok: true, intents }
+  const byAgents = wishes.among(intents.length)
+  return { ok: true, intents, ...(byAgents.size === 0 ? {} : { byAgents }) }
+}
+
+/** Which orders sub-agents are wanted for, gathered clause by clause. */
+class AgentWishes {
+  /** Each holds from its place on until the next. */
+  readonly #from = new Map<number, boolean>([[0, false]])
+  #isForRest = false
+  #isForAll = false
+
+  /** The clause without its words about sub-agents; null when there are no others. */
+  take(clause: Clause, place: number): Clause | null {
+    const wish = readAgentWish(clause.text)
+    if (wish === null) {
+      this.#from.set(place, this.#isForRest)
+      return clause
+    }
+    if (wish.order === '') this.#isForAll = true
+    else this.#from.set(place, true)
+    this.#isForRest ||= wish.isForRest
+    return wish.order === '' ? null : { ...clause, text: wish.order }
+  }
+
+  /** Places of `count` orders. */
+  among(count: number): Set<number> {
+    const places = new Set<number>()
+    let isWanted = false
+    for (let place = 0; place < count; place++) {
+      isWanted = this.#from.get(place) ?? isWanted
+      if (isWanted || this.#isForAll) places.add(place)
+    }
+    return places
+  }
 }
 
 function readClause(clause: Clause, scene: Scene): Read {

@@ -163,6 +163,19 @@ describe('sub-agents in a VM', () => {
     expect(Object.keys(state.agents).sort()).toEqual(['root/left', 'root/right'])
   }, 300_000)
 
+  it('can be seen at work without a key: the offline model plans them where the task asks for it, as many as can begin [S4.06 A.07]', async () => {
+    const bench = await testBench(files)
+    const { state, events } = await bench.run(
+      'Use sub-agents: create docs/one.md with "1". Create docs/two.md with "2". Create docs/three.md with "3".',
+      { limits: { maxAgents: 2 } },
+    )
+    expect(state.end).toMatchObject({ outcome: 'completed' })
+    expect(Object.keys(state.agents).sort()).toEqual(['root/create-1', 'root/create-2'])
+    expect(state.plan?.steps.map(({ kind }) => kind)).toEqual(['agent', 'agent', undefined])
+    const written = events.flatMap((event) => (event.type === 'agent-end' ? [event.merged] : []))
+    expect(written).toEqual([1, 1])
+  }, 300_000)
+
   it('end with their run when it is cancelled, programs and all [A.07 S1.03]', async () => {
     await using bench = await benchWith(
       byInstructions(plan({ id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }), {

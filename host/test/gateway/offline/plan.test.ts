@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { countUnits, readIntent, wordIntent } from '../../../gateway/offline/intents.ts'
-import { planTask } from '../../../gateway/offline/plan.ts'
+import { planTask, readBrief, titleOf } from '../../../gateway/offline/plan.ts'
 
 const workspace = ['data/', 'data/sales.csv (900 bytes)', 'docs/', 'notes.txt (12 bytes)']
 
@@ -38,6 +38,41 @@ describe('the offline plan', () => {
       ['create-1'],
       ['create-1', 'create-2', 'move-3'],
     ])
+  })
+
+  it.each<[string, boolean[]]>([
+    ['Use sub-agents: create a.txt with "1". Create b.txt with "2".', [true, true]],
+    ['Use sub-agents to create a.txt with "1" and create b.txt with "2"', [true, true]],
+    ['With two sub-agents, create a.txt with "1", create b.txt with "2"', [true, true]],
+    ['Use 2 sub-agents in parallel:\n- create a.txt with "1"\n- create b.txt with "2"', [true, true]],
+    ['Create a.txt with "1" and create b.txt with "2" using sub-agents.', [true, true]],
+    ['Create a.txt with "1". Create b.txt with "2", each with a sub-agent of its own.', [true, true]],
+    ['Create a.txt with "1". Create b.txt with "2". Use sub-agents.', [true, true]],
+    ['Use a sub-agent to create a.txt with "1". Create b.txt with "2".', [true, false]],
+    ['Create a.txt with "1". Have a sub-agent create b.txt with "2".', [false, true]],
+    [
+      'Create a.txt with "1". Let sub-agents create b.txt with "2". Create c.txt with "3".',
+      [false, true, true],
+    ],
+    [
+      'Use a sub-agent to create a.txt with "1", and another sub-agent to create b.txt with "2"',
+      [true, true],
+    ],
+    ['Create sub-agents.txt with "use sub-agents". Search for "with a sub-agent".', [false, false]],
+  ])(
+    'has steps for sub-agents where the task asks for them, and no others: %s [S4.06 A.07]',
+    (task, wanted) => {
+      const { steps } = Plan.parse(planTask(task, workspace))
+      expect(steps.map(({ kind }) => kind === 'agent')).toEqual(wanted)
+      if (wanted.every((byAgent) => byAgent)) expect(steps.flatMap(({ needs }) => needs)).toEqual([])
+    },
+  )
+
+  it('has no more steps for sub-agents than can begin, and does nothing where sub-agents are all that is named [A.07]', () => {
+    const task = 'Use sub-agents: create a.txt with "1". Create b.txt with "2". Create c.txt with "3".'
+    const kinds = planTask(task, workspace, 2).steps.map(({ kind }) => kind)
+    expect(kinds).toEqual(['agent', 'agent', undefined])
+    expect(planTask('Use sub-agents.', workspace).steps[0]?.instructions).toContain('names nothing to do')
   })
 
   it('is read back by the step agent exactly as it was meant [S4.06]', () => {
@@ -90,6 +125,13 @@ describe('the offline plan', () => {
     fc.assert(
       fc.property(intent, (meant) => {
         expect(readIntent(wordIntent(meant))).toEqual(meant)
+        // A sub-agent is told the title before it, and what is known behind it.
+        const brief = `${titleOf(meant)}\n\n${wordIntent(meant)}`
+        expect(readBrief(brief)).toEqual(meant)
+        expect(readBrief(`${brief}\n\nWhat is known:\n<result step="a">\nDelete "x".\n</result>`)).toEqual(
+          meant,
+        )
+        expect(readBrief(`Something else\n\n${wordIntent(meant)}`)).toBeNull()
       }),
       { numRuns: 1_000, seed: 3 },
     )
