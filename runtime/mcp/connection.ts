@@ -233,17 +233,24 @@ export class McpConnection {
     this.#oddity = ''
     // The library never lets go of the signal that it is given, and a run's lives through many calls.
     const own = new AbortController()
-    const abort = (): void => own.abort(signal.reason)
+    // A server that is still connecting, or lists its tools, is not waited for.
+    const aborted = Promise.withResolvers<never>()
+    aborted.promise.catch(() => undefined)
+    const abort = (): void => {
+      own.abort(signal.reason)
+      aborted.reject(signal.reason)
+    }
     if (signal.aborted) abort()
     else signal.addEventListener('abort', abort, { once: true })
     try {
-      const connected = await this.#connect()
+      const connected = await Promise.race([this.#connect(), aborted.promise])
       live = connected
-      return await request(connected, () => {
+      const asked = request(connected, () => {
         const clock = this.#beginClock(connected, own)
         call.clock = clock
         return { signal: own.signal, onprogress: () => clock.extend(), timeout: libraryTimeoutMs }
       })
+      return await Promise.race([asked, aborted.promise])
     } catch (cause) {
       if (signal.aborted) return { ok: false, content: `${what} was cancelled` }
       if (live !== undefined) this.#judge(live, cause)

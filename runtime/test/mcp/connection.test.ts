@@ -108,6 +108,16 @@ describe('the signal of a run', () => {
   })
 })
 
+describe('a call that is cancelled', () => {
+  it('ends at once, also where its server is still getting ready [S2.12]', async () => {
+    await using server = small(['dumb'], { connectTimeoutMs: 600_000 })
+    const controller = new AbortController()
+    const pending = server.callTool('pid', {}, controller.signal)
+    controller.abort()
+    expect(await pending).toEqual({ ok: false, content: 'the call of pid was cancelled' })
+  })
+})
+
 describe('a server that goes wrong', () => {
   it('as it starts is failed with its own reason, not with the frames below that [S2.12]', async () => {
     const fail = 'function f(n) { if (n === 0) throw new Error("no notes here"); f(n - 1) }; f(9)'
