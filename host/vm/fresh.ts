@@ -20,6 +20,9 @@ const MAX_UNREAD_BYTES = 64 * ANSWER_BYTES
 const SETTLE_TRIES = 3
 /** The answer's way is part of what is seen. */
 const SETTLED_MS = 5
+/** What a guest that goes on may be off at most, as it says itself, before anything is asked of it. */
+const NEAR_MS = 40
+const NEAR_TRIES = 6
 
 /** The guest did not answer in time, or in another form. */
 export class FreshError extends Error {
@@ -62,8 +65,19 @@ export class RootPort {
   }
 
   /**
-   * Sets the clock alone, and again while the guest says that it is still off; three times at most. The first time may
-   * have gone by code that an emulator had to translate. @throws {FreshError}
+   * For a guest that goes on: as {@link refresh}, and the clock again while it is far off, six times at most. The first
+   * look at it comes as late as the guest took to run at all, by code that an emulator had to translate. The clock is then
+   * {@link settle}d while the guest is at other work. @throws {FreshError}
+   */
+  async freshen(options: FreshOptions): Promise<void> {
+    let offMs = await this.refresh(options)
+    for (let tries = 1; tries < NEAR_TRIES && Math.abs(offMs) > NEAR_MS; tries += 1)
+      offMs = await this.refresh({ entropy: false, deadlineMs: options.deadlineMs })
+    if (Math.abs(offMs) > SETTLED_MS) this.settle(options.deadlineMs).catch(() => undefined)
+  }
+
+  /**
+   * Sets the clock alone, and again while the guest says that it is still off; three times at most. @throws {FreshError}
    */
   async settle(deadlineMs: number): Promise<void> {
     for (let tries = 0; tries < SETTLE_TRIES; tries += 1) {

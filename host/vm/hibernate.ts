@@ -322,7 +322,7 @@ async function runOn(vm: Vm): Promise<boolean> {
     }
     // Its clock stood still meanwhile; a guest that does not take the time has a late one.
     if (vm.plan.refreshes)
-      vm.root.refresh({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
+      vm.root.freshen({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
     return true
   }
   // One that stands still for ever would be waited for in vain.

@@ -13,7 +13,7 @@ export async function pauseVm(vm: Vm): Promise<void> {
 
 /** Resolves when the guest runs and has the time. Harmless for one that runs. @throws {FreshError} when it does not take it */
 export async function unpauseVm(vm: Vm): Promise<void> {
-  const timed = vm.root.refresh({ entropy: false, deadlineMs: REFRESH_DEADLINE_MS })
+  const timed = vm.root.freshen({ entropy: false, deadlineMs: REFRESH_DEADLINE_MS })
   timed.catch(() => undefined)
   await continueVm(vm.qmp)
   await timed

@@ -143,7 +143,7 @@ async function rest(warm: WarmVm): Promise<PooledVm> {
  * its state since.
  */
 async function wake({ vm }: PooledVm): Promise<void> {
-  const told = vm.root.refresh({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
+  const told = vm.root.freshen({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
   await Promise.all([told, continueVm(vm.qmp)])
 }
 

@@ -170,15 +170,11 @@ async function resume(start: Start, { withoutMemory, entropy, paused }: SavedMac
     return { life, timings, qmpAt, doneAt: loadedAt, fresh: Promise.resolve() }
   }
   // The guest finds the message when it begins to run: nothing of it comes before that.
-  const refreshed = life.root.refresh({ entropy, deadlineMs: FRESH_DEADLINE_MS })
-  refreshed.catch(() => undefined)
+  const fresh = life.root.freshen({ entropy, deadlineMs: FRESH_DEADLINE_MS })
+  fresh.catch(() => undefined)
   // Whatever fails from here on, the guest may have run.
   enter('fresh')
   await limits.race(continueVm(life.qmp))
-  // Its first look at the clock was by code that an emulator had to translate; the next is exact.
-  const fresh = refreshed.then(() => {
-    life.root.settle(FRESH_DEADLINE_MS).catch(() => undefined)
-  })
   const doneAt = performance.now()
   const timings = { loadMs: doneAt - qmpAt }
   return { life, timings, qmpAt, doneAt, fresh: Promise.race([fresh, failAtExit(qemu)]) }

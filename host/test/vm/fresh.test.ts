@@ -52,6 +52,18 @@ describe('the port of the guest’s root side', () => {
     expect(lying.messages).toHaveLength(3)
   })
 
+  it('lets a guest go on when its clock is near the host’s, and does not wait for one that never gets there [V.03]', async () => {
+    const late = portWith((_, index) => answerWith(Date.now() + (index < 2 ? HOUR_MS : 0)))
+    await late.port.freshen({ deadlineMs: 5_000 })
+    expect(late.messages.length).toBeGreaterThanOrEqual(3)
+    const hasSeed = late.messages.map((message) => !message.subarray(16).equals(Buffer.alloc(64)))
+    expect(hasSeed.slice(0, 3)).toEqual([true, false, false])
+    const lying = portWith(() => answerWith(Date.now() + 2 * HOUR_MS))
+    await lying.port.freshen({ entropy: false, deadlineMs: 5_000 })
+    expect(lying.messages.length).toBeGreaterThanOrEqual(3)
+    expect(lying.messages.length).toBeLessThanOrEqual(9)
+  })
+
   it('does not take the answer to a question that it gave up for the answer to the next one [V.03]', async () => {
     const [host, guest] = duplexPair()
     const port = new RootPort(host)
