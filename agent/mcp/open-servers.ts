@@ -34,7 +34,14 @@ export async function openServers(
   environment: McpEnvironment,
 ): Promise<Extension> {
   const opened = new OpenedServers(chosen, parts, environment)
-  await opened.open()
+  // A run that ends meanwhile does not wait for servers to get ready.
+  const end = (): void => void opened.close()
+  parts.signal.addEventListener('abort', end, { once: true })
+  try {
+    await opened.open()
+  } finally {
+    parts.signal.removeEventListener('abort', end)
+  }
   return opened
 }
 

@@ -90,6 +90,15 @@ describe('a server that is a program', () => {
     expect(world.news).toEqual(['Starting MCP servers: broken, good'])
   })
 
+  it('is not waited for by a run that is cancelled while it gets ready, and ends with it [S2.12] [A.09]', async () => {
+    await using world = await McpWorld.openCancelled({
+      mcpServers: { s: { ...small('dumb'), connectTimeoutMs: 240_000 } },
+    })
+    expect(await world.tools()).toEqual([])
+    expect(world.notes).toEqual([])
+    await expect.poll(() => world.programs.running).toBe(0)
+  })
+
   it('runs once more over the view of a sub-agent, when that first calls it, and ends with it [S2.12]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small() } })
     const tools = await world.tools()

@@ -28,7 +28,7 @@ it('a question about a server stops the clock of the run until it is answered [A
         emitEvent: () => Promise.resolve(),
         emitDelta: () => undefined,
         requestApproval: async () => {
-          await sleep(3_000)
+          await sleep(6_500)
           return { decision: 'deny' }
         },
         ...plainHost,
@@ -51,7 +51,7 @@ it('a question about a server stops the clock of the run until it is answered [A
     },
     controller.signal,
   )
-  inbox.submit(makeTask({ limits: { maxWallMs: 2_500 } }))
+  inbox.submit(makeTask({ limits: { maxWallMs: 6_000 } }))
   expect(await completed.promise).toMatchObject({ outcome: 'completed' })
   controller.abort()
   await running

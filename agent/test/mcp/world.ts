@@ -2,13 +2,15 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { expect } from 'vitest'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { McpOffer } from '#specs/protocol/extension.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { AgentWorkspace, Extension } from '../../extensions.ts'
 import type { McpEnvironment } from '../../mcp/environment.ts'
 import { createMcpExtension } from '../../mcp/extension.ts'
-import { createRegistry, type Invocation } from '../../tools/registry.ts'
+import type { Invocation } from '../../tools/call.ts'
+import { createRegistry } from '../../tools/registry.ts'
 import type { AskUser, Tool } from '../../tools/tool.ts'
 import { TestPrograms } from '../support/programs.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
@@ -49,6 +51,16 @@ export class McpWorld implements AsyncDisposable {
   static async open(options: WorldOptions): Promise<McpWorld> {
     const world = new McpWorld(await TestPrograms.open())
     await world.#open(options)
+    return world
+  }
+
+  /** Resolves when the servers are as far as they come in a run that is cancelled once one of them was started. */
+  static async openCancelled(options: WorldOptions): Promise<McpWorld> {
+    const world = new McpWorld(await TestPrograms.open())
+    const opening = world.#open(options)
+    await expect.poll(() => world.programs.requests.length, { timeout: 60_000 }).toBe(1)
+    world.#ending.abort()
+    await opening
     return world
   }
 
