@@ -1,5 +1,5 @@
-/** Reads option values: sizes, durations, counts, sums. What is wrong is a usage error that names the option. */
-import { InvalidArgumentError } from 'commander'
+/** Options that several commands have, and how values are read: sizes, durations, counts, sums. What is wrong is a usage error that names the option. */
+import { type Command, InvalidArgumentError, Option } from 'commander'
 
 const units: Readonly<Record<string, number>> = { '': 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 }
 
@@ -51,4 +51,33 @@ export function parseDollars(text: string): number {
 /** Collects an option that may be given several times. */
 export function collect(value: string, previous: string[] = []): string[] {
   return [...previous, value]
+}
+
+/** The size of a VM, and the machine that it is. */
+export function addVmOptions(command: Command): Command {
+  return command
+    .option('--memory <size>', 'memory of the VM, such as 1G', parseSize)
+    .option('--cpus <count>', 'processors of the VM', parseCount)
+    .option('--disk <size>', 'disk of the VM for changes, such as 8G', parseSize)
+    .addOption(
+      new Option('--accel <name>', 'accelerator; auto tries')
+        .choices(['auto', 'kvm', 'hvf', 'tcg'])
+        .default('auto'),
+    )
+    .addOption(
+      new Option('--confine <how>', 'how far QEMU must be confined')
+        .choices(['auto', 'require'])
+        .default('auto'),
+    )
+}
+
+/** What may leave the VM, for one run. */
+export function addEgressOptions(command: Command): Command {
+  return command
+    .option(
+      '--allow-host <host>',
+      'lets programs and web tools reach this host by https; may be given again',
+      collect,
+    )
+    .option('--egress <file>', 'rules of what may leave the VM, for this run')
 }

@@ -5,15 +5,9 @@ import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
 import { addMcpCommands } from './mcp-program.ts'
 import { addMemoryCommands } from './memory-program.ts'
-import {
-  collect,
-  parseAge,
-  parseCount,
-  parseCountOrNone,
-  parseDollars,
-  parseDuration,
-  parseSize,
-} from './options.ts'
+import { addEgressOptions, addVmOptions, parseAge } from './options.ts'
+import { addRunCommand } from './run-program.ts'
+import { addRunsCommands } from './runs-program.ts'
 import { type Action, addVmCommands } from './vm-program.ts'
 
 const runArgument = 'its id, the beginning of it, or "last"'
@@ -41,17 +35,7 @@ export function buildProgram(options: ProgramOptions): Command {
     async (...args: unknown[]) =>
       options.onExit(await (await load())(...([io, ...args] as never[])))
 
-  const runCommand = program
-    .command('run')
-    .argument('[task]', 'what the agent is to do; not needed with --plan-from')
-  addRunOptions(runCommand)
-    .description('Runs a task in a VM on a workspace; shows plan, progress and changes')
-    .action(
-      run(async () => {
-        const { runTask } = await import('./run.ts')
-        return (cli: Io, task: string | undefined, flags: never) => runTask(cli, task, flags, options.example)
-      }),
-    )
+  addRunCommand(program, run, options.example)
 
   program
     .command('attach')
@@ -158,24 +142,11 @@ export function buildProgram(options: ProgramOptions): Command {
     .description('Removes a key')
     .action(run(async () => (await import('./key.ts')).keyRemove))
 
-  const runs = program.command('runs').description('Runs that have ended, and those at work')
-  runs
-    .command('list')
-    .description('All runs, newest first')
-    .option('--json', 'one JSON object a line')
-    .action(run(async () => (await import('./runs.ts')).runsList))
-  runs
-    .command('show')
-    .argument('<run>', runArgument)
-    .description('What happened in a run')
-    .option('--json', 'the journal, one event a line')
-    .action(run(async () => (await import('./runs.ts')).runsShow))
-  addRunsControl(runs, run)
-  runs
-    .command('rm')
-    .argument('<run...>')
-    .description('Removes runs with their journals and change sets')
-    .action(run(async () => (await import('./runs.ts')).runsRemove))
+  addRunsCommands(
+    program.command('runs').description('Runs that have ended, and those at work'),
+    run,
+    runArgument,
+  )
 
   addApprovalCommands(
     program.command('approvals').description('What runs at work wait for a person to answer'),
@@ -212,101 +183,6 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./workspace.ts')).workspaceUndo))
   return program
-}
-
-/** What a person says to a run of another process. */
-function addRunsControl(
-  runs: Command,
-  run: (load: () => Promise<Action>) => (...args: unknown[]) => Promise<void>,
-): void {
-  const load = () => import('./runs-control.ts')
-  runs
-    .command('steer')
-    .argument('<run>', runArgument)
-    .argument('<text>', 'what the agent should know')
-    .description('Sends a message to the agent of a run; it has it from its next turn on')
-    .action(run(async () => (await load()).runsSteer))
-  runs
-    .command('pause')
-    .argument('<run>', runArgument)
-    .description('Has the agent hold before its next step; its VM runs on (to stop that: caisson vm pause)')
-    .action(run(async () => (await load()).runsPause))
-  runs
-    .command('resume')
-    .argument('<run>', runArgument)
-    .description('Lets an agent that holds go on')
-    .action(run(async () => (await load()).runsResume))
-  runs
-    .command('cancel')
-    .argument('<run>', runArgument)
-    .description('Cancels a run; its changes come home first')
-    .option('--now', 'ends it at once')
-    .action(run(async () => (await load()).runsCancel))
-}
-
-function addVmOptions(command: Command): Command {
-  return command
-    .option('--memory <size>', 'memory of the VM, such as 1G', parseSize)
-    .option('--cpus <count>', 'processors of the VM', parseCount)
-    .option('--disk <size>', 'disk of the VM for changes, such as 8G', parseSize)
-    .addOption(
-      new Option('--accel <name>', 'accelerator; auto tries')
-        .choices(['auto', 'kvm', 'hvf', 'tcg'])
-        .default('auto'),
-    )
-    .addOption(
-      new Option('--confine <how>', 'how far QEMU must be confined')
-        .choices(['auto', 'require'])
-        .default('auto'),
-    )
-}
-
-/** What may leave the VM, for one run. */
-function addEgressOptions(command: Command): Command {
-  return command
-    .option(
-      '--allow-host <host>',
-      'lets programs and web tools reach this host by https; may be given again',
-      collect,
-    )
-    .option('--egress <file>', 'rules of what may leave the VM, for this run')
-}
-
-function addRunOptions(command: Command): Command {
-  command
-    .optionsGroup('Task and files:')
-    .option('-w, --workspace <dir>', 'the directory to work on (default: the current one)')
-    .option(
-      '--include <pattern>',
-      'takes ignored or secret paths in all the same; may be given again',
-      collect,
-    )
-    .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
-    .option('--tool <name>', 'allows only these tools; may be given again', collect)
-    .option('--mcp <file>', 'a JSON file of MCP servers, in the usual mcpServers form')
-    .option('--approve <how>', 'ask, all, none, or a file of rules', 'ask')
-    .option('--apply', 'applies what is not flagged and does not conflict, without asking')
-    .option('--no-apply', 'applies nothing, without asking')
-    .option('--keep-memory', 'keeps what a run that completed proposes to remember, without asking')
-    .option('--from-recording <run>', 'repeats a run by what was recorded of it, without any network')
-    .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
-    .optionsGroup('Plan:')
-    .option('--plan-only', 'makes the plan and ends with it; nothing in the VM can change the files')
-    .option('--approve-plan', 'asks before the plan, and each change of it, is carried out')
-    .option('--plan-from <run>', 'carries out the plan of an earlier run, or of a file with a plan as JSON')
-  addEgressOptions(command.optionsGroup('Ways out of the VM:'))
-  command
-    .optionsGroup('Bounds:')
-    .option('--max-time <duration>', 'wall time of the run, such as 20m', parseDuration)
-    .option('--max-tokens <count>', 'tokens of the run, in and out', parseCount)
-    .option('--max-requests <count>', 'model requests of the run', parseCount)
-    .option('--max-cost <dollars>', 'US dollars of the run, by the prices of the configuration', parseDollars)
-    .option('--max-agents <count>', 'sub-agents of the run, 0 for none', parseCountOrNone)
-    .optionsGroup('VM:')
-    .option('--continue [run]', 'goes on where a run ended: the one named, or the last on this directory')
-    .option('--keep', 'keeps the VM at the end, to be continued; --continue does that too')
-    .option('--cold', 'boots the VM instead of copying a template')
-  return addVmOptions(command)
 }
 
 /** Commander's own ends (help, version, wrong usage) as exit codes. */
