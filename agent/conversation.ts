@@ -18,9 +18,9 @@ import { learnWindow, windowOf } from './context/window.ts'
 import { bridgeResults, History } from './history.ts'
 import { boundText, type Run } from './run.ts'
 import type { SteerMessage } from './steering.ts'
+import { defaultOutputMaxChars } from './tools/call.ts'
 import { cutMiddle } from './tools/cut.ts'
 import { readOutputName } from './tools/read-output.ts'
-import { defaultOutputMaxChars } from './tools/registry.ts'
 
 /** Of the room for input: where compaction begins, and what it leaves. */
 const fullShare = 0.85

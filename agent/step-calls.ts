@@ -13,8 +13,8 @@ import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
 import { callHooks } from './call-hooks.ts'
 import { boundText, type Run, sliceText } from './run.ts'
+import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/call.ts'
 import { cutMiddle } from './tools/cut.ts'
-import type { ApprovalQuestion, Invocation, InvokeContext } from './tools/registry.ts'
 import { type AskUser, toolFailure, toolSuccess } from './tools/tool.ts'
 
 /** Calls that one reply may hold; the rest are answered with an error. */
