@@ -134,7 +134,7 @@ describe('the bundle of an agent', () => {
     const main = (await bundleAgent(realEntry)).get('main.js') ?? new Uint8Array()
     const codes = Array.from({ length: 20 }, () => Buffer.from(compileAgent(main)).toString('base64'))
     expect(new Set(codes).size).toBe(1)
-  }, 60_000)
+  }, 300_000)
 
   it('is refused, with what Node said, when it cannot be evaluated [V.07]', async () => {
     await using scratch = await makeScratch()
