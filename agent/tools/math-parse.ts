@@ -19,6 +19,11 @@ import {
 
 /** Brackets, signs and exponents within each other. */
 const maxDepth = 100
+/** A whole number from here on takes time to be made. */
+const large = 10n ** 300n
+/** Powers that are so large; a root weighs as much as several. */
+const maxWeight = 100
+const rootWeight = 8
 
 /** @throws MathError with the place in words */
 export function evaluateMath(expression: string): MathValue {
@@ -40,6 +45,7 @@ class Reader {
   #position = 0
   #token: Token
   #depth = 0
+  #weight = 0
 
   constructor(text: string) {
     this.#text = text
@@ -77,8 +83,21 @@ class Reader {
       if (this.#take('-')) return negate(this.#signed())
       if (this.#take('+')) return this.#signed()
       const base = this.#single()
-      return this.#take('**') || this.#take('^') ? power(base, this.#signed()) : base
+      if (!this.#take('**') && !this.#take('^')) return base
+      const value = power(base, this.#signed())
+      this.#weigh(value, 1)
+      return value
     })
+  }
+
+  /** All that takes time begins with a power, or is a root: a few digits of text that become thousands. */
+  #weigh(value: MathValue, weight: number): void {
+    if (typeof value !== 'bigint' || (value < large && value > -large)) return
+    this.#weight += weight
+    if (this.#weight > maxWeight)
+      throw new MathError(
+        `it has more than ${maxWeight} powers and roots of hundreds of digits; use run_python for it`,
+      )
   }
 
   #single(): MathValue {
@@ -114,6 +133,7 @@ class Reader {
       const wanted = called.least === called.most ? `${called.least}` : `${called.least} to ${called.most}`
       throw new MathError(`${name} takes ${wanted} numbers and has ${values.length}`)
     }
+    if (name === 'sqrt') this.#weigh(values[0] ?? 0, rootWeight)
     return called.apply(...values)
   }
 
