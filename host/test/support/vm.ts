@@ -51,7 +51,7 @@ export async function isRunning(pid: number): Promise<boolean> {
 }
 
 /** Waits until the process is gone; false when it is still there after `deadlineMs`. */
-export async function waitUntilGone(pid: number, deadlineMs = 5000): Promise<boolean> {
+export async function waitUntilGone(pid: number, deadlineMs = 60_000): Promise<boolean> {
   for (const end = performance.now() + deadlineMs; performance.now() < end; await sleep(10)) {
     if (!(await isRunning(pid))) return true
   }

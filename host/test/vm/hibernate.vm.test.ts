@@ -18,7 +18,7 @@ beforeAll(async () => {
   guest = started
   const opened = await guest.link.request(workspaceOpen, {}, { timeoutMs: 30_000 })
   expect(opened).toMatchObject({ ok: true })
-}, 120_000)
+})
 afterAll(async () => {
   guest.link.close()
   await vm.stop()
@@ -51,26 +51,22 @@ describe('a VM that is hibernated', () => {
   it.each([
     ['from the file it was saved to', false],
     ['from memory that was laid out meanwhile', true],
-  ])(
-    'goes on with memory, files and programs %s [V.04]',
-    async (_, prepared) => {
-      const directory = join(home.folders.home, `saved-${prepared}`)
-      await runInGuest(guest, 'head -c 20000000 /dev/urandom >big; sha256sum big >sum; echo one >/tmp/note')
-      const before = await guest.link.ready()
-      await guest.link.park()
-      const { pid } = vm
-      const saved = await hibernateVm(vm, directory)
-      expect(await isRunning(pid)).toBe(false)
-      expect(await readdir(home.folders.vms)).toEqual([])
-      if (prepared) await prepareWake({ ...options, workspaceDisk: workspaceOf() }, saved)
-      await wake(directory)
-      expect(await runInGuest(guest, 'sha256sum -c sum; cat /tmp/note')).toBe('big: OK\none\n')
-      expect(Math.abs(await clockError())).toBeLessThan(5)
-      const after = await guest.link.ready()
-      expect(before.ok && after.ok && after.value.processId === before.value.processId).toBe(true)
-    },
-    120_000,
-  )
+  ])('goes on with memory, files and programs %s [V.04]', async (_, prepared) => {
+    const directory = join(home.folders.home, `saved-${prepared}`)
+    await runInGuest(guest, 'head -c 20000000 /dev/urandom >big; sha256sum big >sum; echo one >/tmp/note')
+    const before = await guest.link.ready()
+    await guest.link.park()
+    const { pid } = vm
+    const saved = await hibernateVm(vm, directory)
+    expect(await isRunning(pid)).toBe(false)
+    expect(await readdir(home.folders.vms)).toEqual([])
+    if (prepared) await prepareWake({ ...options, workspaceDisk: workspaceOf() }, saved)
+    await wake(directory)
+    expect(await runInGuest(guest, 'sha256sum -c sum; cat /tmp/note')).toBe('big: OK\none\n')
+    expect(Math.abs(await clockError())).toBeLessThan(5)
+    const after = await guest.link.ready()
+    expect(before.ok && after.ok && after.value.processId === before.value.processId).toBe(true)
+  })
 
   it('wakes later when a wake failed before it ran [V.04]', async () => {
     const directory = join(home.folders.home, 'saved-twice')
@@ -91,7 +87,7 @@ describe('a VM that is hibernated', () => {
     expect(await runInGuest(guest, 'cat note')).toBe('still here\n')
     // Its disk has moved on: it is not to be found a second time.
     expect(await findSavedVm(directory)).toBeUndefined()
-  }, 120_000)
+  })
 
   it('runs on with the time of now when saving breaks off while it stands still [V.04]', async () => {
     const { plan } = vm
@@ -102,7 +98,7 @@ describe('a VM that is hibernated', () => {
     guest.link.attachPorts(vm.rpc, vm.http)
     expect(await runInGuest(guest, 'cat note')).toBe('still here\n')
     expect(await readdir(home.folders.home)).not.toContain('unsaved.draft')
-  }, 60_000)
+  })
 
   it('runs on when it cannot be saved, and loses nothing [V.04]', async () => {
     await runInGuest(guest, 'echo before >kept')
@@ -111,5 +107,5 @@ describe('a VM that is hibernated', () => {
     await expect(hibernateVm(vm, nowhere)).rejects.toThrow(HibernationError)
     guest.link.attachPorts(vm.rpc, vm.http)
     expect(await runInGuest(guest, 'cat kept; echo after')).toBe('before\nafter\n')
-  }, 60_000)
+  })
 })

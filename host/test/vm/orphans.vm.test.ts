@@ -88,10 +88,10 @@ describe('a QEMU whose host process dies', () => {
       kernel,
     })
     hosts.push(host)
-    await expect.poll(() => existsSync(`${bwrap}.reached`)).toBe(true)
+    await expect.poll(() => existsSync(`${bwrap}.reached`), { timeout: 60_000 }).toBe(true)
     await sleep(300)
     host.kill('SIGKILL')
-    await expect.poll(() => findProcessesByArgument(name)).toEqual([])
+    await expect.poll(() => findProcessesByArgument(name), { timeout: 60_000 }).toEqual([])
   })
 
   it('leaves a folder at most, which the next start clears [V.06]', async () => {

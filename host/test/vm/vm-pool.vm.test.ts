@@ -177,7 +177,8 @@ describe('a pool of VMs', () => {
     await pool.whenFull()
     const [dead = ''] = await idsOf(home.folders)
     // Whichever of its processes it is: the others end with it.
-    const [pid = 0] = await findProcessesByArgument(processName(dead))
+    const [pid] = await findProcessesByArgument(processName(dead))
+    if (pid === undefined) throw new Error(`no process of ${dead}`)
     process.kill(pid, 'SIGKILL')
     while (pool.counts.ready > 0) await sleep(1)
     while (pool.counts.ready === 0) await sleep(10)
