@@ -10,7 +10,7 @@ const call = (name: string, input: unknown) => ({ name, arguments: input })
 const one = (name: string, input: unknown): ServerReply => reply({ calls: [call(name, input)] })
 /** A line for each process of the stubborn server that ever was: whether it still beats. */
 const countBeats =
-  'for f in /tmp/beats-*; do a=$(stat -c %s $f); sleep 1; b=$(stat -c %s $f); [ $a = $b ] && echo silent || echo beating; done'
+  'stat -c "%n %s" /tmp/beats-* >/tmp/sizes; sleep 4; while read f a; do b=$(stat -c %s $f); [ $a = $b ] && echo silent || echo beating; done </tmp/sizes'
 /** Emulated, and beside other tests, a server takes its time to load. */
 const connectTimeoutMs = 240_000
 const lastSaid = (asked: Asked): string => asked.messages.at(-1)?.content ?? ''
@@ -59,7 +59,7 @@ describe('MCP servers in a VM', () => {
         env: { MEMORY_FILE_PATH: '/tmp/memory.jsonl' },
         connectTimeoutMs,
       },
-      stranger: { command: 'node', args: ['servers/stubborn.mjs'] },
+      stranger: { command: 'node', args: ['servers/stubborn.mjs'], connectTimeoutMs },
       web: { url: 'https://mcp.example.com/mcp' },
     }
     const bench = await testBench(
@@ -84,7 +84,7 @@ describe('MCP servers in a VM', () => {
       mcpServers: {
         files: node('filesystem', '/mnt/workspace'),
         stubborn: node('stubborn'),
-        far: { url: 'https://mcp.example.com/mcp', connectTimeoutMs: 20_000 },
+        far: { url: 'https://mcp.example.com/mcp', connectTimeoutMs },
       },
       vm: { memoryBytes: 1024 * 1024 ** 2 },
       rules: [{ effect: 'allow', tool: mcpOfferTool, pattern: 'memory' }],
