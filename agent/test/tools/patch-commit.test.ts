@@ -89,6 +89,26 @@ describe('a file that becomes another one between the look and the write', () =>
     }
   })
 
+  it('has renamed files back under their names, with and without changes to them [A.06]', async () => {
+    using folder = temporaryFolder()
+    fill(folder.path, { ...files, mine: 'same\n' })
+    const renames = envelope(
+      '*** Update File: mine',
+      '*** Move to: sub/yours',
+      '*** Update File: a',
+      '*** Move to: moved/a',
+      '@@',
+      '-1',
+      '+one',
+      '*** Add File: new/n',
+      '+n',
+    )
+    const ended = await applyWith(folder.path, renames, () => fill(folder.path, { 'new/n': 'theirs\n' }))
+    expect(ended).toContain('Nothing was changed in any file')
+    expect(contents(folder.path)).toEqual({ ...files, mine: 'same\n', 'new/n': 'theirs\n' })
+    expect(readdirSync(folder.path).sort()).toEqual(['a', 'b', 'd', 'mine', 'new'])
+  })
+
   it('does not hinder a patch over other files, in folders that were moved [S1.08]', async () => {
     using folder = temporaryFolder()
     fill(folder.path, files)

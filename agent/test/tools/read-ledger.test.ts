@@ -14,6 +14,7 @@ import { describe, expect, it } from 'vitest'
 import type { InvokeContext } from '../../tools/call.ts'
 import { createFileTools } from '../../tools/files.ts'
 import { createRegistry } from '../../tools/registry.ts'
+import { contents, envelope } from '../support/patches.ts'
 import { silentLogger } from '../support/run.ts'
 import { runInFolder } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
@@ -61,6 +62,38 @@ describe('a file that another conversation changed', () => {
     expect(await one('read_file', { path: 'f' })).toBe('ok')
     expect(await one('edit_file', { path: 'f', oldText: 'line 1', newText: 'line one' })).toBe('ok')
     expect(readFileSync(join(folder.path, 'f'), 'utf8')).toBe('line one\nline two\n')
+  })
+
+  it('keeps a patch from all of its files, whether it changes, renames or deletes the one [A.06]', async () => {
+    using folder = temporaryFolder()
+    const tools = openTools(folder.path)
+    const [one, other] = [tools('a'), tools('b')]
+    writeFileSync(join(folder.path, 'f'), 'line 1\n')
+    writeFileSync(join(folder.path, 'g'), 'g\n')
+    await one('read_file', { path: 'f' })
+    await other('write_file', { path: 'f', content: 'line 1\nand theirs\n' })
+    const too = ['*** Update File: g', '@@', '-g', '+G']
+    for (const about of [
+      ['*** Update File: f', '@@', '-line 1', '+line one'],
+      ['*** Update File: f', '*** Move to: h', '@@', '-line 1', '+line one'],
+      ['*** Update File: f', '*** Move to: h'],
+      ['*** Delete File: f'],
+    ]) {
+      const patch = envelope(...too, ...about)
+      expect([about, await one('apply_patch', { patch })]).toEqual([about, 'stale'])
+    }
+    expect(contents(folder.path)).toEqual({ f: 'line 1\nand theirs\n', g: 'g\n' })
+    await one('read_file', { path: 'f' })
+    expect(await one('apply_patch', { patch: envelope(...too, '*** Delete File: f') })).toBe('ok')
+    expect(contents(folder.path)).toEqual({ g: 'G\n' })
+  })
+
+  it('is not missed where this conversation itself deleted the folder that it was in [A.06]', async () => {
+    using folder = temporaryFolder()
+    const one = openTools(folder.path)('a')
+    await one('write_file', { path: 'd/f', content: '1' })
+    expect(await one('delete_file', { path: 'd', recursive: true })).toBe('ok')
+    expect(await one('write_file', { path: 'd/f', content: '2' })).toBe('ok')
   })
 
   it('is free to a conversation that never read it, to the next step and to the next run [A.06]', async () => {

@@ -31,6 +31,17 @@ function open(hooks: readonly CodeHook[], person: 'allow' | 'deny' = 'allow') {
 }
 
 describe('the hooks of a run', () => {
+  it('say no where nobody waits for the answer any more, also one whose failure would allow [A.10]', async () => {
+    const { run, journal } = open([
+      { point: 'before-tool', name: 'slow', onFailure: 'allow', run: () => new Promise(() => undefined) },
+    ])
+    const leaving = new AbortController()
+    const asked = run.ask('before-tool', call, leaving.signal)
+    leaving.abort()
+    expect(await asked).toMatchObject({ decision: 'deny' })
+    expect(journal).toMatchObject([{ type: 'hook-end', hook: 'slow', decision: 'deny' }])
+  })
+
   it('are asked in their order, each about what the one before it changed; the first no ends it [A.10]', async () => {
     const seen: unknown[] = []
     const { run, journal } = open([

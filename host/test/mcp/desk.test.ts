@@ -124,6 +124,15 @@ describe("a user's server", () => {
     expect(await decide(own())).toEqual({ decision: 'allow' })
   })
 
+  it('that has one tool more, and all others as they were, is put before a person too [A.09]', async () => {
+    const { asked, decide } = open({}, 'deny')
+    await decide(own())
+    const more = own({ tools: [...own().tools, tool('drop', 'Drops', '3')] })
+    expect((await decide(more)).decision).toBe('deny')
+    expect(asked).toHaveLength(1)
+    expect(asked[0]?.preview).toContain('New: drop: Drops')
+  })
+
   it('may leave tools out without a question [A.09]', async () => {
     const { asked, decide } = open({}, 'deny')
     await decide(own({ tools: [tool('add', 'a'), tool('drop', 'd')] }))
