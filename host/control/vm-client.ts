@@ -133,6 +133,8 @@ export class VmClient {
       sockets.add(socket)
       socket.on('close', () => sockets.delete(socket)).on('error', () => undefined)
       this.#carry(socket, guestPort).catch((error: unknown) => {
+        // A client that broke off needs no word on it.
+        if (socket.destroyed) return
         // A reset, so that nobody takes what came so far for all of it.
         socket.resetAndDestroy()
         onFailure(error instanceof Error ? error.message : String(error))
@@ -182,7 +184,7 @@ export class VmClient {
 export interface ForwardOptions {
   readonly guestPort: number
   readonly hostPort?: number
-  /** Told why a connection was closed, such as that nothing listens in the guest. */
+  /** Told why a connection was closed under its client, such as that nothing listens in the guest. */
   readonly onFailure?: (message: string) => void
 }
 

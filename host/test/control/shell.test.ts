@@ -256,12 +256,18 @@ describe('a forwarded port', () => {
   it('breaks off in the guest when a client goes that had said all and still listened [V.08]', async () => {
     const { port, gone } = await serveEvents()
     const bench = await controlBench()
-    await using forwarding = await bench.client.forward({ guestPort: port })
+    const failures: string[] = []
+    await using forwarding = await bench.client.forward({
+      guestPort: port,
+      onFailure: (text) => failures.push(text),
+    })
     const socket = connect({ host: '127.0.0.1', port: forwarding.port, allowHalfOpen: true })
     socket.end()
     await once(socket, 'data')
     socket.destroy()
     expect(await gone).toBe('a reset')
+    // It knows that it went.
+    expect(failures).toEqual([])
   })
 
   it('breaks off in the guest when the process that forwards is killed while it only listens [V.08]', async () => {
