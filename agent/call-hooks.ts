@@ -5,6 +5,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from './hooks.ts'
 import { boundJsonText, type Run } from './run.ts'
 import type { CallHooks } from './tools/around-call.ts'
+import { defaultsMaxCount } from './tools/call.ts'
 import { cutMiddle } from './tools/cut.ts'
 
 /** The hooks around one call; undefined where there are none about tools. */
@@ -27,7 +28,17 @@ export function callHooks(
   }
   return {
     looksAfter: (tool) => isHooked(hooks.hooks, 'after-tool', tool),
-    before: (tool, given) => ask({ point: 'before-tool', callId, tool, arguments: given }, tool),
+    before: (tool, given, defaults) =>
+      ask(
+        {
+          point: 'before-tool',
+          callId,
+          tool,
+          arguments: given,
+          ...(defaults.length === 0 ? {} : { defaults: defaults.slice(0, defaultsMaxCount) }),
+        },
+        tool,
+      ),
     after: (tool, given, output, error?: ToolError) =>
       ask(
         {

@@ -61,7 +61,12 @@ describe('hooks around a call', () => {
       { files },
     )
     expect(ending.questions.map(({ subject }) => subject)).toMatchObject([
-      { point: 'before-tool', tool: 'read_file', arguments: expect.stringContaining('"path":"a.txt"') },
+      {
+        point: 'before-tool',
+        tool: 'read_file',
+        arguments: expect.stringContaining('"path":"a.txt"'),
+        defaults: ['offset', 'limit'],
+      },
       { point: 'after-tool', tool: 'read_file', output: expect.stringContaining('alpha') },
     ])
     expect(new Set(ending.questions.map(({ hookId }) => hookId)).size).toBe(2)

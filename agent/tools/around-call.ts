@@ -14,7 +14,8 @@ import { type Tool, toolFailure } from './tool.ts'
 export interface CallHooks {
   /** Whether any of them looks at what calls of the tool give. */
   looksAfter(tool: string): boolean
-  before(tool: string, given: string): Promise<HookDecision | undefined>
+  /** @param defaults names of arguments that the model did not give */
+  before(tool: string, given: string, defaults: readonly string[]): Promise<HookDecision | undefined>
   after(tool: string, given: string, output: string, error?: ToolError): Promise<HookDecision | undefined>
 }
 
@@ -35,7 +36,7 @@ export async function aroundCall(
       'too_large',
       `the arguments are too long for the host’s hooks (${parsed.canonical.length} characters)`,
     )
-  const before = await hooks.before(tool.name, parsed.canonical)
+  const before = await hooks.before(tool.name, parsed.canonical, parsed.defaults)
   if (signal.aborted) return interrupted()
   if (before?.decision === 'deny')
     return toolFailure(

@@ -44,8 +44,8 @@ export interface ApprovalQuestion {
   readonly preview: string
 }
 
-/** Names of arguments that a question lists as not given. */
-const defaultsMaxCount = 64
+/** Names of arguments that a question, also one to a hook, lists as not given. */
+export const defaultsMaxCount = 64
 
 /** How a call ended. */
 export interface Invocation {

@@ -61,7 +61,10 @@ export interface HookSubjects {
       readonly calls: readonly { readonly name: string; readonly arguments: string }[]
     }
   }
-  'before-tool': HookedCall
+  'before-tool': HookedCall & {
+    /** Names of arguments that the model did not give; absent: it gave all, or a hook did. */
+    readonly defaults?: readonly string[]
+  }
   'after-tool': HookedCall & {
     /** What the model is to be told. */
     readonly output: string

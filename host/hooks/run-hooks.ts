@@ -153,7 +153,7 @@ export class RunHooks {
     signal: AbortSignal,
   ): Promise<ApprovalDecision> {
     if (asked.point !== 'before-tool') throw new TypeError('only a call is put before a person')
-    const { agentPath, stepId, callId, tool, arguments: given } = asked.subject
+    const { agentPath, stepId, callId, tool, arguments: given, defaults } = asked.subject
     const shown = toCanonicalJson(given)
     // Nobody can say yes to what they cannot see all of.
     if (shown.length > limits.documentMaxChars)
@@ -168,6 +168,7 @@ export class RunHooks {
       callId,
       tool,
       arguments: shown,
+      ...(defaults === undefined ? {} : { defaults: [...defaults] }),
       preview: `The hook ${hook.name} wants a person to decide about this call${why}`.slice(
         0,
         limits.textMaxChars,
@@ -199,9 +200,10 @@ function toolOf({ point, subject }: Asked): string | undefined {
 }
 
 function withArguments(asked: Asked, changed: Readonly<Record<string, unknown>>): Asked {
-  return asked.point === 'before-tool'
-    ? { ...asked, subject: { ...asked.subject, arguments: changed } }
-    : asked
+  if (asked.point !== 'before-tool') return asked
+  // What the hook gave is no default of the tool.
+  const { defaults: _, ...subject } = asked.subject
+  return { ...asked, subject: { ...subject, arguments: changed } }
 }
 
 function placeOf({ subject }: Asked): { agentPath?: string; stepId?: string; callId?: string } {

@@ -109,7 +109,9 @@ export class RunRequests {
       const about = { ...call, output, ...(error === undefined ? {} : { error }) }
       return await this.#hooks.ask('after-tool', about, signal)
     }
-    const decision = await this.#hooks.ask('before-tool', call, signal)
+    const { defaults } = subject
+    const about = { ...call, ...(defaults === undefined ? {} : { defaults }) }
+    const decision = await this.#hooks.ask('before-tool', about, signal)
     this.#remember(call, decision)
     return decision
   }

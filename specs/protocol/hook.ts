@@ -61,7 +61,12 @@ export const HookRequest = z.strictObject({
   agentPath: AgentPath,
   stepId: Id,
   subject: z.discriminatedUnion('point', [
-    z.strictObject({ point: z.literal('before-tool'), ...HookedTool.shape }),
+    z.strictObject({
+      point: z.literal('before-tool'),
+      ...HookedTool.shape,
+      /** Names of arguments that the model did not give: they stand as the tool has them. */
+      defaults: z.array(Line).max(64).optional(),
+    }),
     z.strictObject({
       point: z.literal('after-tool'),
       ...HookedTool.shape,

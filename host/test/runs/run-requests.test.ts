@@ -31,8 +31,13 @@ function open(hook: CodeHook): { requests: RunRequests; asked: ApprovalRequest[]
   return { requests: new RunRequests(plan as unknown as RunPlan, parts), asked }
 }
 
-async function askBefore(requests: RunRequests, tool: string, json = '{}'): Promise<HookDecision> {
-  const subject = { point: 'before-tool', callId: 'c', tool, arguments: json } as const
+async function askBefore(
+  requests: RunRequests,
+  tool: string,
+  json = '{}',
+  more: { defaults?: string[] } = {},
+): Promise<HookDecision> {
+  const subject = { point: 'before-tool', callId: 'c', tool, arguments: json, ...more } as const
   return await requests.runHook({ hookId: 'h', runId, agentPath: 'root', stepId: 's', subject }, never)
 }
 const isAllowed = (requests: RunRequests, tool: string, json = '{}'): boolean =>
@@ -47,6 +52,31 @@ describe('what a hook had a person decide', () => {
     expect(isAllowed(requests, 'run_bash', '{"command":"x"}')).toBe(false)
     for (const tool of ['ask_user', 'request_access', 'use_mcp_server', 'submit_plan'])
       expect(isAllowed(requests, tool)).toBe(false)
+  })
+
+  it('says which arguments the model did not give, unless the hook gave others [A.10, S1.11]', async () => {
+    const given = '{"limit":5,"path":"a"}'
+    const told: unknown[] = []
+    const { requests, asked } = open({
+      point: 'before-tool',
+      run: ({ defaults }) => {
+        told.push(defaults)
+        return { decision: 'ask' }
+      },
+    })
+    await askBefore(requests, 'read_file', given, { defaults: ['limit'] })
+    await askBefore(requests, 'read_file', given)
+    const changing = open({
+      point: 'before-tool',
+      run: () => ({ decision: 'ask', arguments: { limit: 6, path: 'a' } }),
+    })
+    await askBefore(changing.requests, 'read_file', given, { defaults: ['limit'] })
+    expect(told).toEqual([['limit'], undefined])
+    expect([...asked, ...changing.asked].map(({ defaults }) => defaults)).toEqual([
+      ['limit'],
+      undefined,
+      undefined,
+    ])
   })
 
   it('is all of the call: what is too long or too deep to be shown is denied [A.10, S1.11]', async () => {
