@@ -57,7 +57,8 @@ export async function ensureAgentDisk(options: AgentDiskOptions): Promise<AgentD
   const bundle = await readBundle(options)
   const digest = digestOf(bundle)
   const disk = (await findIntact(options, digest)) ?? (await makeDisk(options, digest, bundle))
-  if (stamp !== undefined) await remember(options.cacheDir, stamp, digest)
+  // In a cache that cannot be written it is bundled again the next time.
+  if (stamp !== undefined) await remember(options.cacheDir, stamp, digest).catch(() => undefined)
   return disk
 }
 

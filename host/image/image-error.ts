@@ -19,7 +19,23 @@ export type ImageErrorCode =
   /** The recipe or the agent's source is not where it should be. */
   | 'sources_missing'
   | 'bundle_failed'
+  /** The file system of the cache did not take what was to be written: full, read-only, or not this user's. */
+  | 'cache_unwritable'
   | 'cancelled'
+
+/** A system call that failed in the cache as an error that says what to do; every other error as it is. */
+export function errorOfCache(error: unknown, cacheDir: string): unknown {
+  if (!(error instanceof Error) || !('code' in error)) return error
+  // An error of writing names no path.
+  const isThere = 'path' in error && String(error.path).startsWith(cacheDir)
+  if (!isThere && error.code !== 'ENOSPC' && error.code !== 'EDQUOT') return error
+  return new ImageError(
+    'cache_unwritable',
+    `what is built cannot be written to the cache ${cacheDir}: ${error.message}`,
+    'make room or correct its rights, or set CAISSON_CACHE to a folder of your own',
+    { cause: error },
+  )
+}
 
 /** Its message says what was expected, what was seen, and what to do next; `remedy` is that last part alone. */
 export class ImageError extends Error {

@@ -4,6 +4,7 @@
 import path from 'node:path'
 import { type AgentDisk, ensureAgentDisk, findAgentDisk } from './agent-disk.ts'
 import { buildRoot } from './build-root.ts'
+import { errorOfCache } from './image-error.ts'
 import type { ImageManifest } from './manifest.ts'
 import type { Architecture } from './recipe-key.ts'
 import { ensureRootImage, findRootImage, type RootImage } from './root-image.ts'
@@ -61,8 +62,12 @@ export async function findRoot(options: ImageOptions): Promise<RootImage | undef
  */
 export async function ensureImage(options: ImageOptions): Promise<Image> {
   const { agent, ...resolved } = resolve(options)
-  const root = await ensureRootImage(resolved)
-  return join(root, await ensureAgentDisk({ ...resolved, agent }))
+  try {
+    const root = await ensureRootImage(resolved)
+    return join(root, await ensureAgentDisk({ ...resolved, agent }))
+  } catch (error) {
+    throw errorOfCache(error, resolved.cacheDir)
+  }
 }
 
 /** Reads every byte of the image. @throws {ImageError} `image_damaged` naming the first file that differs */

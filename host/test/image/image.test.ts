@@ -1,4 +1,4 @@
-import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { errorFrom } from '../../image/build-root.ts'
@@ -178,6 +178,26 @@ describe('a build that fails', () => {
         /mkfs\.invented, also-invented; install them: .*install.* invented-utils also$/,
       ),
     })
+  })
+
+  it('says that the cache cannot be written, and takes a whole image from one that cannot [V.07]', async () => {
+    await using scratch = await makeScratch()
+    const sources = await makeSources(scratch.folder)
+    // For root too: where a folder is to be, a link to where there is none.
+    await symlink('nowhere', path.join(scratch.cacheDir, 'images'))
+    await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
+      name: 'ImageError',
+      code: 'cache_unwritable',
+      message: expect.stringMatching(/cache .*: E[A-Z]+: .*CAISSON_CACHE/),
+    })
+    await rm(path.join(scratch.cacheDir, 'images'))
+    const image = await ensureImage({ cacheDir: scratch.cacheDir, sources })
+    const agents = path.join(scratch.cacheDir, 'agents')
+    const [note = ''] = (await readdir(agents)).filter((name) => name.endsWith('.json'))
+    await rm(path.join(agents, note))
+    // Nothing can be put in its place.
+    await mkdir(path.join(agents, note, 'full'), { recursive: true })
+    expect(await ensureImage({ cacheDir: scratch.cacheDir, sources })).toEqual(image)
   })
 
   it('names the place of an agent that does not compile [V.07]', async () => {
