@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import fc from 'fast-check'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { SkillFiles } from '#specs/node/skills/files.ts'
+import { nodeFiles, type SkillFiles } from '#specs/node/skills/files.ts'
 import { readSkillText } from '#specs/node/skills/front-matter.ts'
 import { SkillRegistry } from '#specs/node/skills/registry.ts'
 import { describeLoadSkill, loadSkillContext } from '../../skills/load-skill.ts'
@@ -130,6 +130,35 @@ describe('the registry of skills', () => {
     expect((await registry.loadSkill('broken'))?.instructions).toBe('Body')
     expect((await registry.loadSkill('plain'))?.instructions).toBe('Only text.')
     expect(await registry.loadSkill('stolen')).toBeNull()
+  })
+
+  it('reads no more files than there may be skills, also where none of them is one [S2.13] [V.06]', async () => {
+    const broken = `---\nx: ${'['.repeat(2_000)}\n---\n`
+    for (let at = 0; at < 9; at++) write(`a/s${at}/SKILL.md`, at < 3 ? broken : skill(`s${at}`, 'd'))
+    const read: string[] = []
+    const files: SkillFiles = {
+      ...nodeFiles,
+      read: (file, maxBytes) => {
+        read.push(file)
+        return nodeFiles.read(file, maxBytes)
+      },
+    }
+    const registry = new SkillRegistry({ roots: [root('a')], files, maxSkills: 5 })
+    expect((await registry.listSkills()).map(({ skillId }) => skillId)).toEqual([
+      's0',
+      's1',
+      's2',
+      's3',
+      's4',
+    ])
+    expect(read).toHaveLength(5)
+    expect(await registry.findings()).toContainEqual({
+      path: root('a'),
+      problem: 'has more than 5 files SKILL.md: the others are not read',
+    })
+    expect(readSkillText(`---\nx: ${'y'.repeat(8_192)}\n---\nbody`).problem).toContain(
+      'does not end within 8192',
+    )
   })
 
   it('does not read through a link that a skill has become since [S2.13]', async () => {

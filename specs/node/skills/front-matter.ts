@@ -10,7 +10,8 @@ export interface SkillText {
   readonly problem: string | null
 }
 
-const headMaxChars = 16 * 1024
+/** What YAML makes of a hostile head takes time by the square of its length. */
+const headMaxChars = 8 * 1024
 const head = /^---[ \t]*\r?\n((?:[\s\S]*?\n)?)---[ \t]*(?:\r?\n|$)/
 
 export function readSkillText(source: string): SkillText {

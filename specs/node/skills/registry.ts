@@ -35,7 +35,7 @@ export interface SkillRegistryOptions {
   readonly files?: SkillFiles
   /** Folders that are looked into under each root; default 5,000. */
   readonly maxFolders?: number
-  /** Skills of all roots; default 1,000. */
+  /** Skills of all roots, and files of skills that are read under each; default 1,000. */
   readonly maxSkills?: number
 }
 
@@ -124,11 +124,11 @@ interface Bounds {
 }
 
 async function scanRoots(roots: readonly string[], files: SkillFiles, bounds: Bounds): Promise<Scan> {
-  const { maxFolders, maxSkills } = bounds
+  const { maxSkills } = bounds
   const byKey = new Map<string, Skill>()
   const findings: SkillFinding[] = []
   for (const root of roots) {
-    const walk = new Walk(root, files, findings, maxFolders)
+    const walk = new Walk(root, files, findings, bounds)
     for (const [key, skill] of await walk.run()) {
       const hidden = byKey.get(key)
       // Of the same id it is replaced on purpose; of another spelling it looks like a skill of its own.
@@ -154,15 +154,16 @@ class Walk {
   readonly #root: string
   readonly #files: SkillFiles
   readonly #findings: SkillFinding[]
-  readonly #maxFolders: number
+  readonly #bounds: Bounds
+  #texts = 0
   readonly #found = new Map<string, Skill>()
   readonly #seen = new Set<string>()
 
-  constructor(root: string, files: SkillFiles, findings: SkillFinding[], maxFolders: number) {
+  constructor(root: string, files: SkillFiles, findings: SkillFinding[], bounds: Bounds) {
     this.#root = root
     this.#files = files
     this.#findings = findings
-    this.#maxFolders = maxFolders
+    this.#bounds = bounds
   }
 
   async run(): Promise<ReadonlyMap<string, Skill>> {
@@ -180,9 +181,9 @@ class Walk {
   async #folder(folder: string, root: string, depth: number): Promise<void> {
     if (this.#seen.has(folder)) return
     this.#seen.add(folder)
-    if (this.#seen.size > this.#maxFolders) {
-      if (this.#seen.size === this.#maxFolders + 1)
-        this.#note(this.#root, `has more than ${this.#maxFolders} folders`)
+    const { maxFolders } = this.#bounds
+    if (this.#seen.size > maxFolders) {
+      if (this.#seen.size === maxFolders + 1) this.#note(this.#root, `has more than ${maxFolders} folders`)
       return
     }
     for (const name of (await this.#files.list(folder)).toSorted()) {
@@ -206,6 +207,13 @@ class Walk {
   }
 
   async #skill(file: string, folder: string, root: string): Promise<void> {
+    const { maxSkills } = this.#bounds
+    // Also of those that turn out to be none: to read a broken head takes longer than to read a good one.
+    if (++this.#texts > maxSkills) {
+      if (this.#texts === maxSkills + 1)
+        this.#note(this.#root, `has more than ${maxSkills} files ${fileName}: the others are not read`)
+      return
+    }
     const source = await readInside(this.#files, file, root)
     if (!source.ok) return this.#note(file, source.error)
     const { readSkillText } = await loadFrontMatter()
