@@ -3,7 +3,7 @@
  * its agent; an end that nobody asked for is told once.
  */
 import { rm } from 'node:fs/promises'
-import { hibernateVm, type Preparation, prepareInBackground, type SavedVm, wakeVm } from '../vm/hibernate.ts'
+import { hibernateVm, isMemoryMapped, type SavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
 
 /** Of the console of the processes before the present one. */
@@ -19,7 +19,8 @@ export class GuestVm {
   #earlierConsole = ''
   /** Came while it was being saved. */
   #lastExit: VmExit | undefined
-  #preparation: Preparation | null = null
+  #saved: SavedVm | null = null
+  #waking: Promise<unknown> = Promise.resolve()
 
   /** @param workspaceDisk the file behind the drive `workspace`, which outlives the processes */
   constructor(vm: Vm, workspaceDisk: string, onExit: (exit: VmExit) => void) {
@@ -39,13 +40,9 @@ export class GuestVm {
     return this.#earlierConsole + this.#current.console.text()
   }
 
-  /**
-   * Saves it into `directory` and ends its process; its memory is then laid out in the background.
-   * @throws {HibernationError} when it goes on instead, or has ended
-   */
+  /** Saves it into `directory` and ends its process. @throws {HibernationError} when it goes on instead, or has ended */
   async sleep(directory: string): Promise<void> {
-    const saved = await this.#save(directory)
-    this.#preparation = prepareInBackground(this.#options(), saved)
+    this.#saved = await this.#save(directory)
   }
 
   /** Saves it for another run. @throws {HibernationError} when it goes on instead, or has ended */
@@ -65,32 +62,38 @@ export class GuestVm {
     }
   }
 
-  /** Lets it go on, fresh; the ports are others. Undefined when it is not asleep. @throws {VmError} */
+  /** Lets it go on, fresh; the ports are others. Undefined when it is not asleep, or ends meanwhile. @throws {VmError} */
   async wake(): Promise<{ readonly prepared: boolean } | undefined> {
-    const saved = await this.#preparation?.stop()
-    if (saved === undefined || this.#isStopped) return undefined
+    const saved = this.#saved
+    if (saved === null || this.#isStopped) return undefined
+    const waking = this.#wake(saved)
+    this.#waking = waking.catch(() => undefined)
+    return await waking
+  }
+
+  async #wake(saved: SavedVm): Promise<{ readonly prepared: boolean } | undefined> {
     const vm = await wakeVm(this.#options(), saved)
     await vm.fresh
     if (this.#isStopped) {
       await vm.stop()
       return undefined
     }
-    this.#preparation = null
+    this.#saved = null
     this.#earlierConsole = this.consoleText().slice(-EARLIER_CONSOLE_CHARS)
     this.#current = vm
     this.#isAsleep = false
     this.#follow(vm)
     // What stays is removed before the next sleep, or by a later run.
     await rm(saved.directory, { recursive: true, force: true }).catch(() => undefined)
-    return { prepared: saved.record.prepared }
+    return { prepared: isMemoryMapped(saved.record) }
   }
 
   /** Ends it; what was saved to be woken by this object is removed. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await this.#current.stop()
-    const saved = await this.#preparation?.stop()
-    if (saved !== undefined) await rm(saved.directory, { recursive: true, force: true })
+    await this.#waking
+    if (this.#saved !== null) await rm(this.#saved.directory, { recursive: true, force: true })
   }
 
   #options(): StartVmOptions {

@@ -1,16 +1,17 @@
 // Saves a VM with its memory and disk as of one moment, ends its process, and lets it go on later in another. What was
 // saved is good for one wake: the disk moves on with the VM. A save that fails leaves the VM running as it was, and a
 // wake that fails before the guest ran leaves what was saved as it was.
-// In the background the state can be laid out so that a wake maps it instead of reading it (`prepareWake`).
+// The memory is saved as a file that a wake maps instead of reading it, as far as QEMU's form of a state is known here.
 
-import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { access, link, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
 import { parseJson } from '../state/json.ts'
+import { MachineStreamError } from './machine-stream.ts'
 import { canMapReadOnly } from './qemu-process.ts'
-import { continueVm, saveState } from './saved-state.ts'
-import { makeSparseFile, syncFile } from './sparse-file.ts'
+import { continueVm, intoFile, intoMemoryAndRest, type StateReceiver, saveState } from './saved-state.ts'
+import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
@@ -28,7 +29,7 @@ const TAKEN = 'taken.json'
 const COPY_BYTES = 1024 * 1024
 
 const recordSchema = z.strictObject({
-  version: z.literal(1),
+  version: z.literal(2),
   savedAtMs: z.int(),
   qemuVersion: z.string().max(100),
   accelerator: z.enum(['kvm', 'hvf', 'tcg']),
@@ -40,8 +41,8 @@ const recordSchema = z.strictObject({
   hasBase: z.boolean(),
   /** Files of the image; a wake with others is refused. */
   image: z.array(z.string()).max(8),
-  /** Whether the memory lies in a file that can be mapped. */
-  prepared: z.boolean(),
+  /** Of the state, where the memory lies in a file of its own, to be mapped; absent: it is part of the state. */
+  stateSha256: z.string().optional(),
 })
 export type SavedVmRecord = z.infer<typeof recordSchema>
 
@@ -64,28 +65,23 @@ export class HibernationError extends Error {
 export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
   const draft = `${directory}.draft`
   const files = filesOf(draft)
-  const { scratch, folder } = vm.plan
-  const record = recordOf(vm)
+  const { scratch } = vm.plan
   let movedScratch = false
+  let saved: SavedVm
   const stop = () => void vm.stop()
   signal?.addEventListener('abort', stop, { once: true })
   if (signal?.aborted) stop()
   try {
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o700 })
-    await saveState(vm.qmp, {
-      socketFolder: folder.sockets,
-      insidePath: vm.process.socketPath,
-      file: files.state,
-      withoutMemory: false,
-      deadlineMs: SAVE_DEADLINE_MS,
-    })
+    const record = await saveMachine(vm, files)
     if (scratch.base !== undefined) await keepBase(scratch.base, files.base)
     await syncFile(scratch.file)
     await writeFile(join(draft, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600, flush: true })
     await rename(scratch.file, files.scratch)
     movedScratch = true
     await rename(draft, directory)
+    saved = { directory, record }
   } catch (cause) {
     // Whatever else fails: the guest is to run. QEMU has its disk open, by whatever name.
     if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
@@ -99,7 +95,34 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     signal?.removeEventListener('abort', stop)
   }
   await vm.stop()
-  return { directory, record }
+  return saved
+}
+
+/** The state into its files, the memory as one to be mapped where that can be. */
+async function saveMachine(vm: Vm, files: SavedFiles): Promise<SavedVmRecord> {
+  const save = async (receive: StateReceiver) =>
+    await saveState(vm.qmp, {
+      socketFolder: vm.plan.folder.sockets,
+      insidePath: vm.process.socketPath,
+      receive,
+      withoutMemory: false,
+      deadlineMs: SAVE_DEADLINE_MS,
+    })
+  const { memory, state } = files
+  const { memoryBytes } = vm
+  try {
+    await makeSparseFile(state, 0)
+    // QEMU may be another user; the folder is ours alone.
+    await makeSparseFile(memory, memoryBytes, 0o666)
+    await save(intoMemoryAndRest({ memory, memoryBytes, rest: state }))
+    return { ...recordOf(vm), stateSha256: await hashFile(state) }
+  } catch (error) {
+    if (!(error instanceof Error && error.cause instanceof MachineStreamError)) throw error
+    // Another QEMU than those whose form is known.
+    await rm(memory, { force: true })
+    await save(intoFile(state))
+    return recordOf(vm)
+  }
 }
 
 /** What was saved there; undefined when nothing was, or not to the end. */
@@ -126,6 +149,7 @@ export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<V
       `the VM was saved by QEMU ${saved.record.qemuVersion} and cannot wake with QEMU ${qemuVersion}`,
     )
   }
+  await checkFiles(saved)
   for (let tries = 1; ; tries += 1) {
     try {
       return await wakeOnce(options, saved)
@@ -137,9 +161,28 @@ export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<V
   }
 }
 
+/** Whether its memory lies in a file of its own. */
+export function isMemoryMapped(record: SavedVmRecord): boolean {
+  return record.stateSha256 !== undefined
+}
+
+/** Of a state that holds the memory QEMU itself notices that it is cut short. */
+async function checkFiles({ directory, record }: SavedVm): Promise<void> {
+  if (record.stateSha256 === undefined) return
+  const { memory, state } = filesOf(directory)
+  const { size } = await stat(memory).catch(() => ({ size: 0 }))
+  if (size !== record.memoryBytes) {
+    throw new HibernationError(`${memory}: ${record.memoryBytes} bytes were saved, ${size} are there`)
+  }
+  if ((await hashFile(state).catch(() => undefined)) !== record.stateSha256) {
+    throw new HibernationError(`${state}: the saved state is not the one that was written`)
+  }
+}
+
 async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm): Promise<Vm> {
   const files = filesOf(directory)
-  const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase, prepared } = record
+  const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase } = record
+  const isMapped = isMemoryMapped(record)
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
   // From here nobody else finds it: its disk is about to move on.
   await rename(join(directory, RECORD), join(directory, TAKEN))
@@ -149,12 +192,12 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
       { ...options, memoryBytes, cpus, diskBytes, accelerator },
       {
         state: {
-          stateFile: prepared ? files.devices : files.state,
+          stateFile: files.state,
           scratch: hasBase ? { ...scratch, base: await lend(files.base) } : scratch,
-          ...(prepared ? { memory } : {}),
+          ...(isMapped ? { memory } : {}),
         },
-        withoutMemory: prepared,
-        entropy: true,
+        // What is mapped is not in the state; QEMU is to load whatever is.
+        withoutMemory: false,
       },
     )
   } catch (error) {
@@ -180,86 +223,11 @@ function isLate(error: unknown): boolean {
   return error instanceof VmError && ['deadline_exceeded', 'cancelled'].includes(error.code)
 }
 
-/**
- * Lays the memory of a saved VM out in a file, so that it wakes several times sooner: a second process loads the state,
- * never runs, and saves the devices alone. Needs about as much memory and disk again as the VM has touched.
- * The signal in `options` gives it up. @throws what a start throws; the saved VM is as good as before then
- */
-export async function prepareWake(options: StartVmOptions, saved: SavedVm): Promise<SavedVm> {
-  const { directory, record } = saved
-  if (record.prepared) return saved
-  const files = filesOf(directory)
-  const { memoryBytes, cpus, diskBytes, accelerator } = record
-  const spare = join(directory, 'spare.raw')
-  await rm(files.memory, { force: true })
-  await makeSparseFile(files.memory, memoryBytes, 0o666)
-  try {
-    const sink = await resumeVm(
-      { ...options, memoryBytes, cpus, diskBytes, accelerator },
-      {
-        state: {
-          stateFile: files.state,
-          // Only the devices' state counts here; the disk itself stays untouched.
-          scratch: { kind: 'blank', bytes: diskBytes, file: spare },
-          memory: { path: files.memory, share: true, readOnly: false },
-        },
-        withoutMemory: false,
-        entropy: false,
-        paused: true,
-      },
-    )
-    const stop = () => void sink.stop()
-    options.signal?.addEventListener('abort', stop, { once: true })
-    try {
-      options.signal?.throwIfAborted()
-      await saveState(sink.qmp, {
-        socketFolder: sink.plan.folder.sockets,
-        insidePath: sink.process.socketPath,
-        file: files.devices,
-        withoutMemory: true,
-        deadlineMs: SAVE_DEADLINE_MS,
-      })
-    } finally {
-      options.signal?.removeEventListener('abort', stop)
-      await sink.stop()
-    }
-    const prepared: SavedVmRecord = { ...record, prepared: true }
-    const draft = join(directory, `${RECORD}.new`)
-    await writeFile(draft, `${JSON.stringify(prepared, null, 2)}\n`, { mode: 0o600, flush: true })
-    await rename(draft, join(directory, RECORD))
-    // From here the others count, whether or not it goes.
-    await rm(files.state, { force: true }).catch(() => undefined)
-    return { directory, record: prepared }
-  } catch (error) {
-    await Promise.all([files.memory, files.devices].map((file) => rm(file, { force: true })))
-    throw error
-  } finally {
-    await rm(spare, { force: true })
-  }
-}
-
-/** A preparation under way. */
-export interface Preparation {
-  /** Gives it up if it still runs; the saved VM as it then is, ready to wake. */
-  stop(): Promise<SavedVm>
-}
-
-/** {@link prepareWake} while nobody waits; what it cannot do only costs time at the wake. */
-export function prepareInBackground(options: StartVmOptions, saved: SavedVm): Preparation {
-  const stopper = new AbortController()
-  const prepared = prepareWake({ ...options, signal: stopper.signal }, saved).catch(() => saved)
-  return {
-    stop: async () => {
-      stopper.abort()
-      return await prepared
-    },
-  }
-}
+type SavedFiles = ReturnType<typeof filesOf>
 
 function filesOf(directory: string) {
   return {
     state: join(directory, 'state'),
-    devices: join(directory, 'devices'),
     memory: join(directory, 'memory'),
     scratch: join(directory, 'scratch'),
     base: join(directory, 'base.raw'),
@@ -269,7 +237,7 @@ function filesOf(directory: string) {
 function recordOf(vm: Vm): SavedVmRecord {
   const { plan, accelerator, memoryBytes, cpus, qmp } = vm
   return {
-    version: 1,
+    version: 2,
     savedAtMs: Date.now(),
     qemuVersion: qmp.version,
     accelerator,
@@ -279,7 +247,6 @@ function recordOf(vm: Vm): SavedVmRecord {
     scratchFormat: plan.scratch.format,
     hasBase: plan.scratch.base !== undefined,
     image: imageFiles(plan.options),
-    prepared: false,
   }
 }
 

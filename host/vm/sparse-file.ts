@@ -1,6 +1,10 @@
 // Files that a machine's memory and disks live in.
 
+import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
+
+/** Read at once where a file is hashed. */
+const HASHED_BYTES = 1024 * 1024
 
 /** Makes a file of that size that takes no room until it is written. Fails where one is. */
 export async function makeSparseFile(file: string, bytes: number, mode = 0o600): Promise<void> {
@@ -18,6 +22,22 @@ export async function syncFile(file: string): Promise<void> {
   const handle = await open(file, 'r')
   try {
     await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+/** SHA-256 in hex. By pieces: a state that holds the memory is as long as that. */
+export async function hashFile(file: string): Promise<string> {
+  const hash = createHash('sha256')
+  const piece = Buffer.allocUnsafe(HASHED_BYTES)
+  const handle = await open(file)
+  try {
+    for (;;) {
+      const { bytesRead } = await handle.read(piece)
+      if (bytesRead === 0) return hash.digest('hex')
+      hash.update(piece.subarray(0, bytesRead))
+    }
   } finally {
     await handle.close()
   }

@@ -2,8 +2,7 @@
 // that every VM of the same kind maps privately. Takes one and says how a VM begins from one. No run, workspace or
 // secret has ever been in it; its clock stands at a day long ago (see fresh.ts).
 
-import { createHash } from 'node:crypto'
-import { chmod, open, readFile, stat, utimes, writeFile } from 'node:fs/promises'
+import { chmod, readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -13,8 +12,8 @@ import { WORKSPACE_DRIVE_BYTES } from './drives.ts'
 import { TEMPLATE_EPOCH_MS } from './fresh.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import type { Qmp } from './qmp.ts'
-import { saveState } from './saved-state.ts'
-import { makeSparseFile, syncFile } from './sparse-file.ts'
+import { intoFile, saveState } from './saved-state.ts'
+import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
 import { type SavedMachine, startVm, type Vm } from './vm.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
@@ -22,8 +21,6 @@ import type { StartVmOptions } from './vm-plan.ts'
 const SAVE_DEADLINE_MS = 60_000
 const REFRESH_DEADLINE_MS = 20_000
 const JOB_DEADLINE_MS = 20_000
-/** Read at once where a file is hashed. */
-const HASHED_BYTES = 1024 * 1024
 const RECORD = 'template.json'
 /** Its time says when the template was last used. */
 const USED = 'used'
@@ -90,7 +87,7 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
     await saveState(vm.qmp, {
       socketFolder: vm.plan.folder.sockets,
       insidePath: vm.process.socketPath,
-      file: files.state,
+      receive: intoFile(files.state),
       withoutMemory: kind === 'mapped',
       deadlineMs: SAVE_DEADLINE_MS,
     })
@@ -184,7 +181,6 @@ export function startFrom({ directory, record }: Template): SavedMachine {
       ...(record.kind === 'mapped' ? { memory } : {}),
     },
     withoutMemory: record.kind === 'mapped',
-    entropy: true,
   }
 }
 
@@ -251,20 +247,4 @@ async function stampFiles(directory: string, kind: TemplateKind): Promise<Record
 function filesToStamp(directory: string, kind: TemplateKind): Readonly<Record<string, string>> {
   const { memory, ...others } = filesOf(directory)
   return kind === 'mapped' ? { memory, ...others } : others
-}
-
-/** By pieces: a state that holds the memory is as long as that. */
-async function hashFile(file: string): Promise<string> {
-  const hash = createHash('sha256')
-  const piece = Buffer.allocUnsafe(HASHED_BYTES)
-  const handle = await open(file)
-  try {
-    for (;;) {
-      const { bytesRead } = await handle.read(piece)
-      if (bytesRead === 0) return hash.digest('hex')
-      hash.update(piece.subarray(0, bytesRead))
-    }
-  } finally {
-    await handle.close()
-  }
 }

@@ -40,10 +40,6 @@ export interface SavedMachine {
   readonly state: StartState & { readonly stateFile: string }
   /** Whether the memory is in a file of its own and not in the state. */
   readonly withoutMemory: boolean
-  /** Random bytes as well as the time: for whatever may be resumed more than once. */
-  readonly entropy: boolean
-  /** Loads the state and lets the guest not run: it is to be saved again in another form. */
-  readonly paused?: boolean
 }
 
 /** Resumes a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError as {@link startVm} does */
@@ -158,19 +154,14 @@ const boot: Way = async (start) => {
   return { life, timings, qmpAt, doneAt, fresh: Promise.resolve() }
 }
 
-async function resume(start: Start, { withoutMemory, entropy, paused }: SavedMachine): Promise<Started> {
+async function resume(start: Start, { withoutMemory }: SavedMachine): Promise<Started> {
   const { qemu, limits, deadlineMs, enter } = start
   const life = await connect(start)
   const qmpAt = performance.now()
   enter('load')
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
-  const loadedAt = performance.now()
-  if (paused === true) {
-    const timings = { loadMs: loadedAt - qmpAt }
-    return { life, timings, qmpAt, doneAt: loadedAt, fresh: Promise.resolve() }
-  }
   // The guest finds the message when it begins to run: nothing of it comes before that.
-  const fresh = life.root.freshen({ entropy, deadlineMs: FRESH_DEADLINE_MS })
+  const fresh = life.root.freshen({ deadlineMs: FRESH_DEADLINE_MS })
   fresh.catch(() => undefined)
   // Whatever fails from here on, the guest may have run.
   enter('fresh')

@@ -6,9 +6,10 @@ import { buffer } from 'node:stream/consumers'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
 import { GuestAccess } from '../../host/control/guest-access.ts'
 import { Shell } from '../../host/control/shell.ts'
-import { hibernateVm, prepareWake, wakeVm } from '../../host/vm/hibernate.ts'
+import { hibernateVm, wakeVm } from '../../host/vm/hibernate.ts'
 import { AGENT_DEADLINE_MS, type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
 import { figureOf, tell } from './figures.ts'
+import { readCpuMs } from './processes.ts'
 import { obtainTemplate, resumeFrom } from './warm.ts'
 
 const ROUNDS = 5
@@ -16,26 +17,25 @@ const TOUCH = 'import os\nassert len(os.urandom(100_000_000)) == 100_000_000'
 
 export async function measureSleep(bench: Bench): Promise<Figures> {
   const samples: Sample[] = []
-  for (let index = 0; index < ROUNDS * 2; index += 1) {
-    tell(`hibernation ${index + 1} of ${ROUNDS * 2}`)
-    samples.push(await sleepAndWake(bench, index % 2 === 1))
+  for (let index = 0; index < ROUNDS; index += 1) {
+    tell(`hibernation ${index + 1} of ${ROUNDS}`)
+    samples.push(await sleepAndWake(bench))
   }
-  const wakes = (prepared: boolean) =>
-    figureOf(samples.filter((sample) => sample.prepared === prepared).map(({ wakeMs }) => wakeMs))
   return {
     hibernateMs: figureOf(samples.map(({ hibernateMs }) => hibernateMs)),
-    wakeMs: wakes(false),
-    preparedWakeMs: wakes(true),
+    wakeMs: figureOf(samples.map(({ wakeMs }) => wakeMs)),
+    wakeCpuMs: figureOf(samples.map(({ wakeCpuMs }) => wakeCpuMs)),
   }
 }
 
 interface Sample {
-  readonly prepared: boolean
   readonly hibernateMs: number
   readonly wakeMs: number
+  /** Of QEMU until its agent has answered. */
+  readonly wakeCpuMs: number
 }
 
-async function sleepAndWake(bench: Bench, prepared: boolean): Promise<Sample> {
+async function sleepAndWake(bench: Bench): Promise<Sample> {
   const template = await obtainTemplate(bench)
   const directory = join(bench.work, 'saved')
   await using vm = await resumeFrom(bench, template)
@@ -51,21 +51,21 @@ async function sleepAndWake(bench: Bench, prepared: boolean): Promise<Sample> {
   await link.park()
 
   const hibernatedAt = performance.now()
-  let saved = await hibernateVm(vm, directory)
+  const saved = await hibernateVm(vm, directory)
   const hibernateMs = performance.now() - hibernatedAt
 
   const { workspaceDisk } = vm.plan.options
   const options = { ...vmOptions(bench), ...(workspaceDisk === undefined ? {} : { workspaceDisk }) }
-  if (prepared) saved = await prepareWake(options, saved)
   const wokenAt = performance.now()
   await using woken = await wakeVm(options, saved)
   link.attachPorts(woken.rpc, woken.http)
   await Promise.all([waitForAgent(link), woken.fresh])
   const wakeMs = performance.now() - wokenAt
+  const wakeCpuMs = await readCpuMs(woken.pid)
   link.close()
   await woken.stop()
   await rm(directory, { recursive: true })
-  return { prepared, hibernateMs, wakeMs }
+  return { hibernateMs, wakeMs, wakeCpuMs }
 }
 
 async function touchMemory(access: GuestAccess, link: ReturnType<typeof openLink>): Promise<void> {

@@ -1,17 +1,20 @@
-import { mkdir, readdir, readFile, symlink } from 'node:fs/promises'
+import { mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { type Duplex, duplexPair } from 'node:stream'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { MachineStreamError } from '../../vm/machine-stream.ts'
 import { Qmp } from '../../vm/qmp.ts'
-import { SavedStateError, saveState } from '../../vm/saved-state.ts'
+import { intoFile, intoMemoryAndRest, SavedStateError, saveState } from '../../vm/saved-state.ts'
 
 interface Command {
   readonly execute: string
   readonly id: number
   readonly arguments?: { readonly uri?: string }
 }
+
+const STATE = 'a state in a form that nobody knows'
 
 /** A QEMU as its monitor shows it, whose state is a few bytes, or that fails after them. */
 class Qemu {
@@ -44,13 +47,13 @@ class Qemu {
     socket.on('error', () => {
       this.#status = 'failed'
     })
-    socket.end('state', () => {
+    socket.end(STATE, () => {
       this.#status = fails ? 'failed' : 'completed'
     })
   }
 }
 
-async function save({ fails = false, folderName = 'sockets', file = 'state' }) {
+async function save({ fails = false, folderName = 'sockets', file = 'state', receive = intoFile }) {
   const root = await temporaryFolder('state')
   const sockets = join(root, folderName)
   await mkdir(sockets)
@@ -60,7 +63,7 @@ async function save({ fails = false, folderName = 'sockets', file = 'state' }) {
   const saved = saveState(await Qmp.connect(qemu.host), {
     socketFolder: sockets,
     insidePath: (name) => join(root, 's', name),
-    file: join(root, file),
+    receive: receive(join(root, file)),
     withoutMemory: false,
     deadlineMs: 10_000,
   })
@@ -75,7 +78,7 @@ describe('the state of a machine', () => {
     async (folderName) => {
       const { saved, qemu, text } = await save({ folderName })
       await saved
-      expect(await text()).toBe('state')
+      expect(await text()).toBe(STATE)
       expect(qemu.commands.slice(1, 3)).toEqual(['stop', 'migrate-set-capabilities'])
     },
   )
@@ -90,5 +93,16 @@ describe('the state of a machine', () => {
     const { saved, qemu } = await save({ file: 'no/such/folder/state' })
     await expect(saved).rejects.toThrow(SavedStateError)
     expect(qemu.commands).toContain('migrate_cancel')
+  })
+
+  it('is an error of its own when it is none that is known, and QEMU has given it up then [V.04]', async () => {
+    const receive = (file: string) =>
+      intoMemoryAndRest({ memory: `${file}.memory`, memoryBytes: 4096, rest: file })
+    const root = await temporaryFolder('files')
+    const file = join(root, 'state')
+    await Promise.all([file, `${file}.memory`].map((each) => writeFile(each, '')))
+    const { saved, qemu } = await save({ receive: () => receive(file) })
+    await expect(saved).rejects.toMatchObject({ cause: expect.any(MachineStreamError) })
+    expect(qemu.commands.slice(-2)).toEqual(['migrate_cancel', 'query-migrate'])
   })
 })
