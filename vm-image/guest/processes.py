@@ -72,22 +72,26 @@ class Processes:
         `prepare` runs in the child as root before the exec: it must neither import, nor print, nor take a lock.
         Raises SpawnError when `prepare` or the exec fails.
         """
-        failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
-        try:
-            # Held over fork and registration, so that the reaper never sees a child that is not in the table.
-            with self._lock:
+        # Held over fork and registration, so that the reaper never sees a child that is not in the table; and from the pipe's
+        # making to its closing here, so that no other child has the writing end: one that is frozen before its program begins
+        # would keep this one from being seen to have begun, and what waits for it from ever thawing that one.
+        with self._lock:
+            failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+            try:
                 pid = os.fork()
                 if pid == 0:
                     _run_child(argv, environment, (stdin, stdout, stderr), prepare, failed_write)
                 child = Child(pid)
                 self._children[pid] = child
-            os.close(failed_write)
-            failed_write = -1
+            except BaseException:
+                os.close(failed_read)
+                raise
+            finally:
+                os.close(failed_write)
+        try:
             failure = os.read(failed_read, 1024)
         finally:
             os.close(failed_read)
-            if failed_write >= 0:
-                os.close(failed_write)
         if failure:
             with self._lock:
                 self._children.pop(pid, None)
