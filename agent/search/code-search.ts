@@ -9,10 +9,11 @@ import { defaultRoot, type FileToolsOptions } from '../tools/file-access.ts'
 import { type CodeSearchRequest, type CodeSearchResult, createSearchCode } from '../tools/search-code.ts'
 import { type Tool, toolFailure, toolSuccess } from '../tools/tool.ts'
 import type { GatewayClient } from '../utils/gateway-client.ts'
+import { IndexRoom } from './index-room.ts'
 import { fuseRankings, nearness, Vectors } from './vectors.ts'
 import { type LeftOut, leftOutReasons } from './walk.ts'
 import { matchOf } from './words.ts'
-import { type FoundPassage, type IndexBounds, IndexRoom, WorkspaceIndex } from './workspace-index.ts'
+import { type FoundPassage, type IndexBounds, WorkspaceIndex } from './workspace-index.ts'
 
 /** Passages of one file in one result. */
 const perFile = 2

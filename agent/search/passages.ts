@@ -6,6 +6,10 @@ export interface Passage {
   readonly lastLine: number
 }
 
+export interface CutPassage extends Passage {
+  readonly text: string
+}
+
 export const passageMaxLines = 40
 /** A passage goes on at least this far before a blank line ends it. */
 const passageMinLines = 16
@@ -14,19 +18,49 @@ const passageMaxChars = 4_000
 /** Of one line; what follows is neither found nor shown. */
 const lineMaxChars = 1_000
 
-/** Asked of a text as a whole, and from the beginnings of lines alone: most texts have none. */
-const hasLongLine = new RegExp(`(?:^|\\n)[^\\n]{${lineMaxChars + 1}}`)
-
 /** Lines of a text without their ends, long ones cut. */
 export function linesOf(text: string): string[] {
   const lines = (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text).split('\n')
   if (lines.at(-1) === '') lines.pop()
-  return text.includes('\r') || hasLongLine.test(text) ? lines.map(plainLine) : lines
+  return isPlain(text) ? lines : lines.map(plainLine)
+}
+
+function isPlain(text: string): boolean {
+  return !text.includes('\r') && !hasLongLine(text)
+}
+
+/** Looks at the ends of lines alone, by V8's own code: no line is long where each has its end in time. */
+function hasLongLine(text: string): boolean {
+  for (let start = 0; start + lineMaxChars < text.length; ) {
+    const end = text.lastIndexOf('\n', start + lineMaxChars)
+    if (end < start) return true
+    start = end + 1
+  }
+  return false
 }
 
 function plainLine(line: string): string {
   const whole = line.endsWith('\r') ? line.slice(0, -1) : line
   return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
+}
+
+/** The passages of a text with what stands in them, as {@link cutPassages} and {@link textOf} give them. */
+export function cutText(text: string): CutPassage[] {
+  const lines = linesOf(text)
+  const passages = cutPassages(lines)
+  // Where lines are what they are in the text, a passage is a piece of it, and nothing is copied.
+  if (text.charCodeAt(0) === 0xfeff || !isPlain(text))
+    return passages.map((passage) => ({ ...passage, text: textOf(lines, passage) }))
+  let line = 0
+  let at = 0
+  const startOf = (wanted: number): number => {
+    for (; line < wanted; line++) at += (lines[line]?.length ?? 0) + 1
+    return at
+  }
+  return passages.map(({ firstLine, lastLine }) => {
+    const start = startOf(firstLine - 1)
+    return { firstLine, lastLine, text: text.slice(start, startOf(lastLine) - 1) }
+  })
 }
 
 /** The passages of a text in their order; those of blank lines alone are left out. */

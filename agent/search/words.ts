@@ -9,14 +9,12 @@
  */
 const plainNames = /(?<![A-Za-z0-9])[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*/g
 const anyNames = /(?<![\p{L}\p{N}])[\p{L}\p{N}]*(?:[\p{Ll}\p{N}]\p{Lu}|\p{Lu}{2}\p{Ll})[\p{L}\p{N}]*/gu
-/** The end of a part, where the next one follows. */
-const plainEnds = /[a-z0-9](?=[A-Z])|[A-Z](?=[A-Z][a-z])/g
-const anyEnds = /[\p{Ll}\p{N}](?=\p{Lu})|\p{Lu}(?=\p{Lu}\p{Ll})/gu
+/** Between a part and the next one. */
+const plainSeams = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/g
+const anySeams = /(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/gu
 const isPlain = /^[\0-\x7f]*$/
 /** Longer runs are data, not names. */
 const nameMaxChars = 80
-/** Names whose parts are remembered while one text after the other is prepared. */
-const knownMaxNames = 20_000
 /** Of a query; the rest says nothing more. */
 const queryMaxTerms = 48
 
@@ -27,32 +25,21 @@ const commonWords = new Set(
   ),
 )
 
-/** Prepares texts for the index; one for many texts. */
-export class IndexWords {
-  readonly #known = new Map<string, string>()
-
-  /** `text`, and behind it the parts of its joined names, so that these are found by their parts as well as whole. */
-  prepare(text: string): string {
-    const names = text.match(isPlain.test(text) ? plainNames : anyNames)
-    if (names === null) return text
-    let prepared = text
-    for (const name of names) if (name.length <= nameMaxChars) prepared += this.#partsOf(name)
-    return prepared
-  }
-
-  #partsOf(name: string): string {
-    const known = this.#known.get(name)
-    if (known !== undefined) return known
-    const parts = `\n${partsOf(name)}`
-    if (this.#known.size >= knownMaxNames) this.#known.clear()
-    this.#known.set(name, parts)
-    return parts
-  }
+/**
+ * `text`, and behind it the parts of its joined names, so that these are found by their parts as well as whole.
+ * @param isAscii known of the text or of what it was cut from; absent: it is looked at
+ */
+export function prepareText(text: string, isAscii = isPlain.test(text)): string {
+  const names = text.match(isAscii ? plainNames : anyNames)
+  if (names === null) return text
+  // All names at once, for the same reason.
+  const parts = partsOf(names.filter(({ length }) => length <= nameMaxChars).join('\n'), isAscii)
+  return parts === '' ? text : `${text}\n${parts}`
 }
 
-/** A name with spaces between its parts. */
-function partsOf(name: string): string {
-  return name.replaceAll(isPlain.test(name) ? plainEnds : anyEnds, '$& ')
+/** Names with spaces between their parts. */
+function partsOf(names: string, isAscii = isPlain.test(names)): string {
+  return names.replace(isAscii ? plainSeams : anySeams, ' ')
 }
 
 /**

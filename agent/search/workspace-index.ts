@@ -2,19 +2,18 @@
  * What is searched of one workspace by its words: the index and the files in it as they were read. Brought up to date before
  * each search, in slices and within bounds; what they leave out is told. Keeps no text of a file.
  */
-import { totalmem } from 'node:os'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { OneAtATime } from '../subagents/turns.ts'
 import { toolFailure } from '../tools/tool.ts'
-import { cutPassages, linesOf, type Passage, textOf } from './passages.ts'
-import { type FileState, isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
+import type { IndexRoom } from './index-room.ts'
+import { type IndexedFile, IndexedFiles, rowsOf } from './indexed-files.ts'
+import { cutText, linesOf, type Passage, textOf } from './passages.ts'
+import { isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
 import { Slices } from './slices.ts'
 import { openStore, type Store } from './store.ts'
 import { type FoundFile, type LeftOut, walkWorkspace } from './walk.ts'
-import { IndexWords } from './words.ts'
-
-const MiB = 1024 * 1024
+import { prepareText } from './words.ts'
 
 /** Each has a default. */
 export interface IndexBounds {
@@ -22,36 +21,8 @@ export interface IndexBounds {
   readonly fileMaxBytes?: number
   /** Default 50,000. */
   readonly maxFiles?: number
-  /** Of one search, for reading what is new or has changed; the next search goes on. Default 45 s. */
+  /** Of one search, for reading what is new or has changed; that goes on between searches. Default 45 s. */
   readonly updateMaxMs?: number
-}
-
-/** Memory that all indexes of the agent take together: a VM has little. */
-export class IndexRoom {
-  readonly #maxBytes: number
-  readonly #taken = new Map<object, number>()
-
-  /** @param maxBytes default 48 MiB, in a small machine a sixteenth of its memory */
-  constructor(maxBytes: number = Math.min(48 * MiB, totalmem() / 16)) {
-    this.#maxBytes = maxBytes
-  }
-
-  /** Notes what `index` takes; whether there is room for more. */
-  note(index: object, bytes: number): boolean {
-    this.#taken.set(index, bytes)
-    return this.takenBytes < this.#maxBytes
-  }
-
-  /** Of all indexes that there are. */
-  get takenBytes(): number {
-    let all = 0
-    for (const taken of this.#taken.values()) all += taken
-    return all
-  }
-
-  leave(index: object): void {
-    this.#taken.delete(index)
-  }
 }
 
 export interface IndexOptions {
@@ -84,33 +55,17 @@ export interface Found {
   readonly leftOut: Readonly<Partial<Record<LeftOut, number>>>
 }
 
-interface IndexedFile {
-  readonly path: string
-  readonly state: FileState
-  /** It may have changed again without that showing. */
-  readonly isFresh: boolean
-  /** Of its first passage; the others follow. */
-  readonly firstRow: number
-  /** First and last line of each passage. */
-  readonly lines: Uint32Array
-  /** Why nothing of it is searched. */
-  readonly leftOut?: LeftOut
-  /** The last update that saw it. */
-  seenIn: number
-}
-
-/** Rows that one file may have: its passages. */
-const rowsPerFile = 65_536
+/** Updates between two searches: files that change again and again are to be no work without end. */
+const aheadMaxRounds = 10
 
 export class WorkspaceIndex {
   readonly #options: IndexOptions
   readonly #turns = new OneAtATime()
-  readonly #words = new IndexWords()
-  readonly #files = new Map<string, IndexedFile>()
-  readonly #byNumber = new Map<number, IndexedFile>()
+  readonly #files = new IndexedFiles()
   readonly #closing = new AbortController()
+  /** Ends the work between two searches. */
+  #ahead = new AbortController()
   #store: Store | undefined
-  #nextNumber = 0
   #updates = 0
   #leftOut: Partial<Record<LeftOut, number>> = {}
   /** Spent by the update under way on files that are new or have changed; the look at the others is never cut short. */
@@ -123,17 +78,34 @@ export class WorkspaceIndex {
   /** Brings the index up to date and looks; a search that waits for another one ends with `signal`, too. */
   async find(request: FindRequest, signal: AbortSignal): Promise<Result<Found>> {
     const ends = AbortSignal.any([signal, this.#closing.signal])
+    this.#ahead.abort()
     return await this.#turns.run(async () => {
       try {
         ends.throwIfAborted()
-        this.#store ??= await openStore()
+        this.#store ??= await openStore(this.#options.room.gatherBytes)
         const updated = await this.#update(this.#store, ends)
+        if (this.#leftOut.late !== undefined) this.#goOn(this.#store)
         return updated.ok ? await this.#look(this.#store, request, ends) : updated
       } catch (error) {
         if (ends.aborted) return toolFailure('cancelled', 'The search was cancelled.')
         throw error
       }
     })
+  }
+
+  /** Goes on with what a search had no time for, until the next one comes: the model thinks meanwhile. */
+  #goOn(store: Store): void {
+    this.#ahead.abort()
+    this.#ahead = new AbortController()
+    const ends = AbortSignal.any([this.#ahead.signal, this.#closing.signal])
+    const readOn = async (): Promise<void> => {
+      for (let round = 0; round < aheadMaxRounds && !ends.aborted; round++) {
+        const updated = await this.#update(store, ends)
+        if (!updated.ok || this.#leftOut.late === undefined) return
+      }
+    }
+    // What failed here fails the next search in the same way, which says so.
+    void this.#turns.run(readOn).catch(() => undefined)
   }
 
   /** Gives the memory back, once the search that runs has ended. */
@@ -165,7 +137,7 @@ export class WorkspaceIndex {
         onLeftOut: (reason) => this.#leave(reason),
       })
       if (!isWhole) this.#leave('room')
-      else for (const file of this.#files.values()) if (file.seenIn !== round) this.#drop(file, store)
+      else for (const file of this.#files) if (file.seenIn !== round) this.#drop(file, store)
     } finally {
       store.commit()
       this.#options.room.note(this, store.bytes)
@@ -216,31 +188,24 @@ export class WorkspaceIndex {
 
   #hasRoom(store: Store): boolean {
     const { bounds, room } = this.#options
-    return this.#files.size < (bounds?.maxFiles ?? 50_000) && room.note(this, store.bytes)
+    return this.#files.count < (bounds?.maxFiles ?? 50_000) && room.note(this, store.bytes)
   }
 
   async #add(
     path: string,
-    { state, text, leftOut }: ReadText,
+    { state, text, isAscii, leftOut }: ReadText,
     { nowMs, round, store, slices }: { nowMs: number; round: number; store: Store; slices: Slices },
   ): Promise<void> {
-    const number = this.#nextNumber++
-    const lines = text === undefined ? [] : linesOf(text)
-    const passages = cutPassages(lines).slice(0, rowsPerFile)
-    const file: IndexedFile = {
-      path,
-      state,
-      isFresh: isFresh(state, nowMs),
-      firstRow: number * rowsPerFile,
-      lines: Uint32Array.from(passages.flatMap(({ firstLine, lastLine }) => [firstLine, lastLine])),
-      ...(leftOut === undefined ? {} : { leftOut }),
-      seenIn: round,
-    }
-    this.#files.set(path, file)
-    this.#byNumber.set(number, file)
-    const pathWords = this.#words.prepare(path.toWellFormed())
-    for (const [index, passage] of passages.entries()) {
-      store.add(file.firstRow + index, pathWords, this.#words.prepare(textOf(lines, passage)))
+    const passages = text === undefined ? [] : cutText(text)
+    const left = leftOut === undefined ? {} : { leftOut }
+    const file = this.#files.add(
+      { path, state, isFresh: isFresh(state, nowMs), ...left, seenIn: round },
+      passages,
+    )
+    const pathWords = prepareText(path.toWellFormed())
+    for (const row of rowsOf(file)) {
+      const passage = passages[row - file.firstRow]?.text ?? ''
+      store.add(row, pathWords, prepareText(passage, isAscii))
       if (slices.isDue) await this.#pauseIn(file, store, slices)
     }
   }
@@ -256,13 +221,15 @@ export class WorkspaceIndex {
   }
 
   #drop(file: IndexedFile, store: Store): void {
-    this.#files.delete(file.path)
-    this.#byNumber.delete(file.firstRow / rowsPerFile)
-    for (let index = 0; index < file.lines.length / 2; index++) store.remove(file.firstRow + index)
+    this.#files.remove(file)
+    for (const row of rowsOf(file)) store.remove(row)
   }
 
   async #look(store: Store, request: FindRequest, signal: AbortSignal): Promise<Result<Found>> {
-    const hits = this.#hits(store, request)
+    const hits = this.#files.hitsAt(
+      request.match === null ? this.#files.rows() : store.find(request.match),
+      request,
+    )
     const texts = new Map<IndexedFile, readonly string[] | null>()
     const opened = Root.open(this.#options.root)
     if (!opened.ok) return opened
@@ -280,39 +247,9 @@ export class WorkspaceIndex {
       if (lines !== null) passages.push({ path: file.path, ...passage, text: textOf(lines, passage) })
     }
     let files = 0
-    for (const { leftOut } of this.#files.values()) if (leftOut === undefined) files++
+    for (const { leftOut } of this.#files) if (leftOut === undefined) files++
     return { ok: true, value: { passages, files, leftOut: { ...this.#leftOut } } }
   }
-
-  #hits(store: Store, { match, path, limit, perFile }: FindRequest): Hit[] {
-    const counts = new Map<IndexedFile, number>()
-    const hits: Hit[] = []
-    for (const row of match === null ? this.#rows() : store.find(match)) {
-      const file = this.#byNumber.get(Math.floor(row / rowsPerFile))
-      if (file === undefined || !isBelow(file.path, path)) continue
-      const count = counts.get(file) ?? 0
-      if (count === perFile) continue
-      counts.set(file, count + 1)
-      const at = (row % rowsPerFile) * 2
-      hits.push({ file, passage: { firstLine: file.lines[at] ?? 1, lastLine: file.lines[at + 1] ?? 1 } })
-      if (hits.length === limit) break
-    }
-    return hits
-  }
-
-  *#rows(): Iterable<number> {
-    for (const { firstRow, lines } of this.#files.values())
-      for (let index = 0; index < lines.length / 2; index++) yield firstRow + index
-  }
-}
-
-interface Hit {
-  readonly file: IndexedFile
-  readonly passage: Passage
-}
-
-function isBelow(path: string, folder: string): boolean {
-  return folder === '' || path === folder || path.startsWith(`${folder}/`)
 }
 
 /** The lines of a file that is still as it was when the index took it; null where it is not. */
@@ -320,6 +257,6 @@ function readAgain(root: Root, { path, state }: IndexedFile): readonly string[] 
   const located = root.locate(path, { links: 'refuse' })
   if (!located.ok) return null
   using place = located.value
-  const read = readText({ directory: place.directory, name: place.name, path }, state.size)
+  const read = readText({ directory: place.directory, name: place.name }, state.size)
   return read?.text !== undefined && isSameState(read.state, state) ? linesOf(read.text) : null
 }

@@ -13,10 +13,12 @@ import {
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { Directory } from '#specs/node/directory.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { ExtensionParts } from '../../extensions.ts'
 import { type CodeSearchOptions, createCodeSearch } from '../../search/code-search.ts'
-import { IndexRoom } from '../../search/workspace-index.ts'
+import { IndexRoom } from '../../search/index-room.ts'
+import { readText } from '../../search/read-file.ts'
 import type { CodeSearchResult } from '../../tools/search-code.ts'
 import { createLogger } from '../../utils/logger.ts'
 import { call, quietContext } from '../support/tools.ts'
@@ -253,9 +255,37 @@ describe('what the index leaves out', () => {
     }
     expect(last).toMatchObject({ files: 100, notes: [] })
   })
+
+  it('is gone on with between two searches, with no call that asks for it [S0.14]', async () => {
+    const files = Object.fromEntries(
+      Array.from({ length: 8 }, (_, file) => [`${file}.txt`, `needle\n${manyWords(file * 20_000, 20_000)}`]),
+    )
+    const whole = new IndexRoom()
+    using other = prepare(files, { room: whole })
+    expect(await other.ask('needle')).toMatchObject({ files: 8, notes: [] })
+    const room = new IndexRoom()
+    // Each file takes longer than this, so that one is read at a time.
+    using space = prepare(files, { room, bounds: { updateMaxMs: 0.01 } })
+    expect(await space.ask('needle')).toMatchObject({ files: 1 })
+    await expect.poll(() => room.takenBytes, { timeout: 50_000 }).toBeGreaterThan(0.8 * whole.takenBytes)
+    expect(await space.ask('needle')).toMatchObject({ files: 8, notes: [] })
+  })
 })
 
 describe('an index under attack', () => {
+  it('reads nothing but a file where a file was, and waits for nobody [S0.14, T.02]', () => {
+    using folder = temporaryFolder()
+    using root = Directory.openTrusted(folder.path)
+    const read = (name: string) => readText({ directory: root, name }, 1_000)
+    writeFileSync(join(folder.path, 'file'), 'text')
+    expect(read('file')).toMatchObject({ text: 'text', state: { size: 4 } })
+    execFileSync('mkfifo', [join(folder.path, 'fifo')])
+    symlinkSync('file', join(folder.path, 'link'))
+    mkdirSync(join(folder.path, 'folder'))
+    for (const name of ['fifo', 'link', 'folder', 'none']) expect(read(name)).toBeUndefined()
+    expect(read('file')).toMatchObject({ text: 'text' })
+  })
+
   it('whose files change, grow and vanish while it reads never fails [S0.14, T.02]', async () => {
     const files = Object.fromEntries(
       Array.from({ length: 60 }, (_, file) => [`d/${file}.txt`, `needle ${file}\n`.repeat(40)]),

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { cutPassages, linesOf, passageMaxLines, textOf } from '../../search/passages.ts'
+import { cutPassages, cutText, linesOf, passageMaxLines, textOf } from '../../search/passages.ts'
 
 describe('passages', () => {
   it('end at a blank line where there is one in time, else after forty lines [S0.14]', () => {
@@ -33,9 +33,28 @@ describe('passages', () => {
     )
   })
 
+  it('are the same whether they are cut from a text or from its lines [S0.14]', () => {
+    const piece = fc.oneof(
+      { weight: 6, arbitrary: fc.string({ unit: 'binary', maxLength: 60 }) },
+      { weight: 6, arbitrary: fc.constantFrom('\n', '\n\n', ' \n', 'a line\n'.repeat(30)) },
+      fc.constantFrom('\r\n', '\r', '\ufeff', 'x'.repeat(999), 'y'.repeat(1_000), 'z'.repeat(1_001)),
+    )
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {
+        const text = pieces.join('')
+        const lines = linesOf(text)
+        const expected = cutPassages(lines).map((passage) => ({ ...passage, text: textOf(lines, passage) }))
+        expect(cutText(text)).toEqual(expected)
+      }),
+      { numRuns: 500, seed: 14 },
+    )
+  })
+
   it('are of lines without their ends, without a byte order mark, and cut where they are long [S0.14]', () => {
     expect(linesOf('\ufeffa\r\nb\n\nc')).toEqual(['a', 'b', '', 'c'])
     expect(linesOf('')).toEqual([])
     expect(linesOf('x'.repeat(5_000))[0]?.length).toBe(1_001)
+    const just = 'x'.repeat(1_000)
+    expect(linesOf(`${just}\n${just}y\n${just}`)).toEqual([just, `${just}…`, just])
   })
 })

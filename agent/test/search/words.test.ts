@@ -1,14 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { openStore } from '../../search/store.ts'
-import { IndexWords, matchOf } from '../../search/words.ts'
+import { matchOf, prepareText } from '../../search/words.ts'
 
 /** Which of the texts a query finds, the best first. */
 async function found(query: string, texts: readonly string[]): Promise<number[]> {
   using store = await openStore()
-  const words = new IndexWords()
   store.begin()
-  for (const [index, text] of texts.entries()) store.add(index, 'x', words.prepare(text))
+  for (const [index, text] of texts.entries()) store.add(index, 'x', prepareText(text))
   store.commit()
   const match = matchOf(query)
   return match === null ? [] : [...store.find(match)]
@@ -46,11 +45,24 @@ describe('names of code', () => {
     expect((await found('read the tokens', texts))[0]).toBe(3)
   })
 
+  it('have their parts behind the text, in their order, each as often as it is there [S0.14]', () => {
+    expect(prepareText('readFile(a, HTTPServer, readFile, utf8Decoder)')).toBe(
+      'readFile(a, HTTPServer, readFile, utf8Decoder)\nread File\nHTTP Server\nread File\nutf8 Decoder',
+    )
+    expect(prepareText('größeÄndern readFile')).toBe('größeÄndern readFile\ngröße Ändern\nread File')
+    expect(prepareText(`${'aB'.repeat(50)} plain UPPER lower_case`)).not.toContain('\n')
+    fc.assert(
+      fc.property(fc.string({ maxLength: 200 }), (text) => {
+        expect(prepareText(text, false)).toBe(prepareText(text))
+      }),
+      { numRuns: 500, seed: 14 },
+    )
+  })
+
   it('of one letter after another, and of megabytes, are prepared in little time [S0.14]', () => {
-    const words = new IndexWords()
     const started = process.cpuUsage()
     for (const text of ['aB'.repeat(500_000), 'a'.repeat(1_000_000), `${'A'.repeat(100)}b`.repeat(10_000)])
-      expect(words.prepare(text).startsWith(text)).toBe(true)
+      expect(prepareText(text).startsWith(text)).toBe(true)
     // Linear: what is quadratic takes minutes.
     expect(process.cpuUsage(started).user / 1e6).toBeLessThan(20)
   })
