@@ -1,5 +1,7 @@
 /** `apply_patch`: one change over several files, whole or not at all. A patch that deletes files is put before a person first. */
+
 import * as z from 'zod'
+import { nameInLine } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
@@ -64,7 +66,7 @@ export function createApplyPatch(
     render: ({ files }) =>
       files
         .flatMap(({ path, action, to, addedLines, removedLines, notes }) => [
-          `${pastOf[action]} ${path}${to === undefined ? '' : `, now ${to}`} (+${addedLines} -${removedLines})`,
+          `${pastOf[action]} ${nameInLine(path)}${to === undefined ? '' : `, now ${nameInLine(to)}`} (+${addedLines} -${removedLines})`,
           ...notes.map((note) => `  ${note}`),
         ])
         .join('\n'),

@@ -1,7 +1,7 @@
 /** `list_files`: what is in a directory and below it, nearest first, bounded in depth and number. */
 import * as z from 'zod'
 import { closedDirectories, type ListedEntry, listed, Walk } from '#runtime/tools/walk.ts'
-import { comparePaths } from '#specs/node/path-text.ts'
+import { comparePaths, nameInLine, quotedNamesNote } from '#specs/node/path-text.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
@@ -46,7 +46,7 @@ export function createListFiles(
         const stat = place.stat()
         if (!stat.ok) return stat
         if (!stat.value.isDirectory()) {
-          return toolFailure('not_a_directory', `"${path}" is not a directory; use read_file for a file.`)
+          return toolFailure('not_a_directory', `${place} is not a directory; use read_file for a file.`)
         }
         const opened = place.openDirectory()
         if (!opened.ok) return opened
@@ -71,13 +71,15 @@ export function createListFiles(
     },
     render({ path, entries, truncated, notes }) {
       const lines = entries.map((entry) => {
-        if (entry.type === 'directory') return `${entry.path}/`
+        const name = nameInLine(entry.path)
+        if (entry.type === 'directory') return `${name}/`
         return entry.type === 'file'
-          ? `${entry.path} (${formatSize(entry.sizeBytes ?? 0)})`
-          : `${entry.path} (${entry.type})`
+          ? `${name} (${formatSize(entry.sizeBytes ?? 0)})`
+          : `${name} (${entry.type})`
       })
       const more = truncated ? ['there is more: list a directory below, or raise depth or limit'] : []
-      const head = [`${path}: ${entries.length} entries`, ...more, ...notes].join('; ')
+      const quoted = lines.some((line) => line.startsWith('"')) ? [quotedNamesNote] : []
+      const head = [`${nameInLine(path)}: ${entries.length} entries`, ...more, ...quoted, ...notes].join('; ')
       return [`[${head}]`, ...lines].join('\n')
     },
   })

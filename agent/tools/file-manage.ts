@@ -1,6 +1,7 @@
 /** `move_file` and `delete_file`: names, not content. A link is moved or deleted itself, never what it points to. */
 import * as z from 'zod'
 import { fileFailure } from '#specs/node/file-error.ts'
+import { nameInLine } from '#specs/node/path-text.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
@@ -58,7 +59,7 @@ export function createMoveFile(options: FileToolsOptions = {}): Tool<typeof move
         return toolSuccess({ from: shownPath(source), to: shownPath(target) })
       })
     },
-    render: ({ from, to }) => `Moved ${from} to ${to}.`,
+    render: ({ from, to }) => `Moved ${nameInLine(from)} to ${nameInLine(to)}.`,
   })
 }
 
@@ -132,7 +133,7 @@ export function createDeleteFile(
       })
     },
     render: ({ path, files, directories, bytes }) =>
-      `Deleted ${path}: ${countText({ files, directories, bytes })}.`,
+      `Deleted ${nameInLine(path)}: ${countText({ files, directories, bytes })}.`,
   })
 }
 

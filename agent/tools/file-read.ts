@@ -1,6 +1,7 @@
 /** `read_file`: text in pages. Binary files are named with their size, never dumped. */
 import * as z from 'zod'
 import { notesOf, readPage } from '#runtime/tools/text-page.ts'
+import { nameInLine, quotePath } from '#specs/node/path-text.ts'
 import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, formatSize, pathArgument, shownPath, withPlace } from './file-access.ts'
@@ -65,7 +66,7 @@ export function createReadFile(
         if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {
           return toolFailure(
             'invalid_input',
-            `"${path}" has ${page.totalLines} lines; offset ${offset} is beyond.`,
+            `${quotePath(path)} has ${page.totalLines} lines; offset ${offset} is beyond.`,
           )
         }
         if (seen?.ok === true) ledger?.note(context, place, seen.value)
@@ -88,14 +89,14 @@ export function createReadFile(
       const of = value.totalLines === null ? '' : ` of ${value.totalLines}`
       const range = value.lines === 0 ? 'empty file' : `lines ${value.offset}-${last}${of}`
       const more = value.nextOffset === null ? [] : [`more from offset ${value.nextOffset}`]
-      return `[${[`${value.path}: ${range}`, ...more, ...value.notes].join('; ')}]\n${value.content}`
+      return `[${[`${nameInLine(value.path)}: ${range}`, ...more, ...value.notes].join('; ')}]\n${value.content}`
     },
   })
 }
 
 function withHint(error: ToolError, path: string): ReturnType<typeof toolFailure> {
   const hints: Partial<Record<ToolErrorCode, string>> = {
-    not_found: ` Use list_files to see what is there, or search_files to find "${path}".`,
+    not_found: ` Use list_files to see what is there, or search_files to find ${quotePath(path)}.`,
     not_a_file: ' Use list_files for a directory.',
   }
   return toolFailure(error.code, error.message + (hints[error.code] ?? ''), error.retryable)
@@ -110,12 +111,12 @@ function explain(
   if (code === 'binary_file') {
     return toolFailure(
       'binary_file',
-      `"${path}" is a binary file of ${size} bytes (${formatSize(size)}): ${reason}. Use run_python to parse it, or run_bash with file, xxd or strings to look into it.`,
+      `${quotePath(path)} is a binary file of ${size} bytes (${formatSize(size)}): ${reason}. Use run_python to parse it, or run_bash with file, xxd or strings to look into it.`,
     )
   }
   if (code === 'cancelled') return toolFailure('cancelled', reason)
   return toolFailure(
     'too_large',
-    `"${path}" has ${formatSize(size)}: ${reason}. Use run_bash with tail, sed or awk.`,
+    `${quotePath(path)} has ${formatSize(size)}: ${reason}. Use run_bash with tail, sed or awk.`,
   )
 }

@@ -1,6 +1,7 @@
 /** `write_file` and `edit_file`: whole files and replacements in them, each seen by others as old or new, never in part. */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
+import { nameInLine, quotePath } from '#specs/node/path-text.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -40,7 +41,7 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
     async execute({ path, content, mode }, context) {
       const { ledger } = options
       if (path.endsWith('/'))
-        return toolFailure('invalid_input', `"${path}" names a directory; name a file in it.`)
+        return toolFailure('invalid_input', `${quotePath(path)} names a directory; name a file in it.`)
       return await withPlace(options, path, { createParents: true }, (place) => {
         const target = inspectTarget(place)
         if (!target.ok) return target
@@ -59,7 +60,8 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
         })
       })
     },
-    render: ({ path, created, bytes }) => `${created ? 'Created' : 'Replaced'} ${path} (${bytes} bytes).`,
+    render: ({ path, created, bytes }) =>
+      `${created ? 'Created' : 'Replaced'} ${nameInLine(path)} (${bytes} bytes).`,
   })
 }
 
@@ -113,10 +115,10 @@ export function createEditFile(options: FileToolsOptions = {}): Tool<typeof edit
       })
     },
     render: ({ path, replacements, line, note }) => {
-      if (note !== undefined) return `Edited ${path} at line ${line}: ${note}.`
+      if (note !== undefined) return `Edited ${nameInLine(path)} at line ${line}: ${note}.`
       return replacements === 1
-        ? `Edited ${path} at line ${line}.`
-        : `Edited ${path}: ${replacements} replacements, the first at line ${line}.`
+        ? `Edited ${nameInLine(path)} at line ${line}.`
+        : `Edited ${nameInLine(path)}: ${replacements} replacements, the first at line ${line}.`
     },
   })
 }

@@ -2,8 +2,10 @@
  * What a patch would do to the workspace: every path found, every file read and every hunk put in its place, in memory. Nothing is
  * written; whatever is wrong with any of the files refuses the whole.
  */
+
 import { Buffer } from 'node:buffer'
 import type { Root } from '#specs/node/descriptor-walk.ts'
+import { quotePath } from '#specs/node/path-text.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { editMaxBytes, type FileText, readText } from './file-text.ts'
@@ -68,7 +70,7 @@ export function stagePatch(files: readonly FilePatch[], parts: StageParts): Resu
       const other = taken.get(path)
       if (other !== undefined)
         return badPatch(
-          `"${other}" and "${file.path}" are the same file: put all hunks of a file under one head`,
+          `${quotePath(other)} and ${quotePath(file.path)} are the same file: put all hunks of a file under one head`,
           1,
         )
       taken.set(path, file.path)
@@ -103,7 +105,7 @@ function stageFile(file: FilePatch, parts: StageParts): Result<StagedFile> {
 function stageNew(file: FilePatch, parts: StageParts): Result<StagedFile> {
   const target = findFree(file.path, parts)
   if (!target.ok) return target
-  const patched = applyHunks(`"${file.path}"`, '', file.hunks)
+  const patched = applyHunks(quotePath(file.path), '', file.hunks)
   if (!patched.ok) return patched
   const { text, ...change } = patched.value
   const { mode } = file
@@ -131,7 +133,7 @@ function stageDeletion(file: FilePatch, source: Place, { ledger, reader }: Stage
   if (file.hunks.length === 0) return toolSuccess({ patch: file, source, change: none })
   const read = readText(source)
   if (!read.ok) return read
-  const patched = applyHunks(`"${file.path}"`, read.value.text, file.hunks)
+  const patched = applyHunks(quotePath(file.path), read.value.text, file.hunks)
   if (!patched.ok) return patched
   const { text, ...change } = patched.value
   if (text === '') return toolSuccess({ patch: file, source, read: read.value, change })
@@ -160,7 +162,7 @@ function stageUpdate(file: FilePatch, source: Place, parts: StageParts): Result<
   if (!read.ok) return read
   const known = ledger?.checkBytes(reader, source, read.value.bytes)
   if (known?.ok === false) return known
-  const patched = applyHunks(`"${file.path}"`, read.value.text, file.hunks)
+  const patched = applyHunks(quotePath(file.path), read.value.text, file.hunks)
   if (!patched.ok) return patched
   const { text, ...change } = patched.value
   const bytes = Buffer.from(text, 'utf8')
@@ -181,7 +183,7 @@ function locate(path: string, links: 'keep' | 'follow', { root, scope }: StagePa
 /** A path at which nothing is; directories may be missing on the way. */
 function findFree(path: string, parts: StageParts): Result<Target> {
   if (path.endsWith('/'))
-    return toolFailure('invalid_input', `"${path}" names a directory; name a file in it.`)
+    return toolFailure('invalid_input', `${quotePath(path)} names a directory; name a file in it.`)
   const found = locate(path, 'keep', parts)
   if (!found.ok) return found.error.code === 'not_found' ? findBelowMissing(path, parts) : found
   if (!found.value.exists()) return toolSuccess({ path: found.value.path, place: found.value })
@@ -207,10 +209,10 @@ function findBelowMissing(path: string, { root }: StageParts): Result<Target> {
     const rest = names.slice(kept)
     if (!stat.ok) return stat
     if (!stat.value.isDirectory())
-      return toolFailure('not_a_directory', `"${path}": ${place} is not a directory.`)
+      return toolFailure('not_a_directory', `${quotePath(path)}: ${place} is not a directory.`)
     if (rest.includes('..'))
-      return toolFailure('not_found', `"${path}": a directory before ".." does not exist.`)
+      return toolFailure('not_found', `${quotePath(path)}: a directory before ".." does not exist.`)
     return toolSuccess({ path: [...(place.path === '' ? [] : [place.path]), ...rest].join('/') })
   }
-  return toolFailure('not_found', `"${path}" cannot be reached.`)
+  return toolFailure('not_found', `${quotePath(path)} cannot be reached.`)
 }

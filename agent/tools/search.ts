@@ -1,5 +1,6 @@
 /** `search_files`: ripgrep in the sandbox, its output read and bounded. The program never runs outside the sandbox. */
 import * as z from 'zod'
+import { nameInLine, quotedNamesNote, quotePath } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
 import { type FileToolsOptions, pathArgument, withPlace } from './file-access.ts'
@@ -67,13 +68,18 @@ export function createSearchFiles(
     render({ lines, matches, files, truncated, hint }) {
       if (matches === 0) return hint === undefined ? 'No match.' : `No match. ${hint}`
       const more = truncated ? '; there may be more: narrow the search or raise limit' : ''
-      const shown = lines.map((line) => `${line.path}:${line.line}${line.isMatch ? ':' : '-'} ${line.text}`)
-      return [`[${counted(matches, 'matching line')} in ${counted(files, 'file')}${more}]`, ...shown].join(
-        '\n',
+      const shown = lines.map(
+        (line) => `${pathOf(line.path)}:${line.line}${line.isMatch ? ':' : '-'} ${line.text}`,
       )
+      const quoted = shown.some((line) => line.startsWith('"')) ? `; ${quotedNamesNote}` : ''
+      const head = `${counted(matches, 'matching line')} in ${counted(files, 'file')}${more}${quoted}`
+      return [`[${head}]`, ...shown].join('\n')
     },
   })
 }
+
+/** A path that looks as if its line's number stood in it is quoted, too. */
+const pathOf = (path: string) => (/:\d+[:-] /.test(path) ? quotePath(path) : nameInLine(path))
 
 const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`
 

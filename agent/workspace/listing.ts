@@ -1,6 +1,9 @@
 /** What a workspace holds, in the lines that prompts show: `path (N bytes)`, folders as `path/`, nearest first. */
 import * as z from 'zod'
+import { nameInLine } from '#specs/node/path-text.ts'
 import type { Tool, ToolContext } from '../tools/tool.ts'
+
+export { nameInLine }
 
 const depth = 3
 const limit = 300
@@ -25,10 +28,4 @@ export async function describeWorkspace(tools: readonly Tool[], signal: AbortSig
     return type === 'file' ? `${nameInLine(path)} (${sizeBytes ?? 0} bytes)` : `${nameInLine(path)} (${type})`
   })
   return [...lines, ...(truncated ? ['(there is more: list_files shows it)'] : [])].join('\n')
-}
-
-/** A path as a line of ours holds it: with line breaks or other control characters as JSON, for a name could write lines of its own. */
-export function nameInLine(path: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the listing
-  return /[\u0000-\u001f\u007f]/.test(path) ? JSON.stringify(path) : path
 }

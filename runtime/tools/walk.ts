@@ -6,6 +6,7 @@ import { lstatSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Directory, DirectoryEntry, EntryKind } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'
+import { nameInLine } from '#specs/node/path-text.ts'
 
 /** Named, but not entered: large, and never what is sought. */
 export const closedDirectories: ReadonlySet<string> = new Set([
@@ -75,10 +76,13 @@ export class Walk {
     const { includeHidden, namesMaxCount = defaultNamesMaxCount } = this.#options
     using directory = enter(top, names)
     const listed = directory === undefined ? undefined : attempt('', () => directory.listSome(namesMaxCount))
-    if (directory === undefined || listed?.ok !== true) return this.#note(`cannot read ${path || '.'}`)
+    if (directory === undefined || listed?.ok !== true)
+      return this.#note(`cannot read ${nameInLine(path || '.')}`)
     if (!listed.value.isWhole) {
       this.truncated = true
-      this.#note(`${path || '.'} has more than ${namesMaxCount} entries; some of them are left out`)
+      this.#note(
+        `${nameInLine(path || '.')} has more than ${namesMaxCount} entries; some of them are left out`,
+      )
     }
     const sorted = listed.value.entries.sort((left, right) => (left.name < right.name ? -1 : 1))
     for (const { name, kind } of sorted) {

@@ -10,7 +10,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Directory, type Owner } from './directory.ts'
 import { attempt, errnoOf, failure, fileFailure, ifPermitted } from './file-error.ts'
-import { decodePath, encodePath, isPathText } from './path-text.ts'
+import { decodePath, encodePath, isPathText, quotePath } from './path-text.ts'
 import { Place } from './place.ts'
 
 /** Links that one path may go through; Linux's own bound. */
@@ -59,7 +59,7 @@ export class Root implements Disposable {
 
   /** Opens the root; `path` itself is trusted. */
   static open(path: string, options: RootOptions = {}): Result<Root> {
-    return attempt(`cannot open the directory "${path}"`, () => {
+    return attempt(`cannot open the directory ${quotePath(path)}`, () => {
       const known = (options.knownAs ?? path).replace(/\/+$/, '')
       return new Root(Directory.openTrusted(path), known, options.owner)
     })
@@ -79,7 +79,7 @@ export class Root implements Disposable {
     const names = this.#names(path)
     if (!names.ok) return names
     if (options.links === 'refuse' && names.value.includes('..')) {
-      return failure('outside_workspace', `"${path}" must not contain ".." here.`)
+      return failure('outside_workspace', `${quotePath(path)} must not contain ".." here.`)
     }
     const walk: Walk = {
       directory: this.#directory.reopen(),
@@ -94,7 +94,7 @@ export class Root implements Disposable {
       return found
     } catch (thrown) {
       walk.directory[Symbol.dispose]()
-      return fileFailure(`cannot reach "${path}"`, thrown)
+      return fileFailure(`cannot reach ${quotePath(path)}`, thrown)
     }
   }
 
@@ -107,7 +107,7 @@ export class Root implements Disposable {
       const name = walk.pending.pop()
       if (name === undefined) return this.#found(walk, '.')
       if (++walk.steps > MAX_STEPS)
-        return failure('invalid_input', `"${path}" takes too many steps to resolve.`)
+        return failure('invalid_input', `${quotePath(path)} takes too many steps to resolve.`)
       if (name === '' || name === '.') continue
       if (name === '..') {
         if (walk.resolved.pop() === undefined) return this.#outside(path)
@@ -144,14 +144,16 @@ export class Root implements Disposable {
         return this.#makeDirectory(walk, name, path)
       }
       if (errno === 'ENOENT')
-        return failure('not_found', `"${path}": the directory "${here}" does not exist.`)
-      if (errno !== 'ENOTDIR' && errno !== 'ELOOP') return fileFailure(`cannot open "${here}"`, thrown)
+        return failure('not_found', `${quotePath(path)}: the directory ${quotePath(here)} does not exist.`)
+      if (errno !== 'ENOTDIR' && errno !== 'ELOOP')
+        return fileFailure(`cannot open ${quotePath(here)}`, thrown)
       const target = linkTarget(walk, name)
-      if (target === undefined) return failure('not_a_directory', `"${path}": "${here}" is not a directory.`)
+      if (target === undefined)
+        return failure('not_a_directory', `${quotePath(path)}: ${quotePath(here)} is not a directory.`)
       if (options.links === 'refuse') {
         return failure(
           'outside_workspace',
-          `"${path}": "${here}" is a symbolic link, which is not followed here.`,
+          `${quotePath(path)}: ${quotePath(here)} is a symbolic link, which is not followed here.`,
         )
       }
       return this.#redirect(walk, target, path)
@@ -161,7 +163,8 @@ export class Root implements Disposable {
   }
 
   #makeDirectory(walk: Walk, name: string, path: string): Result<void> {
-    return attempt(`cannot make the directory "${[...walk.resolved, name].join('/')}" for "${path}"`, () => {
+    const what = `${quotePath([...walk.resolved, name].join('/'))} for ${quotePath(path)}`
+    return attempt(`cannot make the directory ${what}`, () => {
       try {
         mkdirSync(walk.directory.at(name))
       } catch (thrown) {
@@ -178,7 +181,8 @@ export class Root implements Disposable {
 
   /** Goes on with a link's target in the place of the link. */
   #redirect(walk: Walk, target: string, path: string): Result<void> {
-    if (++walk.links > MAX_LINKS) return failure('invalid_input', `"${path}" goes round in symbolic links.`)
+    if (++walk.links > MAX_LINKS)
+      return failure('invalid_input', `${quotePath(path)} goes round in symbolic links.`)
     if (target.startsWith('/')) {
       const below = this.#below(target)
       if (below === undefined) return this.#outside(path)
@@ -222,7 +226,7 @@ export class Root implements Disposable {
   #outside(path: string): ReturnType<typeof failure> {
     return failure(
       'outside_workspace',
-      `"${path}" leads outside of "${this.path}". Use a path relative to that directory, without leaving it.`,
+      `${quotePath(path)} leads outside of ${quotePath(this.path)}. Use a path relative to that directory, without leaving it.`,
     )
   }
 }

@@ -55,6 +55,33 @@ export function isPathText(text: string): boolean {
   }
 }
 
+/**
+ * Characters that write lines of their own, are not seen, or turn the order of what follows; and bytes that are no UTF-8. The
+ * line and paragraph separators are U+2028 and U+2029.
+ */
+const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+
+/** A path in quotes: a JSON string in which every character is seen, and which gives the path back. */
+export function quotePath(path: string): string {
+  return JSON.stringify(path).replace(hidden, (character) =>
+    Array.from(
+      { length: character.length },
+      (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
+    ).join(''),
+  )
+}
+
+/**
+ * A path as a line of ours holds it: as it is, or as {@link quotePath} has it where a reader could not tell what the name is
+ * or where it ends. What begins with a quotation mark is such a string, always.
+ */
+export function nameInLine(path: string): string {
+  return /^["\s]|\s$/.test(path) || path.search(hidden) !== -1 ? quotePath(path) : path
+}
+
+/** What a list says that has such names: calls take the name itself. */
+export const quotedNamesNote = 'names in quotes are JSON strings'
+
 /** What node:fs takes for this path: text where it is UTF-8 (faster), else bytes. */
 export function toSystemPath(text: string): string | Buffer {
   return text.isWellFormed() ? text : encodePath(text)

@@ -24,7 +24,7 @@ import {
 import type { Result } from '#specs/protocol/error.ts'
 import { type Directory, isRaceFree, kindOf, O_PATH, type Owner } from './directory.ts'
 import { attempt, failure, fileFailure, ifPermitted } from './file-error.ts'
-import { decodePath, toSystemPath } from './path-text.ts'
+import { decodePath, quotePath, toSystemPath } from './path-text.ts'
 
 const SAFE_OPEN = constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
@@ -191,7 +191,7 @@ export class Place implements Disposable {
 
   /** The path in quotes, for messages. */
   toString(): string {
-    return `"${this.path === '' ? '.' : this.path}"`
+    return quotePath(this.path === '' ? '.' : this.path)
   }
 
   /** Names the file first, looks at what it is, and only then opens just that. */
