@@ -1,4 +1,4 @@
-import { readdir, readFile, writeFile } from 'node:fs/promises'
+import { readdir, readFile, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -9,7 +9,7 @@ import { type TemplateInfo, TemplateStore } from '../../vm/template-store.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
 import { processName } from '../../vm/vm-folder.ts'
 import { GuestUnfitError, startWarm, type WarmVm } from '../../vm/warm-start.ts'
-import { awaitHello, makeOwnFolders } from '../support/templates.ts'
+import { awaitHello, makeOwnFolders, writeTemplate } from '../support/templates.ts'
 import { isRunning, waitUntilGone } from '../support/vm.ts'
 import { openTestLink, testVmOptions } from '../support/warm-vm.ts'
 
@@ -51,7 +51,10 @@ async function onlyTemplate(): Promise<TemplateInfo> {
 }
 
 describe('a warm start', () => {
-  it('makes a template once, and then begins from it with its memory mapped [V.01]', async () => {
+  it('makes a template once, clears away one of long ago, and then begins from it with its memory mapped [V.01]', async () => {
+    const { directory: old } = await writeTemplate(own.folders.cache, 'f'.repeat(32))
+    const longAgo = new Date(Date.now() - 8 * 24 * 60 * 60 * 1000)
+    await utimes(join(old, 'used'), longAgo, longAgo)
     const first = await start()
     expect(first).toMatchObject({
       cloned: true,
