@@ -17,7 +17,8 @@ export interface CallUnderWay {
 }
 
 interface OpenCall extends CallUnderWay {
-  readonly ending: AbortController
+  /** Made when it is first needed: few calls ask anything. */
+  ending?: AbortController
 }
 
 export class ServerQuestions {
@@ -27,11 +28,11 @@ export class ServerQuestions {
 
   /** @returns to be called when the call has ended */
   begin(call: CallUnderWay): () => void {
-    const open: OpenCall = Object.assign(call, { ending: new AbortController() })
+    const open: OpenCall = call
     this.#calls.add(open)
     return () => {
       this.#calls.delete(open)
-      open.ending.abort(new Error('the call ended in which it was asked'))
+      open.ending?.abort(new Error('the call ended in which it was asked'))
     }
   }
 
@@ -43,8 +44,9 @@ export class ServerQuestions {
     if (this.#waiting >= waitingMaxCount)
       throw new ElicitationRefusal(`more than ${waitingMaxCount} questions at once are not put to a person`)
     this.#waiting += 1
-    const { ask, ending } = call
-    const withdrawn = AbortSignal.any([signal, ending.signal])
+    const { ask } = call
+    call.ending ??= new AbortController()
+    const withdrawn = AbortSignal.any([signal, call.ending.signal])
     const turn = this.#turn.then(() => this.#put(params, ask, withdrawn))
     this.#turn = turn.catch(() => undefined)
     try {
