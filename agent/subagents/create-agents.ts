@@ -69,7 +69,7 @@ class RootAgents implements RunAgents {
     this.#parent = parent
     this.#parts = parts
     this.#places = new Places(parent.task.limits.maxParallelAgents)
-    this.#views = new Views(parts.views, parent.logger)
+    this.#views = new Views(parts.views, this.#homeComings, parent.logger)
     this.#root = parts.root ?? defaultRoot
     this.#owner = parts.owner ?? workOwner
   }
@@ -169,7 +169,7 @@ class RootAgents implements RunAgents {
       return refused(agentPath, toolFailure('limit_reached', message).error)
     }
     try {
-      const opened = await this.#homeComings.run(() => this.#views.open())
+      const opened = await this.#views.open()
       if (!opened.ok) {
         const code = opened.error.code === 'no_space' ? 'no_space' : 'unavailable'
         const message = `no view of the workspace for a sub-agent: ${opened.error.message}`
@@ -219,7 +219,7 @@ class RootAgents implements RunAgents {
     ending.abort('the sub-agent has ended')
     report.close()
     if (result.conflicts.length > 0) this.#views.keep(agentPath, view)
-    else await this.#views.close(view)
+    else this.#views.close(view)
     await report.end(result, stepId)
     return result
   }

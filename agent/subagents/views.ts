@@ -1,15 +1,18 @@
 /**
- * The views of one run's sub-agents: opened when one begins, closed when it has come home, kept where something of it could
- * not be brought over. When room is short, the view that was kept longest gives way.
+ * The views of a run's sub-agents: made together where they are asked for together, ended behind everybody's back, kept where
+ * something could not be brought over. When room is short, the view that was kept longest gives way. None of it throws.
  */
 import { randomBytes } from 'node:crypto'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { HelperError, HelperResult, ViewPaths } from '../utils/helper.ts'
+import type { OneAtATime } from './turns.ts'
 
 /** Whoever can make views. */
 export interface ViewSource {
-  openView(id: string): Promise<HelperResult<ViewPaths>>
-  closeView(id: string): Promise<HelperResult<void>>
+  /** Views of the workspace as it is at one moment, in the order of their ids; all or none. */
+  openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
+  closeViews(ids: readonly string[]): Promise<HelperResult<void>>
 }
 
 /** A view under the id by which programs are started in it. */
@@ -17,29 +20,32 @@ export interface AgentView extends ViewPaths {
   readonly id: string
 }
 
+type Opened = HelperResult<AgentView>
+
 export class Views {
   readonly #source: ViewSource
+  readonly #turns: OneAtATime
   readonly #logger: Logger
   readonly #open = new Set<AgentView>()
   /** By the agent's path, the oldest first. */
   readonly #kept = new Map<string, AgentView>()
+  #asked: PromiseWithResolvers<Opened>[] = []
+  #leaving: AgentView[] = []
+  #closing: Promise<void> | null = null
 
-  constructor(source: ViewSource, logger: Logger) {
+  /** @param turns whose work nothing is to be seen of in a view while it is half done */
+  constructor(source: ViewSource, turns: OneAtATime, logger: Logger) {
     this.#source = source
+    this.#turns = turns
     this.#logger = logger
   }
 
-  async open(): Promise<HelperResult<AgentView>> {
-    for (;;) {
-      const id = `v${randomBytes(6).toString('hex')}`
-      const opened = await this.#source.openView(id)
-      if (opened.ok) {
-        const view = { ...opened.value, id }
-        this.#open.add(view)
-        return { ok: true, value: view }
-      }
-      if (!isShortOfRoom(opened.error) || !(await this.#closeOldest())) return opened
-    }
+  /** A view of the workspace as it is when its turn comes, together with all that are asked for until then. */
+  async open(): Promise<Opened> {
+    const asked = Promise.withResolvers<Opened>()
+    this.#asked.push(asked)
+    if (this.#asked.length === 1) this.#turns.run(() => this.#openAsked()).catch(asked.reject)
+    return await asked.promise
   }
 
   /** Keeps the view of an agent that has ended. */
@@ -51,27 +57,76 @@ export class Views {
     return this.#kept.get(agentPath)
   }
 
-  async close(view: AgentView): Promise<void> {
+  /** Nobody waits for it: what is asked for meanwhile goes together with the next. */
+  close(view: AgentView): void {
     if (!this.#open.delete(view)) return
-    const closed = await this.#source.closeView(view.id)
-    if (!closed.ok)
-      this.#logger.warn({ view: view.id, code: closed.error.code }, `view: ${closed.error.message}`)
+    this.#leaving.push(view)
+    this.#closing ??= this.#closeLeaving()
   }
 
+  /** Resolves when none is left. */
   async closeAll(): Promise<void> {
     this.#kept.clear()
-    await Promise.all([...this.#open].map((view) => this.close(view)))
+    for (const view of this.#open) this.close(view)
+    await this.#closing
   }
 
-  /** Whether there was one. */
-  async #closeOldest(): Promise<boolean> {
-    const [oldest] = this.#kept
-    if (oldest === undefined) return false
-    const [agentPath, view] = oldest
-    this.#kept.delete(agentPath)
-    this.#logger.info({ agentPath }, 'a kept view gave way')
-    await this.close(view)
+  async #openAsked(): Promise<void> {
+    // What one reply of the model asks for is asked for within a turn.
+    await nextTurn()
+    const asked = this.#asked
+    this.#asked = []
+    try {
+      const opened = await this.#openTogether(asked.length)
+      for (const [index, { resolve, reject }] of asked.entries()) {
+        const own = opened[index]
+        if (own === undefined) reject(new TypeError('fewer views than were asked for'))
+        else resolve(own)
+      }
+    } catch (error) {
+      for (const { reject } of asked) reject(error)
+    }
+  }
+
+  /** As many as there is room for, the same failure for all others. */
+  async #openTogether(count: number): Promise<Opened[]> {
+    for (;;) {
+      const ids = Array.from({ length: count }, () => `v${randomBytes(6).toString('hex')}`)
+      const opened = await this.#source.openViews(ids)
+      if (opened.ok) {
+        const views = opened.value.map((paths, index) => ({ ...paths, id: ids[index] ?? '' }))
+        for (const view of views) this.#open.add(view)
+        return views.map((value) => ({ ok: true, value }))
+      }
+      if (isShortOfRoom(opened.error) && (await this.#makeRoom())) continue
+      if (!isShortOfRoom(opened.error) || count === 1) return Array.from({ length: count }, () => opened)
+      return [...(await this.#openTogether(count - 1)), opened]
+    }
+  }
+
+  /** Whether there may be more of it now. */
+  async #makeRoom(): Promise<boolean> {
+    if (this.#closing === null) {
+      const [oldest] = this.#kept
+      if (oldest === undefined) return false
+      const [agentPath, view] = oldest
+      this.#kept.delete(agentPath)
+      this.#logger.info({ agentPath }, 'a kept view gave way')
+      this.close(view)
+    }
+    await this.#closing
     return true
+  }
+
+  async #closeLeaving(): Promise<void> {
+    while (this.#leaving.length > 0) {
+      const ids = this.#leaving.map(({ id }) => id)
+      this.#leaving = []
+      const closed = await this.#source.closeViews(ids)
+      if (!closed.ok)
+        this.#logger.warn({ views: ids, code: closed.error.code }, `views: ${closed.error.message}`)
+    }
+    this.#closing = null
   }
 }
 

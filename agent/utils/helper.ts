@@ -76,11 +76,11 @@ const Execution = z.strictObject({
   durationMs: whole,
 })
 const View = z.strictObject({
-  ...ok,
   path: z.string().min(1).max(200),
   start: z.string().min(1).max(200),
   upper: z.string().min(1).max(200),
 })
+const Views = z.strictObject({ ...ok, views: z.array(View).max(32) })
 const Status = z.strictObject({
   ...ok,
   calls: whole,
@@ -96,7 +96,7 @@ export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
  * Where a view lies: `path` is its tree, `start` the same as it was when the view was opened (nobody can write there),
  * `upper` what was written to, as a hint where to look.
  */
-export type ViewPaths = Omit<z.infer<typeof View>, 'ok'>
+export type ViewPaths = z.infer<typeof View>
 
 /** A program of a person, without a wall limit. */
 export interface ShellRequest {
@@ -114,13 +114,13 @@ export interface Helper {
   /** Ends all programs and throws the workspace's changes away. */
   resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
   /**
-   * Makes a copy-on-write view of the workspace as it is now. `busy`: there are 32 already; `no_space`: what was changed so
-   * far does not fit on the disk once more.
-   * @param id 1 to 32 of a-z, 0-9 and -
+   * Makes copy-on-write views of the workspace as it is now, over one copy of what was changed so far; all of them or none.
+   * `busy`: there would be more than 32; `no_space`: what was changed so far does not fit on the disk once more.
+   * @param ids 1 to 32, each of 1 to 32 of a-z, 0-9 and -
    */
-  openView(id: string): Promise<HelperResult<ViewPaths>>
-  /** Ends the programs of a view and throws it away; nothing to do when there is none. */
-  closeView(id: string): Promise<HelperResult<void>>
+  openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
+  /** Ends the programs of views and throws them away; nothing to do for those that there are not. */
+  closeViews(ids: readonly string[]): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
   /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
   execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
@@ -141,11 +141,15 @@ export function createHelper(socketPath: string = DEFAULT_HELPER_SOCKET): Helper
   return {
     mountWorkspace: (readOnly) => askDone({ op: 'workspace_mount', readOnly }),
     resetWorkspace: (keepHome) => askDone({ op: 'workspace_reset', keepHome }),
-    openView: async (id) => {
-      const reply = await ask(socketPath, { op: 'view_open', id }, View)
-      return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply
+    openViews: async (ids) => {
+      const reply = await ask(socketPath, { op: 'view_open', ids }, Views)
+      if (!reply.ok) return reply
+      const { views } = reply.value
+      return views.length === ids.length
+        ? { ok: true, value: views }
+        : failure('unavailable', `the helper broke its protocol: ${views.length} views for ${ids.length}`)
     },
-    closeView: (id) => askDone({ op: 'view_close', id }),
+    closeViews: (ids) => askDone({ op: 'view_close', ids }),
     readStatus: async () => {
       const reply = await ask(socketPath, { op: 'status' }, Status)
       return reply.ok ? { ok: true, value: withoutOk(reply.value) } : reply

@@ -90,13 +90,13 @@ class Calls:
                 call.stop()
             return self._lock.wait_for(lambda: not self._running, timeout_seconds)
 
-    def end_view(self, view, timeout_seconds=15):
-        """Ends the calls of a view that admits no more. Whether all were gone in time."""
+    def end_views(self, views, timeout_seconds=15):
+        """Ends the calls of views that admit no more. Whether all were gone in time."""
         with self._lock:
             for call in self._running:
-                if call.view == view:
+                if call.view in views:
                     call.stop()
-            return self._lock.wait_for(lambda: all(call.view != view for call in self._running), timeout_seconds)
+            return self._lock.wait_for(lambda: all(call.view not in views for call in self._running), timeout_seconds)
 
     def resume(self):
         """Admits calls again."""

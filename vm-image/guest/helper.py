@@ -4,6 +4,7 @@ Owns who may ask, one request for each connection, and the reply; each request i
 """
 import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -36,8 +37,8 @@ class Helper:
         self._operations = {
             'workspace_mount': self._mount,
             'workspace_reset': self._reset_workspace,
-            'view_open': self._open_view,
-            'view_close': self._close_view,
+            'view_open': self._open_views,
+            'view_close': self._close_views,
             'status': self._status,
         }
 
@@ -81,7 +82,12 @@ class Helper:
                 import shell  # pylint: disable=import-outside-toplevel  (most VMs never need it)
 
                 return self._calls.run(shell.to_call(request), connection, reader, shell.ShellCall)
-            return {'ok': True, **(self._operations[request['op']](request) or {})}
+            reply = {'ok': True, **(self._operations[request['op']](request) or {})}
+            if request['op'] == 'view_open' and _is_gone(connection):
+                # Whoever asked has ended meanwhile, so nobody knows of them; `close_views` may have been here before.
+                self._close_views(request)
+                return None
+            return reply
         except (frames.FrameError, requests.BadRequest) as error:
             return _failure('bad_request', str(error))
         except (calls.CallError, workspace.WorkspaceError) as error:
@@ -129,14 +135,14 @@ class Helper:
             finally:
                 self._calls.resume()
 
-    def _open_view(self, request):
-        return self._space.open_view(request['id'])
+    def _open_views(self, request):
+        return {'views': self._space.open_views(request['ids'])}
 
-    def _close_view(self, request):
-        self._space.forget_view(request['id'])
-        if not self._calls.end_view(request['id']):
+    def _close_views(self, request):
+        self._space.forget_views(request['ids'])
+        if not self._calls.end_views(request['ids']):
             raise workspace.WorkspaceError('busy', 'a call did not end although it was killed')
-        self._space.close_view(request['id'])
+        self._space.close_views(request['ids'])
 
     def close_views(self):
         """When the agent has ended, nobody is left to close its views."""
@@ -175,6 +181,13 @@ def listen(path, owner):
     listener.listen(_MAX_CONNECTIONS)
     listener.setblocking(False)
     return listener
+
+
+def _is_gone(connection):
+    """Whether the client has closed: it does not before it has its reply."""
+    poller = select.poll()
+    poller.register(connection, select.POLLRDHUP)
+    return bool(poller.poll(0))
 
 
 def _linger(connection):

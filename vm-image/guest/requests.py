@@ -9,6 +9,7 @@ _MAX_TEXT_BYTES = 128 * 1024 - 1
 _MAX_ARGUMENTS = 1024
 _MAX_VARIABLES = 256
 _MAX_PATH_BYTES = 4095
+_MAX_VIEWS = 32
 _MIB = 1024 * 1024
 # From 1970 to 2100: below and above lies nothing that a clock should be set to.
 _TERM = re.compile(r'[A-Za-z0-9][A-Za-z0-9+._-]{0,63}', re.ASCII)
@@ -128,6 +129,15 @@ def _check_view(value, place):
         raise BadRequest(f'{place}: expected 1 to 32 of a-z, 0-9 and -; saw {value[:40]!r}')
 
 
+def _check_views(value, place):
+    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_VIEWS:
+        raise BadRequest(f'{place}: expected 1 to {_MAX_VIEWS} texts')
+    for index, view in enumerate(value):
+        _check_view(view, f'{place}[{index}]')
+    if len(set(value)) < len(value):
+        raise BadRequest(f'{place}: expected each once')
+
+
 def _check_view_or_none(value, place):
     if value is not None:
         _check_view(value, place)
@@ -155,8 +165,8 @@ _TERMINAL = {
 _OPERATIONS = {
     'workspace_mount': {'readOnly': _check_boolean},
     'workspace_reset': {'keepHome': _check_boolean},
-    'view_open': {'id': _check_view},
-    'view_close': {'id': _check_view},
+    'view_open': {'ids': _check_views},
+    'view_close': {'ids': _check_views},
     'exec': {
         'argv': _check_argv,
         'view': _check_view_or_none,

@@ -1,8 +1,9 @@
-"""A view of the workspace for a sub-agent: the workspace as it was at one moment, and what is changed in it from then on.
+"""Views of the workspace for sub-agents: the workspace as it was at one moment, and what is changed in each from then on.
 
-Owns the layers of one view and its two mounts: `VIEWS/ID`, which can be written, and `VIEWS/ID.start`, as it was when it
+Owns the layers of views and two mounts of each: `VIEWS/ID`, which can be written, and `VIEWS/ID.start`, as it was when it
 began. Overlays are not stacked: both have the host's disk as lowest layer and, above it, a copy of what the workspace's own
-upper directory held. Nothing that is written in the workspace later is seen in a view, and nothing of a view in it.
+upper directory held, which views that began together share. Nothing that is written in the workspace later is seen in a view,
+and nothing of a view in it.
 """
 import os
 
@@ -18,19 +19,27 @@ _COPY_ATTEMPTS = 3
 _FULL_BYTES = 1024 * 1024
 
 
-def make(view, run):
-    """Copies and mounts; paths for the agent. `run` runs a program. What was begun when it raises is for `unmount` to end."""
-    layers = f'{_LAYERS}/{view}'
+def frozen_place(number):
+    """Where a copy of what was changed lies; no view is called so."""
+    return f'{_LAYERS}/frozen.{number}'
+
+
+def freeze(frozen, run):
+    """Makes the copy at `frozen` that views are then made over. `run` runs a program."""
     os.makedirs(_LAYERS, mode=0o711, exist_ok=True)
-    os.mkdir(layers, 0o711)
-    frozen, upper, work = (f'{layers}/{name}' for name in ('frozen', 'upper', 'work'))
-    mode = os.stat(workspace.UPPER).st_mode & 0o7777
     if os.listdir(workspace.UPPER):
-        _freeze(frozen, run)
+        _copy(frozen, run)
     else:
         # Most runs that fan out do so before they change anything, and a program to copy nothing takes long to start.
-        workspace.make_folder(frozen, mode)
-    workspace.make_folder(upper, mode)
+        workspace.make_folder(frozen, os.stat(workspace.UPPER).st_mode & 0o7777)
+
+
+def make(view, frozen):
+    """Mounts a view over a copy; paths for the agent. What was begun when it raises is for `unmount` to end."""
+    layers = f'{_LAYERS}/{view}'
+    os.mkdir(layers, 0o711)
+    upper, work = (f'{layers}/{name}' for name in ('upper', 'work'))
+    workspace.make_folder(upper, os.stat(frozen).st_mode & 0o7777)
     workspace.make_folder(work, 0o755)
     lower = f'lowerdir={frozen}:{workspace.BASE},redirect_dir=on'
     place = workspace.place_of(view)
@@ -42,17 +51,17 @@ def make(view, run):
 
 
 def unmount(view):
-    """Ends both mounts, as far as they are there; the places of the layers that are left, for their removal."""
+    """Ends both mounts, as far as they are there; the place of the view's own layers, for its removal."""
     place = workspace.place_of(view)
     for target in (f'{place}.start', place):
         if os.path.ismount(target):
             workspace.unmount_when_free(target)
         if os.path.isdir(target):
             os.rmdir(target)
-    return (f'{_LAYERS}/{view}',)
+    return f'{_LAYERS}/{view}'
 
 
-def _freeze(frozen, run):
+def _copy(frozen, run):
     try:
         # Programs that write meanwhile would leave a mixture, and a directory that becomes a link would lead root astray.
         with cgroup.FrozenCalls():

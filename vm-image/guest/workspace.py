@@ -5,6 +5,7 @@ Owns formatting, mounting and throwing away; refuses to go on while anything sti
 What the calls see as /tmp and home lies on the scratch disk too: it lasts from call to call, counts to no call's memory,
 and is no part of the workspace.
 """
+import itertools
 import os
 import struct
 import threading
@@ -64,7 +65,9 @@ class Workspace:
         self._read_only = False
         # Those that programs may be started in; others may still be on their way out.
         self._open_views = set()
-        self._views = set()
+        # By view, the copy that it lies over.
+        self._views = {}
+        self._numbers = itertools.count(1)
         # Of our own that work on the scratch disk.
         self._programs = set()
 
@@ -114,8 +117,7 @@ class Workspace:
         """
         with self._lock:
             self._wait_for_scratch()
-            for view in sorted(self._views):
-                self._remove_view(view)
+            self._remove_views(self._views)
             for place in (WORKSPACE, BASE):
                 if os.path.ismount(place):
                     unmount_when_free(place)
@@ -133,41 +135,41 @@ class Workspace:
             # Whoever saves the VM now has copies whose disks are at rest.
             os.sync()
 
-    def open_view(self, view):
-        """Makes a view of the workspace as it is now; the paths of its parts. Raises WorkspaceError or OSError."""
+    def open_views(self, wanted):
+        """Makes views of the workspace as it is now, all or none; the paths of their parts. Raises WorkspaceError or OSError."""
         import views  # pylint: disable=import-outside-toplevel  (most VMs never need it)
 
         with self._lock:
             if not self._mounted:
                 raise WorkspaceError('not_ready', 'expected a mounted workspace; ask for workspace_mount first')
-            if view in self._views:
-                raise WorkspaceError('bad_request', f'id: there is a view {view!r} already; take another id')
-            if len(self._views) >= _MAX_VIEWS:
-                raise WorkspaceError('busy', f'there are {_MAX_VIEWS} views already; close one first')
-            self._views.add(view)
+            for view in wanted:
+                if view in self._views:
+                    raise WorkspaceError('bad_request', f'ids: there is a view {view!r} already; take another id')
+            there = len(self._views)
+            if there + len(wanted) > _MAX_VIEWS:
+                raise WorkspaceError('busy', f'there are {there} views of at most {_MAX_VIEWS} already; close some first')
+            frozen = views.frozen_place(next(self._numbers))
+            self._views.update((view, frozen) for view in wanted)
             try:
-                parts = views.make(view, self._run)
+                views.freeze(frozen, self._run)
+                parts = [views.make(view, frozen) for view in wanted]
             except BaseException:
-                self._remove_view(view)
+                self._remove_views(wanted)
                 raise
-            self._open_views.add(view)
+            self._open_views.update(wanted)
             return parts
 
-    def forget_view(self, view):
-        """From here on no program can be started in the view."""
-        self._open_views.discard(view)
+    def forget_views(self, views):
+        """From here on no program can be started in these."""
+        self._open_views.difference_update(views)
 
-    def close_view(self, view):
-        """Takes a view away with all that was changed in it; its calls must have ended. Nothing to do when there is none."""
-        with self._lock:
-            if view in self._views:
-                self._remove_view(view)
+    def close_views(self, views=None):
+        """Takes views, all by default, away with all that was changed in them; their calls must have ended.
 
-    def close_views(self):
-        """Takes all views away; the calls must have ended."""
+        Nothing to do for those that there are not.
+        """
         with self._lock:
-            for view in sorted(self._views):
-                self._remove_view(view)
+            self._remove_views(self._views if views is None else [view for view in views if view in self._views])
 
     def has_view(self, view):
         """Whether programs can be started in the view; None is the workspace itself."""
@@ -177,12 +179,27 @@ class Workspace:
         """Whether there is any view, also one that could not be taken away yet."""
         return bool(self._views)
 
-    def _remove_view(self, view):
+    def _remove_views(self, unwanted):
+        """All that can be, also when one of them cannot: its error is raised in the end."""
+        if not unwanted:
+            return
         import views  # pylint: disable=import-outside-toplevel
 
-        self._open_views.discard(view)
-        self._discard(views.unmount(view))
-        self._views.discard(view)
+        places = []
+        failure = None
+        for view in list(unwanted):
+            self._open_views.discard(view)
+            try:
+                places.append(views.unmount(view))
+            except (WorkspaceError, OSError) as error:
+                failure = error
+                continue
+            frozen = self._views.pop(view)
+            if frozen not in self._views.values():
+                places.append(frozen)
+        self._discard(places)
+        if failure is not None:
+            raise failure
 
     def _discard_changes(self):
         self._discard((UPPER, _WORK))
@@ -190,6 +207,8 @@ class Workspace:
     def _discard(self, places):
         """Out of the way at once; to remove them takes as long as it takes."""
         there = [place for place in places if os.path.isdir(place)]
+        if not there:
+            return
         gone = [f'{SCRATCH}/gone-{time.monotonic_ns()}-{index}' for index, _ in enumerate(there)]
         for place, target in zip(there, gone):
             os.rename(place, target)

@@ -40,18 +40,23 @@ export function folderViews(root: string, place: string): ViewSource & Pick<Agen
   return {
     open,
     refuse: (...codes) => void refusals.push(...codes),
-    openView: (id) => {
+    openViews: (ids) => {
       const code = refusals.shift()
       if (code !== undefined)
         return Promise.resolve({ ok: false, error: { code, message: `no view: ${code}` } })
-      const paths = { path: join(place, id), start: join(place, `${id}.start`), upper: join(place, 'none') }
-      for (const copy of [paths.path, paths.start]) execFileSync('cp', ['-a', root, copy])
-      open.add(id)
-      return Promise.resolve({ ok: true, value: paths })
+      const value = ids.map((id) => {
+        const paths = { path: join(place, id), start: join(place, `${id}.start`), upper: join(place, 'none') }
+        for (const copy of [paths.path, paths.start]) execFileSync('cp', ['-a', root, copy])
+        open.add(id)
+        return paths
+      })
+      return Promise.resolve({ ok: true, value })
     },
-    closeView: (id) => {
-      open.delete(id)
-      for (const name of [id, `${id}.start`]) rmSync(join(place, name), { recursive: true, force: true })
+    closeViews: (ids) => {
+      for (const id of ids) {
+        open.delete(id)
+        for (const name of [id, `${id}.start`]) rmSync(join(place, name), { recursive: true, force: true })
+      }
       return Promise.resolve({ ok: true, value: undefined })
     },
   }

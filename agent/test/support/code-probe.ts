@@ -27,7 +27,7 @@ export type ProbeRequest =
   | { readonly op: 'exec'; readonly request: ExecRequest; readonly pauseMs?: number }
   | { readonly op: 'status' | 'mount' | 'reset' }
   | { readonly op: 'mount-read-only' }
-  | { readonly op: 'view-open' | 'view-close'; readonly view: string }
+  | { readonly op: 'views-open' | 'views-close'; readonly views: readonly string[] }
   /** Calls `search_code` over the workspace, or over the tree `root`. Value: the result, how long it took, this process's memory. */
   | { readonly op: 'search'; readonly query: string; readonly root?: string }
   /** Sends bytes to the helper socket as they are. Value: what came back, in hexadecimal. */
@@ -61,10 +61,10 @@ async function serve(request: ProbeRequest): Promise<unknown> {
       return helper.mountWorkspace(false)
     case 'mount-read-only':
       return helper.mountWorkspace(true)
-    case 'view-open':
-      return helper.openView(request.view)
-    case 'view-close':
-      return helper.closeView(request.view)
+    case 'views-open':
+      return helper.openViews(request.views)
+    case 'views-close':
+      return helper.closeViews(request.views)
     case 'reset':
       return helper.resetWorkspace(false)
     case 'raw':

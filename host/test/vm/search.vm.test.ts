@@ -24,8 +24,8 @@ it('search_code finds in the VM what is there, what a program wrote, and no more
   await bash('mkdir new && echo "def sleep_then_retry(): pass" > new/sleep.py && rm src/other.ts')
   expect(await search('sleep then retry')).toEqual(['new/sleep.py', 'src/retry.ts'])
   expect(await search('nothing')).toEqual([])
-  const view = await probe.ask<{ value: { path: string } }>({ op: 'view-open', view: 'one' })
-  const { path: root } = view.value
+  const view = await probe.ask<{ value: { path: string }[] }>({ op: 'views-open', views: ['one'] })
+  const root = view.value[0]?.path
   expect((await search('retry', root)).sort()).toEqual(['new/sleep.py', 'src/retry.ts'])
   await bash('echo "later on" > later.txt')
   expect(await search('later')).toEqual(['later.txt'])

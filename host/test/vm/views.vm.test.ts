@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { encodeTypedFrame, frameKinds } from '#specs/node/typed-frames.ts'
 import { type ProbeVm, startProbeVm } from '../support/probe-vm.ts'
 import { writeFiles } from '../support/runs.ts'
 
@@ -40,8 +41,13 @@ async function bash(command: string, view?: string): Promise<string> {
   if (!result.ok) return JSON.stringify(result)
   return `${result.value.stdout}${result.value.exitCode === 0 ? '' : `exit ${result.value.exitCode}`}`
 }
-const open = (id: string): Promise<unknown> => probe.ask({ op: 'view-open', view: id })
-const close = (id: string): Promise<unknown> => probe.ask({ op: 'view-close', view: id })
+const open = (...views: string[]): Promise<unknown> => probe.ask({ op: 'views-open', views })
+const close = (...views: string[]): Promise<unknown> => probe.ask({ op: 'views-close', views })
+/** Asks for views and is gone before they can be there. */
+async function askAndLeave(...ids: string[]): Promise<string> {
+  const frame = encodeTypedFrame(frameKinds.json, Buffer.from(JSON.stringify({ op: 'view_open', ids })))
+  return await probe.ask<string>({ op: 'raw', hex: frame.toString('hex') })
+}
 const done = { ok: true }
 /** Kind, mode, owner, links and content of all that there is. */
 const look =
@@ -60,7 +66,7 @@ describe('a view of the workspace', () => {
     )
     const before = await bash(look)
     expect(before).toContain('kept.txt f 640 1000 2')
-    expect(await open('a')).toMatchObject({ ok: true, value: { path: '/mnt/views/a' } })
+    expect(await open('a')).toMatchObject({ ok: true, value: [{ path: '/mnt/views/a' }] })
     expect(await bash(look, 'a')).toBe(before)
     await bash('echo in the view > kept.txt; rm -r left; mkdir left; touch left/v', 'a')
     await bash('echo outside > later.txt; rm link')
@@ -72,6 +78,35 @@ describe('a view of the workspace', () => {
     expect(await close('a')).toEqual(done)
     expect(await bash('true', 'a')).toContain('there is no view')
     expect(await close('a')).toEqual(done)
+  })
+
+  it('shares one copy with those that begin together, which goes with the last of them, and nothing else [A.07]', async () => {
+    await bash('head -c 60M /dev/zero > large; echo before > shared.txt; mkdir -m 750 dir')
+    // The disk has room for one copy more, and not for two.
+    expect(await open('t1', 't2', 't3')).toMatchObject({
+      ok: true,
+      value: ['t1', 't2', 't3'].map((id) => ({ path: `/mnt/views/${id}`, start: `/mnt/views/${id}.start` })),
+    })
+    expect(await open('t4')).toMatchObject({ ok: false, error: { code: 'no_space' } })
+    await bash('echo one > shared.txt; rm -r dir', 't1')
+    await bash('echo two > shared.txt', 't2')
+    const state = 'cat shared.txt; stat -c %a dir; stat -c %s large'
+    expect(await bash(state, 't1')).toContain('one\n')
+    expect(await bash(state, 't2')).toBe('two\n750\n62914560\n')
+    expect(await bash(state, 't3')).toBe('before\n750\n62914560\n')
+    expect(await close('t1', 't2')).toEqual(done)
+    expect(await bash(state, 't3')).toBe('before\n750\n62914560\n')
+    expect(await open('t4')).toMatchObject({ ok: false, error: { code: 'no_space' } })
+    expect(await close('t3', 'none')).toEqual(done)
+    await expect.poll(() => open('t4'), { timeout: 60_000 }).toMatchObject(done)
+    expect(await close('t4')).toEqual(done)
+    await bash('rm -r large shared.txt dir')
+  })
+
+  it('is not there for one who asked and has gone [A.07]', async () => {
+    expect(await askAndLeave('left', 'behind')).toBe('')
+    expect(await open('left', 'behind')).toMatchObject(done)
+    expect(await close('left', 'behind')).toEqual(done)
   })
 
   it('is taken while programs write, and lets them go on [A.07]', async () => {
@@ -100,10 +135,12 @@ describe('a view of the workspace', () => {
     expect(await open('full')).toMatchObject({ ok: false, error: { code: 'no_space' } })
     await bash('rm large')
     const ids = Array.from({ length: 32 }, (_, index) => `v${index}`)
-    for (const id of ids) expect(await open(id)).toMatchObject(done)
-    expect(await open('v3')).toMatchObject({ ok: false, error: { code: 'bad_request' } })
+    expect(await open(...ids.slice(2))).toMatchObject(done)
+    expect(await open('new', 'v3')).toMatchObject({ ok: false, error: { code: 'bad_request' } })
+    expect(await open('v0', 'v1', 'more')).toMatchObject({ ok: false, error: { code: 'busy' } })
+    for (const id of ['v0', 'v1']) expect(await open(id)).toMatchObject(done)
     expect(await open('more')).toMatchObject({ ok: false, error: { code: 'busy' } })
-    for (const id of ids) expect(await close(id)).toEqual(done)
+    expect(await close(...ids)).toEqual(done)
     expect(await open('full')).toMatchObject(done)
     expect(await close('full')).toEqual(done)
   })
