@@ -32,4 +32,4 @@ it('search_code finds in the VM what is there, what a program wrote, and no more
   expect(await search('later', root)).toEqual([])
   // SQLite in Node could say that it is an experiment; nothing of that reaches the console.
   expect(probe.vm.console.text()).not.toMatch(/ExperimentalWarning|sqlite/i)
-}, 180_000)
+}, 300_000)
