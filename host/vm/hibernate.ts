@@ -10,6 +10,7 @@ import { z } from 'zod'
 import { parseJson } from '../state/json.ts'
 import { MachineStreamError } from './machine-stream.ts'
 import { canMapReadOnly } from './qemu-process.ts'
+import { giveBackOfDead, giveBackSaved, markRan, SAVED_RECORD, takeSaved } from './saved-claim.ts'
 import { continueVm, intoFile, intoMemoryAndRest, type StateReceiver, saveState } from './saved-state.ts'
 import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
@@ -23,9 +24,6 @@ const CLOCK_DEADLINE_MS = 20_000
 /** A machine that is short of memory for a moment, or a QEMU that somebody killed, costs no work. */
 const WAKE_TRIES = 3
 const WAKE_PAUSE_MS = 500
-const RECORD = 'saved.json'
-/** The record while a wake is under way, or since the guest has run again: nobody finds it then. */
-const TAKEN = 'taken.json'
 const COPY_BYTES = 1024 * 1024
 
 const recordSchema = z.strictObject({
@@ -77,7 +75,10 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     const record = await saveMachine(vm, files)
     if (scratch.base !== undefined) await keepBase(scratch.base, files.base)
     await syncFile(scratch.file)
-    await writeFile(join(draft, RECORD), `${JSON.stringify(record, null, 2)}\n`, { mode: 0o600, flush: true })
+    await writeFile(join(draft, SAVED_RECORD), `${JSON.stringify(record, null, 2)}\n`, {
+      mode: 0o600,
+      flush: true,
+    })
     await rename(scratch.file, files.scratch)
     movedScratch = true
     await rename(draft, directory)
@@ -125,9 +126,10 @@ async function saveMachine(vm: Vm, files: SavedFiles): Promise<SavedVmRecord> {
   }
 }
 
-/** What was saved there; undefined when nothing was, or not to the end. */
+/** What was saved there; undefined when nothing was, or not to the end, or when it is waking or has run again. */
 export async function findSavedVm(directory: string): Promise<SavedVm | undefined> {
-  const text = await readFile(join(directory, RECORD), 'utf8').catch(() => undefined)
+  await giveBackOfDead(directory)
+  const text = await readFile(join(directory, SAVED_RECORD), 'utf8').catch(() => undefined)
   if (text === undefined) return undefined
   const parsed = recordSchema.safeParse(parseJson(text))
   return parsed.success ? { directory, record: parsed.data } : undefined
@@ -184,8 +186,7 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
   const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase } = record
   const isMapped = isMemoryMapped(record)
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
-  // From here nobody else finds it: its disk is about to move on.
-  await rename(join(directory, RECORD), join(directory, TAKEN))
+  await takeSaved(directory)
   try {
     const scratch = { kind: 'moved', file: await lend(files.scratch), format: scratchFormat } as const
     return await resumeVm(
@@ -198,12 +199,13 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
         },
         // What is mapped is not in the state; QEMU is to load whatever is.
         withoutMemory: false,
+        beforeRun: () => markRan(directory),
       },
     )
   } catch (error) {
     const hasRun = error instanceof VmError && error.phase === 'fresh'
     const isWhole = (await isThere(files.scratch)) && (!hasBase || (await isThere(files.base)))
-    if (!hasRun && isWhole) await rename(join(directory, TAKEN), join(directory, RECORD))
+    if (!hasRun && isWhole) await giveBackSaved(directory)
     throw error
   }
 }

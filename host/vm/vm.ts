@@ -40,6 +40,8 @@ export interface SavedMachine {
   readonly state: StartState & { readonly stateFile: string }
   /** Whether the memory is in a file of its own and not in the state. */
   readonly withoutMemory: boolean
+  /** Carried out once everything is loaded; the guest does not run before it has resolved, nor when it rejects. */
+  readonly beforeRun?: () => Promise<void>
 }
 
 /** Resumes a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError as {@link startVm} does */
@@ -154,12 +156,13 @@ const boot: Way = async (start) => {
   return { life, timings, qmpAt, doneAt, fresh: Promise.resolve() }
 }
 
-async function resume(start: Start, { withoutMemory }: SavedMachine): Promise<Started> {
+async function resume(start: Start, { withoutMemory, beforeRun }: SavedMachine): Promise<Started> {
   const { qemu, limits, deadlineMs, enter } = start
   const life = await connect(start)
   const qmpAt = performance.now()
   enter('load')
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
+  if (beforeRun !== undefined) await limits.race(beforeRun())
   // The guest finds the message when it begins to run: nothing of it comes before that.
   const fresh = life.root.freshen({ deadlineMs: FRESH_DEADLINE_MS })
   fresh.catch(() => undefined)
