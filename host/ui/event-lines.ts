@@ -51,7 +51,10 @@ function linesOfEvent(
         ? []
         : [colours.yellow(`Session ${event.session} with the agent${event.resumed ? ', resumed' : ''}`)]
     case 'session-end':
-      return event.reason === 'closed' ? [] : [colours.yellow(`Session ended: ${foreignLine(event.message)}`)]
+      // Where the VM is saved, its own line says so.
+      return ['closed', 'parked'].includes(event.reason)
+        ? []
+        : [colours.yellow(`Session ended: ${foreignLine(event.message)}`)]
     case 'plan-update':
       return planUpdateLines(event, before, colours)
     case 'step-start':
