@@ -81,10 +81,11 @@ function tableOf(templates: readonly TemplateInfo[]): string {
 
 const startWords = { mapped: 'mapped', plain: 'loaded' } as const
 
-function failureLine({ name, atMs, reasons }: TemplateFailure): string {
+function failureLine({ name, atMs, untilMs, reasons }: TemplateFailure): string {
   const which = Object.keys(reasons).length > 1 ? 'booted' : 'loaded whole'
   const why = foreignLine(describeReasons(reasons), 500)
-  return `${name.slice(0, 12)}  ${which}; tried again a day after it failed (${ageOf(atMs)}): ${why}`
+  const again = `tried again in ${formatDuration(Math.max(0, untilMs - Date.now()))}`
+  return `${name.slice(0, 12)}  ${which} since it failed (${ageOf(atMs)}), ${again}: ${why}`
 }
 
 function ageOf(atMs: number): string {

@@ -1,5 +1,6 @@
 // What kinds of template could not be made or used here, remembered beside the templates, so that not every start tries
-// again. Forgotten after a day, or when asked to: the user may have mended the machine.
+// again. Believed for ten minutes, four times as long after each further failure, at most for a day: the machine may only
+// have been busy, or the user may have mended it.
 
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,11 +8,15 @@ import { z } from 'zod'
 import { parseJson } from '../state/json.ts'
 import type { TemplateKind } from './template.ts'
 
-const LIFETIME_MS = 24 * 60 * 60 * 1000
+const FIRST_LIFETIME_MS = 10 * 60 * 1000
+const LONGER_EACH_TIME = 4
+const MAX_LIFETIME_MS = 24 * 60 * 60 * 1000
 const SUFFIX = '.failed'
 const MAX_REASON = 2_000
 
 const noteSchema = z.strictObject({
+  /** How often making one was given up. */
+  times: z.int().positive(),
   reasons: z.partialRecord(z.enum(['mapped', 'plain']), z.string().max(MAX_REASON)),
 })
 
@@ -23,6 +28,8 @@ export interface TemplateFailure {
   readonly name: string
   /** Milliseconds since 1970. */
   readonly atMs: number
+  /** When it is tried again. */
+  readonly untilMs: number
   readonly reasons: FailureReasons
 }
 
@@ -44,24 +51,27 @@ export class TemplateFailures {
 
   /** Empty when nothing is known, or not any more. */
   async read(name: string): Promise<FailureReasons> {
-    return (await this.#find(name))?.reasons ?? {}
+    return (await this.#findValid(name))?.reasons ?? {}
   }
 
   /** A disk that cannot take the note costs the next start a vain attempt, and this one nothing. */
   async note(name: string, kind: TemplateKind, reason: string): Promise<void> {
-    const reasons = { ...(await this.read(name)), [kind]: reason.slice(0, MAX_REASON) }
-    await writeFile(this.#file(name), `${JSON.stringify({ reasons })}\n`, { mode: 0o600 }).catch(
-      () => undefined,
-    )
+    const former = await this.#find(name)
+    const known = await this.read(name)
+    // Both kinds may fail in one attempt.
+    const isSameAttempt = former !== undefined && known[kind] === undefined && Object.keys(known).length > 0
+    const times = (former?.times ?? 0) + (isSameAttempt ? 0 : 1)
+    const note = { times, reasons: { ...known, [kind]: reason.slice(0, MAX_REASON) } }
+    await writeFile(this.#file(name), `${JSON.stringify(note)}\n`, { mode: 0o600 }).catch(() => undefined)
   }
 
   /** The latest first. */
   async list(): Promise<TemplateFailure[]> {
-    const found = await Promise.all((await this.#names()).map((name) => this.#find(name)))
+    const found = await Promise.all((await this.#names()).map((name) => this.#findValid(name)))
     return found.filter((failure) => failure !== undefined).sort((one, other) => other.atMs - one.atMs)
   }
 
-  /** Removes the notes that are not believed any more, or all. */
+  /** Removes the notes that would not be believed longer for another failure either, or all. */
   async forget(all: boolean): Promise<void> {
     for (const name of await this.#names()) {
       if (all || (await this.#find(name)) === undefined) await rm(this.#file(name), { force: true })
@@ -77,11 +87,20 @@ export class TemplateFailures {
     return files.filter((file) => file.endsWith(SUFFIX)).map((file) => file.slice(0, -SUFFIX.length))
   }
 
-  async #find(name: string): Promise<TemplateFailure | undefined> {
-    const { mtimeMs } = await stat(this.#file(name)).catch(() => ({ mtimeMs: 0 }))
-    if (Date.now() - mtimeMs > LIFETIME_MS) return undefined
+  async #findValid(name: string): Promise<TemplateFailure | undefined> {
+    const found = await this.#find(name)
+    return found !== undefined && found.untilMs > Date.now() ? found : undefined
+  }
+
+  /** Also one that is not believed any more, for a day: it tells how often there was one. */
+  async #find(name: string): Promise<(TemplateFailure & { readonly times: number }) | undefined> {
+    const { mtimeMs: atMs } = await stat(this.#file(name)).catch(() => ({ mtimeMs: 0 }))
+    if (Date.now() - atMs > MAX_LIFETIME_MS) return undefined
     const text = await readFile(this.#file(name), 'utf8').catch(() => '')
     const parsed = noteSchema.safeParse(parseJson(text))
-    return parsed.success ? { name, atMs: mtimeMs, reasons: parsed.data.reasons } : undefined
+    if (!parsed.success) return undefined
+    const { times, reasons } = parsed.data
+    const untilMs = atMs + Math.min(FIRST_LIFETIME_MS * LONGER_EACH_TIME ** (times - 1), MAX_LIFETIME_MS)
+    return { name, atMs, untilMs, reasons, times }
   }
 }

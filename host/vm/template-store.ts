@@ -18,7 +18,12 @@ import {
   type TemplateRecord,
   takeTemplate,
 } from './template.ts'
-import { describeReasons, type TemplateFailure, TemplateFailures } from './template-failures.ts'
+import {
+  describeReasons,
+  type FailureReasons,
+  type TemplateFailure,
+  TemplateFailures,
+} from './template-failures.ts'
 import { isTemplateName, templateName } from './template-name.ts'
 import type { Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
@@ -85,6 +90,11 @@ export function findOldTemplates(
   return old
 }
 
+/** Whether each better kind is known to fail. */
+function isBest({ record }: Template, failed: FailureReasons): boolean {
+  return KINDS.slice(0, KINDS.indexOf(record.kind)).every((kind) => failed[kind] !== undefined)
+}
+
 export class TemplateStore {
   readonly #cache: string
   readonly #directory: string
@@ -104,8 +114,12 @@ export class TemplateStore {
   async obtain(options: StartVmOptions, machine: Machine, deps: TemplateDeps): Promise<Obtained> {
     const name = await templateName(options, machine)
     const found = await this.#open(name)
-    if (found !== undefined) return { ok: true, template: found }
     const failed = { ...(await this.#failures.read(name)) }
+    if (found !== undefined) {
+      if (isBest(found, failed) || !(await this.#hasRoom())) return { ok: true, template: found }
+      // What kept a better kind from being made may have passed.
+      await this.reject(found, 'a better kind is tried again', false)
+    }
     for (const kind of KINDS) {
       if (failed[kind] !== undefined) continue
       const made = await this.#make(name, kind, options, deps)
@@ -116,7 +130,7 @@ export class TemplateStore {
     return { ok: false, reason: describeReasons(failed) }
   }
 
-  /** The template did not serve: it is removed, and with `forGood` its kind is not tried again for a day. */
+  /** The template did not serve: it is removed, and with `forGood` its kind is left for some time. */
   async reject(template: Template, reason: string, forGood: boolean): Promise<void> {
     const { directory, record } = template
     const name = directory.slice(this.#directory.length + 1)
@@ -156,6 +170,10 @@ export class TemplateStore {
     const aside = await mkdtemp(join(this.#directory, '.removed-')).catch(() => undefined)
     if (aside !== undefined) await rename(place, join(aside, name)).catch(() => undefined)
     await rm(aside ?? place, { recursive: true, force: true })
+  }
+
+  async #hasRoom(): Promise<boolean> {
+    return (await readFreeBytes(this.#cache).catch(() => 0)) >= TEMPLATE_DISK_BYTES
   }
 
   /** A failure of the machine or of the kind is a value; what would keep a boot from succeeding as well is thrown. */

@@ -138,17 +138,26 @@ describe('the templates of a user', () => {
 })
 
 describe('what could not be made', () => {
-  it('is remembered by kind for a day, and a damaged note is none [V.01]', async () => {
+  it('is remembered by kind, longer after each failure and at most for a day, and a damaged note is none [V.01]', async () => {
     const folder = join(cache, 'templates')
     await mkdir(folder)
     const notes = new TemplateFailures(folder)
+    const isKnownAfter = async (minutes: number) => {
+      const then = new Date(Date.now() - minutes * 60_000)
+      await utimes(join(folder, `${first}.failed`), then, then)
+      return (await notes.list()).length === 1
+    }
     await notes.note(first, 'mapped', 'no mapping')
     await notes.note(first, 'plain', 'x'.repeat(9_000))
     const { mapped, plain } = await notes.read(first)
     expect([mapped, plain?.length]).toEqual(['no mapping', 2_000])
-    const long = new Date(Date.now() - DAY_MS - 1_000)
-    await utimes(join(folder, `${first}.failed`), long, long)
+    expect([await isKnownAfter(9), await isKnownAfter(11)]).toEqual([true, false])
     expect(await notes.read(first)).toEqual({})
+    await notes.note(first, 'mapped', 'still none')
+    expect(await notes.read(first)).toEqual({ mapped: 'still none' })
+    expect([await isKnownAfter(39), await isKnownAfter(41)]).toEqual([true, false])
+    for (let times = 0; times < 5; times += 1) await notes.note(first, 'mapped', 'never')
+    expect([await isKnownAfter(1_439), await isKnownAfter(1_441)]).toEqual([true, false])
     await writeFile(join(folder, `${second}.failed`), '{"reasons":{"other":1}}')
     expect(await notes.list()).toEqual([])
     await notes.forget(false)

@@ -123,6 +123,11 @@ describe('a warm start', () => {
     expect((await onlyTemplate()).record?.kind).toBe('plain')
     expect(await start()).toMatchObject({ cloned: true, told: [] })
 
+    await notes.forget(true)
+    expect(await start()).toMatchObject({ cloned: true, told: [expect.stringContaining('once')] })
+    expect((await onlyTemplate()).record?.kind).toBe('mapped')
+
+    await notes.note(name, 'mapped', 'no mapping here')
     await store.remove(name)
     await notes.note(name, 'plain', 'no loading here')
     const cold = await start()
