@@ -44,7 +44,9 @@ describe('caisson vm templates', () => {
     expect(lineOf(current)).toMatch(/1\.0 MB +mapped +\S+ \wB +now, in 0\.0 s +now +7\.2\.22 +intact$/)
     expect(lineOf(old)).toMatch(/ loaded .* 10 d ago /)
     expect(lineOf(damaged)).toContain('state was changed')
-    expect(stdout).toMatch(/c{12} +loaded whole since it failed \(now\), tried again in (10|9) min \d+ s: mapped memory: no \\e\[2Jmapping/)
+    expect(stdout).toMatch(
+      /c{12} +loaded whole since it failed \(now\), tried again in (10|9) min \d+ s: mapped memory: no \\e\[2Jmapping/,
+    )
   })
 
   it('removes what is old when told to, and everything only with --all [V.01]', async () => {
