@@ -29,7 +29,7 @@ const titles: Readonly<Record<KeptKind, string>> = {
   template: 'Templates',
   download: 'Downloads',
   probe: 'Findings about this machine',
-  leftover: 'Left by processes that ended',
+  leftover: 'Unfinished: in work, or left by processes that ended',
   run: 'Runs',
 }
 

@@ -27,7 +27,7 @@ export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCod
     })
     return exitCodes.completed
   }
-  if (flags.prune === true) io.stdout.write(`${removedLine(removed)}\n`)
+  if (flags.prune === true) io.stdout.write(`${removedLine(removed, templates.length)}\n`)
   io.stdout.write(templates.length === 0 ? 'no templates; the next run makes one\n' : tableOf(templates))
   for (const failure of failures) io.stdout.write(`${failureLine(failure)}\n`)
   return exitCodes.completed
@@ -49,8 +49,11 @@ function toJson({ name, directory, bytes, usedAtMs, record, problem }: TemplateI
   }
 }
 
-function removedLine(removed: readonly TemplateInfo[]): string {
-  if (removed.length === 0) return 'Nothing is old enough to be removed; --all removes every template.'
+function removedLine(removed: readonly TemplateInfo[], left: number): string {
+  if (removed.length === 0)
+    return left === 0
+      ? 'There was nothing to remove.'
+      : 'Nothing is old enough to be removed; --all removes every template.'
   const bytes = removed.reduce((sum, info) => sum + info.bytes, 0)
   return `Removed ${formatCount(removed.length, 'template')}, ${formatBytes(bytes)}.`
 }

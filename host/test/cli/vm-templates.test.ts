@@ -59,6 +59,8 @@ describe('caisson vm templates', () => {
     const all = await caisson('vm', 'templates', '--prune', '--all')
     expect(all.stdout).toMatch(/^Removed 2 templates, .*\nno templates/)
     expect(await readdir(folder)).toEqual([])
+    const none = await caisson('vm', 'templates', '--prune', '--all')
+    expect(none.stdout).toBe('There was nothing to remove.\nno templates; the next run makes one\n')
   })
 
   it('gives the same to a program as one line of JSON [V.01 H.01]', async () => {
