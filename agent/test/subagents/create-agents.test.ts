@@ -158,14 +158,19 @@ describe('sub-agents', () => {
   it('that meet their parent’s changes leave them, and both versions can be had [A.07]', async () => {
     await using server = await startModelServer(
       byBrief({
-        ONE: [write('a.txt', 'of the child\n'), write('new.txt', 'new\n'), reply({ text: 'done' })],
+        ONE: [
+          () => {
+            // Its view is open, and it has done nothing yet.
+            writeFileSync(join(bench.root, 'a.txt'), 'of the parent\n')
+            return write('a.txt', 'of the child\n')
+          },
+          write('new.txt', 'new\n'),
+          reply({ text: 'done' }),
+        ],
       }),
     )
     using bench = makeAgents({ model: modelAt(server.baseUrl), files })
-    const spawning = bench.agents.spawn({ brief: 'ONE', name: 'one' }, 'fan-out', never)
-    await expect.poll(() => bench.open.size).toBe(1)
-    writeFileSync(join(bench.root, 'a.txt'), 'of the parent\n')
-    const result = await spawning
+    const result = await bench.agents.spawn({ brief: 'ONE', name: 'one' }, 'fan-out', never)
     expect(result).toMatchObject({
       state: 'completed',
       merged: ['new.txt'],
@@ -312,16 +317,23 @@ describe('sub-agents', () => {
 
   it('that can have no view are refused with the reason, after kept views have given way [A.07]', async () => {
     await using server = await startModelServer(
-      byBrief({ ONE: [write('a.txt', 'child'), reply({ text: 'done' })], TWO: [reply({ text: 'done' })] }),
+      byBrief({
+        ONE: [
+          () => {
+            writeFileSync(join(bench.root, 'a.txt'), 'parent')
+            return write('a.txt', 'child')
+          },
+          reply({ text: 'done' }),
+        ],
+        TWO: [reply({ text: 'done' })],
+      }),
     )
     using bench = makeAgents({ model: modelAt(server.baseUrl), files })
     bench.refuse('no_space')
     const refused = await bench.agents.spawn({ brief: 'TWO' }, 'fan-out', never)
     expect(refused).toMatchObject({ state: 'failed', refused: { code: 'no_space' } })
-    const spawning = bench.agents.spawn({ brief: 'ONE', name: 'one' }, 'fan-out', never)
-    await expect.poll(() => bench.open.size).toBe(1)
-    writeFileSync(join(bench.root, 'a.txt'), 'parent')
-    expect((await spawning).conflicts).toHaveLength(1)
+    const met = await bench.agents.spawn({ brief: 'ONE', name: 'one' }, 'fan-out', never)
+    expect(met.conflicts).toHaveLength(1)
     expect(bench.agents.findView('one').ok).toBe(true)
     bench.refuse('busy')
     expect(await bench.agents.spawn({ brief: 'TWO' }, 'fan-out', never)).toMatchObject({ state: 'completed' })

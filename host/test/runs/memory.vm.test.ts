@@ -31,7 +31,7 @@ describe('the memory of a guest', () => {
       server.asked.map(() => `Bearer ${KEY}`),
     )
     const found = await searchFiles(path.join(bench.home, 'runs', run.id), [KNOWN, KEY, KEY.slice(0, 20)])
-    expect(found.get(KNOWN)).toContain('kept/state')
+    expect(found.get(KNOWN)).toContain('kept/memory')
     expect(found.get(KEY)).toEqual([])
     // A page may end in the middle of it.
     expect(found.get(KEY.slice(0, 20))).toEqual([])
