@@ -29,7 +29,7 @@ export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCo
   io.stdout.write(
     pins.length === 0
       ? 'no MCP server was allowed yet\n'
-      : 'caisson mcp forget NAME has a server asked about again\n',
+      : 'caisson mcp forget NAME forgets a server: one of a workspace is asked about again, one of yours is pinned as it then is\n',
   )
   return exitCodes.completed
 }

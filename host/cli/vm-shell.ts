@@ -45,7 +45,20 @@ export async function vmShell(
   using stop = new Stop()
   await using bench = await bootOne(io, host, flags, stop.signal)
   stop[Symbol.dispose]()
-  return await open(await VmClient.connect(host.vms.socketOf(bench.vm.id)))
+  const toldToEnd = endWhenTold(io, bench)
+  const code = await open(await VmClient.connect(host.vms.socketOf(bench.vm.id)))
+  toldToEnd.report()
+  return code
+}
+
+/** `caisson vm stop` of another process ends the VM, and with it the shell. */
+function endWhenTold(io: Io, bench: Workbench): { report(): void } {
+  let isTold = false
+  void bench.stopped.then(() => {
+    isTold = true
+    return bench.vm.stop()
+  })
+  return { report: () => void (isTold && io.stderr.write('The VM was stopped by another process.\n')) }
 }
 
 function announce(io: Io, { info }: VmClient, command: readonly string[]): void {

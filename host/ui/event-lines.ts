@@ -129,12 +129,13 @@ function accessLine({ kind, detail }: Of<'vm-access'>): string {
 }
 
 /** The phases that took a noticeable time, in their order, behind the sum of all. */
-function vmLine({ phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours: Colours): string {
+function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours: Colours): string {
   const phases = Object.entries(phasesMs)
   const sum = phases.reduce((total, [, ms]) => total + ms, 0)
   const shown = phases.filter(([, ms]) => ms >= 100)
   const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
-  return `VM ready in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
+  const which = start === 'saved' ? 'The VM that was kept is ready' : 'VM ready'
+  return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
 }
 
 /** Why the VM is not the one, or did not start the way, that was to be expected. */

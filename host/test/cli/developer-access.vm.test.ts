@@ -249,4 +249,27 @@ describe('caisson vm shell without a VM', { timeout: 240_000 }, () => {
     expect(await place.run('vm', 'list')).toMatchObject({ stdout: 'no VM is running\n' })
     expect(await place.leftovers()).toEqual([])
   })
+
+  it('ends when another process stops its VM, and says so [V.08 V.06]', async () => {
+    const place = await cliPlace({})
+    const shell = place.start(
+      'vm',
+      'shell',
+      ...size,
+      '-w',
+      place.workspace,
+      '--',
+      'sh',
+      '-c',
+      'echo begun; sleep 1000',
+    )
+    await shell.sees('begun')
+    const { id } = JSON.parse((await place.run('vm', 'list', '--json')).stdout)
+    expect(await place.run('vm', 'stop', id)).toMatchObject({ code: 0, stdout: `stopped ${id}\n` })
+    expect(await shell.ended).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('stopped by another process'),
+    })
+    expect(await place.leftovers()).toEqual([])
+  })
 })

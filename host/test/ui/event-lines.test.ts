@@ -129,6 +129,8 @@ describe('the lines of a run', () => {
     expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
     const anew = linesOf({ ...ready, start: 'template', coldReason: 'run-1 kept no VM' }, planned(), colours)
     expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
+    const kept = linesOf({ ...ready, start: 'saved' }, planned(), colours)
+    expect(kept).toEqual([expect.stringContaining('The VM that was kept is ready in 1.5 s')])
   })
 
   it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
