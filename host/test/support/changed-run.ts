@@ -2,14 +2,12 @@
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { encodeChanges } from '#specs/node/change-encoder.ts'
-import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
 import { manifestFile } from '../../runs/prepare.ts'
-import { RunRecord } from '../../runs/record.ts'
-import { prepareFolders } from '../../state/folders.ts'
 import { buildDisk, receiveChanges, scanWorkspace, writeManifest } from '../../workspace/index.ts'
 import { changesBetween, type Sketch, treeOf, unwrap, writeTree } from '../workspace/support.ts'
+import { beginRun } from './begun-run.ts'
 
 export const changedRunId = 'run-0123456789abcdef4567'
 
@@ -20,19 +18,9 @@ export async function runThatChanged(before: Sketch, after: Sketch) {
   writeTree(directory, treeOf(before))
   const env = { HOME: home, CAISSON_HOME: path.join(home, 'state'), XDG_CONFIG_HOME: home }
   const host = new Host({ env })
-  await prepareFolders(host.folders)
-  const paths = await host.runs.create(changedRunId)
-  await using record = await RunRecord.open(paths)
-  await record.host({
-    type: 'run-start',
-    prompt: 'p',
-    model: 'm',
-    provider: 'offline',
-    directory,
-    limits: RunLimits.parse({}),
-    imageKey: 'k',
-    agentDigest: 'd',
-  })
+  const begun = await beginRun(host, changedRunId, directory)
+  await using record = begun.record
+  const { paths } = begun
   const scan = unwrap(await scanWorkspace({ directory, ownFolders: [] }))
   const { manifest } = unwrap(await buildDisk({ scan, file: paths.disk, diskBytes: 64 * 1024 * 1024 }))
   const manifestSha256 = await writeManifest(manifestFile(paths.directory), manifest)

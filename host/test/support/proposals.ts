@@ -2,11 +2,9 @@
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
-import { RunRecord } from '../../runs/record.ts'
-import { prepareFolders } from '../../state/folders.ts'
+import { beginRun } from './begun-run.ts'
 
 export const proposingRunId = 'run-0123456789abcdef0123'
 
@@ -34,18 +32,8 @@ export async function runThatProposed(events: readonly HostEvent[]) {
     XDG_CONFIG_HOME: path.join(home, 'config'),
   }
   const host = new Host({ env })
-  await prepareFolders(host.folders)
-  await using record = await RunRecord.open(await host.runs.create(proposingRunId))
-  await record.host({
-    type: 'run-start',
-    prompt: 'p',
-    model: 'm',
-    provider: 'offline',
-    directory,
-    limits: RunLimits.parse({}),
-    imageKey: 'k',
-    agentDigest: 'd',
-  })
+  const begun = await beginRun(host, proposingRunId, directory)
+  await using record = begun.record
   for (const event of events) await record.host(event)
   return { host, directory, env, state: record.state }
 }
