@@ -77,10 +77,7 @@ export async function readFiles(folder: string): Promise<Record<string, string>>
   return found
 }
 
-/**
- * Ids of VMs with a folder in this state folder. Just after a VM fell asleep there may be one once more: a second process
- * lays its memory out, and ends by itself.
- */
+/** Ids of VMs with a folder in this state folder. */
 export async function findVms(home: string): Promise<string[]> {
   return await readdir(path.join(home, 'vms')).catch(() => [])
 }
