@@ -12,7 +12,11 @@ import { protocolSha256 } from '#specs/protocol/digest.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { agentPing, sessionStart } from '#specs/protocol/methods.ts'
 import type { Handlers, ParamsInput, Peer, ResultOf } from '#specs/protocol/peer.ts'
+import { awakeTimeout } from './awake-timeout.ts'
 import { type StreamHandler, serveHttp2 } from './http-server.ts'
+
+/** Time between two offers that the guest asked for: a guest that asks without end costs little. */
+const askedOfferMs = 20
 
 export type SessionInfo = ResultOf<typeof sessionStart>
 
@@ -46,7 +50,7 @@ export interface LinkTimings {
   parkTimeoutMs: number
   /** How often an unanswered preamble is followed by a new one. */
   preambleIntervalMs: number
-  /** Sessions that may end, or be asked for, within `flapWindowMs`. */
+  /** Sessions that may end within `flapWindowMs`. */
   flapMaxCount: number
   flapWindowMs: number
 }
@@ -89,7 +93,7 @@ export class Sessions {
   #detached = false
   /** The guest waits for a host. */
   #onParked = () => {}
-  /** The number last written; only its echo opens a session. */
+  /** The number last written; only its echo opens a session. {@link knock} while no offer is out. */
   #drawn: SessionId = knock
   #rpcSession: RpcSession | null = null
   #httpStream: SessionStream | null = null
@@ -104,7 +108,7 @@ export class Sessions {
   #frozen = false
   #beginTimer: NodeJS.Timeout | null = null
   #preambleTimer: NodeJS.Timeout | null = null
-  #silenceTimer: NodeJS.Timeout | null = null
+  #endSilence: () => void = () => undefined
 
   constructor(options: SessionsOptions) {
     this.#options = options
@@ -188,9 +192,8 @@ export class Sessions {
   end(end: LinkEnd): void {
     if (this.#ended !== null) return
     this.#ended = end
-    for (const timer of [this.#beginTimer, this.#preambleTimer, this.#silenceTimer]) {
-      if (timer !== null) clearTimeout(timer)
-    }
+    this.#endSilence()
+    for (const timer of [this.#beginTimer, this.#preambleTimer]) if (timer !== null) clearTimeout(timer)
     const open = this.#rpcSession !== null
     this.#rpcSession?.end({ reason: end.reason, message: end.message })
     this.#dropHttp()
@@ -230,10 +233,19 @@ export class Sessions {
     if (this.#rpcSession !== null) return
     if (this.#detached) {
       if (session === knock) this.#onParked()
-    } else if (session === knock) {
-      if (this.#countChange()) this.#beginSoon(1)
-    } else if (session === this.#drawn && this.#beginTimer === null) this.#open()
+    } else if (session === knock) this.#onAsked()
+    else if (session === this.#drawn) this.#open()
     // Any other is the echo of an offer that was taken back.
+  }
+
+  /**
+   * The guest asks for a session, and repeats that until one comes. However many requests one silence brings, they are
+   * no change of session: a host that was stopped reads them all at once. Their bound is the time for a session.
+   */
+  #onAsked(): void {
+    if (this.#drawn === knock) this.#beginSoon(1)
+    // The offer that is out may have been lost; its echo may also be behind this request.
+    else if (this.#beginTimer === null) this.#beginSoon(askedOfferMs)
   }
 
   #onHttpPreamble(session: SessionId): void {
@@ -263,6 +275,8 @@ export class Sessions {
 
   #open(): void {
     const number = ++this.#count
+    if (this.#beginTimer !== null) clearTimeout(this.#beginTimer)
+    this.#beginTimer = null
     if (this.#preambleTimer !== null) clearTimeout(this.#preambleTimer)
     const session = openRpcSession({
       channel: this.#rpc,
@@ -308,7 +322,7 @@ export class Sessions {
   #goLive(session: RpcSession, number: number, info: SessionInfo): void {
     const resumed = this.#lastProcessId === info.processId
     this.#lastProcessId = info.processId
-    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
+    this.#endSilence()
     const live = { number, peer: session.peer, info, resumed }
     this.#live = live
     this.#openHttp()
@@ -322,6 +336,8 @@ export class Sessions {
     const wasLive = this.#live !== null
     this.#rpcSession = null
     this.#live = null
+    // A late echo of it opens nothing.
+    this.#drawn = knock
     this.#dropHttp()
     if (wasLive) {
       this.#options.onDown(number, end)
@@ -346,19 +362,19 @@ export class Sessions {
     this.#endedAt = this.#endedAt.filter((at) => now - at < flapWindowMs)
     this.#endedAt.push(now)
     if (this.#endedAt.length <= flapMaxCount) return true
-    const message = `the agent's sessions do not last: more than ${flapMaxCount} ended or were asked for within ${flapWindowMs} ms; see the console of the VM`
+    const message = `the agent's sessions do not last: more than ${flapMaxCount} ended within ${flapWindowMs} ms; see the console of the VM`
     this.end({ reason: 'flapping', message })
     return false
   }
 
   #watchSilence(timeoutMs: number): void {
     if (this.#ended !== null) return
-    if (this.#silenceTimer !== null) clearTimeout(this.#silenceTimer)
-    this.#silenceTimer = setTimeout(() => {
+    this.#endSilence()
+    this.#endSilence = awakeTimeout(timeoutMs, () => {
       if (this.#frozen || this.#live !== null) return
       const message = `the agent did not open a session within ${timeoutMs} ms; see the console of the VM`
       this.end({ reason: 'silent', message })
-    }, timeoutMs)
+    })
   }
 
   // ---- heartbeat ------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ draws, the number of the session. The byte \`FF\` stands neither in UTF-8 nor at
 recognised wherever it comes, also in the middle of a frame: it ends the session before at once.
 
 1. A guest that has opened the port **knocks**: a preamble with a number of zeros, again every second until it is heard.
+   However many of these requests the host reads before the next session, they count as no change of session.
 2. The host draws a number and writes the preamble. It may do so at any time: at its start, after a missed heartbeat, a
    framing error, or a resume of the VM.
 3. The guest answers with the same preamble on both ports. Both sides drop all bytes before the preamble that they wait for.

@@ -1,6 +1,7 @@
 // The host's link against the agent's over ports in memory: nothing lost, nothing doubled, nothing pending.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { encodePreamble, knock } from '#specs/node/preamble.ts'
 import { agentPing, forwardOpen, taskCancel, workspaceOpen } from '#specs/protocol/methods.ts'
 import { completion, createWorld, note, runId, task, until, wait } from './support.ts'
 
@@ -65,6 +66,54 @@ describe('a session', () => {
     world.link.restartSession('again')
     expect(await forward).toMatchObject({ ok: false, error: { code: 'session_ended' } })
     expect(await workspace).toEqual({ ok: true, value: {} })
+  })
+
+  it('goes on after a host that was stopped reads all requests of that time at once [C.03]', async () => {
+    const guestTimings = { silenceTimeoutMs: 50, knockIntervalMs: 1 }
+    await using world = createWorld({ timings: { flapMaxCount: 3, heartbeatIntervalMs: 60_000 } })
+    world.startGuest({ timings: guestTimings })
+    await world.link.ready()
+    // What a stopped host does: it reads nothing. The guest ends its session and asks for another again and again.
+    world.rpc.host.pause()
+    const requestBytes = encodePreamble(knock).length
+    await until(() => world.rpc.host.readableLength > 100 * requestBytes, 'a hundred requests')
+    world.rpc.host.resume()
+    await until(() => world.seen.sessions.length > 1, 'the next session')
+    expect(world.seen.sessions.slice(0, 2)).toEqual([
+      { number: 1, resumed: false },
+      { number: 2, resumed: true },
+    ])
+    expect(await world.link.request(agentPing, { count: 1 })).toEqual({ ok: true, value: { count: 1 } })
+    expect(world.seen.lost).toEqual([])
+  })
+
+  it('goes on wherever the requests of one silence are cut, and however they are spread [C.03]', async () => {
+    const spread = fc.array(fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 0, max: 4 })), {
+      minLength: 3,
+      maxLength: 8,
+    })
+    const sizes = fc.array(fc.integer({ min: 1, max: 90 }), { maxLength: 3 })
+    await fc.assert(
+      fc.asyncProperty(spread, sizes, async (bursts, chunkSizes) => {
+        await using world = createWorld({
+          timings: { flapMaxCount: 2, heartbeatIntervalMs: 60_000 },
+          faults: { chunkSizes },
+        })
+        const processId = 'ab'.repeat(16)
+        const guest = world.startGuest({ processId })
+        await world.link.ready()
+        guest.close()
+        for (const [count, pauseMs] of bursts) {
+          world.rpc.injectToHost(Buffer.concat(Array.from({ length: count }, () => encodePreamble(knock))))
+          await wait(pauseMs)
+        }
+        world.startGuest({ processId })
+        await until(() => world.seen.sessions.length > 1, 'the next session')
+        expect(world.seen.sessions[1]).toMatchObject({ resumed: true })
+        expect(await world.link.request(agentPing, { count: 2 })).toMatchObject({ ok: true })
+      }),
+      { seed: 13, numRuns: 25 },
+    )
   })
 
   it('is taken down before its VM is saved, and goes on behind other ports [V.04]', async () => {

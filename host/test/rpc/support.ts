@@ -94,6 +94,7 @@ export interface World extends AsyncDisposable {
     processId?: string
     /** Default: the port in memory. */
     openHttp?: () => Promise<Duplex>
+    timings?: Partial<typeof quickGuest>
   }): HostLink
 }
 
@@ -157,6 +158,7 @@ export function createWorld(
       cutAfterBytes,
       processId = randomBytes(16).toString('hex'),
       openHttp = async () => http.openGuest(),
+      timings: guestTimings,
     } = {}) {
       guest?.close()
       let opened = 0
@@ -168,7 +170,7 @@ export function createWorld(
         openHttp,
         processId,
         describe: () => ({ tools: ['read_file'], restarts: 0 }),
-        timings: quickGuest,
+        timings: { ...quickGuest, ...guestTimings },
         handlers: { ...agreeable, ...own },
       })
       return guest
