@@ -8,6 +8,8 @@ export type FeedItem =
 
 /** Items that a slow watcher may fall behind by before its oldest deltas are dropped. */
 const maxBacklog = 10_000
+/** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
+const dropDelivered = 1_024
 
 /** Fans items out to any number of watchers; one that comes late gets the events so far first, without deltas. */
 export class Feed {
@@ -35,7 +37,9 @@ export class Feed {
 }
 
 class Watcher implements AsyncIterableIterator<FeedItem> {
-  readonly #backlog: FeedItem[]
+  #backlog: FeedItem[]
+  /** Where in the backlog the next item is; what lies before it was delivered. */
+  #at = 0
   readonly #onLeave: () => void
   #deltas = 0
   #ended = false
@@ -62,7 +66,7 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
 
   async next(): Promise<IteratorResult<FeedItem>> {
     for (;;) {
-      const item = this.#backlog.shift()
+      const item = this.#take()
       if (item !== undefined) {
         if (item.source === 'delta') this.#deltas -= 1
         return { done: false, value: item }
@@ -73,10 +77,23 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
     }
   }
 
+  /** Array.shift moves everything behind it: on a long backlog that is quadratic. */
+  #take(): FeedItem | undefined {
+    const item = this.#backlog[this.#at]
+    if (item === undefined) return undefined
+    this.#at += 1
+    if (this.#at >= dropDelivered && this.#at * 2 >= this.#backlog.length) {
+      this.#backlog = this.#backlog.slice(this.#at)
+      this.#at = 0
+    }
+    return item
+  }
+
   async return(): Promise<IteratorResult<FeedItem>> {
     this.#onLeave()
     this.end()
-    this.#backlog.length = 0
+    this.#backlog = []
+    this.#at = 0
     return { done: true, value: undefined }
   }
 

@@ -23,6 +23,10 @@ const barriers: ReadonlySet<string> = new Set([
   'run-start',
   'approval-request',
   'approval-decision',
+  // The effect of a host's tool is outside of the VM: its intent has to be known after any crash.
+  'host-tool-start',
+  'notes-decide',
+  'vm-kept',
   'changes-ready',
   'apply-start',
   'apply-end',

@@ -6,6 +6,7 @@ import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
+import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { lockedRuns } from '../workspace/index.ts'
 import { readJournal } from './journal.ts'
@@ -91,6 +92,7 @@ export class RunStore {
   async create(runId: string): Promise<RunPaths> {
     const paths = this.paths(runId)
     await mkdir(paths.directory, { mode: 0o700 })
+    await syncDirectory(this.#folder)
     return paths
   }
 

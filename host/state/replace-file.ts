@@ -1,5 +1,6 @@
 /** Puts a whole new content in the place of a state file: others see the old or the new one, also after a crash. */
-import { open, rename } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
+import { renameDurably } from './durable.ts'
 
 /** For this user alone. The caller holds the file's lock: two at once would write to one draft. @throws what the file system does */
 export async function replaceFile(file: string, content: string | Uint8Array): Promise<void> {
@@ -9,5 +10,5 @@ export async function replaceFile(file: string, content: string | Uint8Array): P
     await draft.sync()
     await draft.close()
   })
-  await rename(fresh, file)
+  await renameDurably(fresh, file)
 }

@@ -7,6 +7,7 @@ import { access, link, mkdir, open, readFile, rename, rm, stat, writeFile } from
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
+import { renameDurably, syncDirectory } from '../state/durable.ts'
 import { parseJson } from '../state/json.ts'
 import { MachineStreamError } from './machine-stream.ts'
 import { canMapReadOnly } from './qemu-process.ts'
@@ -81,7 +82,8 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     })
     await rename(scratch.file, files.scratch)
     movedScratch = true
-    await rename(draft, directory)
+    await syncDirectory(draft)
+    await renameDurably(draft, directory)
     saved = { directory, record }
   } catch (cause) {
     // Whatever else fails: the guest is to run. QEMU has its disk open, by whatever name.

@@ -3,6 +3,7 @@
 
 import { readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { renameDurably } from '../state/durable.ts'
 import { parseJson } from '../state/json.ts'
 import { judgeProcess, ownIdentity, ProcessIdentity } from '../state/process-identity.ts'
 
@@ -28,7 +29,8 @@ export async function giveBackSaved(directory: string): Promise<void> {
 
 /** The guest is about to run: it is good for no other wake, whatever becomes of this process. */
 export async function markRan(directory: string): Promise<void> {
-  await rename(join(directory, TAKEN), join(directory, RAN))
+  // After a power failure its disk may have moved on: it must not be found as saved again.
+  await renameDurably(join(directory, TAKEN), join(directory, RAN))
 }
 
 /** Gives it back where the process that took it died before the guest ran. */

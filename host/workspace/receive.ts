@@ -12,6 +12,7 @@ import {
   decodeChanges,
 } from '#specs/node/change-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { renameDurably } from '../state/durable.ts'
 import { type ChangeSet, changeSetPaths, type StoredChange } from './change-set.ts'
 import type { Manifest } from './manifest.ts'
 import { SenseCheck } from './sense-check.ts'
@@ -53,7 +54,7 @@ export async function receiveChanges(options: ReceiveOptions): Promise<Workspace
     const received = await receiveInto(parts, source, options)
     // The entries last: with them the change set is there.
     await rename(parts.contents, paths.contents)
-    await rename(parts.entries, paths.entries)
+    await renameDurably(parts.entries, paths.entries)
     return workspaceSuccess({ ...received, paths })
   } catch (thrown) {
     await Promise.all(Object.values(parts).map((part) => rm(part, { force: true })))

@@ -44,6 +44,28 @@ describe('the feed of a run', () => {
   })
 })
 
+describe('a late watcher', () => {
+  it('reads a long run in a time that grows with its length, not with its square [S1.10]', async () => {
+    const msFor = async (count: number): Promise<number> => {
+      const feed = new Feed()
+      for (let seq = 1; seq <= count; seq += 1) feed.push(event(seq))
+      feed.end()
+      let best = Number.POSITIVE_INFINITY
+      for (let round = 0; round < 3; round += 1) {
+        const startedAt = performance.now()
+        let read = 0
+        for await (const _ of feed.watch()) read += 1
+        expect(read).toBe(count)
+        best = Math.min(best, performance.now() - startedAt)
+      }
+      return best
+    }
+    await msFor(10_000)
+    // Eight times as many: about 8 where it is linear, at least 64 where it is quadratic.
+    expect((await msFor(160_000)) / (await msFor(20_000))).toBeLessThan(30)
+  })
+})
+
 describe('a deadline', () => {
   it('stands still while it is held, also by two at once, and expires once it ran its time', async () => {
     let expired = false
