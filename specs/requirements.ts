@@ -107,7 +107,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.16': now(
     "The agent asks the person typed questions; only an answer of their form is one, and it is a fact of the run; a question of the library's is a pending artifact under the id of its call",
   ),
-  'S2.17': now('Harmless argument slips are corrected and recorded; unknown parameters are refused'),
+  'S2.17': now(
+    'Harmless argument slips are corrected and recorded at every level; unknown parameters are refused',
+  ),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
   'S4.05': now('Tools are typed by structure, without a base class'),

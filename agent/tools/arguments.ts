@@ -7,7 +7,7 @@
 import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
 import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
 import { findMeant, isDestructive, mendSlips, propertiesOf } from '#runtime/arguments/slips.ts'
-import { isRecord, toModelSchema } from '#runtime/llm/json-schema.ts'
+import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -50,7 +50,7 @@ export function parseArguments(
   const strict = tool.inputSchema.safeParse(json.value)
   if (strict.success) return success(json.value, strict.data, corrections)
 
-  const schema = toModelSchema(tool.inputSchema)
+  const schema = toInputSchema(tool.inputSchema)
   const mended =
     !isDestructive(tool) && isRecord(json.value) ? mendSlips(json.value, schema, corrections) : json.value
   const second = mended === json.value ? strict : tool.inputSchema.safeParse(mended)

@@ -6,7 +6,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
 import type { LLMTool } from '../contract.ts'
-import { isRecord, isZod } from '../llm/json-schema.ts'
+import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
 import { type OpenedSchema, openSchema } from '../structured/schema.ts'
 import { describeFaults, describeIssues, validationFailure } from './failure.ts'
 import { readArgumentsJson } from './read-json.ts'
@@ -48,12 +48,17 @@ export async function readArguments(
   if (tool.parameters === null)
     return { ok: true, value: { given: json.value, input: json.value, corrections } }
 
+  const { parameters } = tool
   const suggest = (unknownName: string) => findMeant(unknownName, propertiesOf(tool.schema))
-  const first = await check(tool.parameters, json.value, suggest)
+  const first = await check(parameters, json.value, suggest)
   if (first.ok) return { ok: true, value: { given: json.value, input: first.value, corrections } }
   if (isDestructive(tool) || !isRecord(json.value)) return refuse(first.error)
-  const mended = mendSlips(json.value, tool.schema, corrections)
-  const second = await check(tool.parameters, mended, suggest)
+  const mended = mendSlips(
+    json.value,
+    isZod(parameters) ? toInputSchema(parameters) : parameters,
+    corrections,
+  )
+  const second = await check(parameters, mended, suggest)
   return second.ok
     ? { ok: true, value: { given: mended, input: second.value, corrections } }
     : refuse(second.error)

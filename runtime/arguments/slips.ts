@@ -5,7 +5,8 @@
  */
 import { isRecord } from '../llm/json-schema.ts'
 import { parseModelJson } from '../llm/repair.ts'
-import { typeName } from './failure.ts'
+import { correctionsMaxCount, typeName } from './failure.ts'
+import { allowsNull, schemaFor } from './schema-node.ts'
 
 /** Other words that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {
@@ -69,40 +70,107 @@ export function findMeant(name: string, properties: Readonly<Record<string, unkn
   return meant.length === 1 ? meant[0] : undefined
 }
 
-/** `value` with what is certain put right by the schema's own properties; the rest stays for validation to refuse. */
+/** Levels of objects and lists in arguments that are looked at. */
+const depthMax = 32
+
+/** `value` with what is certain put right by the schema, at every level; the rest stays for validation to refuse. */
 export function mendSlips(
   value: Readonly<Record<string, unknown>>,
   schema: Readonly<Record<string, unknown>>,
   corrections: string[],
 ): Record<string, unknown> {
-  const properties = propertiesOf(schema)
-  const required = Array.isArray(schema.required) ? schema.required : []
-  const mended: Record<string, unknown> = {}
-  for (const [name, child] of Object.entries(value)) {
-    if (!Object.hasOwn(properties, name)) continue
-    if (child === null && !required.includes(name)) corrections.push(`${name}: null was left out`)
-    else mended[name] = child
+  return new Mender(schema, corrections).mendObject(value, schema, '', 0)
+}
+
+class Mender {
+  readonly #root: Readonly<Record<string, unknown>>
+  readonly #corrections: string[]
+
+  constructor(root: Readonly<Record<string, unknown>>, corrections: string[]) {
+    this.#root = root
+    this.#corrections = corrections
   }
-  for (const [name, child] of Object.entries(value)) {
-    if (Object.hasOwn(properties, name)) continue
-    const meant = findMeant(name, properties)
-    // Two values for one parameter are nobody's certain meaning.
-    if (meant === undefined || Object.hasOwn(value, meant) || Object.hasOwn(mended, meant)) {
-      mended[name] = child
-    } else {
-      mended[meant] = child
-      corrections.push(`${name.slice(0, 100)}: taken as ${meant}`)
+
+  /** @param place of `value` in the arguments, such as `edits.0.`; empty for the arguments themselves */
+  mendObject(
+    value: Readonly<Record<string, unknown>>,
+    schema: Readonly<Record<string, unknown>>,
+    place: string,
+    depth: number,
+  ): Record<string, unknown> {
+    const properties = propertiesOf(schema)
+    const kept = this.#withoutNulls(value, schema, place)
+    const meanings = this.#findMeanings(value, schema, place)
+    const named = kept.map(([name, child]) => [meanings.get(name) ?? name, child] as const)
+    return Object.fromEntries(
+      named.map(([name, child]) => {
+        const property = Object.hasOwn(properties, name) ? properties[name] : undefined
+        return [name, this.#mendValue(child, property, `${place}${name.slice(0, 100)}`, depth + 1)]
+      }),
+    )
+  }
+
+  #withoutNulls(
+    value: Readonly<Record<string, unknown>>,
+    schema: Readonly<Record<string, unknown>>,
+    place: string,
+  ): (readonly [string, unknown])[] {
+    const properties = propertiesOf(schema)
+    return Object.entries(value).filter(([name, child]) => {
+      if (child !== null || !Object.hasOwn(properties, name) || isRequired(name, schema)) return true
+      if (allowsNull(properties[name], this.#root)) return true
+      this.#note(`${place}${name}: null was left out`)
+      return false
+    })
+  }
+
+  /** The parameters that unknown names of `value` stand for. */
+  #findMeanings(
+    value: Readonly<Record<string, unknown>>,
+    schema: Readonly<Record<string, unknown>>,
+    place: string,
+  ): ReadonlyMap<string, string> {
+    const properties = propertiesOf(schema)
+    const meanings = new Map<string, string>()
+    for (const name of Object.keys(value)) {
+      if (Object.hasOwn(properties, name)) continue
+      const meant = findMeant(name, properties)
+      // In an open object an unknown name may stand for itself.
+      const isOpen = schema.additionalProperties !== false
+      if (meant !== undefined && (!isOpen || isRequired(meant, schema))) meanings.set(name, meant)
     }
-  }
-  for (const [name, child] of Object.entries(mended)) {
-    const property = Object.hasOwn(properties, name) ? properties[name] : undefined
-    const coerced = isRecord(property) ? coerce(child, property.type) : child
-    if (coerced !== child) {
-      mended[name] = coerced
-      corrections.push(`${name}: ${typeName(child)} taken as ${typeName(coerced)}`)
+    const meantNames = [...meanings.values()]
+    for (const [name, meant] of meanings) {
+      // Two values for one parameter are nobody's certain meaning.
+      const isDoubled = Object.hasOwn(value, meant) || meantNames.filter((one) => one === meant).length > 1
+      if (isDoubled) meanings.delete(name)
+      else this.#note(`${place}${name.slice(0, 100)}: taken as ${meant}`)
     }
+    return meanings
   }
-  return mended
+
+  #mendValue(value: unknown, node: unknown, place: string, depth: number): unknown {
+    const schema = depth > depthMax ? null : schemaFor(node, value, this.#root)
+    if (schema === null) return value
+    const coerced = coerce(value, schema, this.#root)
+    if (coerced !== value) this.#note(`${place}: ${typeName(value)} taken as ${typeName(coerced)}`)
+    if (Array.isArray(coerced)) {
+      const { items } = schema
+      return coerced.map((item, at) => this.#mendValue(item, items, `${place}.${at}`, depth + 1))
+    }
+    return isRecord(coerced) && isRecord(schema.properties)
+      ? this.mendObject(coerced, schema, `${place}.`, depth)
+      : coerced
+  }
+
+  #note(correction: string): void {
+    // More than is told of one call; a long list of objects may have the same slip in each.
+    if (this.#corrections.length < correctionsMaxCount) this.#corrections.push(correction)
+  }
+}
+
+function isRequired(name: string, schema: Readonly<Record<string, unknown>>): boolean {
+  return Array.isArray(schema.required) && schema.required.includes(name)
 }
 
 /** The properties of an object's JSON schema. */
@@ -121,8 +189,15 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[_-]/g, '')
 }
 
-function coerce(value: unknown, type: unknown): unknown {
+function coerce(
+  value: unknown,
+  { type, items }: Readonly<Record<string, unknown>>,
+  root: Readonly<Record<string, unknown>>,
+): unknown {
   if (typeof value === 'string') return fromText(value, type)
+  // One object for a list of objects.
+  if (isRecord(value) && type === 'array')
+    return schemaFor(items, value, root)?.type === 'object' ? [value] : value
   if (type === 'string')
     return typeof value === 'number' || typeof value === 'boolean' ? String(value) : value
   if (type === 'array') return typeof value === 'number' || typeof value === 'boolean' ? [value] : value

@@ -6,7 +6,12 @@ const keptKeywords = ['type', 'description', 'enum', 'const', 'required', 'minim
 
 /** The schema of what a caller writes (before defaults), inlined and without extensions. */
 export function toModelSchema(schema: z.ZodType): Record<string, unknown> {
-  return simplify(z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' }))
+  return simplify(toInputSchema(schema))
+}
+
+/** The same with every keyword, such as whether an object is closed. */
+export function toInputSchema(schema: z.ZodType): Record<string, unknown> {
+  return z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' })
 }
 
 function simplify(node: unknown): Record<string, unknown> {

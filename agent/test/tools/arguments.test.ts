@@ -96,6 +96,88 @@ describe('slips with one meaning', () => {
   })
 })
 
+const Leaf = z.strictObject({
+  path: z.string(),
+  limit: z.int().max(99).optional(),
+  note: z.string().nullable().optional(),
+  timeoutMs: z.number().optional(),
+})
+const nested: ArgumentsOf = {
+  name: 'look_deep',
+  readOnly: true,
+  inputSchema: z.strictObject({
+    one: Leaf.optional(),
+    many: z.array(Leaf).optional(),
+    chosen: z
+      .discriminatedUnion('kind', [
+        z.strictObject({ kind: z.literal('file'), path: z.string() }),
+        z.strictObject({ kind: z.literal('page'), url: z.string(), limit: z.int().optional() }),
+      ])
+      .optional(),
+    either: z.union([z.string(), z.number()]).optional(),
+    free: z.looseObject({ path: z.string().optional(), limit: z.int().optional() }).optional(),
+    deeper: z.strictObject({ leaves: z.array(z.strictObject({ leaf: Leaf })) }).optional(),
+  }),
+}
+
+describe('slips inside objects and lists', () => {
+  it.each([
+    ['{"one":{"filePath":"x","limit":"3"}}', { one: { path: 'x', limit: 3 } }],
+    ['{"many":[{"path":"x"},{"file":"y","limit":null}]}', { many: [{ path: 'x' }, { path: 'y' }] }],
+    ['{"many":{"path":"x"}}', { many: [{ path: 'x' }] }],
+    ['{"one":"{\\"file\\":\\"x\\"}"}', { one: { path: 'x' } }],
+    ['{"one":{"file":"x","note":null}}', { one: { path: 'x', note: null } }],
+    ['{"chosen":{"kind":"page","uri":"u","limit":"4"}}', { chosen: { kind: 'page', url: 'u', limit: 4 } }],
+    ['{"deeper":{"leaves":[{"leaf":{"Path":5}}]}}', { deeper: { leaves: [{ leaf: { path: '5' } }] } }],
+  ])('puts %j right, and says where [S2.17]', (text, input) => {
+    const parsed = parseArguments(nested, text)
+    expect(parsed.ok && parsed.value.input).toEqual(input)
+    expect(parsed.ok && parsed.value.corrections.length).toBeGreaterThan(0)
+    expect(parsed.ok && parsed.value.corrections[0]).toMatch(/^(one|many|chosen|deeper)/)
+  })
+
+  it.each([
+    ['two words for one parameter', '{"one":{"file":"x","filePath":"y"}}'],
+    ['an unknown parameter', '{"one":{"path":"x","force":true}}'],
+    ['null for what is needed', '{"one":{"path":null}}'],
+    ['an option that is not certain', '{"chosen":{"kind":"other","uri":"u"}}'],
+    ['a value that none of two types takes', '{"either":true}'],
+    ['a parameter of another object', '{"one":{"path":"x"},"file":"y"}'],
+  ])('refuses %s [S2.17] [S2.18]', (_name, text) => {
+    expect(artifactOf(nested, text)?.toolName).toBe('look_deep')
+  })
+
+  it('leaves what fits as it was given, whatever slip stands beside it [S2.17]', () => {
+    const leaf = fc.record(
+      {
+        path: fc.string(),
+        limit: fc.integer({ min: -9, max: 99 }),
+        note: fc.option(fc.string()),
+        timeoutMs: fc.integer({ min: 0, max: 9 }),
+      },
+      { requiredKeys: ['path'] },
+    )
+    const free = fc.dictionary(fc.constantFrom('file', 'count', 'other'), fc.jsonValue())
+    const value = fc.record(
+      {
+        one: leaf,
+        many: fc.array(leaf, { maxLength: 3 }),
+        free,
+        either: fc.oneof(fc.string(), fc.integer()),
+      },
+      { requiredKeys: [] },
+    )
+    fc.assert(
+      fc.property(value, leaf, (whole, { path, ...rest }) => {
+        const slip = { ...whole, deeper: { leaves: [{ leaf: { ...rest, file_path: path } }] } }
+        const expected = { ...whole, deeper: { leaves: [{ leaf: { ...rest, path } }] } }
+        expect(inputOf(nested, JSON.stringify(slip))).toEqual(JSON.parse(JSON.stringify(expected)))
+      }),
+      { seed: 12, numRuns: 300 },
+    )
+  })
+})
+
 describe('tools that may destroy something', () => {
   it.each([
     ['another word for a parameter', '{"file_path":"x"}'],
