@@ -1,14 +1,14 @@
 /** After a run: shows its changes, lets the person choose or follows the flag, applies, and says what came of it. */
-import { isCancel, multiselect, select } from '@clack/prompts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
 import type { RunChanges } from '../runs/changes.ts'
+import { choose, chooseSeveral } from '../ui/ask.ts'
 import { type Colours, coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { changeLine, diffLines } from '../ui/review-lines.ts'
-import { discardTypeAhead } from '../ui/type-ahead.ts'
+import { settleKeys } from '../ui/settle-keys.ts'
 import {
   type ApplySummary,
   type HeldBack,
@@ -45,6 +45,8 @@ export interface HomeOptions {
   readonly state: Pick<RunState, 'end' | 'heldBack'>
   /** For `--json`: given, one summary goes there and nothing is printed for people. */
   readonly emit?: (event: object) => Promise<void>
+  /** Without a key, before an answer counts; absent: as every question. */
+  readonly quietMs?: number
 }
 
 /** @returns 0 when all changes are on the host now, there are none, or none was to be applied; else 5 */
@@ -52,14 +54,14 @@ export async function bringHome(
   io: Io,
   host: Host,
   runId: string,
-  { choice, state, emit }: HomeOptions,
+  { choice, state, emit, quietMs }: HomeOptions,
 ): Promise<ExitCode> {
   const changes = await host.changes(runId)
   const items = changes.review()
   if (emit === undefined) showChanges(io, changes, items)
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
-    choice === 'ask' ? await ask(io, items) : choice === true && isWhole ? ('all' as const) : null
+    choice === 'ask' ? await ask(io, items, quietMs) : choice === true && isWhole ? ('all' as const) : null
   const summary = selection === null || items.length === 0 ? null : await changes.apply(selection)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
@@ -112,46 +114,45 @@ export function showChanges(
   if (isCut) io.stdout.write(`All of it: caisson workspace diff ${changes.runId}\n`)
 }
 
-async function ask(io: Io, items: readonly ReviewItem[]): Promise<Selection | null> {
+async function ask(
+  io: Io,
+  items: readonly ReviewItem[],
+  quietMs: number | undefined,
+): Promise<Selection | null> {
   if (items.length === 0) return null
-  const streams = { input: io.stdin, output: io.stdout }
-  await discardTypeAhead(io.stdin)
+  const { signal } = new AbortController()
+  const prompt = {
+    input: io.stdin,
+    output: io.stdout,
+    signal,
+    ...(quietMs === undefined ? {} : { quietMs }),
+  }
+  await settleKeys(prompt)
   const held = items.filter((item) => holdBack(item) !== undefined).length
-  const choice = await select({
-    message: 'Apply the changes to your files?',
-    options: [
-      {
-        value: 'all',
-        label:
-          held === 0 ? 'all' : `all but ${held} that ${held === 1 ? 'is' : 'are'} flagged or in conflict`,
-      },
-      { value: 'some', label: 'some; let me choose' },
-      { value: 'none', label: 'none for now' },
-    ],
-    initialValue: 'all',
-    ...streams,
-  })
-  if (isCancel(choice) || choice === 'none') return null
+  const choice = await choose(prompt, 'Apply the changes to your files?', [
+    {
+      value: 'all',
+      key: 'y',
+      label: held === 0 ? 'all' : `all but ${held} that ${held === 1 ? 'is' : 'are'} flagged or in conflict`,
+    },
+    { value: 'some', label: 'some; let me choose' },
+    { value: 'none', key: 'n', label: 'none for now' },
+  ])
+  if (choice === null || choice === 'none') return null
   if (choice === 'all') return 'all'
   const offered = items.filter((item) => item.change !== 'unsupported' && item.standing.kind !== 'conflict')
-  const chosen = await multiselect({
-    message: 'Space chooses, Enter applies',
-    options: offered.map((item) => ({
-      value: item.path,
-      label: foreignLine(item.path, 200),
-      ...hintOf(item),
-    })),
-    initialValues: offered.filter((item) => holdBack(item) === undefined).map(({ path }) => path),
-    required: false,
-    ...streams,
-  })
-  if (isCancel(chosen) || chosen.length === 0) return null
+  const chosen = await chooseSeveral(
+    prompt,
+    'Apply which?',
+    offered.map((item) => ({ value: item.path, label: `${foreignLine(item.path, 200)} (${noteOf(item)})` })),
+  )
+  if (chosen === null || chosen.length === 0) return null
   // What was not chosen stays out, though the folder it lies in was.
   return { paths: chosen, exact: true }
 }
 
-function hintOf(item: ReviewItem): { hint: string } {
-  return { hint: item.flagged === undefined ? item.change : `flagged: ${foreignLine(item.flagged)}` }
+function noteOf(item: ReviewItem): string {
+  return item.flagged === undefined ? item.change : `flagged: ${foreignLine(item.flagged)}`
 }
 
 /** What was applied, and everything that was not with its reason. */

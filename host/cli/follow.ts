@@ -72,10 +72,11 @@ export async function follow(
     held.length = 0
     view.show(item, true)
     talk.mute()
-    await putQuestion(io, view, run, interrupts, asked, folder)
+    await putQuestion(io, view, run, interrupts, asked, folder, (keys) => talk.keep(keys))
     talk.listen()
   }
   await talk.withdraw()
+  if (talk.unsent !== '') view.lines([`Not sent, because the run ended first: “${foreignLine(talk.unsent)}”`])
 }
 
 /** @param onInputEnd called when nobody can answer any more */
@@ -165,6 +166,7 @@ async function putQuestion(
   interrupts: Interruption,
   request: Parameters<typeof promptApproval>[0],
   folder: string,
+  keepTyped: (keys: string) => string,
 ): Promise<void> {
   view.pause()
   // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
@@ -177,6 +179,7 @@ async function putQuestion(
     input: io.stdin,
     output: io.stdout,
     signal,
+    keepTyped,
     current,
     findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
     ...(edit === undefined ? {} : { edit }),

@@ -1,16 +1,16 @@
 /** After a run: shows what it proposes to remember, and lets the person keep, change or drop each note; or follows the flag. */
-import { isCancel, select } from '@clack/prompts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
 import { noteMaxChars, type WorkspaceNote } from '../memory/note-store.ts'
 import type { DecidedNotes, NoteDecision, ProposedNote, RunNotes } from '../memory/run-notes.ts'
 import { wordsOf } from '../runs/ending.ts'
+import { choose, type PromptIo } from '../ui/ask.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { proposedNoteLines } from '../ui/note-lines.ts'
-import { discardTypeAhead } from '../ui/type-ahead.ts'
+import { settleKeys } from '../ui/settle-keys.ts'
 import type { Io } from './io.ts'
 import { type EditText, findEditor } from './plan-editor.ts'
 
@@ -98,22 +98,17 @@ async function ask(
   pending: readonly ProposedNote[],
   folder: string,
 ): Promise<Map<string, NoteDecision>> {
-  const streams = { input: io.stdin, output: io.stdout }
-  await discardTypeAhead(io.stdin)
-  const choice = await select({
-    message: 'Keep them for later runs?',
-    options: [
-      ...(pending.length > 1 ? [{ value: 'each', label: 'one by one' }] : []),
-      { value: 'keep', label: pending.length > 1 ? 'keep all' : 'keep it' },
-      ...(pending.length > 1 ? [] : [{ value: 'each', label: 'change it' }]),
-      { value: 'drop', label: pending.length > 1 ? 'drop all' : 'drop it' },
-      { value: 'later', label: 'decide later' },
-    ],
-    // What is kept speaks to every later run: it takes more than Enter.
-    initialValue: 'later',
-    ...streams,
-  })
-  if (isCancel(choice) || choice === 'later') return new Map()
+  const prompt = promptOf(io)
+  await settleKeys(prompt)
+  const isOne = pending.length === 1
+  const choice = await choose(prompt, 'Keep them for later runs?', [
+    ...(isOne ? [] : [{ value: 'each' as const, label: 'one by one' }]),
+    { value: 'keep', label: isOne ? 'keep it' : 'keep all' },
+    ...(isOne ? [{ value: 'each' as const, label: 'change it' }] : []),
+    { value: 'drop', label: isOne ? 'drop it' : 'drop all' },
+    { value: 'later', label: 'decide later' },
+  ])
+  if (choice === null || choice === 'later') return new Map()
   if (choice !== 'each') return new Map(pending.map(({ note }) => [note.noteId, { keep: choice === 'keep' }]))
   const edit = await findEditor(io, folder)
   const decisions = new Map<string, NoteDecision>()
@@ -132,25 +127,25 @@ async function askOne(
 ): Promise<NoteDecision | 'stop' | null> {
   writeLines(io.stdout, proposedNoteLines(proposal, coloursFor(io.stdout)))
   for (;;) {
-    const choice = await select({
-      message: proposal.note.noteId,
-      options: [
-        { value: 'keep', label: 'keep' },
-        ...(edit === undefined ? [] : [{ value: 'edit', label: 'change it in your editor, then keep' }]),
-        { value: 'drop', label: 'drop' },
-        { value: 'later', label: 'decide later' },
-      ],
-      initialValue: 'later',
-      input: io.stdin,
-      output: io.stdout,
-    })
-    if (isCancel(choice)) return 'stop'
+    const choice = await choose(promptOf(io), proposal.note.noteId, [
+      { value: 'keep', label: 'keep' },
+      ...(edit === undefined
+        ? []
+        : [{ value: 'edit' as const, label: 'change it in your editor, then keep' }]),
+      { value: 'drop', label: 'drop' },
+      { value: 'later', label: 'decide later' },
+    ])
+    if (choice === null) return 'stop'
     if (choice === 'later') return null
     if (choice !== 'edit' || edit === undefined) return { keep: choice === 'keep' }
     const edited = await editNote(edit, proposal.note.text)
     if (edited.ok) return { keep: true, text: edited.value }
     io.stdout.write(`${foreignLine(edited.error)}\n`)
   }
+}
+
+function promptOf(io: Io): PromptIo {
+  return { input: io.stdin, output: io.stdout, signal: new AbortController().signal }
 }
 
 /** The text as the person left it in their editor. */

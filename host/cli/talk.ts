@@ -2,12 +2,11 @@
  * A person at the terminal who wants to say something while a run is shown: Enter opens a prompt for a message or a pause.
  * Nothing is sent by a key alone, and a question of the run takes the prompt's place.
  */
-import { stripVTControlCharacters } from 'node:util'
 import { choose, write } from '../ui/ask.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import type { ProgressView } from '../ui/progress.ts'
-import { editLine, type TakenKeys, takeKeys } from '../ui/take-keys.ts'
-import { discardTypeAhead } from '../ui/type-ahead.ts'
+import { collectKeys } from '../ui/settle-keys.ts'
+import { plainText, type TakenKeys, takeKeys } from '../ui/take-keys.ts'
 import type { Io } from './io.ts'
 
 /** What a person can do to the agent of a run. */
@@ -17,6 +16,8 @@ export interface TalkedToRun {
   resumeAgent(by: string): Promise<string | undefined>
 }
 
+/** How long the terminal may take to hand over what was typed behind an Enter. */
+const settleMs = 40
 /** Characters of what was typed that stand in the status line. */
 const shownChars = 24
 
@@ -61,28 +62,39 @@ export class Talk implements Disposable {
     this.#offer()
   }
 
-  /** Lines typed from now on are taken. */
+  /** Keys typed for a question that was not there yet belong to the message that was begun. @returns the message */
+  keep(keys: string): string {
+    if (this.#isOver) return ''
+    this.#typed += keys.replace(/[\r\n]+/g, ' ')
+    return this.unsent
+  }
+
+  /** A message that was begun and not sent. */
+  get unsent(): string {
+    return plainText(this.#typed).trim()
+  }
+
+  /** Takes what is typed from now on; a message that was begun goes on. */
   listen(): void {
     this.#keys?.handOver()
-    this.#typed = ''
     this.#offer()
     this.#keys = takeKeys(this.#io.stdin, (keys) => this.#take(keys))
   }
 
-  /** The terminal is for others. */
+  /** The terminal is for a question, which takes the keys next: none is echoed in between. */
   mute(): void {
-    this.#keys?.[Symbol.dispose]()
+    this.#keys?.handOver()
     this.#keys = undefined
   }
 
-  /** Takes an open prompt back; what was typed in it is not sent. */
+  /** Takes an open prompt back; what was typed in it is not sent, but kept. */
   async withdraw(): Promise<void> {
     this.#open?.withdrawal.abort()
     await this.#open?.closed
   }
 
   [Symbol.dispose](): void {
-    this.mute()
+    this.#keys?.[Symbol.dispose]()
     this.#view.offer('')
   }
 
@@ -92,7 +104,7 @@ export class Talk implements Disposable {
       this.#view.offer('')
       return
     }
-    const typed = plain(this.#typed)
+    const typed = plainText(this.#typed)
     const shown = typed === '' ? '' : ` “${foreignLine(typed.slice(-shownChars), shownChars * 2)}”`
     this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
   }
@@ -100,10 +112,11 @@ export class Talk implements Disposable {
   #take(keys: string): void {
     if (this.#isOver) return
     this.#typed += keys
-    const end = this.#typed.search(/[\r\n]/)
-    if (end < 0) this.#offer()
-    if (end < 0 || this.isOpen) return
-    const typed = plain(this.#typed.slice(0, end))
+    const isLine = /[\r\n]/.test(this.#typed)
+    if (!isLine) this.#offer()
+    if (!isLine || this.isOpen) return
+    const typed = this.#typed
+    this.#typed = ''
     this.mute()
     const withdrawal = new AbortController()
     const closed = this.#converse(typed, withdrawal.signal).then(() => {
@@ -115,18 +128,22 @@ export class Talk implements Disposable {
     this.#open = { closed, withdrawal }
   }
 
-  async #converse(typed: string, signal: AbortSignal): Promise<void> {
+  async #converse(keys: string, signal: AbortSignal): Promise<void> {
     this.#view.pause()
     // An Enter too many would send what is only offered to be sent.
-    await discardTypeAhead(this.#io.stdin)
-    const io = { input: this.#io.stdin, output: this.#io.stdout, signal }
+    const typed = plainText(keys + (await collectKeys(this.#io.stdin, settleMs, signal)))
+    const io = {
+      input: this.#io.stdin,
+      output: this.#io.stdout,
+      signal,
+      onWithdrawn: (line: string) => void this.keep(line),
+    }
     const wanted =
       typed.trim() !== ''
         ? 'message'
         : await choose(
             io,
             this.#isPausing ? 'What now?' : 'The agent goes on meanwhile. What now?',
-            'message',
             [
               { value: 'message', label: 'a message for the agent' },
               this.#isPausing
@@ -134,11 +151,12 @@ export class Talk implements Disposable {
                 : { value: 'pause', label: 'have the agent hold before its next step' },
               { value: 'nothing', label: 'nothing' },
             ],
+            'message',
           )
     if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
     if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
     if (wanted !== 'message') return
-    const text = await write(io, 'What should the agent know? (Esc: nothing)', typed)
+    const text = await write(io, 'What should the agent know? (Esc: nothing)', typed.trim())
     if (text !== null && text.trim() !== '') this.#tell(this.#run.steer(text, person))
   }
 
@@ -148,9 +166,4 @@ export class Talk implements Disposable {
       if (problem !== undefined) this.#view.lines([`Not done: ${foreignLine(problem)}`])
     })
   }
-}
-
-/** What was typed as a line, without the keys that write nothing. */
-function plain(typed: string): string {
-  return stripVTControlCharacters(editLine(typed)).replace(/\p{Cc}/gu, '')
 }

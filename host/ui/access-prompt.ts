@@ -9,7 +9,7 @@ import { type Colours, coloursFor } from './colours.ts'
 import { fitLine } from './fit.ts'
 import { foreignLine, foreignRows } from './foreign.ts'
 import { formatCount } from './format.ts'
-import { discardTypeAhead } from './type-ahead.ts'
+import { settleKeys } from './settle-keys.ts'
 
 const reasonMargin = '  │ '
 const addressMargin = '  ┆ '
@@ -49,18 +49,18 @@ export async function promptAccess(
 ): Promise<ApprovalAnswer | null> {
   const rows = accessLines(request, access, coloursFor(io.output), columnsOf(io.output))
   io.output.write(`${rows.join('\n')}\n`)
-  await discardTypeAhead(io.input)
+  await settleKeys(io)
   const { offers } = access
   let reach: AccessReach | undefined = offers[0]?.reach
   for (;;) {
     const allows = offers.find((offer) => offer.reach === reach)?.allows ?? access.address
     const message = `Allow ${foreignLine(allows)}? (Esc or Ctrl-C cancels the run)`
-    const choice = await choose(io, message, 'deny', [
-      { value: 'once', label: 'yes, the next connection alone' },
+    const choice = await choose(io, message, [
+      { value: 'once', key: 'y', label: 'yes, the next connection alone' },
       { value: 'run', label: 'yes, in this run' },
       { value: 'always', label: 'yes, always (until: caisson policy revoke)' },
       ...(offers.length > 1 ? [{ value: 'reach' as const, label: 'something wider or narrower' }] : []),
-      { value: 'deny', label: 'no' },
+      { value: 'deny', key: 'n', label: 'no' },
       { value: 'deny-run', label: 'no, and do not ask again in this run' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
     ])
@@ -74,7 +74,6 @@ export async function promptAccess(
     const chosen = await choose(
       io,
       'Allow what?',
-      reach ?? 'host',
       offers.map((offer) => ({ value: offer.reach, label: foreignLine(offer.allows) })),
     )
     if (chosen === null) return null

@@ -10,7 +10,7 @@ import { foreignLine } from './foreign.ts'
 import { showPages } from './pages.ts'
 import { type PlanPromptIo, promptPlan } from './plan-prompt.ts'
 import { promptQuestion } from './question-prompt.ts'
-import { discardTypeAhead } from './type-ahead.ts'
+import { settleKeys } from './settle-keys.ts'
 
 /** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
 export async function promptApproval(request: Question, io: PlanPromptIo): Promise<ApprovalAnswer | null> {
@@ -20,13 +20,17 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
   if (plan !== undefined) return await promptPlan(plan, io)
   const { lines, isCut } = questionLines(request, coloursFor(io.output), columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
-  await discardTypeAhead(io.input)
+  await settleKeys(io)
   for (;;) {
-    const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', 'deny', [
+    const choice = await choose(io, 'Allow it? (Esc or Ctrl-C cancels the run)', [
       // A person's yes to a server is pinned (see ../mcp/desk.ts): it holds for more than this once.
-      { value: 'once', label: request.tool === mcpOfferTool ? 'yes, until it changes' : 'yes, this once' },
+      {
+        value: 'once',
+        key: 'y',
+        label: request.tool === mcpOfferTool ? 'yes, until it changes' : 'yes, this once',
+      },
       { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },
-      { value: 'deny', label: 'no' },
+      { value: 'deny', key: 'n', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
       ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
     ])

@@ -1,31 +1,66 @@
-/** One prompt at the terminal: a choice or a text, taken back when it is withdrawn. */
-import type { Readable, Writable } from 'node:stream'
-import { select, text } from '@clack/prompts'
-import { strikeOut } from './strike-out.ts'
+/**
+ * One prompt at the terminal: a numbered choice or a text, closed when it is withdrawn. Only a whole line that is a number
+ * of the list, or its y or n, chooses: no key of a sentence moves or confirms anything, and Enter alone grants nothing.
+ */
+import { fitLine } from './fit.ts'
+import { foreignLine } from './foreign.ts'
+import { type SettleIo, settleKeys } from './settle-keys.ts'
+import { readLine } from './typed-line.ts'
 
-export interface PromptIo {
-  readonly input: Readable & { isTTY?: boolean }
-  readonly output: Writable & { isTTY?: boolean; columns?: number; rows?: number }
-  /** Withdraws the question. */
-  readonly signal: AbortSignal
+export interface PromptIo extends SettleIo {
+  /** Takes what was typed into a prompt that is withdrawn. */
+  readonly onWithdrawn?: (typed: string) => void
 }
 
-/** The value chosen, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
-export function choose<T extends string>(
+export interface Choice<T extends string> {
+  readonly value: T
+  readonly label: string
+  /** A letter that chooses it as well as its number. */
+  readonly key?: 'y' | 'n'
+}
+
+/**
+ * The value chosen, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn.
+ * @param onEnter what Enter alone chooses; only for what grants nothing
+ */
+export async function choose<T extends string>(
   io: PromptIo,
   message: string,
-  initialValue: NoInfer<T>,
-  options: { value: T; label: string }[],
+  choices: readonly Choice<T>[],
+  onEnter?: NoInfer<T>,
 ): Promise<T | null> {
-  // The library's types look into each value for a label; all of ours have one.
-  return prompt(io, (streams) =>
-    select<string>({ message, options, initialValue, ...streams }),
-  ) as Promise<T | null>
+  const rows = choices.map(
+    ({ label, key }, at) => `  ${at + 1}${key === undefined ? '' : ` or ${key}`} · ${label}`,
+  )
+  writeRows(io, [message, ...rows])
+  const letters = choices.flatMap(({ key }) => key ?? [])
+  const range = choices.length === 1 ? '1' : `1-${choices.length}`
+  const expected = [range, ...letters].join(', ') + (onEnter === undefined ? '' : ' or Enter')
+  return await ask(io, `Type ${expected} › `, (line) => {
+    if (line === '') return onEnter
+    return choices.find(({ key }, at) => line === String(at + 1) || line === key)?.value
+  })
 }
 
-/** What the person wrote, or null as above. @param initialValue stands there already */
-export function write(io: PromptIo, message: string, initialValue = ''): Promise<string | null> {
-  return prompt(io, (streams) => text({ message, initialValue, ...streams }))
+/** The values chosen by their numbers, which may be none; null as above. */
+export async function chooseSeveral<T>(
+  io: PromptIo,
+  message: string,
+  choices: readonly { readonly value: T; readonly label: string }[],
+): Promise<T[] | null> {
+  writeRows(io, [message, ...choices.map(({ label }, at) => `  ${at + 1} · ${label}`)])
+  return await ask(io, 'Type numbers such as 1,3-5, or none › ', (line) => {
+    const chosen = line === 'none' ? new Set<number>() : readNumbers(line, choices.length)
+    return chosen === undefined
+      ? undefined
+      : choices.flatMap(({ value }, at) => (chosen.has(at + 1) ? [value] : []))
+  })
+}
+
+/** What the person wrote, or null as above. @param initial text that is already there, to be edited */
+export async function write(io: PromptIo, message: string, initial = ''): Promise<string | null> {
+  writeRows(io, [message])
+  return await readTyped(io, '› ', initial)
 }
 
 /** Cells of the terminal's rows. */
@@ -33,12 +68,41 @@ export function columnsOf(output: { readonly columns?: number }): number {
   return output.columns || 80
 }
 
-async function prompt(
-  { input, output, signal }: PromptIo,
-  open: (streams: { input: Readable; output: Writable }) => Promise<string | symbol>,
-): Promise<string | null> {
-  if (signal.aborted) return null
-  using _ = strikeOut(input, signal)
-  const answer = await open({ input, output })
-  return typeof answer === 'string' ? answer : null
+/** Asks until the line can be read. What follows a line that cannot be, such as the rest of a pasted text, answers nothing. */
+async function ask<T>(
+  io: PromptIo,
+  prompt: string,
+  read: (line: string) => T | undefined,
+): Promise<T | null> {
+  for (;;) {
+    const typed = await readTyped(io, prompt)
+    if (typed === null) return null
+    const value = read(typed.trim().toLowerCase())
+    if (value !== undefined) return value
+    if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
+    await settleKeys(io)
+  }
+}
+
+async function readTyped(io: PromptIo, prompt: string, initial = ''): Promise<string | null> {
+  const typed = await readLine(io, prompt, initial)
+  if (typed.kind === 'withdrawn') io.onWithdrawn?.(typed.text)
+  return typed.kind === 'line' ? typed.text : null
+}
+
+function writeRows(io: PromptIo, lines: readonly string[]): void {
+  const rows = lines.flatMap((line) => fitLine(line, columnsOf(io.output)))
+  io.output.write(`${rows.join('\n')}\n`)
+}
+
+/** Numbers and ranges from 1 to `max`; undefined where the text is anything else. */
+function readNumbers(line: string, max: number): Set<number> | undefined {
+  const numbers = new Set<number>()
+  for (const part of line.split(/[\s,]+/)) {
+    const [, first = '', last = first] = /^(\d{1,6})(?:-(\d{1,6}))?$/.exec(part) ?? []
+    const [from, to] = [Number(first), Number(last)]
+    if (from < 1 || to > max || from > to) return undefined
+    for (let number = from; number <= to; number++) numbers.add(number)
+  }
+  return numbers
 }

@@ -9,11 +9,16 @@ export async function showPages(rows: readonly string[], io: PromptIo): Promise<
     io.output.write(`${rows.slice(from, from + pageRows).join('\n')}\n`)
     from += pageRows
     if (from >= rows.length) return true
-    const next = await choose(io, `Lines 1 to ${from} of ${rows.length}`, 'more', [
-      { value: 'more', label: 'more' },
-      { value: 'rest', label: 'all the rest' },
-      { value: 'back', label: 'back to the question' },
-    ])
+    const next = await choose(
+      io,
+      `Lines 1 to ${from} of ${rows.length}`,
+      [
+        { value: 'more', label: 'more' },
+        { value: 'rest', label: 'all the rest' },
+        { value: 'back', label: 'back to the question' },
+      ],
+      'more',
+    )
     if (next === null) return false
     if (next === 'back') return true
     if (next === 'rest') {

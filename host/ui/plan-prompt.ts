@@ -16,7 +16,7 @@ import { formatCount } from './format.ts'
 import { showPages } from './pages.ts'
 import { toPlainJson } from './plain-json.ts'
 import { planChanges, planRows } from './plan-lines.ts'
-import { discardTypeAhead } from './type-ahead.ts'
+import { settleKeys } from './settle-keys.ts'
 
 export interface PlanPromptIo extends PromptIo {
   /** Lets the person change a text, in a file of that name; absent: there is no way to. The error says why it was not changed. */
@@ -36,13 +36,13 @@ export async function promptPlan(plan: Plan, io: PlanPromptIo): Promise<Approval
   const rows = planRows(plan, columnsOf(io.output))
   const isCut = rows.length > planMaxRows
   io.output.write(`${questionRows(plan, rows, io, colours).join('\n')}\n`)
-  await discardTypeAhead(io.input)
+  await settleKeys(io)
   for (;;) {
-    const choice = await choose(io, 'Carry it out? (Esc or Ctrl-C cancels the run)', 'deny', [
-      { value: 'once', label: 'yes' },
+    const choice = await choose(io, 'Carry it out? (Esc or Ctrl-C cancels the run)', [
+      { value: 'once', key: 'y', label: 'yes' },
       { value: 'run', label: 'yes, and every later plan of this run' },
       ...(io.edit === undefined ? [] : [{ value: 'edit' as const, label: 'change it first, in an editor' }]),
-      { value: 'deny', label: 'no' },
+      { value: 'deny', key: 'n', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
       ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
     ])
@@ -90,6 +90,8 @@ async function editPlan(
   let text = original
   for (;;) {
     const edited = (await io.edit?.(text)) ?? { ok: true, value: original }
+    // A key too many for the editor is no answer to what comes next.
+    await settleKeys(io)
     if (io.signal.aborted) return 'left'
     if (edited.ok && edited.value.trim() === original.trim()) return 'unchanged'
     if (edited.ok) text = edited.value
@@ -102,7 +104,7 @@ async function editPlan(
     }
     const rows = problems.flatMap((problem) => foreignRows(problem, '  │ ', columnsOf(io.output)))
     io.output.write(`${[colours.yellow('That cannot be the plan:'), ...rows].join('\n')}\n`)
-    const next = await choose(io, 'What now?', 'again', [
+    const next = await choose(io, 'What now?', [
       { value: 'again', label: 'change it again' },
       { value: 'unchanged', label: 'leave the plan as the agent made it' },
     ])
@@ -118,8 +120,8 @@ async function confirm(
 ): Promise<'yes' | 'again' | 'unchanged' | 'left'> {
   const lines = planChanges(before, after, colours).flatMap((line) => fitLine(line, columnsOf(io.output)))
   io.output.write(`${lines.join('\n')}\n`)
-  const choice = await choose(io, 'Carry it out so?', 'yes', [
-    { value: 'yes', label: 'yes' },
+  const choice = await choose(io, 'Carry it out so?', [
+    { value: 'yes', key: 'y', label: 'yes' },
     { value: 'again', label: 'change it again' },
     { value: 'unchanged', label: 'leave the plan as the agent made it' },
   ])

@@ -12,7 +12,7 @@ import { foreignLine } from './foreign.ts'
 import { showPages } from './pages.ts'
 import type { PlanPromptIo } from './plan-prompt.ts'
 import { describeTyping, readTyped, showAnswer, userQuestionLines } from './question-lines.ts'
-import { discardTypeAhead } from './type-ahead.ts'
+import { settleKeys } from './settle-keys.ts'
 
 /** The answer, or null when the person pressed Esc or Ctrl-C twice, or the question was withdrawn. */
 export async function promptQuestion(
@@ -23,7 +23,7 @@ export async function promptQuestion(
   const colours = coloursFor(io.output)
   const { lines, isCut } = userQuestionLines(request, question, colours, columnsOf(io.output))
   io.output.write(`${lines.join('\n')}\n`)
-  await discardTypeAhead(io.input)
+  await settleKeys(io)
   const message = `${describeTyping(question)} (Enter alone: what else you can do)`
   for (;;) {
     const typed = await write(io, message)
@@ -32,6 +32,7 @@ export async function promptQuestion(
       const read = readTyped(question, typed)
       if (read.ok) return answered(read.value)
       io.output.write(`${colours.yellow(read.error)}\n`)
+      await settleKeys(io)
       continue
     }
     const other = await doOther(request, question, io, isCut)
@@ -48,27 +49,22 @@ async function doOther(
 ): Promise<ApprovalAnswer | 'back' | null> {
   const { defaultAnswer } = question
   const hasEditor = question.kind === 'text' && io.edit !== undefined
-  const choice = await choose(
-    io,
-    'What then? (Esc or Ctrl-C cancels the run)',
-    defaultAnswer === undefined ? 'back' : 'default',
-    [
-      ...(defaultAnswer === undefined
-        ? []
-        : [
-            {
-              value: 'default' as const,
-              label: `take its default: ${showAnswer(question, defaultAnswer, 60)}`,
-            },
-          ]),
-      { value: 'back', label: 'back to the question' },
-      ...(hasEditor ? [{ value: 'edit' as const, label: 'write several lines, in an editor' }] : []),
-      ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
-      { value: 'deny', label: 'no answer' },
-      { value: 'hint', label: 'no answer, and tell the agent what to do instead' },
-      { value: 'deny-run', label: 'no answer, and no more questions in this run' },
-    ],
-  )
+  const choice = await choose(io, 'What then? (Esc or Ctrl-C cancels the run)', [
+    ...(defaultAnswer === undefined
+      ? []
+      : [
+          {
+            value: 'default' as const,
+            label: `take its default: ${showAnswer(question, defaultAnswer, 60)}`,
+          },
+        ]),
+    { value: 'back', label: 'back to the question' },
+    ...(hasEditor ? [{ value: 'edit' as const, label: 'write several lines, in an editor' }] : []),
+    ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),
+    { value: 'deny', label: 'no answer' },
+    { value: 'hint', label: 'no answer, and tell the agent what to do instead' },
+    { value: 'deny-run', label: 'no answer, and no more questions in this run' },
+  ])
   switch (choice) {
     case 'default':
       return defaultAnswer === undefined ? 'back' : answered(defaultAnswer)

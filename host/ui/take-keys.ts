@@ -4,6 +4,7 @@
  */
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
+import { stripVTControlCharacters } from 'node:util'
 
 export type KeyInput = Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
 
@@ -80,4 +81,9 @@ export function editLine(keys: string): string {
     else line += key
   }
   return line
+}
+
+/** The text of keys as one line, without the keys that write nothing; a line end is a blank. */
+export function plainText(keys: string): string {
+  return stripVTControlCharacters(editLine(keys.replace(/[\r\n]+/g, ' '))).replace(/\p{Cc}/gu, '')
 }

@@ -7,8 +7,6 @@ import { cliPlace, runArguments } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
 import { getTestImage } from '../support/vm.ts'
 
-const up = '\u001b[A'
-
 beforeAll(async () => void (await getTestImage()))
 
 describe('caisson run with a plan of its own', () => {
@@ -34,12 +32,12 @@ describe('caisson run with a plan of its own', () => {
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt', '--approve-plan'))
     await cli.sees('Carry it out?')
     expect(cli.output()).toContain('Plan: may the agent carry it out?')
-    cli.type(`${up}\r`)
+    cli.type('3\r')
     await cli.sees('Carry it out so?')
     expect(cli.output()).toContain('the goal: My way: ')
-    cli.type('\r')
+    cli.type('1\r')
     await cli.sees('Allow it?')
-    cli.type('\r')
+    cli.type('n\r')
     const { code, stdout } = await cli.ended
     expect(stdout).toMatch(/Allowed\S* by you, with changes/)
     expect(stdout).toMatch(/Plan.*: My way: /)

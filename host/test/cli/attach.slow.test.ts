@@ -39,7 +39,7 @@ describe('a run of another process', () => {
 
     await run.sees('Denied')
     await run.sees('Apply the changes')
-    run.type('\r')
+    run.type('1\r')
     const { code } = await run.ended
     const watched = await attached.ended
     expect(watched.code).toBe(code)

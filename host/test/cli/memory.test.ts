@@ -268,16 +268,18 @@ describe('the review of what a run proposes', () => {
   })
 
   it('keeps nothing by Enter alone [S0.13]', async () => {
-    const { texts, waiting } = await review('ask', [['Keep them for later runs?', '\r']])
+    const { texts, waiting } = await review('ask', [
+      ['Keep them for later runs?', '\r'],
+      ['Type 1-4', '4\r'],
+    ])
     expect([texts, waiting]).toEqual([[], 2])
   })
 
   it('asks about each, in the person’s editor where they want to change it [S0.13]', async () => {
-    const up = '\u001b[A'
     const { texts, waiting } = await review('ask', [
-      ['Keep them for later runs?', `${up}${up}${up}\r`],
-      ['change it in your editor', `${up}${up}\r`],
-      [`◆  ${noteIdOf(2)}`, `${up}\r`],
+      ['Keep them for later runs?', '1\r'],
+      ['change it in your editor', '2\r'],
+      ['change it in your editor', '3\r'],
     ])
     expect([texts, waiting]).toEqual([['ONE'], 0])
   })

@@ -8,8 +8,6 @@ import { coloursFor } from '../../ui/colours.ts'
 import { Person } from './support/person.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
-const down = '\u001b[B'
-const up = '\u001b[A'
 
 const access: AccessQuestion = {
   from: 'agent',
@@ -69,23 +67,25 @@ describe('the question about a way out', () => {
 })
 
 describe('the answer about a way out', () => {
-  it('is no when only Enter is pressed', async () => {
+  it('is none when only Enter is pressed [S1.11]', async () => {
     const person = sitDown(question('x'))
     await person.sees('Allow https connections to api.example.com (port 443)?')
     person.type('\r')
+    await person.sees('Type 1-7, y, n')
+    person.type('n\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
   it('is for once, for the run or for always, for the host unless another reach is chosen [S1.11]', async () => {
-    for (const [steps, scope] of [
-      [5, 'once'],
-      [4, 'run'],
-      [3, 'always'],
+    for (const [keys, scope] of [
+      ['1\r', 'once'],
+      ['y\r', 'once'],
+      ['2\r', 'run'],
+      ['3\r', 'always'],
     ] as const) {
-      // From "no" upwards: wider or narrower, always, run, once.
       const person = sitDown(question('x'))
       await person.sees('Allow https')
-      person.type(`${up.repeat(steps - 1)}\r`)
+      person.type(keys)
       expect(await person.answer).toEqual({ decision: 'allow', scope, reach: 'host' })
     }
   })
@@ -93,24 +93,24 @@ describe('the answer about a way out', () => {
   it('can go wider or narrower: the question then says so before it is answered [G.02]', async () => {
     const person = sitDown(question('x'))
     await person.sees('Allow https')
-    person.type(`${up}\r`)
+    person.type('4\r')
     await person.sees('Allow what?')
-    person.type(`${down}${down}\r`)
+    person.type('3\r')
     await person.sees(
       'Allow requests for https://api.example.com/v1/rates and what is below it, by web_fetch alone?',
     )
-    person.type(`${up.repeat(3)}\r`)
+    person.type('2\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'run', reach: 'path' })
   })
 
   it('can be a no for the run, or one that tells the agent what to do instead', async () => {
     const person = sitDown(question('x'))
     await person.sees('Allow https')
-    person.type(`${down}\r`)
+    person.type('6\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'run', reach: 'host' })
     const other = sitDown(question('x'))
     await other.sees('Allow https')
-    other.type(`${down}${down}\r`)
+    other.type('7\r')
     await other.sees('What should it do instead?')
     other.type('use rates.csv\r')
     expect(await other.answer).toEqual({ decision: 'deny', scope: 'once', hint: 'use rates.csv' })

@@ -5,7 +5,6 @@ import { coloursFor } from '../../ui/colours.ts'
 import { Person } from './support/person.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
-const up = '\u001b[A'
 
 const question = (given: object, preview = '') => ({
   approvalId: 'a1',
@@ -74,15 +73,20 @@ describe('the answer', () => {
     const person = sitDown({ ...question({ server: 'clock' }), tool: 'use_mcp_server' })
     await person.sees('yes, until it changes')
     expect(person.raw).not.toContain('this once')
-    person.type(`${up}${up}\r`)
+    person.type('1\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once' })
   })
 
-  it('is no when only Enter is pressed', async () => {
+  it('is none when only Enter is pressed, or anything but a number of the list [S1.11 H.01]', async () => {
     const person = sitDown(question({ code: 'x' }))
     await person.sees('Allow it?')
     expect(person.raw).not.toContain('see all of it')
-    person.type('\r')
+    for (const typed of ['', '5', '0', '1 2', 'ja', 'yes please', '1; 2']) {
+      person.type(`${typed}\r`)
+      await person.sees('Type 1-4, y, n')
+      if (typed !== '') expect(person.raw).toContain(`“${typed}” is not an answer`)
+    }
+    person.type(' N \r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
@@ -90,23 +94,22 @@ describe('the answer', () => {
     const person = sitDown(question({ code: numbered(100) }))
     await person.sees('Allow it?')
     expect(person.raw).not.toContain('row-100;')
-    person.type(`${up}${up}${up}`)
-    await person.sees('● see all of it first')
-    person.type('\r')
+    expect(person.raw).toContain('5 · see all of it first')
+    person.type('5\r')
     await person.sees('Lines 1 to 16 of 101')
     person.type('\r')
     await person.sees('Lines 1 to 32 of 101')
-    person.type('\u001b[B\r')
+    person.type('2\r')
     await person.sees('Allow it?')
     for (let row = 1; row <= 100; row++) expect(person.raw).toContain(`row-${row};`)
-    person.type(`${up}${up}\r`)
+    person.type('1\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once' })
   })
 
-  it('is not needed any more when the question is withdrawn: it is struck out and nothing listens [S1.11]', async () => {
+  it('is not needed any more when the question is withdrawn: it says so and nothing listens [S1.11]', async () => {
     for (const [keys, sight] of [
       ['', 'Allow it?'],
-      ['\u001b[B\r', 'What should it do instead?'],
+      ['4\r', 'What should it do instead?'],
     ] as const) {
       const person = sitDown(question({ code: 'x' }))
       await person.sees('Allow it?')
@@ -117,8 +120,7 @@ describe('the answer', () => {
       person.withdraw()
       expect(await person.answer).toBeNull()
       expect(person.listens).toBe(false)
-      // The library's sign for a prompt that was left.
-      expect(person.raw).toContain('■')
+      expect(person.raw).toContain('This question is closed.')
     }
     const late = sitDown(question({ code: 'x' }))
     late.withdraw()

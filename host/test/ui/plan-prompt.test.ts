@@ -9,8 +9,6 @@ import { Person } from './support/person.ts'
 
 const step = (id: string, more: object = {}) => ({ id, title: `Do ${id}`, instructions: 'do it', ...more })
 const plan = Plan.parse({ goal: 'A goal', steps: [step('a'), step('b', { needs: ['a'] })] })
-const up = '\u001b[A'
-const down = '\u001b[B'
 
 function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
   const request = {
@@ -28,7 +26,7 @@ function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
 }
 
 describe('the question about a plan', () => {
-  it('shows goal and steps from the plan itself, and a no is what Enter says [S1.11 A.01 H.01]', async () => {
+  it('shows goal and steps from the plan itself, and Enter says nothing [S1.11 A.01 H.01]', async () => {
     const person = sitDown()
     await person.sees('Carry it out?')
     expect(stripVTControlCharacters(person.raw)).toContain('  │ Goal: A goal\n  │ 1. Do a\n')
@@ -36,13 +34,16 @@ describe('the question about a plan', () => {
     expect(stripVTControlCharacters(person.raw)).not.toContain('what the agent says of it')
     expect(stripVTControlCharacters(person.raw)).not.toContain('in an editor')
     person.type('\r')
+    await person.sees('Type 1-4, y, n')
+    person.type('n\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
   it('takes a yes, for this plan or for every later one [S1.11 A.01]', async () => {
     for (const [keys, scope] of [
-      [`${up}${up}\r`, 'once'],
-      [`${up}\r`, 'run'],
+      ['1\r', 'once'],
+      ['y\r', 'once'],
+      ['2\r', 'run'],
     ] as const) {
       const person = sitDown()
       await person.sees('Carry it out?')
@@ -80,16 +81,16 @@ describe('the question about a plan', () => {
         goal === 'touches' ? ['step "a" is running and cannot be changed'] : [],
     })
     await person.sees('in an editor')
-    person.type(`${up}\r`)
+    person.type('3\r')
     await person.sees('What now?')
     expect(stripVTControlCharacters(person.raw)).toContain('│ not JSON')
-    person.type('\r')
+    person.type('1\r')
     await person.sees('What now?')
     expect(stripVTControlCharacters(person.raw)).toContain('│ step "a" is running and cannot be changed')
-    person.type('\r')
+    person.type('1\r')
     await person.sees('Carry it out so?')
     expect(stripVTControlCharacters(person.raw)).toContain('~ the goal: My goal')
-    person.type('\r')
+    person.type('1\r')
     expect(await person.answer).toEqual({ decision: 'allow', scope: 'once', plan: mine })
     expect(given).toEqual([toPlainJson(plan), '{oops', written[1]])
   })
@@ -97,18 +98,18 @@ describe('the question about a plan', () => {
   it('goes on as it was when nothing was changed, the editor failed, or the person thinks better of it', async () => {
     const person = sitDown({ edit: async (text) => ({ ok: true, value: text }) })
     await person.sees('in an editor')
-    person.type(`${up}\r`)
+    person.type('3\r')
     await person.sees('Carry it out?')
-    person.type('\r')
+    person.type('4\r')
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
     const other = sitDown({ edit: async () => ({ ok: false, error: 'the editor ended with 1' }) })
     await other.sees('in an editor')
-    other.type(`${up}\r`)
+    other.type('3\r')
     await other.sees('What now?')
     expect(stripVTControlCharacters(other.raw)).toContain('the editor ended with 1')
-    other.type(`${down}\r`)
+    other.type('2\r')
     await other.sees('Carry it out?')
-    other.type('\r')
+    other.type('n\r')
     expect(await other.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 })
