@@ -185,7 +185,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'C.05': now('The protocol is declared once; host and agent of different protocols refuse each other'),
 
   // Gateway
-  'G.01': now('No key enters the guest, and credentials that the guest sends are dropped'),
+  'G.01': now(
+    'No key enters the guest or a program that builds its image, keys are taken out of what servers answer, and credentials that the guest sends are dropped',
+  ),
   'G.02': now(
     'Nothing leaves the VM but by a rule of the user or an answer: deny wins, order does not matter, spellings do not help, and a permitted name never leads to an address inside',
   ),

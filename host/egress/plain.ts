@@ -14,7 +14,7 @@ import { boundMessage, gatewayError, type WireError } from '../gateway/gateway-e
 import { startTls } from '../web/exchange.ts'
 import { type ConnectionLimits, pump, readAll, type Stop, Watch } from './both-ways.ts'
 import type { Egress, Permit, Target } from './egress.ts'
-import { isOverriding } from './overriding.ts'
+import { foldName, isOverriding } from './overriding.ts'
 import { refuse } from './refusal.ts'
 import { describeTarget, hostInUrl } from './target.ts'
 import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } from './upgrade.ts'
@@ -41,8 +41,9 @@ export function buildHeaders(
   const isDefaultPort = port === (scheme === 'https' ? 443 : 80)
   const headers: OutgoingHttpHeaders = { host: `${hostInUrl(host)}${isDefaultPort ? '' : `:${port}`}` }
   for (const [name, value] of Object.entries(guest)) {
-    if (name.startsWith(':') || value === undefined || notPassedOn.has(name) || name.startsWith('proxy-'))
-      continue
+    const folded = foldName(name)
+    if (name.startsWith(':') || value === undefined) continue
+    if (notPassedOn.has(name) || notPassedOn.has(folded) || folded.startsWith('proxy-')) continue
     if (!token.test(name)) return { ok: false, error: 'the name of a header is not a token' }
     if (isOverriding(name)) {
       return {

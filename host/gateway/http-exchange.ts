@@ -4,9 +4,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
+import { createKeyRedaction } from '../secrets/redaction.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import type { Provider } from './providers.ts'
-import { redactText } from './redact.ts'
 import { isNvidiaAddress } from './server-address.ts'
 import { UpstreamBreak } from './upstream.ts'
 import { errorBodyMaxBytes, readUpstreamError } from './upstream-error.ts'
@@ -143,7 +143,9 @@ function describeStatus(
 ): WireError {
   if (status === 200) {
     const type = headerText(headers['content-type']) ?? 'no content type'
-    const shown = redactText(type, provider.key?.reveal() ?? null).slice(0, 100)
+    const shown = createKeyRedaction(provider.key?.reveal() ?? null)
+      .text(type)
+      .slice(0, 100)
     const text = `The model server answered 200 with ${shown} instead of a model's answer. Check the server's address.`
     return gatewayError('upstream_broken', text)
   }

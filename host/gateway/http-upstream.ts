@@ -3,6 +3,7 @@
  * sent anew when the server certainly did nothing with it: too many requests, or something in it that it does not take.
  */
 import type { Result } from '#specs/protocol/error.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
 import { type Abilities, abilitiesOf } from './abilities.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import {
@@ -16,7 +17,6 @@ import { ModelMemory, type Said } from './model-memory.ts'
 import { directNetwork, type Network } from './network.ts'
 import type { Provider } from './providers.ts'
 import { type QueueTurn, sharedQueue } from './queue.ts'
-import { redactText } from './redact.ts'
 import { type Refusal, readRefusal } from './refusal.ts'
 import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
 import { modelRemedy, toolsRemedy } from './upstream-error.ts'
@@ -51,6 +51,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
   const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
   const { baseUrl, model } = provider
   const key = provider.key?.reveal() ?? null
+  const redaction = createKeyRedaction(key)
   const queue = sharedQueue(baseUrl, key, {
     maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
     requestsPerMinute: provider.requestsPerMinute ?? null,
@@ -80,7 +81,7 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     const headers: Record<string, string> = {}
     for (const name of shownHeaders) {
       const value = headerText(response.headers[name])
-      if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redactText(value, key)
+      if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redaction.text(value)
     }
     const answer = {
       streamed: contentType === 'text/event-stream',

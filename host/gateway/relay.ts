@@ -4,8 +4,8 @@
  */
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
 import { errorBody, gatewayError, type WireError } from './gateway-error.ts'
-import { createStreamRedactor } from './redact.ts'
 import { type UpstreamAnswer, UpstreamBreak } from './upstream.ts'
 import { createStreamTap, readWholeAnswer } from './usage-tap.ts'
 
@@ -48,7 +48,7 @@ async function relayStream(
   answer: UpstreamAnswer,
   { key, signal, guestTimeoutMs }: RelayOptions,
 ): Promise<RelayResult> {
-  const redactor = createStreamRedactor(key)
+  const redactor = createKeyRedaction(key).stream()
   const tap = createStreamTap(answer.requestBytes)
   const boundary = createBoundaryWatch()
   let bytes = 0
@@ -128,7 +128,7 @@ async function relayWhole(
     return { ...pick(read), status: failure.status, error: failure.message }
   }
   if (stream.destroyed || signal.aborted) return { ...pick(read), status: 200, error: guestGone }
-  const redactor = createStreamRedactor(key)
+  const redactor = createKeyRedaction(key).stream()
   stream.respond({ ':status': 200, ...answer.headers, 'content-type': 'application/json' })
   stream.end(Buffer.concat([redactor.push(body), redactor.end()]))
   return { ...pick(read), status: 200, ...(read.error === null ? {} : { error: read.error }) }

@@ -4,11 +4,11 @@
  */
 
 import { z } from 'zod'
+import { createKeyRedaction } from '../secrets/redaction.ts'
 import { parseJson } from '../state/json.ts'
 import { suggestedModels } from './abilities.ts'
 import { boundMessage, type WireError } from './gateway-error.ts'
 import type { Provider } from './providers.ts'
-import { redactText } from './redact.ts'
 import { isNvidiaAddress } from './server-address.ts'
 
 /** Bytes of an error body that are read; the rest is dropped. */
@@ -33,14 +33,14 @@ export function readUpstreamError(
   body: string,
   provider: Pick<Provider, 'key' | 'keySetting' | 'name'>,
 ): WireError {
-  const key = provider.key?.reveal() ?? null
+  const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
   const read = readBody(body)
   const message = read.message === '' ? 'the model server gave no reason' : read.message
   return {
     status,
-    message: boundMessage(redactText(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`, key)),
-    type: redactText(word(read.type) ?? typeOfStatus(status), key),
-    code: redactText(word(read.code) ?? String(status), key),
+    message: boundMessage(redaction.text(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`)),
+    type: redaction.text(word(read.type) ?? typeOfStatus(status)),
+    code: redaction.text(word(read.code) ?? String(status)),
   }
 }
 

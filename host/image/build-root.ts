@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { trustedSearchPath } from '../programs/programs.ts'
+import { buildEnvironment } from './build-environment.ts'
 import { ImageError, type ImageErrorCode } from './image-error.ts'
 import { requireRootTools } from './platform.ts'
 import type { Architecture } from './recipe-key.ts'
@@ -40,7 +41,7 @@ export async function buildRoot(options: BuildRootOptions): Promise<void> {
     // A group of its own, so that cancelling reaches apt, tar and mkfs too.
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, PATH: search },
+    env: buildEnvironment(search),
   })
   let kill: NodeJS.Timeout | undefined
   const stop = () => {

@@ -6,6 +6,7 @@ import { mkdtemp, readFile, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 import { trustedSearchPath } from '../programs/programs.ts'
+import { buildEnvironment } from './build-environment.ts'
 import { errorFrom } from './build-root.ts'
 import type { Image } from './image.ts'
 import { ImageError } from './image-error.ts'
@@ -32,7 +33,7 @@ export async function writeRawDisk({ image, out }: DiskImageOptions): Promise<vo
   const script = path.join(findSources().recipe, 'disk.sh')
   const args = [script, '--image', image.directory, '--agent', image.agentDisk, '--out', out]
   const { bash } = await requireTools({ bash: 'bash' })
-  const env = { ...process.env, PATH: await trustedSearchPath() }
+  const env = buildEnvironment(await trustedSearchPath())
   await run(bash, args, { timeout: LAYOUT_DEADLINE_MS, env }).catch((cause: unknown) => {
     const { stderr = '', code } = cause as { stderr?: string; code?: number }
     throw errorFrom(stderr, code ?? null)

@@ -3,8 +3,8 @@ import { type FileHandle, open } from 'node:fs/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import type { ChatRequest } from '../gateway/chat-request.ts'
 import type { WireError } from '../gateway/gateway-error.ts'
-import { redactText } from '../gateway/redact.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../gateway/upstream.ts'
+import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
 import {
   type ChatDigest,
   digestChat,
@@ -44,11 +44,12 @@ export class Recorder implements AsyncDisposable {
 
   /** The same upstream, its answers recorded as the guest gets them. @param key taken out of them */
   wrap(upstream: Upstream, key: string | null): Upstream {
+    const redaction = createKeyRedaction(key)
     return {
       send: async (request, options) => {
         const answer = await upstream.send(request, options)
         if (!answer.ok) {
-          this.#model(request, { ok: false, error: redactError(answer.error, key) })
+          this.#model(request, { ok: false, error: redactError(answer.error, redaction) })
           return answer
         }
         const { streamed, headers, body } = answer.value
@@ -58,8 +59,8 @@ export class Recorder implements AsyncDisposable {
             ok: true,
             streamed,
             headers: { ...headers },
-            body: redactText(text, key),
-            ...(broken === undefined ? {} : { broken: redactError(broken, key) }),
+            body: redaction.text(text),
+            ...(broken === undefined ? {} : { broken: redactError(broken, redaction) }),
           })
         }
         return { ok: true, value: { ...answer.value, body: listen(body, this.#maxBytes, finish) } }
@@ -164,6 +165,6 @@ async function* listen(
   finish(text())
 }
 
-function redactError(error: WireError, key: string | null): WireError {
-  return { ...error, message: redactText(error.message, key) }
+function redactError(error: WireError, redaction: Redaction): WireError {
+  return { ...error, message: redaction.text(error.message) }
 }

@@ -19,13 +19,13 @@ import { createGateway, defaultTimeouts, type Gateway } from '../gateway/gateway
 import { ModelMemory } from '../gateway/model-memory.ts'
 import type { ModelHooks } from '../gateway/model-route.ts'
 import { recordEmbedder, replayEmbedder } from '../gateway/recorded-embedder.ts'
-import { redactText } from '../gateway/redact.ts'
 import type { HooksDecision, RunHooks } from '../hooks/run-hooks.ts'
 import { McpDesk } from '../mcp/desk.ts'
 import { MemoryDesk } from '../memory/desk.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import { serveMemory } from '../memory/serve-memory.ts'
 import type { Recorder } from '../recording/recorder.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
 import { serveSkills } from '../skills/serve-skills.ts'
 import { createWeb } from '../web/create-web.ts'
 import { recordWeb, replayWeb } from '../web/recorded-web.ts'
@@ -145,8 +145,8 @@ function memoryOf(
   store: NoteStore,
   note: (event: HostEvent) => void,
 ): MemoryDesk {
-  const key = provider.key?.reveal() ?? null
-  const redact = (text: string) => redactText(secrets.redactionForUser().text(text), key)
+  const ofKey = createKeyRedaction(provider.key?.reveal() ?? null)
+  const redact = (text: string) => ofKey.text(secrets.redactionForUser().text(text))
   return new MemoryDesk({ store, runId, workspace: directory, note, redact })
 }
 

@@ -1,11 +1,19 @@
 /**
- * Takes secrets out of what comes back from a server, in text and in streams: as sent, and in the forms in which
+ * Takes keys and secrets out of what comes back from a server, in text and in streams: as sent, and in the forms in which
  * servers echo what they were sent. A server that encodes it in yet another way is not caught.
  */
-import { createStreamRedactor, redactedMark, type StreamRedactor } from '../gateway/redact.ts'
 
-/** A shorter piece of base64 would be found in text that has nothing to do with the secret. */
+export const redactedMark = '[redacted]'
+
+/** A shorter encoded form would be found in text that has nothing to do with the secret. */
 const encodedMinChars = 8
+
+/** A filter for one stream; bytes that could be the beginning of a secret are held until the next chunk. */
+export interface StreamRedactor {
+  push(chunk: Uint8Array): Buffer
+  /** What was held at the end. */
+  end(): Buffer
+}
 
 export interface Redaction {
   text(text: string): string
@@ -18,21 +26,28 @@ export interface Redaction {
   stream(): StreamRedactor
 }
 
-/** @param values the secrets themselves, each at least 6 characters */
+/** @param values the secrets themselves; the encoded forms of one that is too short are not looked for */
 export function createRedaction(values: readonly string[]): Redaction {
-  // Longest first: a form that is part of another must not leave the rest of that one.
-  const forms = [...new Set(values.flatMap(formsOf))].sort((a, b) => b.length - a.length)
-  const stream = (): StreamRedactor => {
-    const [first, ...rest] = [null, ...forms].map((form) => createStreamRedactor(form))
-    const through = (bytes: Buffer): Buffer => rest.reduce((left, one) => one.push(left), bytes)
-    return {
-      push: (chunk) => through(first?.push(chunk) ?? Buffer.alloc(0)),
-      end: () =>
-        rest.reduce<Buffer>((left, one) => Buffer.concat([one.push(left), one.end()]), Buffer.alloc(0)),
-    }
-  }
+  return redactForms(values.flatMap(formsOf))
+}
+
+/** Takes nothing out. */
+export const noRedaction: Redaction = createRedaction([])
+
+/** @param key null where there is none */
+export function createKeyRedaction(key: string | null): Redaction {
+  return key === null ? noRedaction : createRedaction([key])
+}
+
+/** Takes exactly these strings out, of two that overlap the first, of two that begin together the longer. Exported for tests. */
+export function redactForms(given: readonly string[]): Redaction {
+  const forms = [...new Set(given)].filter((form) => form !== '').sort((a, b) => b.length - a.length)
+  // Bytes as characters of the same number: one expression then searches any chunk.
+  const byteForms = forms.map((form) => Buffer.from(form).toString('latin1'))
+  const [inText, inBytes] = [forms, byteForms].map(patternOf)
+  const stream = (): StreamRedactor => createStream(byteForms, inBytes ?? null)
   return {
-    text: (text) => forms.reduce((rest, form) => rest.replaceAll(form, redactedMark), text),
+    text: (text) => (inText ? text.replaceAll(inText, redactedMark) : text),
     bytes(bytes, isCut) {
       const redactor = stream()
       const known = redactor.push(bytes)
@@ -42,8 +57,50 @@ export function createRedaction(values: readonly string[]): Redaction {
   }
 }
 
-/** Takes nothing out. */
-export const noRedaction: Redaction = createRedaction([])
+function patternOf(forms: readonly string[]): RegExp | null {
+  if (forms.length === 0) return null
+  return new RegExp(forms.map((form) => form.replaceAll(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')).join('|'), 'g')
+}
+
+function createStream(forms: readonly string[], pattern: RegExp | null): StreamRedactor {
+  if (pattern === null) return { push: (chunk) => asBuffer(chunk), end: () => Buffer.alloc(0) }
+  let held = ''
+  return {
+    push(chunk) {
+      const text = held + asBuffer(chunk).toString('latin1')
+      let out = ''
+      let from = 0
+      let holdAt = text.length - heldLength(text, forms)
+      for (const { 0: found, index } of text.matchAll(pattern)) {
+        // From there on a longer form may begin, of which the rest is still to come.
+        if (index >= holdAt) break
+        out += text.slice(from, index) + redactedMark
+        from = index + found.length
+        if (from > holdAt) holdAt = text.length - heldLength(text.slice(from), forms)
+      }
+      held = text.slice(holdAt)
+      return Buffer.from(out + text.slice(from, holdAt), 'latin1')
+    },
+    end() {
+      const last = held.replaceAll(pattern, redactedMark)
+      held = ''
+      return Buffer.from(last, 'latin1')
+    },
+  }
+}
+
+function asBuffer(chunk: Uint8Array): Buffer {
+  return Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)
+}
+
+/** Length of the longest end of `text` with which some form begins and does not end. */
+function heldLength(text: string, forms: readonly string[]): number {
+  return forms.reduce((most, form) => {
+    for (let length = Math.min(text.length, form.length - 1); length > most; length -= 1)
+      if (text.endsWith(form.slice(0, length))) return length
+    return most
+  }, 0)
+}
 
 function formsOf(value: string): string[] {
   const encoded = base64Cores(value)
@@ -55,6 +112,9 @@ function formsOf(value: string): string[] {
     value.replaceAll(/[\\*_`[\]]/g, '\\$&'),
     ...encoded,
     ...encoded.map((text) => text.replaceAll('+', '-').replaceAll('/', '_')),
+    ...hexForms(value),
+    // By characters, not by units: the reversal of a pair is no text.
+    ...(value.length < encodedMinChars ? [] : [[...value].reverse().join('')]),
   ]
 }
 
@@ -93,6 +153,11 @@ function percentForms(value: string): string[] {
   const forms = [plain, strict].flatMap((form) => [form, form.replaceAll('%2F', '/')])
   const spaced = [...forms, ...forms.map((form) => form.replaceAll('%20', '+'))]
   return [...spaced, ...spaced.map((form) => form.replaceAll(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()))]
+}
+
+function hexForms(value: string): string[] {
+  const hex = Buffer.from(value).toString('hex')
+  return hex.length < 2 * encodedMinChars ? [] : [hex, hex.toUpperCase()]
 }
 
 /** What of the base64 of any text that holds `value` depends on it alone, at each of the three places in a group. */

@@ -11,6 +11,7 @@ import { buffer, text } from 'node:stream/consumers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { buildHeaders, passHeaders } from '../../egress/plain.ts'
+import { checkHeaders } from '../../web/request-headers.ts'
 import { until } from '../rpc/support.ts'
 import { exchange, listen, openWayOut, startTcp, type WayOut } from './support.ts'
 
@@ -312,13 +313,38 @@ describe('the headers of a request', () => {
 
   it('do not say that the request is another one than was judged [G.02]', () => {
     const target = { scheme: 'http', host: 'a.test', port: 80, method: 'GET', path: '/public' } as const
-    for (const name of ['x-http-method-override', 'x-original-url', 'x-rewrite-url', 'x-forwarded-host']) {
+    const names = [
+      'forwarded',
+      'x-forwarded-host',
+      'x-forwarded-proto',
+      'x-forwarded-server',
+      'x-host',
+      'x-http-host-override',
+      'x-http-method',
+      'x-http-method-override',
+      'x-method-override',
+      'x-original-host',
+      'x-original-uri',
+      'x-original-url',
+      'x-envoy-original-path',
+      'x-rewrite-url',
+    ]
+    // A server that hands headers on as CGI variables reads these as the same names.
+    const spellings = names.flatMap((name) => [name, name.replaceAll('-', '_'), name.replaceAll('-', '.')])
+    for (const name of spellings) {
+      expect(checkHeaders({ [name.toUpperCase()]: '/admin' }).ok).toBe(false)
       expect(buildHeaders(target, { [name]: '/admin' }, { isEmpty: true })).toMatchObject({
         ok: false,
         error: expect.stringContaining(name),
       })
     }
-    expect(buildHeaders(target, { 'x-forwarded-for': '1.1.1.1' }, { isEmpty: true }).ok).toBe(true)
+    for (const name of ['x-forwarded-for', 'x-request-id', 'x-api-key', 'authorization', 'content_type'])
+      expect(buildHeaders(target, { [name]: '1.1.1.1' }, { isEmpty: true }).ok).toBe(true)
+    const connection = { transfer_encoding: 'chunked', Content_Length: '9', proxy_authorization: 'x' }
+    expect(buildHeaders(target, connection, { isEmpty: true })).toEqual({
+      ok: true,
+      value: { host: 'a.test' },
+    })
   })
 
   it('name an address and a port as a URL does [G.02]', () => {
