@@ -20,6 +20,7 @@ import {
 } from './environment.ts'
 import { ProviderHabits } from './llm/habits.ts'
 import { askWithRepeats, type RepeatHooks } from './llm/repeats.ts'
+import { withNamedCalls } from './named-calls.ts'
 import { LLMError } from './providers/errors.ts'
 import { toResponse } from './response.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from './tool-set.ts'
@@ -141,7 +142,8 @@ function toProviderRequest(
   tools: ToolSet,
   signal: AbortSignal,
 ): ProviderRequest {
-  const { model, messages, toolChoice, responseFormat, maxTokens, temperature } = request
+  const { model, toolChoice, responseFormat, maxTokens, temperature } = request
+  const messages = withNamedCalls(request.messages)
   return {
     model,
     messages: tools.hasRenamed ? messages.map((message) => withSafeNames(message, tools)) : messages,

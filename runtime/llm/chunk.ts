@@ -55,7 +55,8 @@ function readDelta(delta: Record<string, unknown>, parts: StreamPart[]): void {
   if (text !== '') parts.push({ type: 'text', text })
   if (!Array.isArray(delta.tool_calls)) return
   for (const call of delta.tool_calls)
-    if (isRecord(call)) parts.push({ type: 'tool-call-delta', fragment: readFragment(call) })
+    if (isRecord(call) && !isOfServer(call))
+      parts.push({ type: 'tool-call-delta', fragment: readFragment(call) })
 }
 
 /** Content as a list: text, and the thinking of Mistral's models, itself a list. */
@@ -67,6 +68,11 @@ function readContentPart(part: unknown, parts: StreamPart[]): void {
     const text = isRecord(thought) ? textOf(thought.text) : textOf(thought)
     if (text !== '') parts.push({ type: 'reasoning', text })
   }
+}
+
+/** Whether an entry reports a tool that the server runs itself, which is no call for us. */
+function isOfServer({ type, function: body }: Record<string, unknown>): boolean {
+  return typeof type === 'string' && type !== '' && type !== 'function' && !isRecord(body)
 }
 
 function readFragment(call: Record<string, unknown>): ToolCallFragment {

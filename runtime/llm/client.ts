@@ -15,7 +15,7 @@ import {
   toWireMessage,
   toWireTool,
 } from './messages.ts'
-import { ToolCallCollector } from './tool-calls.ts'
+import { ToolCallCollector, takeNamedCalls } from './tool-calls.ts'
 
 export interface ChatRequest {
   readonly model: string
@@ -58,6 +58,7 @@ export interface ClientOptions extends ExchangeOptions {
 export interface Turn {
   readonly text: string
   readonly reasoning: string
+  /** Each has a name. */
   readonly toolCalls: readonly ToolCallRequest[]
   readonly usage: Usage
   /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's word; `unknown` when it gave none. */
@@ -116,12 +117,15 @@ export async function collectTurn(
     }
   }
   const spoken = splitThinking(text.join(''))
+  const toolCalls = takeNamedCalls(calls.finish(), { text: spoken.text, finishReason })
+  if (toolCalls === null)
+    return { ok: false, error: modelError('nameless_call', 'the answer calls a tool without its name') }
   return {
     ok: true,
     value: {
       text: spoken.text.toWellFormed(),
       reasoning: (reasoning.join('') + spoken.thinking).toWellFormed(),
-      toolCalls: calls.finish(),
+      toolCalls,
       usage: { requests: 1, ...tokens },
       finishReason,
       ...(providerState === undefined ? {} : { providerState }),

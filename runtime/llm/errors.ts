@@ -65,6 +65,8 @@ export const modelFailures = {
   empty: often('model_broken'),
   /** Arguments of a call that stop in the middle of an answer said to be finished. */
   cut_arguments: { attempts: 3, firstDelayMs: 0, reason: 'model_broken' },
+  /** A call without the name of its tool. */
+  nameless_call: { attempts: 3, firstDelayMs: 0, reason: 'model_broken' },
   /** A web page, or JSON of another kind: no model lives at this address. */
   not_a_model: never('model_broken'),
   answer_too_large: never('model_broken'),

@@ -8,6 +8,7 @@ import type { ModelError, ModelErrorCode } from './errors.ts'
 const streamFaults: Partial<Record<ModelErrorCode, number>> = {
   stream_refused: 2,
   broken: 2,
+  nameless_call: 2,
   truncated: 1,
   empty: 1,
 }

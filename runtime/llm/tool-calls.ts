@@ -36,6 +36,26 @@ export function isCutOff(text: string): boolean {
   }
 }
 
+/**
+ * The calls that have a name; null when the answer lost the name of a call. Arguments without a name are always a loss: they
+ * may belong to another call of the answer. An entry without either is dropped where the answer holds something else.
+ */
+export function takeNamedCalls(
+  calls: readonly ToolCallRequest[],
+  answer: { readonly text: string; readonly finishReason: string },
+): readonly ToolCallRequest[] | null {
+  const named = calls.filter(({ name }) => name !== '')
+  if (named.length === calls.length) return calls
+  const { text, finishReason } = answer
+  // The bound of tokens may end an answer before a name.
+  if (finishReason === 'length' || finishReason === 'content_filter') return named
+  const hasArguments = calls.some(
+    ({ name, argumentsText }) => name === '' && !/^\s*(\{\s*\})?\s*$/.test(argumentsText),
+  )
+  const isRest = named.length > 0 || (finishReason === 'stop' && text.trim() !== '')
+  return hasArguments || !isRest ? null : named
+}
+
 /** Collects the calls of one turn, in the order in which they began. */
 export class ToolCallCollector {
   readonly #calls: OpenCall[] = []
@@ -55,7 +75,7 @@ export class ToolCallCollector {
     if (fragment.argumentsText !== '') call.parts.push(fragment.argumentsText)
   }
 
-  /** The calls; ids are the server's, or empty where it gave none. Calls that never got a name are left in, nameless. */
+  /** The calls; ids are the server's, or empty where it gave none. The name of a call that never got one is empty. */
   finish(): ToolCallRequest[] {
     return this.#calls.map((call) => ({
       id: call.id ?? '',

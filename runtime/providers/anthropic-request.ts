@@ -1,7 +1,7 @@
 /**
  * A request in the words of Anthropic's Messages API. What that API refuses is put right here: system messages stand at the
- * top (later ones become part of a user's turn), turns alternate, results come first in theirs, no text is empty, and thoughts
- * go back with their signatures, unchanged.
+ * top (later ones become part of a user's turn), turns alternate, results come first in theirs, no text is empty. Thoughts with
+ * their signatures and blocks of the server's own tools go back unchanged.
  */
 import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
@@ -17,8 +17,17 @@ interface WireTurn {
 /** What {@link LLMChatMessage.provider_state} is of an answer of Anthropic's. */
 export interface AnthropicState {
   readonly provider: 'anthropic'
-  /** Blocks `thinking` and `redacted_thinking` in their order. */
-  readonly thoughts: readonly Block[]
+  /** Thoughts, and what the server's own tools were asked and answered, in their order. */
+  readonly blocks: readonly Block[]
+}
+
+/** Whether a block of an answer goes back as it came: a thought, or a call or result of a tool that the server runs. */
+export function isKeptBlock({ type }: Block): boolean {
+  return isThought(type) || (typeof type === 'string' && /^\w+_tool_(use|result)$/.test(type))
+}
+
+function isThought(type: unknown): boolean {
+  return type === 'thinking' || type === 'redacted_thinking'
 }
 
 /** How a model is told to think: newer ones by an effort, older ones by a budget of tokens. */
@@ -75,15 +84,15 @@ function toThinking(
 /** Whether all calls since the user's last words came with thoughts, as they must where thinking is on. */
 function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
   const since = messages.slice(messages.findLastIndex(({ role }) => role === 'user') + 1)
-  return since.every((message) => (message.tool_calls ?? []).length === 0 || thoughtsOf(message).length > 0)
+  return since.every(
+    (message) =>
+      (message.tool_calls ?? []).length === 0 || keptBlocksOf(message).some(({ type }) => isThought(type)),
+  )
 }
 
-function thoughtsOf({ provider_state: state }: LLMChatMessage): readonly Block[] {
-  if (!isRecord(state) || state.provider !== 'anthropic' || !Array.isArray(state.thoughts)) return []
-  return state.thoughts.filter(
-    (block: unknown): block is Block =>
-      isRecord(block) && (block.type === 'thinking' || block.type === 'redacted_thinking'),
-  )
+function keptBlocksOf({ provider_state: state }: LLMChatMessage): readonly Block[] {
+  if (!isRecord(state) || state.provider !== 'anthropic' || !Array.isArray(state.blocks)) return []
+  return state.blocks.filter((block: unknown): block is Block => isRecord(block) && isKeptBlock(block))
 }
 
 function toTurns(messages: readonly LLMChatMessage[]): WireTurn[] {
@@ -113,7 +122,7 @@ function toBlocks(message: LLMChatMessage): Block[] {
         },
       ]
     case 'assistant':
-      return [...thoughtsOf(message), ...text, ...(message.tool_calls ?? []).map(toToolUse)]
+      return [...keptBlocksOf(message), ...text, ...(message.tool_calls ?? []).map(toToolUse)]
     default:
       return text
   }

@@ -5,7 +5,12 @@ import { errorFromStream } from '../llm/dialects.ts'
 import { modelError } from '../llm/errors.ts'
 import { type AnswerDecoder, exchange } from '../llm/exchange.ts'
 import { isRecord } from '../llm/json-schema.ts'
-import { type AnthropicState, type ThinkingForm, toMessagesRequest } from './anthropic-request.ts'
+import {
+  type AnthropicState,
+  isKeptBlock,
+  type ThinkingForm,
+  toMessagesRequest,
+} from './anthropic-request.ts'
 import type { Connection } from './connection.ts'
 
 const apiVersion = '2023-06-01'
@@ -67,10 +72,22 @@ function refusesThinking(parts: readonly StreamPart[]): boolean {
   )
 }
 
-/** Reads one answer: blocks by their index, of which thoughts are kept whole. */
+const usageFields = [
+  'input_tokens',
+  'cache_creation_input_tokens',
+  'cache_read_input_tokens',
+  'output_tokens',
+] as const
+
+/** Reads one answer: blocks by their index. Those that go back with the next request are kept whole. */
 export class MessageDecoder implements AnswerDecoder {
-  readonly #thoughts = new Map<number, Record<string, unknown>>()
-  readonly #usage = { input: 0, output: 0 }
+  /** The blocks that began, and whether each is a call for us. */
+  readonly #begun = new Map<number, boolean>()
+  readonly #kept = new Map<number, Record<string, unknown>>()
+  /** The input of kept blocks as JSON, where it came in pieces. */
+  readonly #inputs = new Map<number, string>()
+  /** Events report each count when they know it; none takes back what an earlier one said. */
+  readonly #usage = new Map<string, number>()
 
   readValue(value: unknown, parts: StreamPart[]): void {
     if (!isRecord(value)) return
@@ -97,48 +114,54 @@ export class MessageDecoder implements AnswerDecoder {
 
   #startBlock(index: number, block: unknown, parts: StreamPart[]): void {
     if (!isRecord(block)) return
+    this.#begun.set(index, block.type === 'tool_use')
     if (block.type === 'text' && textOf(block.text) !== '')
       parts.push({ type: 'text', text: textOf(block.text) })
     else if (block.type === 'tool_use') {
       const input =
         isRecord(block.input) && Object.keys(block.input).length > 0 ? JSON.stringify(block.input) : ''
       parts.push(callPart(index, textOf(block.id), textOf(block.name), input))
-    } else if (block.type === 'thinking' || block.type === 'redacted_thinking') {
-      this.#thoughts.set(index, { ...block })
+    } else if (isKeptBlock(block)) {
+      this.#kept.set(index, { ...block })
       if (textOf(block.thinking) !== '') parts.push({ type: 'reasoning', text: textOf(block.thinking) })
     }
   }
 
   #readDelta(index: number, delta: unknown, parts: StreamPart[]): void {
     if (!isRecord(delta)) return
-    const thought = this.#thoughts.get(index)
+    const kept = this.#kept.get(index)
     if (delta.type === 'text_delta' && textOf(delta.text) !== '')
       parts.push({ type: 'text', text: textOf(delta.text) })
-    else if (delta.type === 'input_json_delta' && textOf(delta.partial_json) !== '')
-      parts.push(callPart(index, null, null, textOf(delta.partial_json)))
+    else if (delta.type === 'input_json_delta') this.#readInput(index, textOf(delta.partial_json), parts)
     else if (delta.type === 'thinking_delta' && textOf(delta.thinking) !== '') {
       parts.push({ type: 'reasoning', text: textOf(delta.thinking) })
-      append(thought, 'thinking', textOf(delta.thinking))
-    } else if (delta.type === 'signature_delta') append(thought, 'signature', textOf(delta.signature))
+      append(kept, 'thinking', textOf(delta.thinking))
+    } else if (delta.type === 'signature_delta') append(kept, 'signature', textOf(delta.signature))
+  }
+
+  /** A block that never began keeps its arguments from being lost in silence: they are a call without a name. */
+  #readInput(index: number, json: string, parts: StreamPart[]): void {
+    if (json === '') return
+    if (this.#kept.has(index)) this.#inputs.set(index, (this.#inputs.get(index) ?? '') + json)
+    else if (this.#begun.get(index) !== false) parts.push(callPart(index, null, null, json))
   }
 
   #readUsage(usage: unknown, parts: StreamPart[]): void {
     if (!isRecord(usage)) return
-    const input =
-      readCount(usage.input_tokens) +
-      readCount(usage.cache_creation_input_tokens) +
-      readCount(usage.cache_read_input_tokens)
-    this.#usage.input = Math.max(this.#usage.input, input)
-    this.#usage.output = Math.max(this.#usage.output, readCount(usage.output_tokens))
-    const { input: inputTokens, output: outputTokens } = this.#usage
+    for (const field of usageFields)
+      this.#usage.set(field, Math.max(this.#usage.get(field) ?? 0, readCount(usage[field])))
+    const [input = 0, written = 0, read = 0, outputTokens = 0] = usageFields.map((field) =>
+      this.#usage.get(field),
+    )
+    const inputTokens = input + written + read
     parts.push({ type: 'usage', usage: { inputTokens, outputTokens, reasoningTokens: 0 } })
   }
 
   #finish(reason: unknown, parts: StreamPart[]): void {
     if (textOf(reason) === '') return
-    const thoughts = [...this.#thoughts.values()]
-    if (thoughts.length > 0) {
-      const state: AnthropicState = { provider: 'anthropic', thoughts }
+    const blocks = this.#takeKept(reason === 'tool_use')
+    if (blocks.length > 0) {
+      const state: AnthropicState = { provider: 'anthropic', blocks }
       parts.push({ type: 'state', state })
     }
     if (reason === 'pause_turn')
@@ -148,6 +171,35 @@ export class MessageDecoder implements AnswerDecoder {
       })
     else parts.push(readFinish(textOf(reason)))
   }
+
+  /**
+   * The blocks that go back, in their order. The API refuses a call of its own tool without a result, unless our results let
+   * it go on: those that were cut off are left out.
+   */
+  #takeKept(goesOn: boolean): readonly Record<string, unknown>[] {
+    const blocks = [...this.#kept].sort(([a], [b]) => a - b)
+    const answered = new Set(blocks.map(([, { tool_use_id: id }]) => id))
+    const dropped = new Set<unknown>()
+    const whole = blocks.map(([index, block]) => {
+      if (!textOf(block.type).endsWith('_tool_use')) return block
+      const json = this.#inputs.get(index)
+      const input = json === undefined ? block.input : parseJson(json)
+      if (isRecord(input) && (goesOn || answered.has(block.id))) return { ...block, input }
+      dropped.add(block.id)
+      return null
+    })
+    return whole
+      .filter((block) => block !== null)
+      .filter(({ tool_use_id: id }) => id === undefined || !dropped.has(id))
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
 }
 
 function callPart(index: number, id: string | null, name: string | null, argumentsText: string): StreamPart {
@@ -155,6 +207,6 @@ function callPart(index: number, id: string | null, name: string | null, argumen
 }
 
 /** Strings of one stream are put together by a growing rope: linear in what comes. */
-function append(thought: Record<string, unknown> | undefined, field: string, text: string): void {
-  if (thought !== undefined) thought[field] = textOf(thought[field]) + text
+function append(block: Record<string, unknown> | undefined, field: string, text: string): void {
+  if (block !== undefined) block[field] = textOf(block[field]) + text
 }

@@ -6,6 +6,7 @@ import { modelError } from '../llm/errors.ts'
 import { type AnswerDecoder, exchange } from '../llm/exchange.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import type { Connection } from './connection.ts'
+import { GeminiCalls } from './google-calls.ts'
 import { type GoogleState, toGeminiRequest } from './google-request.ts'
 
 export function createGoogleProvider(connection: Connection): Provider {
@@ -26,10 +27,10 @@ export function createGoogleProvider(connection: Connection): Provider {
   }
 }
 
-/** Reads one answer. Calls come whole; they are numbered here, for they have no ids. */
+/** Reads one answer. Its calls have no ids. What tools of the server did is no call and is left out. */
 export class GeminiDecoder implements AnswerDecoder {
   #textSignature: string | null = null
-  readonly #callSignatures: (string | null)[] = []
+  readonly #calls = new GeminiCalls()
 
   readValue(value: unknown, parts: StreamPart[]): void {
     if (!isRecord(value)) return
@@ -37,6 +38,7 @@ export class GeminiDecoder implements AnswerDecoder {
     const candidate: unknown = Array.isArray(value.candidates) ? value.candidates[0] : undefined
     const content = isRecord(candidate) && isRecord(candidate.content) ? candidate.content.parts : undefined
     if (Array.isArray(content)) for (const part of content) this.#readPart(part, parts)
+    if (parts.at(-1)?.type === 'error') return
     if (isRecord(value.usageMetadata)) parts.push(readUsage(value.usageMetadata))
     if (isRecord(candidate)) this.#finish(textOf(candidate.finishReason), candidate.finishMessage, parts)
     const feedback = isRecord(value.promptFeedback) ? textOf(value.promptFeedback.blockReason) : ''
@@ -46,31 +48,34 @@ export class GeminiDecoder implements AnswerDecoder {
   #readPart(part: unknown, parts: StreamPart[]): void {
     if (!isRecord(part)) return
     const signature = textOf(part.thoughtSignature)
-    if (isRecord(part.functionCall)) {
-      const { name, args } = part.functionCall
-      const index = this.#callSignatures.push(signature === '' ? null : signature) - 1
-      const argumentsText = isRecord(args) ? JSON.stringify(args) : '{}'
-      const fragment = { index, id: null, name: textOf(name), argumentsText }
-      parts.push({ type: 'tool-call-delta', fragment })
-      return
-    }
+    if (isRecord(part.functionCall))
+      return void this.#addCall(this.#calls.read(part.functionCall, signature), parts)
     if (signature !== '') this.#textSignature = signature
     const text = textOf(part.text)
     if (text !== '') parts.push({ type: part.thought === true ? 'reasoning' : 'text', text })
   }
 
+  #addCall(call: ReturnType<GeminiCalls['read']>, parts: StreamPart[]): void {
+    if (typeof call === 'string') parts.push({ type: 'error', error: modelError('broken', call) })
+    else if (call !== null) parts.push({ type: 'tool-call-delta', fragment: call })
+  }
+
   #finish(reason: string, message: unknown, parts: StreamPart[]): void {
     if (reason === '' || reason === 'FINISH_REASON_UNSPECIFIED') return
+    // What the bound of tokens cut off is no call.
+    if (reason !== 'MAX_TOKENS') this.#addCall(this.#calls.end(), parts)
+    if (parts.at(-1)?.type === 'error') return
     if (reason === 'MALFORMED_FUNCTION_CALL' || reason === 'UNEXPECTED_TOOL_CALL') {
       const words = `the model wrote a call that its server could not read (${reason}) ${textOf(message)}`
       parts.push({ type: 'error', error: modelError('broken', words) })
       return
     }
-    if (this.#textSignature !== null || this.#callSignatures.some((signature) => signature !== null)) {
+    const { signatures } = this.#calls
+    if (this.#textSignature !== null || signatures.some((signature) => signature !== null)) {
       const state: GoogleState = {
         provider: 'google',
         text: this.#textSignature,
-        calls: [...this.#callSignatures],
+        calls: [...signatures],
       }
       parts.push({ type: 'state', state })
     }

@@ -149,6 +149,16 @@ export const dresses: Readonly<Record<string, ServerReply>> = {
     ),
   ),
   'indices from 1': calling(toolDelta(...entries({ index: 1, id: 'a' }, { index: 2, id: 'b' }))),
+  'an entry of neither a name nor arguments': calling(
+    toolDelta(...entries({ index: 0, id: 'a' }, { index: 1, id: 'b' }), {
+      index: 2,
+      function: { name: ' ' },
+    }),
+  ),
+  'an entry of a tool that the server runs': calling(
+    toolDelta({ index: 7, id: 's', type: 'web_search', web_search: { query: 'x' } }),
+    toolDelta(...entries({ index: 0, id: 'a' }, { index: 1, id: 'b' })),
+  ),
   'a tail without content': calling(
     toolDelta(...entries({ index: 0, id: 'a' }, { index: 1, id: 'b' })),
     toolDelta({ index: 1, id: '', function: { name: '', arguments: '' } }),
@@ -204,6 +214,18 @@ export const faults = {
     headers: json,
   },
   'a finish of error': { body: `${spoken}${delta({}, 'error')}${done}` },
+  'a call without a name': {
+    body: `${spoken}${toolDelta({ index: 0, id: 'a', function: { arguments: firstText } })}${delta({}, 'tool_calls')}${done}`,
+  },
+  'a call with a blank name and no arguments': {
+    body: `${spoken}${toolDelta({ index: 0, id: 'a', function: { name: ' ' } })}${delta({}, 'tool_calls')}${done}`,
+  },
+  'arguments without a name beside a call': {
+    body: `${spoken}${toolDelta({ index: 0, id: 'a', function: { name: first.name } })}${toolDelta({ index: 1, function: { arguments: firstText } })}${delta({}, 'tool_calls')}${done}`,
+  },
+  'a call without a name in an answer that ends as text': {
+    body: `${spoken}${toolDelta({ index: 0, function: { name: null, arguments: firstText } })}${delta({}, 'stop')}${done}`,
+  },
   'arguments cut off': {
     body: `${spoken}${toolDelta({ index: 0, id: 'a', function: { name: first.name, arguments: firstText.slice(0, -3) } })}${delta({}, 'tool_calls')}${done}`,
   },

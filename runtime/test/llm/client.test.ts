@@ -226,6 +226,10 @@ const codesOfFaults: Record<Fault, ModelErrorCode> = {
   'an event of the name error': 'overloaded',
   'an error in place of a stream': 'not_found',
   'a finish of error': 'server_error',
+  'a call without a name': 'nameless_call',
+  'a call with a blank name and no arguments': 'nameless_call',
+  'arguments without a name beside a call': 'nameless_call',
+  'a call without a name in an answer that ends as text': 'nameless_call',
   // Seen by the model, which may ask for it in another form.
   'arguments cut off': 'cut_arguments',
 }

@@ -144,6 +144,16 @@ describe('providers that break streams', () => {
     expect((await converse(2, [bad, bad, good])).streamed).toEqual([true, true, false, false])
   })
 
+  it('are asked for a whole answer at once after a call without a name, which is never handed on [S2.08] [G.07]', async () => {
+    const nameless = faults['a call without a name']
+    expect(await converse(2, [nameless, good])).toMatchObject({
+      said: ['good', 'good'],
+      streamed: [true, false, false],
+      notes: ['nameless_call false'],
+    })
+    expect((await converse(1, [nameless])).said).toEqual(['nameless_call'])
+  })
+
   it('are asked for whole answers after arguments were cut off twice in the run [G.05] [G.07]', async () => {
     const { said, streamed, notes } = await converse(3, [cut, good, cut, good])
     expect(said).toEqual(['good', 'good', 'good'])

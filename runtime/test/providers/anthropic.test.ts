@@ -124,6 +124,115 @@ describe('answers of Anthropic', () => {
   })
 })
 
+/** A stream of these blocks. Their `input` comes in two pieces, as the API sends it. */
+function streamOf(blocks: readonly Record<string, unknown>[], stopReason: string): string {
+  const events: Record<string, unknown>[] = [
+    { type: 'message_start', message: { usage: { input_tokens: 3 } } },
+  ]
+  for (const [index, block] of blocks.entries()) {
+    const { input, ...head } = block
+    const content_block = input === undefined ? block : { ...head, input: {} }
+    events.push({ type: 'content_block_start', index, content_block })
+    const json = typeof input === 'string' ? input : input === undefined ? '' : JSON.stringify(input)
+    for (const partial_json of ['', json.slice(0, 5), json.slice(5)])
+      if (input !== undefined)
+        events.push({ type: 'content_block_delta', index, delta: { type: 'input_json_delta', partial_json } })
+    events.push({ type: 'content_block_stop', index })
+  }
+  events.push({ type: 'message_delta', delta: { stop_reason: stopReason }, usage: { output_tokens: 4 } })
+  return events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('')
+}
+
+describe('tools that the server of Anthropic runs', () => {
+  const search = {
+    type: 'server_tool_use',
+    id: 'srvtoolu_1',
+    name: 'web_search',
+    input: { query: 'weather in Paris' },
+  }
+  const found = {
+    type: 'web_search_tool_result',
+    tool_use_id: 'srvtoolu_1',
+    content: [{ type: 'web_search_result', url: 'https://example.com', encrypted_content: 'Ej8K' }],
+  }
+  const remote = { type: 'mcp_tool_use', id: 'mcptoolu_1', name: 'echo', server_name: 'far', input: { a: 1 } }
+  const echoed = { type: 'mcp_tool_result', tool_use_id: 'mcptoolu_1', is_error: false, content: [] }
+  const text = { type: 'text', text: 'Sun.' }
+  const own = { type: 'tool_use', id: 'toolu_1', name: 'now', input: {} }
+  const odd = { type: 'novel_block', name: 'novel', input: { a: 'b' } }
+
+  /** The answer, and the blocks of it that the next request brings back. */
+  async function roundTrip(blocks: readonly Record<string, unknown>[], stopReason: string) {
+    const first = await askKind('anthropic', [{ body: streamOf(blocks, stopReason) }], { tools: weather })
+    if (!first.answer.ok) throw first.answer.error
+    const { assistantMessage, tool_calls: calls = [] } = first.answer.value
+    const results = calls.map(({ id }): LLMChatMessage => ({ role: 'tool', tool_call_id: id, content: 'ok' }))
+    const messages = [...question, assistantMessage, ...results, { role: 'user' as const, content: 'And?' }]
+    const { sent } = await askGolden({ messages })
+    return { value: first.answer.value, back: sent.messages[1]?.content }
+  }
+
+  it('are no calls of ours; what they were asked and answered goes back as it came [S2.06] [S2.08]', async () => {
+    const { value, back } = await roundTrip([search, found, remote, echoed, odd, text], 'end_turn')
+    expect(value).toMatchObject({ type: 'text', content: 'Sun.', stopKind: 'natural' })
+    expect(value.tool_calls).toBeUndefined()
+    expect(back).toEqual([search, found, remote, echoed, text])
+  })
+
+  it('stand beside our own calls, and may wait for their results [S2.06] [S2.08]', async () => {
+    const { value, back } = await roundTrip([search, found, remote, text, own], 'tool_use')
+    expect(value.tool_calls?.map((call) => call.function.name)).toEqual(['now'])
+    expect(back).toEqual([search, found, remote, text, own])
+  })
+
+  it.each([
+    ['without a result', [search, text]],
+    ['cut off in its input', [{ ...search, input: '{"query":"wea' }, found, text]],
+  ])('leave nothing of a call %s, which the API would refuse [S2.06] [S2.08]', async (_name, blocks) => {
+    const { back } = await roundTrip(blocks, 'end_turn')
+    expect(back).toEqual([text])
+  })
+
+  it('hide no call of ours that came without its name or its beginning [S2.08]', async () => {
+    const unnamed = { ...own, name: '', input: { a: 1 } }
+    const lost = streamOf([own], 'tool_use').replace(/event: content_block_start[^\n]*\n[^\n]*\n\n/, '')
+    const argumentsAlone = lost.replace('"partial_json":"{}"', '"partial_json":"{\\"city\\":1}"')
+    for (const body of [streamOf([text, unnamed], 'tool_use'), argumentsAlone]) {
+      const { answer } = await askKind('anthropic', [{ body }], { tools: weather })
+      expect(answer).toMatchObject({ ok: false, error: { code: 'nameless_call' } })
+    }
+  })
+})
+
+describe('tokens of Anthropic', () => {
+  const usage = (start: object, end: object) =>
+    [
+      { type: 'message_start', message: { usage: start } },
+      { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'hi' } },
+      { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: end },
+    ]
+      .map((event) => `data: ${JSON.stringify(event)}\n\n`)
+      .join('')
+
+  it.each([
+    ['in the last event alone', { input_tokens: 100 }, { cache_read_input_tokens: 5_000, output_tokens: 7 }],
+    ['in the first event alone', { input_tokens: 100, cache_read_input_tokens: 5_000 }, { output_tokens: 7 }],
+    [
+      'in both events',
+      { input_tokens: 100, cache_read_input_tokens: 5_000, output_tokens: 1 },
+      { input_tokens: 100, cache_read_input_tokens: 5_000, output_tokens: 7 },
+    ],
+    [
+      'written in one event and read in the other',
+      { input_tokens: 60, cache_creation_input_tokens: 40 },
+      { cache_read_input_tokens: 5_000, output_tokens: 7 },
+    ],
+  ])('count those of the cache %s [S2.08]', async (_name, start, end) => {
+    const { answer } = await askKind('anthropic', [{ body: usage(start, end) }])
+    expect(answer).toMatchObject({ ok: true, value: { usage: { inputTokens: 5_100, outputTokens: 7 } } })
+  })
+})
+
 describe('requests to Anthropic', () => {
   it('carry key, version, system text at the top and a bound of tokens [S2.06]', async () => {
     const { asked, sent } = await askGolden()
@@ -184,13 +293,13 @@ describe('requests to Anthropic', () => {
     ])
   })
 
-  it('take nothing from the state of a message but thoughts of its own [S2.06]', async () => {
+  it('take nothing from the state of a message but blocks that it keeps itself [S2.06]', async () => {
     const call = { type: 'tool_use', id: 'x', name: 'now', input: {} }
     const contents = []
     for (const provider_state of [
-      { provider: 'anthropic', thoughts: [call, null, { type: 'redacted_thinking', data: 'd' }] },
+      { provider: 'anthropic', blocks: [call, null, { type: 'redacted_thinking', data: 'd' }] },
       { provider: 'google', text: null, calls: [] },
-      { provider: 'anthropic', thoughts: 7 },
+      { provider: 'anthropic', blocks: 7 },
       'state',
     ]) {
       const { sent } = await askGolden({

@@ -25,6 +25,13 @@ const word = fc.constantFrom(
   'content',
   'parts',
   'functionCall',
+  'partialArgs',
+  'jsonPath',
+  'stringValue',
+  'willContinue',
+  'input',
+  'id',
+  'tool_use_id',
   'name',
   'args',
   'finishReason',
@@ -42,6 +49,12 @@ const leaf = fc.oneof(
     'message',
     'error',
     'tool_use',
+    'server_tool_use',
+    'mcp_tool_use',
+    'web_search_tool_result',
+    '$.a[0].b',
+    '$.__proto__.x',
+    true,
     'thinking',
     'thinking_delta',
     'signature_delta',
@@ -72,14 +85,16 @@ async function* once(parts: readonly StreamPart[]) {
 
 describe('the decoders', () => {
   for (const [name, make] of Object.entries(decoders)) {
-    it(`of ${name} take any JSON and give parts that make a turn or a failure [S2.06]`, async () => {
+    it(`of ${name} take any JSON and give parts that make a turn whose calls have names, or a failure [S2.06] [S2.08]`, async () => {
       await fc.assert(
         fc.asyncProperty(fc.array(value, { maxLength: 8 }), async (values) => {
           const decoder = make()
           const parts: StreamPart[] = []
           for (const each of values) decoder.readValue(each, parts)
           const turn = await collectTurn(once(parts))
-          if (turn.ok) JSON.stringify(turn.value)
+          if (!turn.ok) return
+          JSON.stringify(turn.value)
+          for (const { name } of turn.value.toolCalls) expect(name.trim()).not.toBe('')
         }),
         { seed: 42, numRuns: 1_000 },
       )

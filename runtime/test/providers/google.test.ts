@@ -99,6 +99,79 @@ describe('answers of Gemini', () => {
   })
 })
 
+/** Chunks with one part each, the last with the finish. */
+function chunksOf(parts: readonly unknown[], finishReason = 'STOP'): string {
+  return parts
+    .map((part, at) => {
+      const finish = at === parts.length - 1 ? { finishReason } : {}
+      return `data: ${JSON.stringify({ candidates: [{ content: { parts: [part] }, ...finish }] })}\n\n`
+    })
+    .join('')
+}
+
+const piece = (jsonPath: string, value: object, willContinue = false) => ({
+  functionCall: {
+    partialArgs: [{ jsonPath, ...value, ...(willContinue ? { willContinue } : {}) }],
+    willContinue: true,
+  },
+})
+
+describe('arguments of Gemini in pieces', () => {
+  const begun = { functionCall: { name: 'get_weather', willContinue: true }, thoughtSignature: 'c2ln' }
+  const end = { functionCall: {} }
+
+  it('become one call with its name, whatever their places [S2.06] [S2.08]', async () => {
+    const body = chunksOf([
+      begun,
+      piece('$.city', { stringValue: 'Pa' }, true),
+      piece('$.city', { stringValue: 'ris' }, true),
+      piece('$.city', {}),
+      piece('$.days[0].from', { numberValue: 1 }),
+      piece("$['days'][0]['is \\'so\\'']", { boolValue: false }),
+      piece('$.days[1]', { nullValue: 'NULL_VALUE' }),
+      end,
+      { functionCall: { name: 'now', args: {} } },
+      { text: '' },
+    ])
+    const { answer } = await askKind('google', [{ body }], { tools: weather })
+    if (!answer.ok) throw answer.error
+    const [first, second] = answer.value.tool_calls ?? []
+    expect(first?.function.name).toBe('get_weather')
+    expect(JSON.parse(first?.function.arguments ?? '')).toEqual({
+      city: 'Paris',
+      days: [{ from: 1, "is 'so'": false }, null],
+    })
+    expect(second?.function).toEqual({ name: 'now', arguments: '{}' })
+    expect(answer.value.assistantMessage.provider_state).toMatchObject({ calls: ['c2ln', null] })
+  })
+
+  it.each([
+    ['a piece without a call', [piece('$.city', { stringValue: 'x' }), { text: 'hi' }], 'nameless_call'],
+    ['a call without a name', [{ functionCall: { args: { city: 'x' } } }], 'nameless_call'],
+    ['a text that does not end', [begun, piece('$.city', { stringValue: 'Pa' }, true)], 'broken'],
+    ['a call within another', [begun, { functionCall: { name: 'now', args: {} } }], 'broken'],
+    ['a path that is none', [begun, piece('city', { stringValue: 'x' }), end], 'broken'],
+    ['a path that skips places', [begun, piece('$.a[5]', { stringValue: 'x' }), end], 'broken'],
+    ['a path to a prototype', [begun, piece('$.__proto__.x', { stringValue: 'x' }), end], 'broken'],
+  ])('with %s are no call [S2.06] [S2.08]', async (_name, parts, code) => {
+    const { answer } = await askKind('google', [{ body: chunksOf(parts) }], { tools: weather })
+    expect(answer).toMatchObject({ ok: false, error: { code } })
+  })
+
+  it('leave out the call that the bound of tokens cut off, and what the server ran itself [S2.06] [S2.08]', async () => {
+    const parts = [
+      { executableCode: { language: 'PYTHON', code: '1+1' } },
+      { codeExecutionResult: { outcome: 'OUTCOME_OK', output: '2' } },
+      { toolCall: { toolType: 'GOOGLE_SEARCH_WEB', id: 's', args: {} } },
+      { text: 'Two.' },
+      begun,
+      piece('$.city', { stringValue: 'Pa' }, true),
+    ]
+    const { answer } = await askKind('google', [{ body: chunksOf(parts, 'MAX_TOKENS') }], { tools: weather })
+    expect(answer).toMatchObject({ ok: true, value: { type: 'text', content: 'Two.', stopKind: 'length' } })
+  })
+})
+
 describe('requests to Gemini', () => {
   it('carry the key in a header, the model in the path and system text apart [S2.06]', async () => {
     const { asked, sent } = await askGolden()

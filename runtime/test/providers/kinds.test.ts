@@ -3,6 +3,7 @@ import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { startModelServer } from '#specs/testing/model-server.ts'
+import type { LLMChatMessage } from '../../contract.ts'
 import { createLLMEnvironment, getProviderStatus } from '../../environment.ts'
 import { generate } from '../../generate.ts'
 import type { ProviderConfig } from '../../providers/config.ts'
@@ -32,6 +33,32 @@ describe('the kinds of chat completions', () => {
       expect(asked[0]?.body.tools).toBeUndefined()
     }
   })
+
+  it.each(['openai', 'anthropic', 'google'] as const)(
+    'never send %s a call without a name, nor its result, whoever put it into the transcript [S2.06] [S2.08]',
+    async (kind) => {
+      const called = (id: string, name: string) => ({
+        id,
+        type: 'function' as const,
+        function: { name, arguments: '{"word":"nameless"}' },
+      })
+      const messages: LLMChatMessage[] = [
+        { role: 'user', content: 'hello' },
+        { role: 'assistant', content: 'both', tool_calls: [called('a', ' '), called('b', 'now')] },
+        { role: 'tool', tool_call_id: 'a', content: 'lost result' },
+        { role: 'tool', tool_call_id: 'b', content: 'kept result' },
+        { role: 'assistant', content: 'one', tool_calls: [called('', '')] },
+        { role: 'tool', tool_call_id: '', content: 'lost result' },
+        { role: 'user', content: 'go on' },
+      ]
+      const { asked } = await askKind(kind, [hi], { messages, tools: weather })
+      const { text = '' } = asked[0] ?? {}
+      expect(text).toContain('kept result')
+      expect(text).not.toContain('lost result')
+      expect(text.match(/nameless/g)).toHaveLength(1)
+      expect(text).not.toMatch(/"(name)":"(unknown|\s*)"/)
+    },
+  )
 
   it('send to Azure by deployment, version and a header of its own [S2.06]', async () => {
     const { asked } = await askKind('azure', [hi], {}, { deployment: 'my model', apiVersion: '2030-01-01' })
