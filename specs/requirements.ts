@@ -213,6 +213,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': later('Checkpoints and rewind', 'come later'),
 
+  // Reliability
+  'R.01': now(
+    'What one process at a time may change is locked by the kernel: a dead holder keeps nothing, one that is stopped or in another container loses nothing, and a wait has a bound and names the holder',
+  ),
+
   // Host surfaces
   'H.01': now(
     'The library is typed; the CLI shows progress, has colours where a terminal is and JSON lines where not',

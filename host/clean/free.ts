@@ -3,9 +3,9 @@
 
 import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
+import { LockHeldError, takeLock } from '../locks/file-lock.ts'
 import { RunStore } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
-import { takeProcessLock } from '../state/process-lock.ts'
 import { sweepDeadVms } from '../vm/vm-folder.ts'
 import { listStaleNotes } from './inventory.ts'
 import type { Kept } from './kept.ts'
@@ -53,17 +53,9 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
 
 /** Under the lock that its builder takes; gone at once for whoever looks it up, whatever happens to this process. */
 async function freeFolder(cache: string, place: string): Promise<void> {
-  const stop = new AbortController()
-  let holder = 0
-  const onWait = (pid: number) => {
-    holder = pid
-    stop.abort()
-  }
-  await using _lock = await takeProcessLock(`${place}.lock`, { signal: stop.signal, onWait }).catch(
-    (error: unknown) => {
-      throw holder === 0 ? error : new Error(`process ${holder} is at work on it`)
-    },
-  )
+  await using _lock = await takeLock(`${place}.lock`).catch((error: unknown) => {
+    throw error instanceof LockHeldError ? new Error(`${error.holder} is at work on it`) : error
+  })
   const aside = await mkdtemp(path.join(cache, 'build-'))
   await rename(place, path.join(aside, path.basename(place)))
   await rm(aside, { recursive: true, force: true })

@@ -7,9 +7,9 @@ import path from 'node:path'
 import * as z from 'zod'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
+import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
 import { parseJson } from '../state/json.ts'
-import { takeProcessLock } from '../state/process-lock.ts'
 import { replaceFile } from '../state/replace-file.ts'
 
 const maxGrants = 1_000
@@ -74,8 +74,8 @@ export class LastingGrants {
   }
 
   async #change(make: (content: GrantFile) => GrantFile): Promise<void> {
-    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
-      throw new GrantFileError(`cannot lock ${this.#lock}: ${wordsOf(cause)}`, { cause })
+    await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
+      throw new GrantFileError(`cannot change ${this.file}: ${wordsOf(cause)}`, { cause })
     })
     const content = make(this.#read())
     try {

@@ -4,7 +4,7 @@
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
-import { takeProcessLock } from '../state/process-lock.ts'
+import { takeLock } from '../locks/file-lock.ts'
 import { buildRoot, cancelled } from './build-root.ts'
 import { ImageError } from './image-error.ts'
 import { ImageManifest, imageFiles, readManifest } from './manifest.ts'
@@ -13,6 +13,8 @@ import { checkFiles, describeFiles, verifyFiles } from './verify.ts'
 
 /** A build takes minutes; what is older was left by a killed one. */
 const ABANDONED_MS = 60 * 60 * 1000
+/** Longer than any build takes: whoever holds the lock by then was stopped. */
+const WAIT_MS = 30 * 60 * 1000
 
 export interface RootImage {
   readonly key: string
@@ -59,9 +61,10 @@ export async function ensureRootImage(options: RootImageOptions): Promise<RootIm
   const images = path.join(options.cacheDir, 'images')
   await mkdir(images, { recursive: true, mode: 0o700 })
   const { onProgress, signal } = options
-  const lock = takeProcessLock(path.join(images, `${recipeKey.key}.lock`), {
+  const lock = takeLock(path.join(images, `${recipeKey.key}.lock`), {
+    waitMs: WAIT_MS,
     ...(signal === undefined ? {} : { signal }),
-    onWait: (pid) => onProgress?.(`image: process ${pid} is building it; waiting`),
+    onWait: (holder) => onProgress?.(`image: ${holder} is building it; waiting`),
   }).catch((error: unknown) => {
     throw signal?.aborted === true ? cancelled() : error
   })

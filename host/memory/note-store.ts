@@ -9,10 +9,10 @@ import path from 'node:path'
 import * as z from 'zod'
 import { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
 import { Milliseconds, RunId } from '#specs/protocol/text.ts'
+import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
 import { parseJson } from '../state/json.ts'
 import { findDistrust } from '../state/path-trust.ts'
-import { takeProcessLock } from '../state/process-lock.ts'
 import { replaceFile } from '../state/replace-file.ts'
 
 /** Characters of one note: a note is a thing to know, not a document. */
@@ -76,7 +76,7 @@ export class NoteStore {
 
   constructor({ home, locks }: Pick<Folders, 'home' | 'locks'>) {
     this.file = path.join(home, 'memory', 'notes.jsonl')
-    this.#lock = path.join(locks, 'notes.process-lock')
+    this.#lock = path.join(locks, 'notes.lock')
   }
 
   /** All notes, the oldest first; read again when the file has changed. @throws {NoteStoreError} */
@@ -107,8 +107,8 @@ export class NoteStore {
   /** Puts what `make` gives in the place of all notes. @throws {NoteStoreError}, and what `make` throws */
   async change(make: (notes: readonly StoredNote[]) => readonly StoredNote[]): Promise<void> {
     await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
-    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
-      throw new NoteStoreError(`cannot lock ${this.#lock}: ${wordsOf(cause)}`, { cause })
+    await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
+      throw new NoteStoreError(`cannot change ${this.file}: ${wordsOf(cause)}`, { cause })
     })
     const { notes, damaged } = this.#read()
     const made = make(notes)

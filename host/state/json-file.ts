@@ -6,9 +6,9 @@ import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from './folders.ts'
 import { parseJson } from './json.ts'
-import { takeProcessLock } from './process-lock.ts'
 import { replaceFile } from './replace-file.ts'
 
 /** The file cannot be used; the message says what to do. */
@@ -51,8 +51,8 @@ export class JsonFile<T> {
 
   /** Writes what `make` makes of the content, unless that is the same object. @throws {StateFileError} */
   async change(make: (content: T) => T): Promise<void> {
-    await using _ = await takeProcessLock(this.#lock).catch((cause: unknown) => {
-      throw this.#error(`cannot lock ${this.#lock}: ${reasonOf(cause)}`, cause)
+    await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
+      throw this.#error(`cannot change ${this.file}: ${reasonOf(cause)}`, cause)
     })
     const before = await this.read()
     const content = make(before)

@@ -1,14 +1,28 @@
 /** Puts a whole new content in the place of a state file: others see the old or the new one, also after a crash. */
-import { open } from 'node:fs/promises'
+import { randomBytes } from 'node:crypto'
+import { open, readdir, rm } from 'node:fs/promises'
+import path from 'node:path'
 import { renameDurably } from './durable.ts'
 
-/** For this user alone. The caller holds the file's lock: two at once would write to one draft. @throws what the file system does */
+/** For this user alone. The caller holds the file's lock, so that drafts of others are of killed processes. @throws what the file system does */
 export async function replaceFile(file: string, content: string | Uint8Array): Promise<void> {
-  const fresh = `${file}.new`
-  const draft = await open(fresh, 'w', 0o600)
-  await draft.writeFile(content).finally(async () => {
-    await draft.sync()
-    await draft.close()
-  })
-  await renameDurably(fresh, file)
+  const [folder, name] = [path.dirname(file), path.basename(file)]
+  await removeDrafts(folder, name)
+  const draft = path.join(folder, `${name}.${randomBytes(6).toString('hex')}.new`)
+  try {
+    await using handle = await open(draft, 'wx', 0o600)
+    await handle.writeFile(content)
+    await handle.sync()
+  } catch (error) {
+    await rm(draft, { force: true })
+    throw error
+  }
+  await renameDurably(draft, file)
+}
+
+async function removeDrafts(folder: string, name: string): Promise<void> {
+  const isDraft = (other: string) =>
+    other.startsWith(name) && /^\.(?:[0-9a-f]{12}\.)?new$/.test(other.slice(name.length))
+  for (const draft of (await readdir(folder)).filter(isDraft))
+    await rm(path.join(folder, draft), { force: true })
 }

@@ -4,9 +4,9 @@
 
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { type FileLock, LockHeldError, takeLock } from '../locks/file-lock.ts'
 import { parseJson } from '../state/json.ts'
 import { judgeProcess, ownIdentity, ProcessIdentity } from '../state/process-identity.ts'
-import { takeProcessLock } from '../state/process-lock.ts'
 import type { Machine } from './accelerator.ts'
 import {
   isSameTemplate,
@@ -33,6 +33,10 @@ import type { StartVmOptions } from './vm-plan.ts'
 /** Best first. */
 const KINDS: readonly TemplateKind[] = ['mapped', 'plain']
 const HOUR_MS = 60 * 60 * 1000
+/** Longer than making one takes on a slow machine: whoever holds the lock by then was stopped. */
+const WAIT_MS = 120_000
+/** Locks that this process waited for in vain: no start after that waits for them as long again. */
+const stuck = new Set<string>()
 /** The rule for what is old: see {@link findOldTemplates}. */
 const KEPT_BYTES = 4 * 1024 ** 3
 const KEPT_MS = 7 * 24 * HOUR_MS
@@ -100,9 +104,15 @@ export class TemplateStore {
   readonly #directory: string
   readonly #failures: TemplateFailures
 
-  /** @param cache the cache folder, which exists */
-  constructor(cache: string) {
+  readonly #waitMs: number
+
+  /**
+   * @param cache the cache folder, which exists
+   * @param waitMs how long to wait for a template that another process makes, before a boot without one
+   */
+  constructor(cache: string, waitMs = WAIT_MS) {
     this.#cache = cache
+    this.#waitMs = waitMs
     this.#directory = join(cache, 'templates')
     this.#failures = new TemplateFailures(this.#directory)
   }
@@ -180,10 +190,7 @@ export class TemplateStore {
   async #make(name: string, kind: TemplateKind, options: StartVmOptions, deps: TemplateDeps): Promise<Made> {
     try {
       await mkdir(this.#directory, { recursive: true, mode: 0o700 })
-      await using _lock = await takeProcessLock(join(this.#directory, `${name}.lock`), {
-        ...(options.signal ? { signal: options.signal } : {}),
-        onWait: (pid) => deps.onProgress?.(`template: process ${pid} is making it`),
-      })
+      await using _lock = await this.#lock(name, options, deps)
       const other = await this.#open(name)
       if (other !== undefined) return { ok: true, template: other }
       await this.#sweep()
@@ -196,6 +203,23 @@ export class TemplateStore {
       // A machine that is short of something may have it later.
       if (error instanceof VmError && isPassing(error)) throw error
       return notRemembered(messageOf(error))
+    }
+  }
+
+  /** @throws {LockHeldError} when another process takes too long to make it: a boot is quicker */
+  async #lock(name: string, { signal }: StartVmOptions, { onProgress }: TemplateDeps): Promise<FileLock> {
+    const file = join(this.#directory, `${name}.lock`)
+    try {
+      const lock = await takeLock(file, {
+        ...(stuck.has(file) ? {} : { waitMs: this.#waitMs }),
+        ...(signal ? { signal } : {}),
+        onWait: (holder) => onProgress?.(`template: ${holder} is making it`),
+      })
+      stuck.delete(file)
+      return lock
+    } catch (error) {
+      if (error instanceof LockHeldError) stuck.add(file)
+      throw error
     }
   }
 
@@ -214,9 +238,6 @@ export class TemplateStore {
     } catch (error) {
       start.signal?.throwIfAborted()
       if (error instanceof VmError && isPassing(error)) throw error
-      // The lock of a killed process can be taken over by two.
-      const other = await this.#open(name)
-      if (other !== undefined) return { ok: true, template: other }
       const free = await readFreeBytes(this.#cache)
       if (free < FULL_DISK_BYTES) return notRemembered(describeShortDisk(this.#cache, free))
       const reason = messageOf(error)

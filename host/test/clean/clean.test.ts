@@ -10,10 +10,10 @@ import { listKept } from '../../clean/inventory.ts'
 import { isFreed, type Kept, measure } from '../../clean/kept.ts'
 import { runCli } from '../../cli.ts'
 import { ensureImage } from '../../image/image.ts'
+import { takeLock } from '../../locks/file-lock.ts'
 import { RunStore } from '../../runs/store.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
 import { ownIdentity } from '../../state/process-identity.ts'
-import { takeProcessLock } from '../../state/process-lock.ts'
 import { lockDirectory } from '../../workspace/index.ts'
 import { makeAgent, makeRecipe } from '../image/support.ts'
 
@@ -126,7 +126,7 @@ describe('what a cleaning frees', () => {
   it('leaves what another process builds right now, and says so [V.07]', async () => {
     const place = await makePlace()
     const old = find(await place.list(), oldKey) as Kept
-    await using _lock = await takeProcessLock(`${old.path}.lock`)
+    await using _lock = await takeLock(`${old.path}.lock`)
     expect(await freeKept(place.folders, [old])).toMatchObject({
       freed: [],
       failed: [{ reason: `process ${process.pid} is at work on it` }],

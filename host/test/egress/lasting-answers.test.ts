@@ -41,7 +41,7 @@ describe('an answer for always', () => {
     const { desk, approvals, request, tunnel, connect, waiting } = await open({ folder })
     const answer = desk.decide(request(url))
     approvals.answer((await waiting())[0] ?? '', { decision: 'allow', scope: 'always' })
-    expect((await answer).hint).toContain('it holds for this run alone: cannot lock')
+    expect((await answer).hint).toContain('it holds for this run alone: cannot change')
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)
   })
 

@@ -1,0 +1,171 @@
+/**
+ * A lock file: held by one process at a time, there only while it is held, and saying who holds it. A file that a killed
+ * process left is taken by the next one, since the kernel's lock on it is gone. Refuses to wait without an end.
+ */
+import { constants } from 'node:fs'
+import { type FileHandle, readFile, rm, stat } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import * as z from 'zod'
+import { parseJson } from '../state/json.ts'
+import { LockError, openLocked } from './kernel-lock.ts'
+
+const { O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR } = constants
+
+/** How often a waiter looks whether the file is gone, which costs nothing; by chance, so that waiters come one by one. */
+const LOOK_MS = { least: 10, most: 40 }
+/** How often it asks the kernel meanwhile, for a holder that was killed leaves its file. */
+const ASK_MS = { first: 50, most: 1_000 }
+/** A look at a lock by another process keeps a lock for some milliseconds; whoever does not want to wait waits as long. */
+const GLANCE_MS = 300
+
+/** For the lock of a small state file, which is held for milliseconds: whoever holds it longer was stopped. */
+export const stateFileWaitMs = 30_000
+
+/** What a lock file says of its holder, for messages; nothing is decided by it. */
+const Holder = z.looseObject({ pid: z.int().min(1) })
+
+export interface LockOptions {
+  /** How long to wait for another holder; default: just long enough to be sure that there is one. */
+  readonly waitMs?: number
+  readonly signal?: AbortSignal
+  /** Called once when another process holds the lock. */
+  readonly onWait?: (holder: string) => void
+}
+
+/** Another process held the lock for as long as the caller was willing to wait. */
+export class LockHeldError extends LockError {
+  /** Such as `process 123`. */
+  readonly holder: string
+
+  constructor(file: string, holder: string, waitedMs: number) {
+    const seconds = Math.round(waitedMs / 1_000)
+    const since = seconds > 1 ? ` for more than ${seconds} s` : ''
+    super(`${holder} holds the lock ${file}${since}; wait for it to end, or end it, then try again`)
+    this.holder = holder
+  }
+}
+
+export interface FileLock extends AsyncDisposable {
+  readonly file: string
+  /** Tells others more about the holder than its process id. */
+  describe(about: Readonly<Record<string, unknown>>): Promise<void>
+}
+
+/** Takes the lock. Dispose to release. @throws {LockHeldError} {LockError} the signal's reason, and the system's errors */
+export async function takeLock(file: string, options: LockOptions = {}): Promise<FileLock> {
+  const { waitMs = GLANCE_MS, signal, onWait } = options
+  const startedAt = performance.now()
+  const waited = () => performance.now() - startedAt
+  for (let askMs: number = ASK_MS.first, told = false; ; askMs = Math.min(2 * askMs, ASK_MS.most)) {
+    signal?.throwIfAborted()
+    const handle = await openLocked(file, O_RDWR | O_CREAT | O_NOFOLLOW, 'exclusive')
+    if (handle !== undefined) {
+      const lock = await claim(file, handle)
+      if (lock !== undefined) return lock
+      continue
+    }
+    const left = waitMs - waited()
+    if (left <= 0) throw new LockHeldError(file, await nameHolder(file), waited())
+    if (!told && waited() > Math.min(waitMs, GLANCE_MS) / 2) {
+      onWait?.(await nameHolder(file))
+      told = true
+    }
+    await waitForChange(file, Math.min(askMs, left), signal)
+  }
+}
+
+/** Whether a process holds the lock now. @throws {LockError}, and the system's error for a file that cannot be read */
+export async function isLocked(file: string): Promise<boolean> {
+  try {
+    const handle = await openLocked(file, O_RDONLY | O_NOFOLLOW, 'shared')
+    await handle?.close()
+    return handle === undefined
+  } catch (error) {
+    if (isErrno(error, 'ENOENT')) return false
+    throw error
+  }
+}
+
+/** What the lock file says; undefined when it is gone or says nothing. @throws the system's error for one that cannot be read */
+export async function readLockFile(file: string): Promise<Readonly<Record<string, unknown>> | undefined> {
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT')) return ''
+    throw error
+  })
+  const parsed = Holder.safeParse(parseJson(text))
+  return parsed.success ? parsed.data : undefined
+}
+
+/** Removes the file that a killed process left; one that is held stays. */
+export async function removeLeftLock(file: string): Promise<void> {
+  await using _ = await takeLock(file)
+}
+
+/** The lock, unless the last holder removed the file after it was opened: then another file is the lock by now. */
+async function claim(file: string, handle: FileHandle): Promise<FileLock | undefined> {
+  const lock: FileLock = {
+    file,
+    async describe(about) {
+      const text = Buffer.from(`${JSON.stringify({ pid: process.pid, ...about })}\n`)
+      await handle.truncate(0)
+      await handle.write(text, 0, text.length, 0)
+    },
+    async [Symbol.asyncDispose]() {
+      try {
+        // While it is still locked, so that nobody's but the own file is removed.
+        if (await isAt(file, handle)) await rm(file, { force: true })
+      } finally {
+        await handle.close()
+      }
+    },
+  }
+  try {
+    if (await isAt(file, handle)) {
+      // Only for messages: a full disk keeps nobody from a lock.
+      await lock.describe({}).catch(() => undefined)
+      return lock
+    }
+  } catch (error) {
+    await handle.close()
+    throw error
+  }
+  await handle.close()
+  return undefined
+}
+
+async function isAt(file: string, handle: FileHandle): Promise<boolean> {
+  const [there, own] = await Promise.all([inodeOf(file), handle.stat({ bigint: true })])
+  return there === `${own.dev} ${own.ino}`
+}
+
+async function inodeOf(file: string): Promise<string | undefined> {
+  const found = await stat(file, { bigint: true }).catch((error: unknown) => {
+    if (isErrno(error, 'ENOENT')) return undefined
+    throw error
+  })
+  return found === undefined ? undefined : `${found.dev} ${found.ino}`
+}
+
+/** Until the file is another or gone, which is how its holder releases it, or the time is over. */
+async function waitForChange(file: string, maxMs: number, signal: AbortSignal | undefined): Promise<void> {
+  const until = performance.now() + maxMs
+  const before = await inodeOf(file)
+  while (before !== undefined && performance.now() < until) {
+    const lookMs = LOOK_MS.least + Math.random() * (LOOK_MS.most - LOOK_MS.least)
+    await sleep(
+      Math.min(lookMs, until - performance.now()),
+      undefined,
+      signal === undefined ? {} : { signal },
+    )
+    if ((await inodeOf(file)) !== before) return
+  }
+}
+
+async function nameHolder(file: string): Promise<string> {
+  const holder = await readLockFile(file).catch(() => undefined)
+  return holder === undefined ? 'another process' : `process ${holder.pid}`
+}
+
+function isErrno(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
