@@ -10,7 +10,7 @@ give_up() { printf 'setup: %s\n' "$*" >&2; exit 4; }
 # command:package pairs that running needs; what only the slow tests need is added by scripts/test --all
 needed_packages=(
   qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.erofs:erofs-utils bwrap:bubblewrap
-  zstd:zstd cpio:cpio python3:python3 strip:binutils
+  zstd:zstd cpio:cpio python3:python3 strip:binutils flock:util-linux
 )
 
 missing_packages() {

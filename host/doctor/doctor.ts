@@ -26,7 +26,7 @@ const COMFORTABLE_DISK_BYTES = 4 * GIB
 /** Program to the package that brings it. */
 const PROGRAMS: ReadonlyMap<string, string> = new Map([
   ...(process.platform === 'linux'
-    ? [['bwrap', 'bubblewrap'] as const, ['setpriv', 'util-linux'] as const]
+    ? [['bwrap', 'bubblewrap'] as const, ['setpriv', 'util-linux'] as const, ['flock', 'util-linux'] as const]
     : []),
   ['mkfs.erofs', 'erofs-utils'],
 ])
@@ -119,7 +119,7 @@ async function checkPrograms(): Promise<Finding> {
   const seen = `${paths.join(', ')}${leftOut}`
   const missing = names.filter((_, at) => found[at]?.path === undefined).map((name) => PROGRAMS.get(name))
   const remedies = [
-    missing.length > 0 ? `Install ${missing.join(' ')}.` : '',
+    missing.length > 0 ? `Install ${[...new Set(missing)].join(' ')}.` : '',
     leftOut === '' ? '' : 'Let nobody else write there, or take the folder off PATH.',
   ]
   const remedy = remedies.filter(Boolean).join(' ')

@@ -2,8 +2,12 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, truncate, utimes, writeFi
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { takeLock } from '../../locks/file-lock.ts'
+import { resolveFolders } from '../../state/folders.ts'
+import type { Machine } from '../../vm/accelerator.ts'
 import { lastUse, openTemplate, TemplateError } from '../../vm/template.ts'
 import { TemplateFailures } from '../../vm/template-failures.ts'
+import { templateName } from '../../vm/template-name.ts'
 import { findOldTemplates, TemplateStore } from '../../vm/template-store.ts'
 import { writeTemplate } from '../support/templates.ts'
 
@@ -134,6 +138,36 @@ describe('the templates of a user', () => {
     await writeTemplate(cache, first)
     await rm(place(first, 'used'))
     expect(await lastUse(place(first))).toBe(0)
+  })
+})
+
+describe('a template that another process makes without an end', () => {
+  it('is not waited for beyond a bound, and once alone: the VM boots, and the reason names the process [V.01 R.01]', async () => {
+    const disk = join(cache, 'disk')
+    await writeFile(disk, '')
+    const machine: Machine = {
+      qemu: disk,
+      qemuVersion: '7.2.0',
+      seccomp: true,
+      accelerator: 'tcg',
+      trials: [],
+      confinement: { launchers: [{ kind: 'bare' }] },
+    }
+    const folders = resolveFolders({ CAISSON_HOME: cache, CAISSON_CACHE: cache })
+    const options = { image: { disk, format: 'raw' as const }, folders }
+    await mkdir(place(''), { recursive: true })
+    const lock = await takeLock(place(`${await templateName(options, machine)}.lock`))
+    const told: string[] = []
+    const deps = { warmUp: async () => undefined, onProgress: (text: string) => void told.push(text) }
+    const waitMs = 2_000
+    const obtain = () => new TemplateStore(cache, waitMs).obtain(options, machine, deps)
+    const reason = expect.stringContaining(`process ${process.pid} holds the lock`)
+    expect(await obtain()).toEqual({ ok: false, reason })
+    expect(told).toEqual([`template: process ${process.pid} is making it`])
+    const startedAt = performance.now()
+    expect(await obtain()).toEqual({ ok: false, reason })
+    expect(performance.now() - startedAt).toBeLessThan(waitMs)
+    await lock[Symbol.asyncDispose]()
   })
 })
 
