@@ -25,8 +25,6 @@ export const guestPaths = {
   upper: '/run/caisson/scratch/upper',
 } as const
 
-/** Directories within directories that are followed; each level holds two descriptors. */
-const MAX_DEPTH = 256
 /** A directory with a longer path could hold names that the protocol has no room for. */
 const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
 /** How long the walk keeps the thread before others get a turn, in milliseconds. */
@@ -146,7 +144,7 @@ class Collection {
   async #take({ entry, large, enter }: Finding): Promise<void> {
     try {
       const isTooDeep =
-        enter !== undefined && (enter.depth > MAX_DEPTH || enter.path.length > MAX_DIRECTORY_PATH)
+        enter !== undefined && (enter.depth > limits.changeMaxDepth || enter.path.length > MAX_DIRECTORY_PATH)
       if (isTooDeep) return await this.#write(unsupported(enter.path, 'it is nested too deep'))
       await this.#write({ entry })
       if (large !== undefined && entry !== undefined) await this.#sendLarge(large, entry.path)

@@ -57,8 +57,8 @@ export async function bringHome(
   { choice, state, emit, quietMs }: HomeOptions,
 ): Promise<ExitCode> {
   const changes = await host.changes(runId)
-  const items = changes.review()
-  if (emit === undefined) showChanges(io, changes, items)
+  const items = await changes.review()
+  if (emit === undefined) await showChanges(io, changes, items)
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
     choice === 'ask' ? await ask(io, items, quietMs) : choice === true && isWhole ? ('all' as const) : null
@@ -82,12 +82,12 @@ function laterLines(runId: string): string {
 }
 
 /** Each change with its diff; too many become a list. */
-export function showChanges(
+export async function showChanges(
   io: Io,
   changes: RunChanges,
   items: readonly ReviewItem[],
   bounds = afterRun,
-): void {
+): Promise<void> {
   const colours = coloursFor(io.stdout)
   if (items.length === 0) {
     io.stdout.write('Nothing was changed.\n')
@@ -106,7 +106,7 @@ export function showChanges(
     return
   }
   let isCut = false
-  for (const item of changes.reviewWithDiffs()) {
+  for await (const item of changes.reviewWithDiffs()) {
     const { lines, rest } = diffLines(item, colours, bounds)
     writeLines(io.stdout, lines)
     isCut ||= rest > 0
@@ -166,7 +166,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     ...held('failed', failed, colours),
     ...held('left out', leftOut, colours),
   )
-  lines.push(...unknown.map((path) => colours.yellow(`  no change has the path ${foreignLine(path)}`)))
+  for (const path of unknown) lines.push(colours.yellow(`  no change has the path ${foreignLine(path)}`))
   if (leftOut.some(({ path }) => !unknown.includes(path)))
     lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
   if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)

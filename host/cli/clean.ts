@@ -92,7 +92,7 @@ function sums(rows: readonly Kept[], word: string, options: CleanOptions, colour
     const [example] = some
     if (example === undefined) return []
     const { note: _, ...first } = example
-    const usedAt = Math.min(...some.map((entry) => entry.usedAt))
+    const usedAt = some.reduce((oldest, entry) => Math.min(oldest, entry.usedAt), example.usedAt)
     return [row(`${some.length} ${word}`, { ...first, bytes: sizeOf(some), usedAt }, options, colours)]
   })
 }

@@ -15,9 +15,13 @@ async function open(io: Io, name: string) {
 export async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const changes = await open(io, name)
   if (flags.json === true) {
-    for (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
+    for await (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
   } else {
-    showChanges(io, changes, changes.review(), { maxDiffs: 10_000, maxLines: 100_000, maxChars: 4_000 })
+    await showChanges(io, changes, await changes.review(), {
+      maxDiffs: 10_000,
+      maxLines: 100_000,
+      maxChars: 4_000,
+    })
   }
   return exitCodes.completed
 }

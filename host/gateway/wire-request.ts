@@ -137,7 +137,8 @@ function splitTurns(messages: readonly ChatMessage[]): ChatMessage[] {
     }
     for (const [index, call] of turn.tool_calls.entries()) {
       split.push({ ...turn, content: index === 0 ? (turn.content ?? null) : null, tool_calls: [call] })
-      split.push(...results.filter((result) => result.role === 'tool' && result.tool_call_id === call.id))
+      for (const result of results)
+        if (result.role === 'tool' && result.tool_call_id === call.id) split.push(result)
     }
   }
   return split

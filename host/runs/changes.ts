@@ -18,7 +18,6 @@ import {
   selectChanges,
   type UndoSummary,
   undoChanges,
-  type WorkspaceResult,
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
 import { manifestFile, requireValue } from './prepare.ts'
@@ -72,14 +71,14 @@ export class RunChanges {
   }
 
   /** Every change as it stands to the host now. */
-  review(): ReviewItem[] {
-    using review = this.#review()
+  async review(): Promise<ReviewItem[]> {
+    using review = await this.#review()
     return [...review.items]
   }
 
   /** The same with diffs, which cost a read of both sides each. */
-  *reviewWithDiffs(): Generator<ReviewedChange, void, undefined> {
-    using review = this.#review()
+  async *reviewWithDiffs(): AsyncGenerator<ReviewedChange, void, undefined> {
+    using review = await this.#review()
     for (const item of review.items) {
       const diff = diffItem(review, item)
       yield diff.kind === 'text' ? { ...item, diff: diff.text } : { ...item, diff: null, noDiff: diff.why }
@@ -90,7 +89,7 @@ export class RunChanges {
   async apply(selection: Selection): Promise<ApplySummary> {
     const { sha256 } = this.#changes
     return await this.#recorded(async (record, runDirectory) => {
-      using review = this.#review()
+      using review = await this.#review()
       // An apply that broke off has a beginning in the journal, and gets its end.
       const isNothing = selectChanges(review, selection).chosen.length === 0 && !(await this.#brokeOff())
       const count = selection === 'all' ? review.items.length : selection.paths.length
@@ -129,10 +128,8 @@ export class RunChanges {
     return await work(record, record.paths.directory)
   }
 
-  #review(): Review {
-    return requireValue<Review>(
-      reviewChanges(this.#manifest, this.#changes) satisfies WorkspaceResult<Review>,
-    )
+  async #review(): Promise<Review> {
+    return requireValue<Review>(await reviewChanges(this.#manifest, this.#changes))
   }
 }
 

@@ -335,7 +335,10 @@ export class Run {
   async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
     try {
       const received = await this.#guarded(guest.collect(workspace))
-      const flagged = requireValue(flaggedPaths(workspace.manifest, received)).slice(0, 1_000)
+      const flagged = requireValue(await this.#guarded(flaggedPaths(workspace.manifest, received))).slice(
+        0,
+        1_000,
+      )
       const { contentBytes, sha256 } = received
       await this.#note({
         type: 'changes-ready',

@@ -28,8 +28,11 @@ function detailOf(item: ReviewItem): string {
   if (item.renamedFrom !== undefined) return ` (as ${foreignLine(item.renamedFrom)} was)`
   if (item.change === 'mode') return ` (${modeOf(before)} → ${modeOf(after)})`
   if (after?.kind === 'link') return ` → ${foreignLine(after.target ?? '')}`
-  if (after?.kind === 'file')
-    return ` (${item.binary === true ? 'binary, ' : ''}${formatBytes(after.size ?? 0)})`
+  if (after?.kind === 'file') {
+    const isExecutable = ((after.mode ?? 0) & 0o111) !== 0
+    const facts = [item.binary === true ? 'binary' : '', isExecutable ? 'executable' : '']
+    return ` (${[...facts.filter((fact) => fact !== ''), formatBytes(after.size ?? 0)].join(', ')})`
+  }
   if (item.filesBelow !== undefined && item.filesBelow > 0)
     return ` (${formatCount(item.filesBelow, 'file')})`
   return after?.kind === 'directory' ? ' (folder)' : ''

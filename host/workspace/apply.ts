@@ -145,8 +145,7 @@ class Applier {
       this.#log.record(this.#outcomes.splice(0))
       await nextTurn()
     }
-    const isWhole = ({ path }: ReviewItem) => !this.#stopped.has(path)
-    this.applied.push(...items.filter(isWhole).map(({ path }) => path))
+    for (const { path } of items) if (!this.#stopped.has(path)) this.applied.push(path)
   }
 
   #operationsOf(item: ReviewItem): Operation[] {
@@ -247,6 +246,7 @@ class Applier {
 
   /** Whether this change, or that of a directory above it, was given up. */
   #isStopped(item: ReviewItem, path: string): boolean {
+    if (this.#stopped.size === 0) return false
     if (this.#stopped.has(item.path)) return true
     const above = ancestorsOf(path).find((at) => this.#stopped.has(at))
     if (above === undefined) return false

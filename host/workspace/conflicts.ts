@@ -7,8 +7,10 @@ import type { Root } from '#specs/node/descriptor-walk.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import type { StoredChange } from './change-set.ts'
+import { Inherited } from './inherited.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { captureState, isSameState, manifestState, type PathState } from './path-state.ts'
+import type { Turns } from './turns.ts'
 import { isOwnState, type LoggedOperation } from './write-ahead.ts'
 
 /** A manifest with what is needed to look things up in it. */
@@ -79,34 +81,42 @@ export class StandingFinder {
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
   /** Directories still to be made where the host has none: nothing can be below them. */
   readonly #vacant = new Set<string>()
+  readonly #isVacant = new Inherited((directory) => this.#vacant.has(directory) || undefined)
+  readonly #turns: Turns
 
   /** @param own what apply did before, by path: a state that it left is no conflict */
-  constructor(root: Root, index: ManifestIndex, own: ReadonlyMap<string, readonly LoggedOperation[]>) {
+  constructor(
+    root: Root,
+    index: ManifestIndex,
+    own: ReadonlyMap<string, readonly LoggedOperation[]>,
+    turns: Turns,
+  ) {
     this.#root = root
     this.#index = index
     this.#own = own
+    this.#turns = turns
   }
 
-  find(change: StoredChange): Standing {
-    if (ancestorsOf(change.path).some((above) => this.#vacant.has(above))) return { kind: 'clear' }
+  async find(change: StoredChange): Promise<Standing> {
+    if (this.#isVacant.above(change.path) === true) return { kind: 'clear' }
     const before = this.#index.get(change.path)
     if (before !== undefined && isUntouched(this.#root, before)) return this.#untouched(change, before)
     const captured = captureState(this.#root, change.path)
     if (!captured.ok) return conflict(captured.error.message)
-    const standing = this.#compare(change, before, captured.value.state)
+    const standing = await this.#compare(change, before, captured.value.state)
     if (standing.kind === 'clear') this.#noteVacant(change, captured.value.state.kind)
     return standing
   }
 
   /** The usual case, judged without reading content. */
-  #untouched(change: StoredChange, before: ManifestEntry): Standing {
+  async #untouched(change: StoredChange, before: ManifestEntry): Promise<Standing> {
     this.#noteVacant(change, before.kind)
     if (before.kind !== 'directory' || change.kind === 'mode' || change.kind === 'directory')
       return { kind: 'clear' }
-    return subtreeStanding(this.#root, this.#index, change.path)
+    return await subtreeStanding(this.#root, this.#index, change.path, this.#turns)
   }
 
-  #compare(change: StoredChange, before: ManifestEntry | undefined, now: PathState): Standing {
+  async #compare(change: StoredChange, before: ManifestEntry | undefined, now: PathState): Promise<Standing> {
     if (change.kind === 'mode') return modeStanding(now, before, change.mode)
     const after = stateAfter(change)
     if (after === undefined) return conflict('it cannot come home')
@@ -119,7 +129,7 @@ export class StandingFinder {
     if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
     if (isSameState(now, manifestState(before))) {
       return now.kind === 'directory' && after.kind !== 'directory'
-        ? subtreeStanding(this.#root, this.#index, change.path)
+        ? await subtreeStanding(this.#root, this.#index, change.path, this.#turns)
         : { kind: 'clear' }
     }
     if (isOwnState(this.#own.get(change.path), now)) return { kind: 'clear' }
@@ -150,12 +160,18 @@ function modeStanding(now: PathState, before: ManifestEntry | undefined, mode: n
 }
 
 /** A directory may go only if all that is in it went in and is unchanged. */
-function subtreeStanding(root: Root, index: ManifestIndex, path: string): Standing {
+async function subtreeStanding(
+  root: Root,
+  index: ManifestIndex,
+  path: string,
+  turns: Turns,
+): Promise<Standing> {
   const pending = [path]
   for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
     const names = listNames(root, at)
     if (names === undefined) return conflict(`"${at}" cannot be listed on the host`)
     for (const name of names) {
+      if (turns.isDue) await turns.give()
       const below = `${at}/${name}`
       const entry = index.get(below)
       if (entry === undefined) {

@@ -9,6 +9,7 @@ import { type ChangeSet, openContents, type StoredChange, type StoredFile } from
 import { ManifestIndex, type Standing, StandingFinder } from './conflicts.ts'
 import { Flagger } from './flag-changes.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
+import { Turns } from './turns.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 import { readOwnStates } from './write-ahead.ts'
 
@@ -58,9 +59,13 @@ export interface Review extends Disposable {
 
 /**
  * Joins change set, manifest and host. The caller disposes the review. The directory itself may have been replaced
- * by another of the same path: each path is compared by itself. Failures: `unreadable`, `damaged`, `internal`.
+ * by another of the same path: each path is compared by itself. However large the change set, other tasks of the
+ * process get their turn. Failures: `unreadable`, `damaged`, `internal`.
  */
-export function reviewChanges(manifest: Manifest, changes: ChangeSet): WorkspaceResult<Review> {
+export async function reviewChanges(
+  manifest: Manifest,
+  changes: ChangeSet,
+): Promise<WorkspaceResult<Review>> {
   const opened = Root.open(manifest.root)
   if (!opened.ok) return workspaceFailure('unreadable', `reviewing the changes: ${opened.error.message}`)
   const root = opened.value
@@ -68,13 +73,17 @@ export function reviewChanges(manifest: Manifest, changes: ChangeSet): Workspace
   try {
     const index = new ManifestIndex(manifest)
     contents = openContents(changes.paths.contents)
-    const renames = findRenames(index, changes)
-    const flags = new Flagger({ root, index, changes, contents: contents ?? -1 })
+    const turns = new Turns()
+    const renames = await findRenames(index, changes, turns)
+    const flags = new Flagger({ root, index, changes, contents })
     const own = readOwnStates(path.dirname(changes.paths.entries))
-    const standings = new StandingFinder(root, index, own)
-    const items = [...changes.entries.values()].map((change) =>
-      makeItem({ index, contents: contents ?? -1, flags, renames, standings }, change),
-    )
+    const standings = new StandingFinder(root, index, own, turns)
+    const around = { index, contents, flags, renames, standings }
+    const items: ReviewItem[] = []
+    for (const change of changes.entries.values()) {
+      if (turns.isDue) await turns.give()
+      items.push(await makeItem(around, change))
+    }
     return workspaceSuccess({ root, index, changes, items, [Symbol.dispose]: () => root[Symbol.dispose]() })
   } catch (thrown) {
     root[Symbol.dispose]()
@@ -92,8 +101,11 @@ export function holdBack(item: ReviewItem): string | undefined {
 }
 
 /** The paths of a change set that are flagged, in order. Failures: as {@link reviewChanges}. */
-export function flaggedPaths(manifest: Manifest, changes: ChangeSet): WorkspaceResult<string[]> {
-  const reviewed = reviewChanges(manifest, changes)
+export async function flaggedPaths(
+  manifest: Manifest,
+  changes: ChangeSet,
+): Promise<WorkspaceResult<string[]>> {
+  const reviewed = await reviewChanges(manifest, changes)
   if (!reviewed.ok) return reviewed
   using review = reviewed.value
   return workspaceSuccess(review.items.filter(({ flagged }) => flagged !== undefined).map(({ path }) => path))
@@ -107,7 +119,7 @@ interface Surroundings {
   readonly standings: StandingFinder
 }
 
-function makeItem(around: Surroundings, change: StoredChange): ReviewItem {
+async function makeItem(around: Surroundings, change: StoredChange): Promise<ReviewItem> {
   const { index, renames } = around
   const entry = index.get(change.path)
   if (change.kind === 'unsupported') {
@@ -137,7 +149,7 @@ function makeItem(around: Surroundings, change: StoredChange): ReviewItem {
     ...(renamedFrom === undefined ? {} : { renamedFrom }),
     ...(renamedTo === undefined ? {} : { renamedTo }),
     ...(flagged === undefined ? {} : { flagged }),
-    standing: around.standings.find(change),
+    standing: await around.standings.find(change),
   }
 }
 
@@ -171,11 +183,12 @@ interface Renames {
 }
 
 /** Pairs each added file with a deleted one of the same content, if it has any; empty files are too alike. */
-function findRenames(index: ManifestIndex, changes: ChangeSet): Renames {
+async function findRenames(index: ManifestIndex, changes: ChangeSet, turns: Turns): Promise<Renames> {
   const gone = new Map<string, string[]>()
   for (const change of changes.entries.values()) {
     if (change.kind !== 'deleted') continue
     for (const path of [change.path, ...index.below(change.path)]) {
+      if (turns.isDue) await turns.give()
       const entry = index.get(path)
       if (entry?.kind !== 'file' || entry.size === 0) continue
       const same = gone.get(entry.sha256)
@@ -186,6 +199,7 @@ function findRenames(index: ManifestIndex, changes: ChangeSet): Renames {
   const from = new Map<string, string>()
   const to = new Map<string, string>()
   for (const change of changes.entries.values()) {
+    if (turns.isDue) await turns.give()
     if (change.kind !== 'file' || index.get(change.path) !== undefined) continue
     const candidates = gone.get(change.sha256)
     if (candidates === undefined || candidates.length === 0) continue

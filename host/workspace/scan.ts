@@ -25,7 +25,7 @@ export interface ScanOptions extends OwnPlaces {
   readonly directory: string
   /** Patterns as in a .gitignore; what they match goes in although it is ignored. */
   readonly include?: readonly string[]
-  /** Most entries; absent: the change set's own bound. */
+  /** Most entries; absent: `limits.workspaceMaxEntries`. */
   readonly maxEntries?: number
   /** Most bytes of content; absent: {@link defaultMaxBytes}. */
   readonly maxBytes?: number
@@ -221,7 +221,7 @@ class Walk {
 
   #take(entry: ScannedEntry): void {
     this.#entries.push(entry)
-    const maxEntries = this.#options.maxEntries ?? limits.changeMaxEntries
+    const maxEntries = this.#options.maxEntries ?? limits.workspaceMaxEntries
     if (this.#entries.length > maxEntries)
       throw this.#tooLarge(`more than ${maxEntries} files and directories`)
     if (entry.kind !== 'file') return

@@ -3,6 +3,7 @@
  * A change that conflicts is never chosen; nothing here touches a disk.
  */
 import { ancestorsOf } from './conflicts.ts'
+import { Inherited } from './inherited.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
 /**
@@ -39,10 +40,11 @@ export function selectChanges(review: Review, selection: Selection): Choice {
   const already: string[] = []
   /** Directories that will not be there as the changes below them expect. */
   const missing = new Map<string, string>()
+  const blocked = new Inherited((directory) => missing.get(directory))
   for (const item of review.items) {
     const isNamed = named?.exact.has(item.path) === true
     const isWanted = named === undefined || named.all.has(item.path)
-    const above = blockedBy(item.path, missing)
+    const above = blocked.above(item.path)
     if (!isWanted) leftOut.push({ path: item.path, reason: 'not chosen' })
     else if (item.change === 'unsupported') leftOut.push({ path: item.path, reason: holdBack(item) ?? '' })
     else if (item.standing.kind === 'applied') already.push(item.path)
@@ -121,12 +123,4 @@ function namedItems(review: Review, given: readonly string[], isExact: boolean):
     for (const above of ancestorsOf(path)) if (items.get(above)?.after?.kind === 'directory') all.add(above)
   }
   return { exact: wanted, all, unknown: [...wanted].filter((path) => !met.has(path)) }
-}
-
-function blockedBy(path: string, missing: ReadonlyMap<string, string>): string | undefined {
-  for (const above of ancestorsOf(path)) {
-    const reason = missing.get(above)
-    if (reason !== undefined) return reason
-  }
-  return undefined
 }

@@ -87,6 +87,8 @@ class OrderCheck {
   next(entry: PathChange): void {
     const at = `entry ${this.entries}`
     if (!isPathText(entry.path)) throw new ChangeStreamError(`${at}: the path is not the text of any bytes`)
+    if (namesIn(entry.path) > limits.changeMaxDepth + 1)
+      throw new ChangeStreamError(`${at}: it lies more than ${limits.changeMaxDepth} directories deep`)
     if (entry.kind === 'link' && (!isPathText(entry.target) || entry.target.includes('\0'))) {
       throw new ChangeStreamError(`${at}: the link's target is not the text of any bytes`)
     }
@@ -111,6 +113,12 @@ class OrderCheck {
       `the end names ${end.entries} entries and ${end.contentBytes} bytes, but ${this.entries} and ${this.#contentBytes} came`,
     )
   }
+}
+
+function namesIn(path: string): number {
+  let count = 1
+  for (let at = path.indexOf('/'); at >= 0; at = path.indexOf('/', at + 1)) count++
+  return count
 }
 
 /** The content of one entry, read at most once. */

@@ -59,7 +59,7 @@ export class FramedStream {
       if (piece === null) return null
       const frames = this.#reader.feed(piece)
       if (typeof frames === 'string') throw this.#fail(frames)
-      this.#frames.push(...frames)
+      for (const one of frames) this.#frames.push(one)
     }
   }
 

@@ -44,8 +44,12 @@ export const limits = {
   steerMaxPending: 32,
   /** Questions of `ask_user` that a person is asked in one run, its sub-agents' included. */
   runMaxQuestions: 32,
+  /** Files, directories and links that go into a VM. */
+  workspaceMaxEntries: 500_000,
   /** Entries of one change set. */
-  changeMaxEntries: 500_000,
+  changeMaxEntries: 250_000,
+  /** Directories within directories in a change set; what lies deeper cannot come home. */
+  changeMaxDepth: 256,
   /** One header frame of the change stream, in bytes. */
   changeHeaderMaxBytes: 64 * KiB,
   /** Content of one change set, in bytes, unless the host's user raises it. */

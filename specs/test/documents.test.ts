@@ -235,10 +235,13 @@ describe('the documents on limits', () => {
       ['memory of the VM', `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`],
       ['CPUs of the VM', '2, or 1 where there is but one'],
       ['disk of the VM', `${vm.DEFAULT_DISK_BYTES / GiB} GiB, sparse`],
-      ['workspace', `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries`],
+      [
+        'workspace',
+        `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.workspaceMaxEntries)} entries`,
+      ],
       [
         'change set',
-        `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries`,
+        `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries, ${limits.changeMaxDepth} directories deep`,
       ],
       ['journal', `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB`],
       [

@@ -48,7 +48,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
     const read = readClause(clause, scene)
     if (read !== null && 'question' in read) return { ok: false, reason: read.question }
     if (read !== null) {
-      intents.push(...read)
+      for (const intent of read) intents.push(intent)
       // A folder that an earlier order makes is there for the later ones.
       for (const intent of read) if (intent.kind === 'make-folder') paths.push(`${intent.path}/`)
     }

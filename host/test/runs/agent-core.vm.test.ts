@@ -123,7 +123,9 @@ describe('a plan that is handed over', () => {
     expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(state.plan).toEqual(plan)
     expect(events[0]).toMatchObject({ type: 'run-start', planFrom: 'the application', prompt: 'Say hello' })
-    expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['hello.txt'])
+    expect((await (await bench.host.changes(run.id)).review()).map((item) => item.path)).toEqual([
+      'hello.txt',
+    ])
     expect(model.asked.filter(isPlanning)).toEqual([])
   })
 })
@@ -155,7 +157,9 @@ describe('a plan that is asked about', () => {
     expect(edited.events).toContainEqual(
       expect.objectContaining({ type: 'approval-decision', by: 'person', plan: mine }),
     )
-    expect((await bench.host.changes(edited.run.id)).review().map((item) => item.path)).toEqual(['mine.txt'])
+    expect((await (await bench.host.changes(edited.run.id)).review()).map((item) => item.path)).toEqual([
+      'mine.txt',
+    ])
     const denied = await answered({ decision: 'deny', scope: 'once' })
     expect(denied.state.end).toMatchObject({ outcome: 'failed', reason: 'denied' })
     expect(denied.events.map(({ type }) => type)).not.toContain('step-start')
@@ -203,7 +207,7 @@ describe('an agent at work', () => {
     ]
     expect(types.filter((type) => story.includes(type))).toEqual(story)
     expect(events).toContainEqual(expect.objectContaining({ type: 'tool-end', callId: 'call00002' }))
-    expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toContain('one.txt')
+    expect((await (await bench.host.changes(run.id)).review()).map((item) => item.path)).toContain('one.txt')
     expect(await findVms(bench.home)).toEqual([])
     expect(await run.steer('late')).toContain('ended')
   })

@@ -26,7 +26,7 @@ describe('a run that continues another', () => {
     expect(output).toContain('a.txt')
     expect(output).toContain('b.txt')
     expect(output).not.toContain('new.txt')
-    expect((await bench.host.changes(second.run.id)).review()).toEqual([])
+    expect(await (await bench.host.changes(second.run.id)).review()).toEqual([])
     // Its own VM is kept in turn, and the first run's is used up.
     expect(await readdir(path.join(bench.home, 'runs', first.run.id))).not.toContain('kept')
     expect(await readdir(path.join(bench.home, 'runs', second.run.id))).toContain('kept')

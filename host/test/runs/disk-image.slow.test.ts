@@ -14,5 +14,5 @@ it('carries out a task in a VM that boots from the one disk that Packer made [V.
   })
   expect(state.end).toMatchObject({ outcome: 'completed' })
   const changes = await bench.host.changes(run.id)
-  expect(changes.review().map((item) => [item.path, item.change])).toEqual([['b.txt', 'added']])
+  expect((await changes.review()).map((item) => [item.path, item.change])).toEqual([['b.txt', 'added']])
 })

@@ -106,7 +106,7 @@ describe('hooks and host tools in a VM', () => {
     expect(state.heldBack).toBe('reviewed on Mondays')
     expect(looked).toEqual([['a7', 'root/pen']])
     expect(told.join('\n')).toContain('{"order":"a7","price":12}')
-    const changed = (await bench.host.changes(run.id)).review().map((item) => item.path)
+    const changed = (await (await bench.host.changes(run.id)).review()).map((item) => item.path)
     expect(changed.toSorted()).toEqual(['marks.txt', 'pen.txt', 'root.txt'])
     expect(events.filter(({ type }) => type === 'hook-end')).toMatchObject([
       { hook: 'marker', agentPath: 'root' },
@@ -155,7 +155,7 @@ describe('hooks and host tools in a VM', () => {
     const { state, run } = await bench.run('Tidy up')
     expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(told[0]).toContain('nothing is deleted here')
-    expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['new.txt'])
+    expect((await (await bench.host.changes(run.id)).review()).map((item) => item.path)).toEqual(['new.txt'])
     writeFileSync(path.join(bench.host.folders.config, 'config.toml'), hook('before-run', strict), {
       mode: 0o600,
     })

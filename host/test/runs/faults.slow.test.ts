@@ -91,7 +91,7 @@ describe('a fault in the middle of a run', () => {
       message: expect.stringMatching(/SIGABRT|134/),
     })
     expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
-    const paths = (await bench.host.changes(run.id)).review().map((item) => item.path)
+    const paths = (await (await bench.host.changes(run.id)).review()).map((item) => item.path)
     expect(paths).toEqual(['crash-now', 'kept.txt'])
   })
 

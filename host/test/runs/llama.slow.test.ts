@@ -48,7 +48,7 @@ describe('a run whose model is a real server', () => {
     expect(exchanges.map(({ usage }) => usage)).toEqual(turns.map(({ usage }) => usage))
 
     const changes = await bench.host.changes(run.id)
-    expect(changes.review().map((item) => [item.path, item.change])).toEqual([['hello.txt', 'added']])
+    expect((await changes.review()).map((item) => [item.path, item.change])).toEqual([['hello.txt', 'added']])
     await changes.apply('all')
     expect(await readFile(path.join(bench.workspace, 'hello.txt'), 'utf8')).toBe('Hello, été!\nline "two"\n')
     expect(await filesHolding(llamaKey, bench.home)).toEqual([])

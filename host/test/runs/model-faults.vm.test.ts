@@ -37,7 +37,7 @@ it('ends a run well with a server that breaks off, cuts arguments and only answe
   expect(events.filter(({ type }) => type === 'tool-start')).toHaveLength(1)
   expect(events.filter(({ type }) => type === 'model-end')).toHaveLength(7)
   const changes = await bench.host.changes(run.id)
-  expect(changes.review().map(({ path: file }) => file)).toEqual(['log.txt'])
+  expect((await changes.review()).map(({ path: file }) => file)).toEqual(['log.txt'])
   await changes.apply('all')
   expect(await readFile(path.join(bench.workspace, 'log.txt'), 'utf8')).toBe('once\n')
 }, 180_000)

@@ -28,7 +28,7 @@ it('repeats a run without its model, and fails clearly where the conversation be
   const again = await bench.run('Note the size of data.txt', { fromRecording: 'last' })
   expect(again.state.end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('noted') })
   expect(again.events[0]).toMatchObject({ type: 'run-start', provider: 'recording', model: 'scripted' })
-  expect((await bench.host.changes(again.run.id)).review().map(({ path: file }) => file)).toEqual([
+  expect((await (await bench.host.changes(again.run.id)).review()).map(({ path: file }) => file)).toEqual([
     'size.txt',
   ])
 

@@ -23,7 +23,7 @@ describe('a run in a real VM', () => {
     expect(items.some(({ source }) => source === 'delta')).toBe(true)
 
     const changes = await bench.host.changes(run.id)
-    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([
+    expect((await changes.review()).map(({ path: name, change }) => [name, change])).toEqual([
       ['chart.svg', 'added'],
       ['report.md', 'added'],
     ])
@@ -50,7 +50,9 @@ describe('a run in a real VM', () => {
     const allowed = await decide(bench, 'Delete old.txt', 'allow')
     expect(allowed.finished.state.end?.outcome).toBe('completed')
     const changes = await bench.host.changes(allowed.finished.run.id)
-    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([['old.txt', 'deleted']])
+    expect((await changes.review()).map(({ path: name, change }) => [name, change])).toEqual([
+      ['old.txt', 'deleted'],
+    ])
     await changes.apply('all')
     expect(await readFiles(bench.workspace)).toEqual({ 'keep.txt': 'keep\n' })
   })
@@ -62,7 +64,7 @@ describe('a run in a real VM', () => {
     )
     expect(state.end?.outcome).toBe('completed')
     const changes = await bench.host.changes(run.id)
-    expect(changes.review().map((item) => item.path)).not.toContain('same.md')
+    expect((await changes.review()).map((item) => item.path)).not.toContain('same.md')
     await changes.apply('all')
     const after = { 'manual/a.md': 'A\n', 'manual/deep/b.md': 'B\n', 'same.md': 'S\n' }
     expect(await readFiles(bench.workspace)).toEqual(after)
@@ -81,7 +83,9 @@ describe('a run in a real VM', () => {
     expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
     expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
     expect(await findVms(bench.home)).toEqual([])
-    expect((await bench.host.changes(run.id)).review().map((item) => item.path)).toEqual(['begun.txt'])
+    expect((await (await bench.host.changes(run.id)).review()).map((item) => item.path)).toEqual([
+      'begun.txt',
+    ])
   })
 
   it('saves its VM while a person thinks, and goes on in a new session with the answer [V.04 S1.11]', async () => {
@@ -106,7 +110,7 @@ describe('a run in a real VM', () => {
     expect(types.filter((type) => type === 'vm-sleep' || type === 'vm-wake')).toEqual(['vm-sleep', 'vm-wake'])
     expect(events).toContainEqual(expect.objectContaining({ type: 'session-start', resumed: true }))
     expect(types.filter((type) => type === 'approval-request')).toHaveLength(1)
-    expect((await bench.host.changes(run.id)).review()).toMatchObject([{ path: 'b.txt' }])
+    expect(await (await bench.host.changes(run.id)).review()).toMatchObject([{ path: 'b.txt' }])
     expect(await findVms(bench.home)).toEqual([])
   })
 

@@ -38,5 +38,5 @@ it('carries a task out in the VM by a script, as the documents show [T.01] [S0.0
   ])
   expect(model.requests[2]?.lastResult).toContain('note.txt')
   const changes = await host.changes(run.id)
-  expect(changes.review().map(({ path }) => path)).toEqual(['note.txt'])
+  expect((await changes.review()).map(({ path }) => path)).toEqual(['note.txt'])
 }, 180_000)

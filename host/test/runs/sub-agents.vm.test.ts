@@ -199,7 +199,7 @@ describe('sub-agents in a VM', () => {
       item.source === 'agent' && item.event.type === 'agent-end' ? [item.event.state] : [],
     )
     expect(ends).toEqual(['cancelled', 'cancelled'])
-    expect((await bench.host.changes(run.id)).review()).toEqual([])
+    expect(await (await bench.host.changes(run.id)).review()).toEqual([])
     expect(await findVms(bench.home)).toEqual([])
   }, 300_000)
 })

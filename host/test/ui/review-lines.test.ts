@@ -2,12 +2,12 @@ import { describe, expect, it } from 'vitest'
 import { coloursFor } from '../../ui/colours.ts'
 import { diffLines } from '../../ui/review-lines.ts'
 import { diffItem } from '../../workspace/diff.ts'
-import { Bench, treeOf } from '../workspace/support.ts'
+import { Bench, type Sketch, treeOf } from '../workspace/support.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
 
 /** What is shown of the one change from `before` to `after`. */
-async function shown(before: Record<string, string>, after: Record<string, string>): Promise<string[]> {
+async function shown(before: Sketch, after: Sketch): Promise<string[]> {
   using bench = new Bench(treeOf(before))
   using review = await bench.review(treeOf(before), treeOf(after))
   return review.items.flatMap((item) => {
@@ -32,5 +32,12 @@ describe('the lines of a review', () => {
   it('are one line of names and all content behind the margin, whatever a file is called [W.01 H.01]', async () => {
     const lines = await shown({}, { 'two\n+lines\u001b[2J\u202e': 'hello\n' })
     expect(lines).toEqual(['  A two\\n+lines\\e[2J\\u{202e} (6 B)', '    │ @@ -0,0 +1,1 @@', '    │ +hello'])
+  })
+
+  it('mark an added or changed file that is executable [W.01]', async () => {
+    const script = (content: string) => ({ kind: 'file', mode: 0o755, content }) as const
+    const [added] = await shown({}, { 'run.sh': script('a') })
+    const [changed] = await shown({ 'run.sh': script('a') }, { 'run.sh': script('bb') })
+    expect([added, changed]).toEqual(['  A run.sh (executable, 1 B)', '  M run.sh (executable, 2 B)'])
   })
 })

@@ -139,7 +139,9 @@ describe('a host with a pool', () => {
     expect((await run.ended).end).toMatchObject({ outcome: 'completed' })
     expect(types).toContain('vm-wake')
     const changes = await host.changes(run.id)
-    expect(changes.review().map(({ path: name, change }) => [name, change])).toEqual([['old.txt', 'deleted']])
+    expect((await changes.review()).map(({ path: name, change }) => [name, change])).toEqual([
+      ['old.txt', 'deleted'],
+    ])
   })
 })
 

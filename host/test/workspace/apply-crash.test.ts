@@ -28,7 +28,7 @@ describe('a crash', () => {
         break
       }
       if (at % 2 === 0) {
-        using again = bench.again(review)
+        using again = await bench.again(review)
         expect(await apply(bench, again)).toMatchObject({ conflicts: [], failed: [] })
         expect(snapshot(bench.root)).toEqual(done)
       }

@@ -69,7 +69,7 @@ export function childProgram(bench: Bench, killAt?: number): string {
     const { applyChanges, readChangeSet, readManifest, reviewChanges } = await import(${JSON.stringify(path.join(room, 'index.ts'))})
     const run = ${JSON.stringify(bench.run)}
     const manifest = (await readManifest(run + '/manifest.jsonl')).value
-    const review = reviewChanges(manifest, (await readChangeSet(run)).value).value
+    const review = (await reviewChanges(manifest, (await readChangeSet(run)).value)).value
     let steps = 0
     const result = await applyChanges({ review, selection: 'all', runDirectory: run, onStep() {
       if (++steps === ${killAt ?? -1}) process.kill(process.pid, 'SIGKILL')

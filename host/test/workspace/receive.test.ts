@@ -168,7 +168,7 @@ describe('receiving a change set', () => {
         const source = chunksOf(bytes, chunk)
         const received = await receiveChanges({ source, manifest, runDirectory: bench.run, spareBytes: 0 })
         if (!received.ok) expect(['invalid_changes', 'cut_short']).toContain(received.error.code)
-        else unwrap(reviewChanges(manifest, received.value))[Symbol.dispose]()
+        else unwrap(await reviewChanges(manifest, received.value))[Symbol.dispose]()
       }),
       { seed: 20, numRuns: 150 },
     )

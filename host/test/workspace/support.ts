@@ -15,6 +15,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encodeChanges, type PathChange } from '#specs/node/change-encoder.ts'
 import { comparePaths, decodePath, encodePath } from '#specs/node/path-text.ts'
 import { buildDisk } from '../../workspace/disk.ts'
@@ -122,6 +123,19 @@ export function changesBetween(before: Tree, after: Tree): { entry: PathChange; 
   return changes
 }
 
+/** Counts how often another task of the process has its turn during `work`. */
+export async function turnsDuring(work: () => Promise<unknown>): Promise<number> {
+  let turns = 0
+  let isDone = false
+  const ticking = (async () => {
+    for (; !isDone; turns++) await nextTurn()
+  })()
+  await work()
+  isDone = true
+  await ticking
+  return turns
+}
+
 export function unwrap<T>(result: WorkspaceResult<T>): T {
   if (!result.ok) throw new Error(`${result.error.code}: ${result.error.message}`)
   return result.value
@@ -170,12 +184,12 @@ export class Bench implements Disposable {
     const { manifest } = await this.takeIn()
     const wentIn = new Map([...before].filter(([name]) => manifest.entries.has(name)))
     const changes = unwrap(await this.receive(manifest, changesBetween(wentIn, after)))
-    return unwrap(reviewChanges(manifest, changes))
+    return unwrap(await reviewChanges(manifest, changes))
   }
 
   /** The same change set against the host as it is now. */
-  again(review: Review): Review {
-    return unwrap(reviewChanges(review.index.manifest, review.changes))
+  async again(review: Review): Promise<Review> {
+    return unwrap(await reviewChanges(review.index.manifest, review.changes))
   }
 
   [Symbol.dispose](): void {
@@ -194,7 +208,7 @@ export async function itemsOf(
     const made = await bench.review(treeOf(before), treeOf(after))
     made[Symbol.dispose]()
     meddle(bench)
-    return bench.again(made)
+    return await bench.again(made)
   })()
   return new Map(review.items.map((item) => [item.path, item]))
 }
