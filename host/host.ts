@@ -1,8 +1,9 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
 import { ApprovalRules } from '#specs/protocol/approval.ts'
-import { EgressRule } from '#specs/protocol/egress.ts'
+import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RuleError, refuseOtherNames } from './approvals/rules.ts'
+import { checkEgressRules, checkRunOptions } from './check-options.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
 import { ConfigError, Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
@@ -115,7 +116,7 @@ export class Host implements AsyncDisposable {
     return { choice: recordedProvider(recording), recording }
   }
 
-  /** What may leave the VM of a run with these rules of its own. @throws {ConfigError} @throws {RuleError} */
+  /** What may leave the VM of a run with these rules of its own. @throws {ConfigError} @throws {RuleError} @throws {OptionsError} */
   async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
     return policyOf(await this.config(), rules)
   }
@@ -155,10 +156,12 @@ export class Host implements AsyncDisposable {
   /**
    * Starts a run and returns at once when its journal is open; what happens then is in {@link Run.watch} and {@link Run.ended}.
    * Call it from the main thread: a VM ends with the thread that started it.
-   * @throws when options, folders, provider or image cannot be used; then there is no run
+   * Unless `attended` says that the application answers approvals, what would be asked is denied.
+   * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
    */
   async start(options: RunOptions): Promise<Run> {
     if (this.#isClosed) throw new TypeError('the host is closed')
+    checkRunOptions(options)
     const plan = await this.#plan(options)
     await this.#prepareTemplate(plan, options)
     await this.runs.clearScratch()
@@ -175,12 +178,12 @@ export class Host implements AsyncDisposable {
     return await RunClient.connect(runId, control).catch(() => null)
   }
 
-  /** The changes that a run brought home, to review, apply and undo. */
+  /** The changes that a run brought home, to review, apply and undo. @throws {UnknownRunError} */
   async changes(runId: string): Promise<RunChanges> {
     return await RunChanges.open(runId, this.runs, this.folders)
   }
 
-  /** What a run proposed to remember, to keep or to drop. */
+  /** What a run proposed to remember, to keep or to drop. @throws {UnknownRunError} */
   async runNotes(runId: string): Promise<RunNotes> {
     return await RunNotes.open(runId, this.runs, this.folders)
   }
@@ -248,7 +251,7 @@ export class Host implements AsyncDisposable {
       include,
       limits,
       vm,
-      approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? true },
+      approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? false },
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(tools === undefined ? {} : { tools }),
       hostTools,
@@ -325,7 +328,7 @@ function promptOf({ plan, prompt }: GivenPlan): string {
 
 /** @throws {RuleError} naming the rule that cannot be used; those of the configuration were looked at with it */
 function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
-  const own = rules.map((rule) => EgressRule.parse(rule))
+  const own = checkEgressRules(rules)
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
   if (policy.ok) return policy.value
   throw new RuleError(policy.error)

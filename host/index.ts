@@ -19,6 +19,7 @@ export {
 } from '#specs/protocol/validation-failure.ts'
 export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
 export { RuleError } from './approvals/rules.ts'
+export { OptionsError } from './check-options.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export { ControlError } from './control/client.ts'
 export type { VmInfo } from './control/messages.ts'
@@ -45,7 +46,7 @@ export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } 
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'
-export { RunStore, type RunSummary } from './runs/store.ts'
+export { RunStore, type RunSummary, UnknownRunError } from './runs/store.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
 export {

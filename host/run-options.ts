@@ -11,7 +11,7 @@ import type { Accelerator } from './vm/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
 
-/** What a run may be told; everything but `prompt` has a default. */
+/** What a run may be told; everything but `prompt` has a default. {@link checkRunOptions} checks all of it before anything starts. */
 export interface RunOptions {
   /** What the agent is to do; with a plan it may be empty, and is then what the plan was made for. */
   readonly prompt: string
@@ -53,10 +53,10 @@ export interface RunOptions {
     /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
     readonly hibernateAfterMs?: number
   }
-  /** Who answers approvals: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
+  /** What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
   readonly approve?: ApprovalMode
   readonly rules?: readonly ApprovalRule[]
-  /** Whether somebody will answer approvals; default true. */
+  /** Whether the application answers approvals with {@link Run.answer}. Default false: what would be asked is denied. */
   readonly attended?: boolean
   /** What may leave the VM beside the model, in this run alone; what the configuration denies or asks stays so. */
   readonly egress?: { readonly rules?: readonly EgressRule[] }

@@ -5,12 +5,12 @@ import { limits } from '#specs/protocol/limits.ts'
 /** An answer with who or what gave it. */
 export type Ruling = Omit<ApprovalRecord, 'approvalId'>
 
-/** Nobody is there. */
+/** Nobody answers. The words are for whoever started the run, on the command line or in an application. */
 export const unattended: Ruling = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',
-  rule: 'nobody is there to ask; --approve all or a rule file would allow it',
+  rule: "nobody answers approvals of this run; to allow it, pass --approve all or a rule file (in the library: approve: 'all', rules, or attended: true with run.answer)",
   hint: 'nobody is there to approve this; go on without it and say so in your answer',
 }
 

@@ -33,6 +33,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
 const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',
   'ConfigError',
+  'OptionsError',
   'RuleError',
   'PlanError',
   'ToolListError',

@@ -71,8 +71,10 @@ export class RunStore {
     this.#locks = folders.locks
   }
 
+  /** @throws {UnknownRunError} for what is not the whole id of a run */
   paths(runId: string): RunPaths {
-    RunId.parse(runId)
+    if (!RunId.safeParse(runId).success)
+      throw new UnknownRunError(`${JSON.stringify(runId)} is not a run's id: expected run- and 20 hex digits`)
     const directory = path.join(this.#folder, runId)
     const file = (name: string) => path.join(directory, name)
     return {
@@ -112,10 +114,13 @@ export class RunStore {
     throw new UnknownRunError(`no run is called "${name}"; see: caisson runs list`)
   }
 
-  /** All events of a run. @throws {FolderError} */
+  /** All events of a run. @throws {FolderError} @throws {UnknownRunError} */
   async read(runId: string): Promise<JournalEvent[]> {
     await this.#check()
-    return readJournal(this.paths(runId).journal, runId)
+    const { directory, journal } = this.paths(runId)
+    if (statSync(directory, { throwIfNoEntry: false }) === undefined)
+      throw new UnknownRunError(`no run is called "${runId}"; see: caisson runs list`)
+    return readJournal(journal, runId)
   }
 
   /** Newest first; a damaged journal is listed with its problem, not left out. @throws {FolderError} */

@@ -1,0 +1,161 @@
+/** Checks what an application passes for a run against one schema, before anything starts; names each field that is wrong. */
+import * as z from 'zod'
+import { ApprovalRule } from '#specs/protocol/approval.ts'
+import { EgressRule } from '#specs/protocol/egress.ts'
+import { HookPoint } from '#specs/protocol/hook.ts'
+import { RunLimits, Task } from '#specs/protocol/task.ts'
+import { Document, Line } from '#specs/protocol/text.ts'
+import type { RunOptions } from './run-options.ts'
+import { VmError } from './vm/vm-error.ts'
+import { resolveSize, type VmSize } from './vm/vm-options.ts'
+
+/** Options that cannot be used. */
+export class OptionsError extends Error {
+  override readonly name = 'OptionsError'
+  /** The fields that are wrong, such as `limits.maxTokens`. */
+  readonly fields: readonly string[]
+
+  constructor(what: string, problems: readonly Problem[]) {
+    super(
+      `${what}: ${problems.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')}`,
+    )
+    this.fields = problems.map(({ field }) => field)
+  }
+}
+
+interface Problem {
+  readonly field: string
+  readonly message: string
+}
+
+const problemsMaxCount = 8
+
+const givenFunction = z.custom((value) => typeof value === 'function', 'expected a function')
+const text = Line.min(1)
+const size = (name: keyof VmSize) =>
+  z.number().superRefine((value, context) => {
+    const problem = findSizeProblem({ [name]: value })
+    if (problem !== undefined) context.addIssue({ code: 'custom', message: problem })
+  })
+
+const VmChoice = z.strictObject({
+  memoryBytes: size('memoryBytes').optional(),
+  cpus: size('cpus').optional(),
+  diskBytes: size('diskBytes').optional(),
+  /** An image of the application's own, read when the VM starts. */
+  disk: z.custom((value) => typeof value === 'object' && value !== null, 'expected a disk image').optional(),
+  accelerator: z.enum(['auto', 'kvm', 'hvf', 'tcg']).optional(),
+  confine: z.enum(['auto', 'require']).optional(),
+  start: z.enum(['auto', 'cold']).optional(),
+  hibernateAfterMs: z.int().min(0).optional(),
+})
+
+/** Functions are the application's own, so only what is read of a hook or a tool here is checked. */
+const Hook = z.looseObject({
+  point: HookPoint,
+  run: givenFunction,
+  name: z.string().optional(),
+  tools: z.array(z.string()).optional(),
+  timeoutMs: z.number().positive().optional(),
+  onFailure: z.enum(['allow', 'deny']).optional(),
+})
+const Tool = z.looseObject({
+  description: z.string(),
+  inputSchema: z.custom((value) => typeof value === 'object' && value !== null, 'expected a schema'),
+  execute: givenFunction,
+})
+
+const toolChoice = 'expected true, false, a list of names, or a map from names to true or false'
+
+/** All that may be passed for a run: the names of {@link RunOptions} and no other. */
+const Options = z.strictObject({
+  prompt: Document,
+  mode: z.enum(['work', 'plan']).optional(),
+  approvePlan: z.boolean().optional(),
+  /** Read with the plan schema, which says what is wrong with it. */
+  plan: z.unknown().optional(),
+  planFrom: text.optional(),
+  context: Task.shape.context,
+  workspace: z.string().min(1).optional(),
+  include: z.array(z.string()).optional(),
+  model: text.optional(),
+  tools: z
+    .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
+    .optional(),
+  hostTools: z.record(z.string(), Tool).optional(),
+  mcpServers: z.record(z.string(), z.unknown()).optional(),
+  hooks: z.array(Hook).optional(),
+  limits: RunLimits.partial().optional(),
+  vm: VmChoice.optional(),
+  approve: z.enum(['ask', 'all', 'none']).optional(),
+  rules: z.array(ApprovalRule).max(1_000).optional(),
+  attended: z.boolean().optional(),
+  egress: z.strictObject({ rules: z.array(EgressRule).optional() }).optional(),
+  continue: text.optional(),
+  keep: z.boolean().optional(),
+  onProgress: givenFunction.optional(),
+  fromRecording: text.optional(),
+  signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
+})
+type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : never) : never
+/** Does not compile where the schema and the type have different fields. */
+const hasSameFields: Same<keyof RunOptions, keyof z.infer<typeof Options>> = true
+void hasSameFields
+
+/** Names that there are, by the place of an object. */
+const knownNames: Readonly<Record<string, readonly string[]>> = {
+  '': Object.keys(Options.shape),
+  limits: Object.keys(RunLimits.shape),
+  vm: Object.keys(VmChoice.shape),
+  egress: ['rules'],
+  rules: Object.keys(ApprovalRule.shape),
+  'egress.rules': Object.keys(EgressRule.shape),
+}
+
+/** @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkRunOptions(options: RunOptions): void {
+  const parsed = Options.safeParse(options)
+  const problems = parsed.success ? [] : problemsOf(parsed.error)
+  if (parsed.success && isBlank(options))
+    problems.push({
+      field: 'prompt',
+      message: 'expected what the agent should do; it may be empty only with plan or planFrom',
+    })
+  if (problems.length > 0) throw new OptionsError('the options of the run cannot be used', problems)
+}
+
+/** @throws {OptionsError} naming the rule and the field */
+export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
+  const parsed = z
+    .strictObject({ egress: z.strictObject({ rules: z.array(EgressRule) }) })
+    .safeParse({ egress: { rules } })
+  if (parsed.success) return parsed.data.egress.rules
+  throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error))
+}
+
+function isBlank({ prompt, plan, planFrom }: RunOptions): boolean {
+  return prompt.trim() === '' && plan === undefined && planFrom === undefined
+}
+
+function problemsOf({ issues }: z.ZodError): Problem[] {
+  return issues.slice(0, problemsMaxCount).flatMap((issue) => {
+    const field = issue.path.join('.')
+    if (issue.code !== 'unrecognized_keys') return [{ field, message: issue.message }]
+    const known = knownNames[field.replace(/\.?\d+$/, '')]
+    const among = known === undefined ? '' : `; the names are ${known.join(', ')}`
+    return issue.keys.map((key) => ({
+      field: field === '' ? key : `${field}.${key}`,
+      message: `no option has this name${among}`,
+    }))
+  })
+}
+
+function findSizeProblem(wish: Partial<VmSize>): string | undefined {
+  try {
+    resolveSize(wish)
+    return undefined
+  } catch (error) {
+    if (error instanceof VmError) return `expected ${error.expected}, seen: ${error.seen}`
+    throw error
+  }
+}

@@ -1,0 +1,166 @@
+// What an application passes for a run, right or wrong. Nothing is started.
+import { readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { ruleCall } from '../approvals/answers.ts'
+import { checkRunOptions, OptionsError } from '../check-options.ts'
+import { Host, type RunOptions } from '../host.ts'
+import { UnknownRunError } from '../runs/store.ts'
+
+const wrong: [string, object, string[], RegExp][] = [
+  ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan or planFrom/],
+  ['a blank prompt', { prompt: ' \n' }, ['prompt'], /expected what the agent should do/],
+  ['no prompt', { prompt: undefined }, ['prompt'], /expected string/],
+  ['an unknown way of approval', { approve: 'nonsense' }, ['approve'], /"ask"\|"all"\|"none"/],
+  [
+    'an unknown limit',
+    { limits: { maxTurns: -1 } },
+    ['limits.maxTurns'],
+    /the names are maxTurnsPerStep, maxToolCalls/,
+  ],
+  [
+    'a limit out of range',
+    { limits: { maxTokens: 0, maxWallMs: 1 } },
+    ['limits.maxWallMs', 'limits.maxTokens'],
+    />=1/,
+  ],
+  [
+    'an unknown field of a rule',
+    { rules: [{ nope: 1 }] },
+    ['rules.0.effect', 'rules.0.tool', 'rules.0.nope'],
+    /the names are effect, tool/,
+  ],
+  [
+    'an unknown option',
+    { aprove: 'all' },
+    ['aprove'],
+    /no option has this name; the names are prompt, mode,.* approve,/,
+  ],
+  ['too little memory', { vm: { memoryBytes: 1 } }, ['vm.memoryBytes'], /expected memory of 256 to/],
+  ['too many processors', { vm: { cpus: 1.5 } }, ['vm.cpus'], /1 to 64 CPUs/],
+  ['an unknown accelerator', { vm: { accelerator: 'xen' } }, ['vm.accelerator'], /"kvm"/],
+  ['a list of tools that is none', { tools: ['a', 1] }, ['tools'], /a map from names to true or false/],
+  [
+    'a hook without a function',
+    { hooks: [{ point: 'before-tool' }] },
+    ['hooks.0.run'],
+    /expected a function/,
+  ],
+  [
+    'an unknown point of a hook',
+    { hooks: [{ point: 'then', run: () => undefined }] },
+    ['hooks.0.point'],
+    /before-tool/,
+  ],
+  [
+    'a tool without a function',
+    { hostTools: { t: { description: 'd', inputSchema: {} } } },
+    ['hostTools.t.execute'],
+    /function/,
+  ],
+  [
+    'a rule of egress that is none',
+    { egress: { rules: [{ effect: 'allow' }] } },
+    ['egress.rules.0.host'],
+    /string/,
+  ],
+  ['a word for yes or no', { attended: 'yes' }, ['attended'], /boolean/],
+  ['a signal that is none', { signal: {} }, ['signal'], /AbortSignal/],
+  ['a number for a path', { workspace: 7 }, ['workspace'], /string/],
+]
+
+async function emptyHost() {
+  const home = path.join(await temporaryFolder('options'), 'home')
+  return { home, host: new Host({ env: { PATH: process.env.PATH, HOME: home, CAISSON_HOME: home } }) }
+}
+
+describe('the options of a run', () => {
+  it.each(wrong)('are refused with the name of the field: %s [H.01]', async (_, options, fields, message) => {
+    const { home, host } = await emptyHost()
+    const error = await host
+      .start({ prompt: 'x', ...options } as RunOptions)
+      .catch((thrown: unknown) => thrown)
+    expect(error).toBeInstanceOf(OptionsError)
+    expect((error as OptionsError).fields).toEqual(fields)
+    expect((error as OptionsError).message).toMatch(message)
+    expect((error as OptionsError).message).toContain(fields[0])
+    // Neither a state folder nor a run.
+    await expect(readdir(home)).rejects.toThrow('ENOENT')
+  })
+
+  it('are taken where they are right, each of them [H.01]', () => {
+    const all: Required<RunOptions> = {
+      prompt: 'x',
+      mode: 'work',
+      approvePlan: true,
+      plan: { goal: 'g', steps: [] },
+      planFrom: 'last',
+      context: { branch: 'main' },
+      workspace: '.',
+      include: ['*.env'],
+      model: 'm',
+      tools: { run_bash: false },
+      hostTools: { t: { description: 'd', inputSchema: {}, execute: () => 1 } },
+      mcpServers: { clock: { command: 'clock' } },
+      hooks: [{ point: 'before-tool', run: () => undefined }],
+      limits: { maxTokens: 1 },
+      vm: {
+        memoryBytes: 512 * 1024 ** 2,
+        cpus: 1,
+        diskBytes: 1024 ** 3,
+        start: 'cold',
+        confine: 'auto',
+        hibernateAfterMs: 0,
+      },
+      approve: 'none',
+      rules: [{ effect: 'allow', tool: '*' }],
+      attended: true,
+      egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
+      continue: 'last',
+      keep: true,
+      onProgress: () => undefined,
+      fromRecording: 'last',
+      signal: new AbortController().signal,
+    }
+    expect(() => checkRunOptions(all)).not.toThrow()
+    expect(() => checkRunOptions({ prompt: '', planFrom: 'last' })).not.toThrow()
+  })
+
+  it('of egress are checked wherever they are given [G.02]', async () => {
+    const { host } = await emptyHost()
+    await expect(host.egressPolicy([{ effect: 'let', host: 'a.example' } as never])).rejects.toThrow(
+      OptionsError,
+    )
+  })
+})
+
+describe('a run that is not there', () => {
+  it.each(['run-nope', 'last', 'run-0123456789abcdef0123', ''])(
+    'is an unknown run by every way in: %j [H.01]',
+    async (name) => {
+      const { host } = await emptyHost()
+      await expect(host.changes(name)).rejects.toThrow(UnknownRunError)
+      await expect(host.runNotes(name)).rejects.toThrow(UnknownRunError)
+      await expect(host.attach(name)).rejects.toThrow(UnknownRunError)
+      await expect(host.runs.read(name)).rejects.toThrow(UnknownRunError)
+    },
+  )
+})
+
+it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H.01]', () => {
+  const request = {
+    approvalId: 'a',
+    runId: 'run-0123456789abcdef0123',
+    agentPath: 'root',
+    stepId: 's',
+    callId: 'c',
+    tool: 'delete_file',
+    arguments: '{}',
+    preview: '',
+  }
+  const ruling = ruleCall(request, { mode: 'ask', rules: [], attended: false }, undefined)
+  expect(ruling).toMatchObject({ decision: 'deny', by: 'mode' })
+  for (const way of ['--approve all', 'rule file', "approve: 'all'", 'attended: true', 'run.answer'])
+    expect(ruling?.rule).toContain(way)
+})
