@@ -9,6 +9,7 @@ import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
 import { RunStore, type RunSummary } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
+import { mapBounded } from '../state/map-bounded.ts'
 import { judgeProcess } from '../state/process-identity.ts'
 import { isTemplateName } from '../vm/template-name.ts'
 import { findOldTemplates } from '../vm/template-store.ts'
@@ -158,23 +159,21 @@ async function listDeadVms(vms: string, now: number): Promise<Kept[]> {
 
 async function listRuns(folders: Folders): Promise<Kept[]> {
   const store = new RunStore(folders)
-  return await Promise.all(
-    (await store.list()).map(async (run) => {
-      const { directory } = store.paths(run.runId)
-      const { bytes } = await measure(directory)
-      const state = run.isLive ? 'busy' : 'ended'
-      const note = noteOf(run)
-      return {
-        kind: 'run',
-        name: run.runId,
-        path: directory,
-        bytes,
-        usedAt: run.startedAt,
-        state,
-        note,
-      } as const
-    }),
-  )
+  return await mapBounded(await store.list(), async (run) => {
+    const { directory } = store.paths(run.runId)
+    const { bytes } = await measure(directory)
+    const state = run.isLive ? 'busy' : 'ended'
+    const note = noteOf(run)
+    return {
+      kind: 'run',
+      name: run.runId,
+      path: directory,
+      bytes,
+      usedAt: run.startedAt,
+      state,
+      note,
+    } as const
+  })
 }
 
 function noteOf({ prompt, state, problem }: RunSummary): string {

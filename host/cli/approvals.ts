@@ -7,7 +7,7 @@ import { describeAnswer } from '../approvals/user-question.ts'
 import { ControlError } from '../control/client.ts'
 import type { RunClient } from '../control/run-client.ts'
 import type { Host } from '../host.ts'
-import { summariseRun } from '../runs/store.ts'
+import { mapBounded } from '../state/map-bounded.ts'
 import { describeQuestion, offerLines } from '../ui/call-lines.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
@@ -118,20 +118,18 @@ async function findPending(host: Host, run: RunClient, approval: string): Promis
 }
 
 async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
-  const { state } = summariseRun(runId, await host.runs.read(runId))
+  const { state } = await host.runs.fold(runId)
   return Object.values(state.pendingApprovals)
 }
 
 /** Runs with a process that can be answered, oldest first. */
 async function atWork(host: Host): Promise<string[]> {
   const open = (await host.runs.list()).filter(({ state }) => state.end === null)
-  const answering = await Promise.all(
-    open.map(async ({ runId }) => {
-      const run = await host.attach(runId)
-      run?.leave()
-      return run === null ? [] : [runId]
-    }),
-  )
+  const answering = await mapBounded(open, async ({ runId }) => {
+    const run = await host.attach(runId)
+    run?.leave()
+    return run === null ? [] : [runId]
+  })
   return answering.flat().reverse()
 }
 

@@ -77,9 +77,9 @@ async function showEnded(io: Io, name: string, flags: { json?: boolean }): Promi
   const host = hostOf(io)
   const { runId } = await host.runs.find(name)
   await runsShow(io, runId, flags)
-  const { state } = (await host.runs.list()).find((run) => run.runId === runId) ?? {}
-  if (state?.end == null) io.stderr.write(`caisson: ${runId} has not ended, and no process carries it out\n`)
-  return exitCodeOfEnd(state?.end ?? null)
+  const { state } = await host.runs.summary(runId)
+  if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, and no process carries it out\n`)
+  return exitCodeOfEnd(state.end)
 }
 
 /** Ctrl-C leaves after a moment; again within it cancels the run, a third time ends it at once. Other signals leave. */

@@ -62,7 +62,7 @@ export function exitCodeOf(error: unknown): ExitCode {
 }
 
 /** The exit code of a run by its end; 1 when it has none. */
-export function exitCodeOfEnd(end: RunState['end']): ExitCode {
+export function exitCodeOfEnd(end: Pick<NonNullable<RunState['end']>, 'reason'> | null): ExitCode {
   return end === null ? exitCodes.failed : exitCodeOfReason(end.reason)
 }
 

@@ -66,7 +66,7 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   const run = await host.attach(name)
   if (run !== null) return run
   const { runId } = await host.runs.find(name)
-  const { state } = (await host.runs.list()).find((known) => known.runId === runId) ?? {}
-  const why = state?.end == null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
+  const { state } = await host.runs.summary(runId)
+  const why = state.end === null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
   throw new UnknownRunError(`${runId} is not at work: ${why}`)
 }

@@ -6,6 +6,7 @@ import type { LinkHandlers } from '../rpc/agent-link.ts'
 import { comesToWork } from './at-work.ts'
 import type { CappedLog } from './capped-log.ts'
 import type { AgentClaims } from './claims.ts'
+import { JournalFullError } from './journal.ts'
 import type { RunRecord } from './record.ts'
 import type { RunGateway } from './run-gateway.ts'
 
@@ -20,6 +21,8 @@ export interface AgentHandlerParts {
   readonly claims: AgentClaims
   readonly outside: Pick<RunGateway, 'approve' | 'requests'>
   readonly onCompletion: (completion: Completion) => void
+  /** The journal takes no more of the guest's events. */
+  readonly onJournalFull: (error: JournalFullError) => void
 }
 
 export function agentHandlers({
@@ -28,6 +31,7 @@ export function agentHandlers({
   claims,
   outside: { approve, requests },
   onCompletion,
+  onJournalFull,
 }: AgentHandlerParts): LinkHandlers {
   /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
   const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
@@ -37,7 +41,15 @@ export function agentHandlers({
   }
   return {
     checkEvent: ({ agentPath, event }) => claims.check(agentPath, event),
-    onEvent: (_, { n, agentPath, event }) => record.agent(agentPath, n, event),
+    onEvent: async (_, { n, agentPath, event }) => {
+      try {
+        await record.agent(agentPath, n, event)
+      } catch (error) {
+        // The link goes on: the changes still come home.
+        if (!(error instanceof JournalFullError)) throw error
+        onJournalFull(error)
+      }
+    },
     onDelta: ({ agentPath, deltas }) => {
       if (!claims.isAtWork(agentPath)) return
       for (const delta of deltas) record.delta(agentPath, delta)

@@ -1,8 +1,8 @@
 /** The run that another one continues: what it was about, and its VM if it was kept. */
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
-import type { JournalEvent } from '#specs/protocol/event.ts'
-import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { RunFold } from './outline.ts'
 import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
 
 /** Tasks that the agent is told of, the last ones. */
@@ -27,9 +27,9 @@ export interface ContinuedRun {
  */
 export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
   const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
-  const events = await store.read(runId)
-  const workspace = readStart(events)?.directory
-  if (workspace === undefined) {
+  const { facts } = await store.fold(runId)
+  const { workspace } = facts
+  if (facts.startedAt === null) {
     throw new UnknownRunError(`${runId} has not begun; start without --continue, or name another run`)
   }
   if (path.resolve(workspace) !== directory) {
@@ -37,8 +37,7 @@ export async function findContinued(store: RunStore, name: string, directory: st
       `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
     )
   }
-  const live = (await store.list()).find((run) => run.runId === runId)?.isLive
-  if (live === true) throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
+  if (store.isLive(runId)) throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
   return { runId, kept: await findKept(store, runId), context: await describeTasks(store, runId) }
 }
 
@@ -55,7 +54,7 @@ async function findKept(store: RunStore, last: string): Promise<string> {
       () => false,
     )
     if (isThere) return kept
-    runId = readStart(await store.read(runId).catch(() => []))?.continues
+    runId = (await store.summary(runId)).continues
   }
   return store.paths(last).kept
 }
@@ -72,34 +71,45 @@ async function findLast(store: RunStore, directory: string): Promise<string> {
 async function describeTasks(store: RunStore, last: string): Promise<Record<string, string>> {
   const tasks: string[] = []
   for (let runId: string | undefined = last; runId !== undefined && tasks.length < maxTasks; ) {
-    const events: JournalEvent[] = await store.read(runId).catch(() => [])
-    const start = readStart(events)
-    if (start === undefined) break
-    const end = events.map(({ event }) => event).find((event) => event.type === 'run-end')
-    const result = end?.type === 'run-end' ? `${end.outcome}: ${end.summary || end.message}` : 'unknown'
-    const facts = [
-      start.prompt.slice(0, maxChars),
-      `Result: ${result.slice(0, maxChars)}`,
-      ...unknownCalls(events),
-    ]
-    tasks.unshift(facts.join('\n\n'))
-    runId = start.continues
+    const told: Awaited<ReturnType<typeof describeTask>> = await describeTask(store, runId).catch(
+      () => undefined,
+    )
+    if (told === undefined) break
+    tasks.unshift(told.text)
+    runId = told.continues
   }
   return Object.fromEntries(
     tasks.map((text, index) => [`earlier task ${index + 1} of ${tasks.length}`, text]),
   )
 }
 
+/** Undefined where the run has not begun. */
+async function describeTask(
+  store: RunStore,
+  runId: string,
+): Promise<{ readonly text: string; readonly continues: string | undefined } | undefined> {
+  const fold = new RunFold()
+  let prompt = ''
+  await store.visit(runId, (line) => {
+    if (line.event.type === 'run-start') prompt = line.event.prompt
+    fold.next(line)
+  })
+  const { facts, state } = fold
+  if (facts.startedAt === null) return undefined
+  const { end } = state
+  const result = end === null ? 'unknown' : `${end.outcome}: ${end.summary || end.message}`
+  const parts = [
+    prompt.slice(0, maxChars),
+    `Result: ${result.slice(0, maxChars)}`,
+    ...unknownCalls(state.openHostCalls),
+  ]
+  return { text: parts.join('\n\n'), continues: facts.continues }
+}
+
 /** Of calls on the host whose end was never journaled: whoever goes on has to look before they repeat one. */
-function unknownCalls(events: readonly JournalEvent[]): string[] {
-  const { openHostCalls } = events.reduce(reduceRun, initialRunState)
+function unknownCalls(openHostCalls: RunState['openHostCalls']): string[] {
   const calls = Object.values(openHostCalls).map(({ tool, arguments: given }) => `${tool}(${given})`)
   if (calls.length === 0) return []
   const told = calls.join('; ').slice(0, maxChars)
   return [`It is not known whether these calls had an effect, for their end was never recorded: ${told}`]
-}
-
-function readStart(events: readonly JournalEvent[]) {
-  const [first] = events
-  return first?.event.type === 'run-start' ? first.event : undefined
 }

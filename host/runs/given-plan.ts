@@ -6,7 +6,8 @@ import { reasonOf } from '#specs/node/file-error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { readPlan, readPlanText } from '../approvals/plan-question.ts'
-import { type RunStore, summariseRun, UnknownRunError } from './store.ts'
+import { RunFold } from './outline.ts'
+import { type RunStore, UnknownRunError } from './store.ts'
 
 /** A plan that cannot be carried out. */
 export class PlanError extends Error {
@@ -55,8 +56,14 @@ export async function findGivenPlan(store: RunStore, name: string): Promise<Give
 }
 
 async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan> {
-  const { state, prompt } = summariseRun(runId, await store.read(runId))
-  if (state.plan !== null) return { plan: state.plan, from: runId, prompt }
+  const fold = new RunFold()
+  let prompt = ''
+  await store.visit(runId, (line) => {
+    if (line.event.type === 'run-start') prompt = line.event.prompt
+    fold.next(line)
+  })
+  const { plan } = fold.state
+  if (plan !== null) return { plan, from: runId, prompt }
   throw new PlanError(`${runId} ended before it had a plan; name another run, or a file`)
 }
 

@@ -41,6 +41,7 @@ import { ChangeStream } from './change-stream.ts'
 import type { AgentClaims } from './claims.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
+import { JournalFullError } from './journal.ts'
 import { isAtWork } from './nap.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
@@ -358,6 +359,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         claims,
         outside: this.#outside,
         onCompletion: (completion) => this.#ends.complete(completion),
+        onJournalFull: (error) => this.#loseForJournal(error),
       }),
     })
   }
@@ -392,6 +394,14 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /** A journal that fails here fails again at the next event that somebody waits for. */
   #noteSoon(event: HostEvent): void {
-    this.#record.host(event).catch((cause: unknown) => this.#ends.lose(cause))
+    this.#record.host(event).catch((cause: unknown) => {
+      if (cause instanceof JournalFullError) this.#loseForJournal(cause)
+      else this.#ends.lose(cause)
+    })
+  }
+
+  /** The guest made too many events: the run ends, and its changes come home. */
+  #loseForJournal(error: JournalFullError): void {
+    this.#ends.loseAgent('protocol_violation', error.message)
   }
 }

@@ -1,18 +1,20 @@
 /**
  * The journal of one run: hash-chained JSON lines, appended by the host alone. Written in order, made durable at
- * barriers, read back strictly. The chain shows accidents; it is no proof against someone who may rewrite the file.
+ * barriers, with its length known beside it. The chain shows accidents; it is no proof against someone who may rewrite
+ * both files. Keeps room for the host's own last lines, whatever a guest fills it with.
  */
-import { createHash } from 'node:crypto'
-import { type FileHandle, open, readFile } from 'node:fs/promises'
-import { type AgentEvent, type HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import { type FileHandle, open } from 'node:fs/promises'
+import path from 'node:path'
+import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { syncDirectory } from '../state/durable.ts'
+import { chainLine, JournalFullError, type JournalPoint } from './journal-lines.ts'
+import { readSummary, readWholeJournal, writeSummary } from './journal-summary.ts'
+import { RunFold } from './outline.ts'
 
-const firstPrev = '0'.repeat(64)
-
-/** A journal that cannot be written or read on; `line` is 1-based. */
-export class JournalError extends Error {
-  override readonly name = 'JournalError'
-}
+export { JournalError, JournalFullError } from './journal-lines.ts'
+export { readJournal } from './journal-summary.ts'
 
 type Entry =
   | { source: 'host'; event: HostEvent }
@@ -30,44 +32,90 @@ const barriers: ReadonlySet<string> = new Set([
   'changes-ready',
   'apply-start',
   'apply-end',
+  'undo-start',
   'undo-end',
   'run-end',
 ])
+
+/** Ends of what was begun, and what a person does after the run. A guest cannot cause more of them than it caused beginnings. */
+const alwaysFit: ReadonlySet<string> = new Set([
+  'approval-decision',
+  'host-tool-end',
+  'notes-decide',
+  'cancel-request',
+  'vm-kept',
+  'vm-end',
+  'changes-ready',
+  'apply-start',
+  'apply-end',
+  'undo-start',
+  'undo-end',
+  'run-end',
+])
+
+/** Bytes after which the summary is written anew without a barrier: a list reads no more than these of any journal. */
+const checkpointBytes = 4 * 1024 * 1024
 
 export interface JournalOptions {
   readonly runId: string
   readonly path: string
   /** The clock, ms since 1970. */
   readonly now?: () => number
+  /** Absent: those of the protocol. */
+  readonly bounds?: JournalBounds
+}
+
+export interface JournalBounds {
+  readonly maxEvents: number
+  readonly maxBytes: number
+  /** Of the above, what a guest cannot use up. */
+  readonly reservedEvents: number
+  readonly reservedBytes: number
+}
+
+const protocolBounds: JournalBounds = {
+  maxEvents: limits.runMaxEvents,
+  maxBytes: limits.runMaxJournalBytes,
+  reservedEvents: limits.runReservedEvents,
+  reservedBytes: limits.runReservedJournalBytes,
 }
 
 export class Journal {
   readonly #options: JournalOptions
   readonly #file: FileHandle
-  #seq: number
-  #prev: string
-  #bytes: number
-  #tail: Promise<void> = Promise.resolve()
-  #failure: unknown
+  readonly #fold: RunFold
+  #end: JournalPoint
+  /** What the summary last told of. */
+  #told: JournalPoint
+  /** A line may have been written in part. */
+  #isTorn = false
+  #tail: Promise<unknown> = Promise.resolve()
 
-  private constructor(options: JournalOptions, file: FileHandle, seq: number, prev: string, bytes: number) {
+  private constructor(options: JournalOptions, file: FileHandle, fold: RunFold, end: JournalPoint) {
     this.#options = options
     this.#file = file
-    this.#seq = seq
-    this.#prev = prev
-    this.#bytes = bytes
+    this.#fold = fold
+    this.#end = end
+    this.#told = end
   }
 
-  /** Opens or makes the journal; an existing one is verified first and a last line cut short by a crash is dropped. */
+  /**
+   * Opens or makes the journal; an existing one is verified first and a last line cut short by a crash is dropped.
+   * @throws {JournalError} where it is damaged
+   */
   static async open(options: JournalOptions): Promise<Journal> {
-    const file = await open(options.path, 'a+', 0o600)
+    const { path: place, runId } = options
+    const fold = new RunFold()
+    // Where there is a summary and no journal, one was lost.
+    if ((await readSummary(place)) === undefined) await makeFile(place)
+    const { end, tornBytes } = await readWholeJournal(place, runId, (event) => fold.next(event))
+    const file = await open(place, 'a', 0o600)
     try {
-      const text = await file.readFile('utf8')
-      const whole = text.slice(0, text.lastIndexOf('\n') + 1)
-      const events = parseJournal(whole, options.runId)
-      const bytes = Buffer.byteLength(whole)
-      if (whole.length !== text.length) await file.truncate(bytes)
-      return new Journal(options, file, events.length, events.at(-1)?.hash ?? firstPrev, bytes)
+      if (tornBytes > 0) await file.truncate(end.bytes)
+      // Else a crash would leave more than the summary says was all.
+      if ((await readSummary(place))?.closed === true)
+        await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
+      return new Journal(options, file, fold, end)
     } catch (error) {
       await file.close()
       throw error
@@ -76,62 +124,94 @@ export class Journal {
 
   /** `hash` of the last line; 64 zeros before the first. */
   get head(): string {
-    return this.#prev
+    return this.#end.hash
+  }
+
+  /** The fold over the lines that are written. */
+  get state(): RunState {
+    return this.#fold.state
   }
 
   /**
    * Stamps, chains and writes one event; resolves once it is handed to the system, and at a barrier once it is on the disk.
-   * Calls are written in the order they were made.
-   * @throws {JournalError} when the run's bounds are reached or the disk refuses.
+   * Calls are written in the order they were made. A line that could not be written is not in the chain.
+   * @throws {JournalError} when there is no room for lines of this kind. @throws what the disk says
    */
   async append(entry: Entry): Promise<JournalEvent> {
-    if (this.#seq >= limits.runMaxEvents || this.#bytes >= limits.runMaxJournalBytes) {
-      throw new JournalError(
-        `the run's journal reached its bound of ${limits.runMaxEvents} events or ${limits.runMaxJournalBytes} bytes`,
-      )
+    const written = this.#tail.then(() => this.#write(entry))
+    this.#tail = written.catch(() => undefined)
+    return await written
+  }
+
+  async #write(entry: Entry): Promise<JournalEvent> {
+    const body = this.#stamp(entry)
+    const { line, hash } = chainLine(body)
+    const bytes = Buffer.byteLength(line) + 1
+    this.#requireRoom(entry.event, bytes)
+    if (this.#isTorn) await this.#file.truncate(this.#end.bytes)
+    this.#isTorn = true
+    await this.#file.appendFile(`${line}\n`)
+    const isBarrier = barriers.has(entry.event.type)
+    if (isBarrier) await this.#file.datasync()
+    this.#isTorn = false
+    this.#end = { seq: body.seq, bytes: this.#end.bytes + bytes, hash }
+    const event: JournalEvent = { ...body, hash }
+    this.#fold.next(event)
+    if (isBarrier) await this.#tell()
+    else if (this.#end.bytes - this.#told.bytes >= checkpointBytes) {
+      await this.#file.datasync()
+      await this.#tell()
     }
-    const event = this.#chain(entry)
-    const line = `${JSON.stringify(event)}\n`
-    this.#bytes += Buffer.byteLength(line)
-    const written = this.#tail.then(() => this.#write(line, barriers.has(event.event.type)))
-    this.#tail = written.catch((error: unknown) => {
-      this.#failure ??= error
-    })
-    await written
     return event
   }
 
-  #chain(entry: Entry): JournalEvent {
+  #stamp(entry: Entry) {
     const { runId, now = Date.now } = this.#options
-    const head = { seq: this.#seq + 1, at: now(), runId }
-    const body =
-      entry.source === 'host'
-        ? { ...head, source: entry.source, event: entry.event, prev: this.#prev }
-        : {
-            ...head,
-            source: entry.source,
-            agentPath: entry.agentPath,
-            n: entry.n,
-            event: entry.event,
-            prev: this.#prev,
-          }
-    const hash = hashOf(body)
-    this.#seq = head.seq
-    this.#prev = hash
-    return { ...body, hash }
+    const head = { seq: this.#end.seq + 1, at: now(), runId }
+    const prev = this.#end.hash
+    if (entry.source === 'host') return { ...head, source: entry.source, event: entry.event, prev }
+    const { source, agentPath, n, event } = entry
+    return { ...head, source, agentPath, n, event, prev }
   }
 
-  async #write(line: string, barrier: boolean): Promise<void> {
-    // After one lost line every later one would break the chain.
-    if (this.#failure !== undefined)
-      throw new JournalError('the journal could not be written', { cause: this.#failure })
-    await this.#file.appendFile(line)
-    if (barrier) await this.#file.datasync()
+  /** @throws {JournalError} */
+  #requireRoom(event: AgentEvent | HostEvent, bytes: number): void {
+    if (alwaysFit.has(event.type) || (event.type === 'hook-end' && event.point === 'after-run')) return
+    const bounds = this.#options.bounds ?? protocolBounds
+    const maxEvents = bounds.maxEvents - bounds.reservedEvents
+    const maxBytes = bounds.maxBytes - bounds.reservedBytes
+    if (this.#end.seq < maxEvents && this.#end.bytes + bytes <= maxBytes) return
+    throw new JournalFullError(
+      `the run's journal reached its bound of ${maxEvents} events or ${maxBytes} bytes; the rest is kept for the end of the run`,
+    )
   }
 
+  /** After the journal is on the disk. Where this fails an older summary stands, which vouches for less. */
+  async #tell(): Promise<void> {
+    const summary = { ...this.#end, closed: false, outline: this.#fold.outline }
+    await writeSummary(this.#options.path, summary, false).then(
+      () => {
+        this.#told = this.#end
+      },
+      () => undefined,
+    )
+  }
+
+  /** @throws when the summary that says how long the journal is cannot be written */
   async close(): Promise<void> {
     await this.#tail
-    await this.#file.close()
+    try {
+      if (this.#isTorn) await this.#file.truncate(this.#end.bytes)
+      if (this.#end.seq === 0) return
+      await this.#file.datasync()
+      await writeSummary(
+        this.#options.path,
+        { ...this.#end, closed: true, outline: this.#fold.outline },
+        true,
+      )
+    } finally {
+      await this.#file.close()
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -139,52 +219,13 @@ export class Journal {
   }
 }
 
-/**
- * All events of the journal at `path`, in order; a last line without its newline (a crash while writing) is left out.
- * @throws {JournalError} naming the line where schema, order or chain breaks.
- */
-export async function readJournal(path: string, runId: string): Promise<JournalEvent[]> {
-  const text = await readFile(path, 'utf8')
-  return parseJournal(text.slice(0, text.lastIndexOf('\n') + 1), runId)
-}
-
-function parseJournal(text: string, runId: string): JournalEvent[] {
-  const events: JournalEvent[] = []
-  let prev = firstPrev
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line === '') continue
-    const { event, hash, digest } = parseLine(line, index + 1)
-    const fault =
-      event.seq !== events.length + 1
-        ? `seq ${event.seq} instead of ${events.length + 1}`
-        : event.runId !== runId
-          ? `the run is ${event.runId} instead of ${runId}`
-          : event.prev !== prev
-            ? 'the hash of the line before does not agree'
-            : digest !== hash
-              ? 'the hash of the line does not agree'
-              : undefined
-    if (fault !== undefined)
-      throw new JournalError(`journal line ${index + 1}: ${fault}; it was changed or damaged`)
-    events.push(event)
-    prev = hash
-  }
-  return events
-}
-
-function parseLine(line: string, number: number): { event: JournalEvent; hash: string; digest: string } {
+/** Where there is none. Its name is on the disk from then on. */
+async function makeFile(place: string): Promise<void> {
   try {
-    const value: unknown = JSON.parse(line)
-    const event = JournalEvent.parse(value)
-    // Of the line as it was written: the schema has an order of keys of its own.
-    const { hash: _, ...body } = value as JournalEvent
-    return { event, hash: event.hash, digest: hashOf(body) }
-  } catch (cause) {
-    throw new JournalError(`journal line ${number}: not an event; it was changed or damaged`, { cause })
+    await (await open(place, 'ax', 0o600)).close()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return
+    throw error
   }
-}
-
-/** Over the keys in the order in which they were written. */
-function hashOf(body: Omit<JournalEvent, 'hash'>): string {
-  return createHash('sha256').update(JSON.stringify(body)).digest('hex')
+  await syncDirectory(path.dirname(place))
 }

@@ -1,16 +1,18 @@
 /** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
 import type { AgentEvent, Delta, HostEvent } from '#specs/protocol/event.ts'
-import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Recorder } from '../recording/recorder.ts'
 import { Feed } from './feed.ts'
-import { Journal, readJournal } from './journal.ts'
+import { Journal } from './journal.ts'
 import type { RunPaths } from './store.ts'
 
 export class RunRecord {
   readonly paths: RunPaths
   readonly feed = new Feed()
   readonly #journal: Journal
-  #state: RunState = initialRunState
+  /** The end of a run whose journal took it no more. */
+  #unrecorded: RunState | null = null
   #recorder: Recorder | null = null
   #closed = false
 
@@ -21,17 +23,11 @@ export class RunRecord {
 
   static async open(paths: RunPaths, now?: () => number): Promise<RunRecord> {
     const clock = now === undefined ? {} : { now }
-    const record = new RunRecord(
-      paths,
-      await Journal.open({ runId: paths.runId, path: paths.journal, ...clock }),
-    )
-    for (const line of await readJournal(paths.journal, paths.runId))
-      record.#state = reduceRun(record.#state, line)
-    return record
+    return new RunRecord(paths, await Journal.open({ runId: paths.runId, path: paths.journal, ...clock }))
   }
 
   get state(): RunState {
-    return this.#state
+    return this.#unrecorded ?? this.#journal.state
   }
 
   /** `hash` of the journal's last line. */
@@ -41,23 +37,22 @@ export class RunRecord {
 
   /** Journals a fact of the host, then shows it. */
   async host(event: HostEvent): Promise<void> {
-    const written = await this.#journal.append({ source: 'host', event })
-    this.#state = reduceRun(this.#state, { event })
-    this.feed.push(written)
+    this.feed.push(await this.#journal.append({ source: 'host', event }))
   }
 
-  /** Journals the end. A journal that cannot be written any more does not keep the run from having one: then only the state has it. */
-  async conclude(event: HostEvent): Promise<void> {
-    await this.host(event).catch(() => {
-      this.#state = reduceRun(this.#state, { event })
+  /** Journals the end. Where the journal takes it no more, the state alone has it, and says so in its message. */
+  async conclude(event: Extract<HostEvent, { type: 'run-end' }>): Promise<void> {
+    await this.host(event).catch((error: unknown) => {
+      const why = error instanceof Error ? error.message : String(error)
+      const message = `${event.message}\nthis end is not in the run's journal: ${why}`.trimStart()
+      const told = { ...event, message: message.slice(0, limits.textMaxChars) }
+      this.#unrecorded = reduceRun(this.#journal.state, { event: told })
     })
   }
 
   /** Journals a claim of the agent, then shows it. */
   async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
-    const written = await this.#journal.append({ source: 'agent', agentPath, n, event })
-    this.#state = reduceRun(this.#state, { event, agentPath })
-    this.feed.push(written)
+    this.feed.push(await this.#journal.append({ source: 'agent', agentPath, n, event }))
   }
 
   /** Shows a delta; it is kept nowhere. */
@@ -78,7 +73,7 @@ export class RunRecord {
     this.#closed = true
     this.feed.end()
     await this.#recorder?.[Symbol.asyncDispose]()
-    // Every line was handed to the system when it was appended; a failed close has nothing to say about the run.
+    // Every line was handed to the system when it was appended. A journal that is not closed in order is not called whole.
     await this.#journal.close().catch(() => undefined)
   }
 }

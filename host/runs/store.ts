@@ -1,15 +1,17 @@
-/** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. */
+/** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. A list reads summaries, never whole journals. */
 import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
-import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
+import { mapBounded } from '../state/map-bounded.ts'
 import { lockedRuns } from '../workspace/index.ts'
-import { readJournal } from './journal.ts'
+import { JournalError } from './journal.ts'
+import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
+import { RunFold, type RunOutline } from './outline.ts'
 
 /** Paths of one run's files; any of them may be missing. */
 export interface RunPaths {
@@ -31,19 +33,22 @@ export interface RunPaths {
   readonly control: string
 }
 
+/** What a list says of a run; texts are cut to 500 characters. */
 export interface RunSummary {
   readonly runId: string
-  /** ms since 1970. */
+  /** ms since 1970; 0 before the run began. */
   readonly startedAt: number
   readonly prompt: string
   readonly workspace: string
   readonly model: string
-  readonly state: RunState
+  /** The run that it continues. */
+  readonly continues?: string | undefined
+  readonly state: RunOutline['state']
   /** Whether a process works on it right now: runs the task, applies, or undoes. */
   readonly isLive: boolean
   /** Whether its VM was kept for a run that continues it. */
   readonly keepsVm: boolean
-  /** Whether the journal reads back whole; otherwise `problem` says where it breaks. */
+  /** What is wrong with the journal, as far as its length and its newest lines tell; absent: nothing. {@link RunStore.read} checks all of it. */
   readonly problem?: string
 }
 
@@ -102,7 +107,7 @@ export class RunStore {
   async find(name: string): Promise<RunPaths> {
     const ids = await this.#ids()
     if (name === 'last') {
-      const newest = (await this.list())[0]
+      const [newest] = await this.list()
       if (newest === undefined) throw new UnknownRunError('there are no runs yet')
       return this.paths(newest.runId)
     }
@@ -114,26 +119,45 @@ export class RunStore {
     throw new UnknownRunError(`no run is called "${name}"; see: caisson runs list`)
   }
 
-  /** All events of a run. @throws {FolderError} @throws {UnknownRunError} */
+  /** All events of a run. @throws {FolderError} @throws {UnknownRunError} @throws {JournalError} */
   async read(runId: string): Promise<JournalEvent[]> {
+    const events: JournalEvent[] = []
+    await this.visit(runId, (event) => events.push(event))
+    return events
+  }
+
+  /** The same one by one, which keeps none of them in memory. */
+  async visit(runId: string, visit: (event: JournalEvent) => void): Promise<JournalReading> {
     await this.#check()
     const { directory, journal } = this.paths(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined)
       throw new UnknownRunError(`no run is called "${runId}"; see: caisson runs list`)
-    return readJournal(journal, runId)
+    return readWholeJournal(journal, runId, visit)
+  }
+
+  /** The fold over all events of a run. @throws {FolderError} {JournalError} */
+  async fold(runId: string): Promise<RunFold> {
+    const fold = new RunFold()
+    await this.visit(runId, (event) => fold.next(event))
+    return fold
   }
 
   /** Newest first; a damaged journal is listed with its problem, not left out. @throws {FolderError} */
   async list(): Promise<RunSummary[]> {
     const live = lockedRuns(this.#locks)
-    const summaries = await Promise.all(
-      (await this.#ids()).map(async (id) => ({
-        ...(await this.#summarise(id)),
-        isLive: live.has(id),
-        keepsVm: statSync(this.paths(id).kept, { throwIfNoEntry: false }) !== undefined,
-      })),
-    )
+    const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
+  }
+
+  /** What {@link list} says of one run. @throws {FolderError} */
+  async summary(runId: string): Promise<RunSummary> {
+    await this.#check()
+    return await this.#summarise(runId, this.isLive(runId))
+  }
+
+  /** Whether a process works on the run right now. */
+  isLive(runId: string): boolean {
+    return lockedRuns(this.#locks).has(runId)
   }
 
   /** @throws {RunBusyError} while a process works on it */
@@ -174,28 +198,28 @@ export class RunStore {
     return names.filter((name) => RunId.safeParse(name).success)
   }
 
-  async #summarise(runId: string): Promise<Omit<RunSummary, 'isLive' | 'keepsVm'>> {
-    const paths = this.paths(runId)
+  async #summarise(runId: string, isLive: boolean): Promise<RunSummary> {
+    const { directory, kept } = this.paths(runId)
+    const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
-      return summariseRun(runId, await readJournal(paths.journal, runId))
+      const outline = await this.#outline(runId, isLive)
+      return { runId, ...outline, startedAt: outline.startedAt ?? 0, isLive, keepsVm }
     } catch (error) {
-      const found = await stat(paths.directory).catch(() => undefined)
-      const problem = error instanceof Error ? error.message : String(error)
-      const unknown = { prompt: '', workspace: '', model: '', state: initialRunState }
-      return { runId, startedAt: Math.trunc(found?.mtimeMs ?? 0), ...unknown, problem }
+      // Whatever else failed, such as too many open files, says nothing about the run.
+      if (!(error instanceof JournalError)) throw error
+      const found = await stat(directory).catch(() => undefined)
+      const outline = new RunFold().outline
+      const startedAt = Math.trunc(found?.mtimeMs ?? 0)
+      return { runId, ...outline, startedAt, isLive, keepsVm, problem: error.message }
     }
   }
-}
 
-/** What a journal says of its run. */
-export function summariseRun(
-  runId: string,
-  events: readonly JournalEvent[],
-): Omit<RunSummary, 'isLive' | 'keepsVm'> {
-  const state = events.reduce<RunState>((folded, line) => reduceRun(folded, line), initialRunState)
-  const start = events.find(({ event }) => event.type === 'run-start')
-  if (start?.event.type !== 'run-start')
-    return { runId, startedAt: 0, prompt: '', workspace: '', model: '', state }
-  const { prompt, directory, model } = start.event
-  return { runId, startedAt: start.at, prompt, workspace: directory, model, state }
+  async #outline(runId: string, isLive: boolean): Promise<RunOutline> {
+    const { journal } = this.paths(runId)
+    const { outline, end, isMadeAnew } = await readOutline(journal, runId)
+    // The next list is quick again. A list does not depend on it; one that only reads has no right to write.
+    if (isMadeAnew && !isLive)
+      await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
+    return outline
+  }
 }

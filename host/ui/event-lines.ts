@@ -112,6 +112,9 @@ function linesOfEvent(
       return underPath(event.agentPath, [hostToolLine(event, colours)], colours)
     case 'vm-access':
       return [colours.yellow(accessLine(event))]
+    case 'apply-end':
+    case 'undo-end':
+      return broughtHomeLines(event, colours)
     case 'cancel-request':
       return [colours.yellow(`Asked to stop by ${foreignLine(event.by)}`)]
     case 'run-end':
@@ -126,6 +129,27 @@ function accessLine({ kind, detail }: Of<'vm-access'>): string {
   return kind === 'shell'
     ? 'Somebody opened a shell in the VM; what it changes is part of the changes'
     : `Somebody ran a command in the VM: ${foreignLine(detail, 200)}`
+}
+
+/** How many of each list of paths are told. */
+const toldPaths = 5
+
+function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colours): string[] {
+  const { conflicts } = event
+  const failed = event.type === 'apply-end' ? event.failed : []
+  const leftOut = event.type === 'apply-end' && event.leftOut > 0 ? `, ${event.leftOut} left out` : ''
+  const head =
+    event.type === 'apply-end'
+      ? `Applied ${formatCount(event.applied, 'path')}${leftOut}`
+      : `Undone: ${formatCount(event.restored, 'path')} restored`
+  const rest =
+    event.total === undefined ? '' : `; of this run ${formatCount(event.total, 'path')} applied now`
+  const held = [...conflicts, ...failed]
+  const told = held
+    .slice(0, toldPaths)
+    .map(({ path, reason }) => colours.yellow(`  not so: ${foreignLine(path)}: ${foreignLine(reason)}`))
+  const more = held.length > toldPaths ? [colours.dim(`  and ${held.length - toldPaths} more`)] : []
+  return [`${head}${rest}`, ...told, ...more]
 }
 
 /** The phases that took a noticeable time, in their order, behind the sum of all. */

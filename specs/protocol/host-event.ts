@@ -141,11 +141,21 @@ const ApplyEnd = z.strictObject({
   leftOut: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
   failed: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
+  /** Paths of the run that are applied now, by its apply log; absent in older journals. */
+  total: Count.optional(),
+})
+/** Written before the first path is restored. */
+const UndoStart = z.strictObject({
+  type: z.literal('undo-start'),
+  /** Paths that the apply log has. */
+  paths: Count,
 })
 const UndoEnd = z.strictObject({
   type: z.literal('undo-end'),
   restored: Count,
   conflicts: z.array(z.strictObject({ path: WorkspacePath, reason: Line })).max(1_000),
+  /** As in `apply-end`. */
+  total: Count.optional(),
 })
 const VmAccess = z.strictObject({
   type: z.literal('vm-access'),
@@ -240,6 +250,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   ChangesReady,
   ApplyStart,
   ApplyEnd,
+  UndoStart,
   UndoEnd,
   VmAccess,
   HookEnd,

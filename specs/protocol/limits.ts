@@ -20,6 +20,10 @@ export const limits = {
   runMaxEvents: 200_000,
   /** Bytes of one run's journal. */
   runMaxJournalBytes: 256 * MiB,
+  /** Of these events, those that a guest cannot use up: they are kept for the end of the run, its apply and its undo. */
+  runReservedEvents: 2_000,
+  /** The same of the bytes. */
+  runReservedJournalBytes: 32 * MiB,
   /** Log lines from the guest that one run keeps, in bytes. */
   runMaxLogBytes: 16 * MiB,
 

@@ -32,7 +32,10 @@ export interface RunState {
   /** What the model's answers cost; null where no price is known. */
   costUsd: number | null
   changes: { entries: number; flagged: readonly string[] } | null
+  /** Paths that are applied, as of the last apply or undo that ended; null before the first. */
   applied: number | null
+  /** An apply or an undo that has begun and not ended: it is under way, or its process died. */
+  unfinished: 'apply' | 'undo' | null
   /** Notes that the run proposed and that nobody has decided about, by id. */
   proposedNotes: readonly string[]
   /** Why nothing of it is applied without a person: what a hook behind the run said; null when none said no. */
@@ -56,6 +59,7 @@ export const initialRunState: RunState = {
   costUsd: null,
   changes: null,
   applied: null,
+  unfinished: null,
   proposedNotes: [],
   heldBack: null,
   end: null,
@@ -140,10 +144,18 @@ export function reduceRun(state: RunState, line: RunLine): RunState {
       }
     case 'changes-ready':
       return { ...state, changes: { entries: event.entries, flagged: event.flagged } }
-    case 'apply-end':
-      return { ...state, applied: (state.applied ?? 0) + event.applied }
-    case 'undo-end':
-      return { ...state, applied: Math.max(0, (state.applied ?? 0) - event.restored) }
+    case 'apply-start':
+      return { ...state, unfinished: 'apply' }
+    case 'undo-start':
+      return { ...state, unfinished: 'undo' }
+    case 'apply-end': {
+      const applied = event.total ?? (state.applied ?? 0) + event.applied
+      return { ...state, unfinished: null, applied }
+    }
+    case 'undo-end': {
+      const applied = event.total ?? Math.max(0, (state.applied ?? 0) - event.restored)
+      return { ...state, unfinished: null, applied }
+    }
     case 'memory-propose':
     case 'note-propose': {
       const { noteId } = event.note

@@ -243,7 +243,11 @@ describe('the documents on limits', () => {
         'change set',
         `${limits.changeMaxContentBytes / GiB} GiB, ${grouped(limits.changeMaxEntries)} entries, ${limits.changeMaxDepth} directories deep`,
       ],
-      ['journal', `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB`],
+      [
+        'journal',
+        `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB; ` +
+          `${grouped(limits.runReservedEvents)} and ${limits.runReservedJournalBytes / MiB} MiB of them for the run's end, apply and undo`,
+      ],
       [
         'notes that a run proposes',
         `${proposalsMaxCount}, of ${noteMaxChars.toLocaleString('en-US')} characters`,

@@ -99,6 +99,7 @@ async function openWorld(
       log,
       claims,
       outside: { approve: (request, signal) => approvals.ask(request, signal), requests },
+      onJournalFull: () => undefined,
       onCompletion: completed.resolve,
     }),
   })

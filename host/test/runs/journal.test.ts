@@ -48,7 +48,9 @@ describe('the journal', () => {
   })
 
   it('drops a last line that a crash cut short, and appends after it', async () => {
-    await write(['one', 'two'])
+    // Never closed: what a killed process leaves.
+    const killed = await Journal.open({ runId, path: file })
+    for (const text of ['one', 'two']) await killed.append(note(text))
     await appendFile(file, '{"seq":3,"at":17')
     expect(await readJournal(file, runId)).toHaveLength(2)
     await write(['three'])

@@ -1,0 +1,115 @@
+/**
+ * Reads the lines of a journal one by one and checks form, order and hash chain of each. Holds one line at a time, so
+ * that a journal at its bounds costs no more memory than a short one.
+ */
+import { createHash } from 'node:crypto'
+import { open } from 'node:fs/promises'
+import { JournalEvent } from '#specs/protocol/event.ts'
+
+/** A journal that cannot be written or read on. */
+export class JournalError extends Error {
+  override readonly name = 'JournalError'
+}
+
+/** No room for what a guest causes; what ends the run still fits. */
+export class JournalFullError extends JournalError {}
+
+/** A place between two lines. */
+export interface JournalPoint {
+  /** `seq` of the line before; 0 at the beginning. */
+  readonly seq: number
+  /** Bytes before it. */
+  readonly bytes: number
+  /** `hash` of the line before; 64 zeros at the beginning. */
+  readonly hash: string
+}
+
+export const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
+
+export interface JournalScan {
+  /** Behind the last whole line. */
+  readonly end: JournalPoint
+  /** Bytes behind it that are no whole line: a write that a crash or a full disk cut short. */
+  readonly tornBytes: number
+}
+
+const readBytes = 256 * 1024
+/** Longer than any event may be. */
+const lineMaxBytes = 32 * 1024 * 1024
+/** What stands behind the text that a line's hash is over. */
+const hashEnding = /^,"hash":"([0-9a-f]{64})"\}$/
+const hashEndingBytes = 75
+
+/**
+ * Visits every event from `from` on, in order; a last line without its newline is left out.
+ * @throws {JournalError} naming the line where schema, order or chain breaks
+ */
+export async function scanJournal(
+  file: string,
+  runId: string,
+  visit: (event: JournalEvent, end: JournalPoint) => void,
+  from: JournalPoint = journalStart,
+): Promise<JournalScan> {
+  let point = from
+  const rest = await readLines(file, from.bytes, (line) => {
+    const event = parseLine(line, runId, point)
+    point = { seq: event.seq, bytes: point.bytes + line.length + 1, hash: event.hash }
+    visit(event, point)
+  })
+  return { end: point, tornBytes: rest }
+}
+
+/** @returns bytes behind the last newline */
+async function readLines(file: string, from: number, onLine: (line: Buffer) => void): Promise<number> {
+  await using handle = await open(file, 'r')
+  const chunk = Buffer.allocUnsafe(readBytes)
+  let begun = Buffer.alloc(0)
+  for (let at = from; ; ) {
+    const { bytesRead } = await handle.read(chunk, 0, readBytes, at)
+    if (bytesRead === 0) return begun.length
+    at += bytesRead
+    const read = chunk.subarray(0, bytesRead)
+    let start = 0
+    for (let end = read.indexOf(0x0a); end >= 0; end = read.indexOf(0x0a, start)) {
+      onLine(Buffer.concat([begun, read.subarray(start, end)]))
+      begun = Buffer.alloc(0)
+      start = end + 1
+    }
+    begun = Buffer.concat([begun, read.subarray(start)])
+    if (begun.length > lineMaxBytes)
+      throw new JournalError(
+        `the journal has a line of more than ${lineMaxBytes} bytes; it was changed or damaged`,
+      )
+  }
+}
+
+function parseLine(line: Buffer, runId: string, before: JournalPoint): JournalEvent {
+  const number = before.seq + 1
+  const broken = (fault: string, cause?: unknown) =>
+    new JournalError(`journal line ${number}: ${fault}; it was changed or damaged`, { cause })
+  let event: JournalEvent
+  try {
+    event = JournalEvent.parse(JSON.parse(line.toString('utf8')))
+  } catch (cause) {
+    throw broken('not an event', cause)
+  }
+  if (event.seq !== number) throw broken(`seq ${event.seq} instead of ${number}`)
+  if (event.runId !== runId) throw broken(`the run is ${event.runId} instead of ${runId}`)
+  if (event.prev !== before.hash) throw broken('the hash of the line before does not agree')
+  if (hashOfLine(line) !== event.hash) throw broken('the hash of the line does not agree')
+  return event
+}
+
+/** Over the bytes as they were written, whatever order of keys the schema has. */
+function hashOfLine(line: Buffer): string | undefined {
+  const body = line.subarray(0, Math.max(0, line.length - hashEndingBytes))
+  if (!hashEnding.test(line.subarray(body.length).toString('latin1'))) return undefined
+  return createHash('sha256').update(body).update('}').digest('hex')
+}
+
+/** The line of an event without its newline, and its hash. */
+export function chainLine(body: Omit<JournalEvent, 'hash'>): { line: string; hash: string } {
+  const text = JSON.stringify(body)
+  const hash = createHash('sha256').update(text).digest('hex')
+  return { line: `${text.slice(0, -1)},"hash":"${hash}"}`, hash }
+}

@@ -1,0 +1,105 @@
+/**
+ * What lists say of a run: a bounded part of the fold over its journal, kept beside it (`summary.json`) so that no list
+ * folds a journal. The journal is the truth: a summary that is missing is made anew from it.
+ */
+import * as z from 'zod'
+import { RunReason } from '#specs/protocol/error.ts'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { NoteId } from '#specs/protocol/extension.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { RunOutcome, Usage } from '#specs/protocol/task.ts'
+import { Count, Line, Milliseconds, RunId } from '#specs/protocol/text.ts'
+
+export const RunOutline = z.strictObject({
+  /** ms since 1970; null before `run-start`. */
+  startedAt: Milliseconds.nullable(),
+  /** The first 500 characters. */
+  prompt: Line,
+  workspace: z.string(),
+  model: Line,
+  /** The run that it continues. */
+  continues: RunId.optional(),
+  state: z.strictObject({
+    phase: z.enum(['preparing', 'planning', 'working', 'ended']),
+    toolCalls: Count,
+    usage: Usage,
+    isUsageEstimated: z.boolean(),
+    costUsd: z.number().nullable(),
+    changes: z.strictObject({ entries: Count }).nullable(),
+    /** Paths of the run that are applied now, as of the last apply or undo that ended. */
+    applied: Count.nullable(),
+    /** An apply or undo that began and has no end. */
+    unfinished: z.enum(['apply', 'undo']).nullable(),
+    proposedNotes: z.array(NoteId),
+    /** The first 500 characters. */
+    heldBack: Line.nullable(),
+    /** `message`: the first 500 characters. */
+    end: z.strictObject({ outcome: RunOutcome, reason: RunReason, message: Line }).nullable(),
+  }),
+})
+export type RunOutline = z.infer<typeof RunOutline>
+
+type Facts = Omit<RunOutline, 'state'>
+
+const noFacts: Facts = { startedAt: null, prompt: '', workspace: '', model: '' }
+
+/** The fold over a journal's lines, from its beginning or from an outline on. */
+export class RunFold {
+  #facts: Facts = noFacts
+  #state: RunState = initialRunState
+
+  /** Of the state that it then has, what an outline does not tell is as in {@link initialRunState}. */
+  static from({ state, ...facts }: RunOutline): RunFold {
+    const fold = new RunFold()
+    const { changes, end } = state
+    fold.#facts = facts
+    fold.#state = {
+      ...initialRunState,
+      ...state,
+      changes: changes === null ? null : { ...changes, flagged: [] },
+      end: end === null ? null : { ...end, summary: '' },
+    }
+    return fold
+  }
+
+  get state(): RunState {
+    return this.#state
+  }
+
+  /** The run's first event, as far as it is told of. */
+  get facts(): Facts {
+    return this.#facts
+  }
+
+  next(line: JournalEvent): void {
+    this.#state = reduceRun(this.#state, line)
+    const { event } = line
+    if (event.type !== 'run-start' || this.#facts.startedAt !== null) return
+    const { prompt, directory, model, continues } = event
+    this.#facts = {
+      startedAt: line.at,
+      prompt: cut(prompt),
+      workspace: directory,
+      model,
+      ...(continues === undefined ? {} : { continues }),
+    }
+  }
+
+  get outline(): RunOutline {
+    const { phase, toolCalls, usage, isUsageEstimated, costUsd, applied, unfinished } = this.#state
+    const { changes, proposedNotes, heldBack, end } = this.#state
+    const state = {
+      ...{ phase, toolCalls, usage, isUsageEstimated, costUsd, applied, unfinished },
+      changes: changes === null ? null : { entries: changes.entries },
+      proposedNotes: [...proposedNotes],
+      heldBack: heldBack === null ? null : cut(heldBack),
+      end: end === null ? null : { outcome: end.outcome, reason: end.reason, message: cut(end.message) },
+    }
+    return { ...this.#facts, state }
+  }
+}
+
+function cut(text: string): string {
+  return text.slice(0, limits.lineMaxChars).toWellFormed()
+}

@@ -1,0 +1,95 @@
+// Lists of runs: what they read, and what they say after a crash.
+import { spawnSync } from 'node:child_process'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../../host.ts'
+import { summaryFile } from '../../runs/journal-summary.ts'
+import { RunStore } from '../../runs/store.ts'
+import { beginRun } from '../support/begun-run.ts'
+
+const runIdOf = (number: number) => `run-${String(number).padStart(20, '0')}`
+
+/** Runs that began and whose journals were closed. */
+async function runsOf(count: number) {
+  const home = await temporaryFolder('run-list')
+  const env = { HOME: home, CAISSON_HOME: path.join(home, 'state'), XDG_CONFIG_HOME: home }
+  const host = new Host({ env })
+  for (let number = 1; number <= count; number += 1) {
+    const { record } = await beginRun(host, runIdOf(number), home)
+    await record[Symbol.asyncDispose]()
+  }
+  return { host, env }
+}
+
+describe('a list of runs', () => {
+  it('reads no journal that has a summary: neither the list, nor last, nor a beginning of an id [S0.12]', async () => {
+    const { host } = await runsOf(3)
+    const before = await host.runs.list()
+    expect(before).toHaveLength(3)
+    for (const { runId } of before) {
+      const { journal } = host.runs.paths(runId)
+      const { length } = await readFile(journal)
+      // Of the same length, so that only a reader of its lines could notice.
+      await writeFile(journal, Buffer.alloc(length, 0x20))
+      await expect(host.runs.read(runId)).rejects.toThrow(/journal/)
+    }
+    expect(await host.runs.list()).toEqual(before)
+    expect((await host.runs.find('last')).runId).toBe(before[0]?.runId)
+    expect(await host.runs.summary(runIdOf(2))).toMatchObject({ prompt: 'p' })
+  })
+
+  it('makes a summary that is missing or damaged anew from the journal, once [S0.12]', async () => {
+    const { host } = await runsOf(2)
+    const before = await host.runs.list()
+    const file = (number: number) => summaryFile(host.runs.paths(runIdOf(number)).journal)
+    await rm(file(1))
+    await writeFile(file(2), 'x')
+    expect(await host.runs.list()).toEqual(before)
+    for (const number of [1, 2])
+      expect(JSON.parse(await readFile(file(number), 'utf8'))).toMatchObject({ seq: 1, closed: false })
+  })
+
+  it('names what is wrong with a journal that is gone, emptied or longer than it was [S0.12]', async () => {
+    const { host } = await runsOf(3)
+    const journal = (number: number) => host.runs.paths(runIdOf(number)).journal
+    await rm(journal(1))
+    await writeFile(journal(2), '')
+    await writeFile(journal(3), `${await readFile(journal(3), 'utf8')}\0\0\0`)
+    const problems = new Map((await host.runs.list()).map(({ runId, problem }) => [runId, problem]))
+    expect(problems.get(runIdOf(1))).toMatch(/there is no journal .*caisson runs rm/)
+    expect(problems.get(runIdOf(2))).toMatch(/lost lines/)
+    expect(problems.get(runIdOf(3))).toMatch(/changed after it was closed/)
+  })
+
+  it.runIf(process.platform === 'linux')(
+    'of far more runs than files may be open is complete [S0.12]',
+    async () => {
+      const { host, env } = await runsOf(120)
+      const bin = path.join(import.meta.dirname, '../../bin.ts')
+      const child = spawnSync(
+        'prlimit',
+        ['--nofile=64:64', process.execPath, '--conditions=caisson-source', bin, 'runs', 'list', '--json'],
+        { env: { ...process.env, ...env }, encoding: 'utf8', timeout: 60_000 },
+      )
+      expect(child.stderr).toBe('')
+      const listed = child.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { problem?: string })
+      expect(listed).toHaveLength(120)
+      expect(listed.filter(({ problem }) => problem !== undefined)).toEqual([])
+      expect(await host.runs.list()).toHaveLength(120)
+    },
+    90_000,
+  )
+
+  it('fails where a run cannot be looked at, and calls nothing damaged for it [S0.12]', async () => {
+    const home = await temporaryFolder('run-list')
+    const folders = { runs: path.join(home, 'runs'), locks: path.join(home, 'locks') }
+    // What cannot be read as a file stands for a system that refuses.
+    await mkdir(path.join(folders.runs, runIdOf(1), 'summary.json'), { recursive: true, mode: 0o700 })
+    await expect(new RunStore(folders).list()).rejects.toThrow(/EISDIR/)
+  })
+})
