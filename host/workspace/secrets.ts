@@ -1,5 +1,5 @@
 /**
- * Which files are likely to hold secrets, by name and, for three kinds, by a look inside. They stay out of the VM
+ * Which files are likely to hold secrets, by name and, for some, by a look inside. They stay out of the VM
  * unless `--include` names them. A list of names finds the usual places, not every secret.
  */
 import path from 'node:path'
@@ -16,7 +16,10 @@ const secretNames: readonly RegExp[] = [
   /^credentials(\.json)?$/,
   /^client_secret.*\.json$/,
   /^service[-_]account.*\.json$/,
-  /\.tfstate(\.backup)?$/,
+  /\.(tfstate(\.backup)?|tfvars(\.json)?)$/,
+  /^(\.terraformrc|terraform\.rc|credentials\.tfrc\.json)$/,
+  /^(.+[._-])?kubeconfig(\.(ya?ml|json|conf))?$/,
+  /^\.dockercfg$/,
 ]
 
 /** Exceptions from {@link secretNames}: templates without values, public keys. */
@@ -39,7 +42,8 @@ const secretPathEnds = [
 const tellTales: readonly { readonly at: RegExp; readonly text: RegExp }[] = [
   { at: /(^|\/)\.npmrc$/i, text: /_(authToken|auth|password)\s*=/i },
   { at: /(^|\/)\.yarnrc\.yml$/i, text: /npmAuth(Token|Ident)\s*:/i },
-  { at: /(^|\/)\.git\/config$/i, text: /:\/\/[^\s/@]+@|extraheader\s*=/i },
+  // A submodule's repository lies below `modules`, a worktree's settings below `worktrees`.
+  { at: /(^|\/)\.git\/(.+\/)?config(\.worktree)?$/i, text: /:\/\/[^\s/@]+@|extraheader\s*=/i },
 ]
 
 /** Whether the name or place alone says so. */

@@ -63,6 +63,33 @@ describe('what goes into the VM', () => {
     })
   })
 
+  it.each([
+    ['terraform.tfvars', ''],
+    ['env/prod.auto.tfvars.json', ''],
+    ['.terraformrc', ''],
+    ['kubeconfig', ''],
+    ['prod-kubeconfig.yaml', ''],
+    ['staging.kubeconfig', ''],
+    ['.dockercfg', ''],
+    ['.git/modules/vendor/lib/config', '[remote "origin"]\n\turl = https://token@example.org/lib\n'],
+    ['.git/worktrees/w/config.worktree', '[http]\n\textraheader = Authorization: Basic x\n'],
+    ['sub/.git/modules/x/config', '[remote "origin"]\n\turl = https://u:p@example.org/lib\n'],
+  ])('leaves %j out as a likely secret [W.02]', async (path, text) => {
+    const { leftOut, taken } = await scanned({ [path]: text })
+    expect(leftOut).toEqual({ [path]: 'secret' })
+    expect(taken).not.toContain(path)
+  })
+
+  it.each([
+    ['src/kubeconfig.go', ''],
+    ['variables.tf', ''],
+    ['terraform.tfvars.example', ''],
+    ['.git/modules/lib/config', '[remote "origin"]\n\turl = https://example.org/lib\n'],
+    ['config', 'see https://someone@example.org'],
+  ])('takes %j in, which names no secret [W.02]', async (path, text) => {
+    expect((await scanned({ [path]: text })).taken).toContain(path)
+  })
+
   it('leaves likely secrets out and names them, unless they are included by name [W.02]', async () => {
     const sketch = {
       '.env': 'A=1',
