@@ -1,0 +1,342 @@
+/**
+ * What a change set does to the history of the workspace's git repositories: which branches move, how many commits
+ * come, and whether the next checkout or push would bring what the review flags or the VM never had. Reads objects as
+ * data; no git runs, no configuration is obeyed but the form of object names.
+ */
+import { createHash } from 'node:crypto'
+import { decodePath } from '#specs/node/path-text.ts'
+import { foldPath } from '../flagged.ts'
+import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
+import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
+import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'
+import { type HistorySurroundings, kindOfMode, ObjectStore, parseCommit, parseTree, type TreeEntry } from './objects.ts'
+import {
+  isIndex,
+  isReference,
+  type MovedReference,
+  readChangedBytes,
+  readHostBytes,
+  References,
+} from './references.ts'
+
+/** Flagged paths that are named in a report. */
+const NAMED_PATHS = 100
+/** Bytes of a link's target in a commit. */
+const TARGET_MAX_BYTES = 4_096
+
+/** A file or link that commits or the index would put into the workspace. */
+export interface HistorySubject {
+  readonly path: string
+  readonly kind: 'file' | 'link'
+  /** A link's target. */
+  readonly target?: string
+  /** Content before and after; nothing where there is none or it is no file. @throws {NotExaminable} */
+  before(): Buffer | undefined
+  after(): Buffer | undefined
+}
+
+export interface ExamineOptions extends HistorySurroundings {
+  /** Why a path must be named to be applied, as for a change of the working files. */
+  judge(subject: HistorySubject): string | undefined
+  readonly bounds?: HistoryBounds
+}
+
+export interface FlaggedInHistory {
+  readonly path: string
+  readonly reason: string
+}
+
+/** What became of one repository. */
+export interface HistoryReport {
+  /** Its directory below the workspace, such as `.git`. */
+  readonly directory: string
+  readonly moved: readonly MovedReference[]
+  /** New commits. */
+  readonly commits: number
+  /** What the new commits and the index hold that must be named, at most 100. */
+  readonly flagged: readonly FlaggedInHistory[]
+  readonly flaggedCount: number
+  /** Why HEAD, refs, logs and index must be named to be applied. */
+  readonly reason?: string
+  /** Characters of an object's name. */
+  readonly idLength: number
+  /** Whether every new object was there and could be read. */
+  readonly isExamined: boolean
+}
+
+export interface History {
+  readonly reports: readonly HistoryReport[]
+  /** Why a path must be named to be applied. */
+  readonly reasons: ReadonlyMap<string, string>
+}
+
+/** Examines all repositories that the change set touches. */
+export async function examineHistory(options: ExamineOptions): Promise<History> {
+  const reports: HistoryReport[] = []
+  const reasons = new Map<string, string>()
+  for (const [directory, members] of membersByRepository(options)) {
+    const examined = await examineRepository(options, directory, members)
+    for (const [path, reason] of examined.objectReasons) reasons.set(path, reason)
+    const { report } = examined
+    reports.push(report)
+    if (report.reason !== undefined) for (const path of members) reasons.set(path, report.reason)
+  }
+  return { reports, reasons }
+}
+
+/** The changes below each repository that say where its history ends. */
+function membersByRepository({ changes, index }: ExamineOptions): Map<string, string[]> {
+  const repositories = new Map<string, string[]>()
+  for (const change of changes.values()) {
+    if (change.kind === 'mode' || change.kind === 'unsupported') continue
+    for (const [directory, below] of repositoriesAbove(change.path)) {
+      const isMember = isReference(below)
+      if (!isMember && !/^objects(\/|$)/i.test(below)) continue
+      // What lies in a directory of the same name as a file of git's, such as logs, is looked at by itself.
+      if (change.kind === 'directory' && index.get(change.path)?.kind !== 'file') continue
+      const members = repositories.get(directory) ?? []
+      if (isMember) members.push(change.path)
+      repositories.set(directory, members)
+    }
+  }
+  return repositories
+}
+
+/**
+ * Every way to split a path into a repository's directory and what is below it. A submodule's name may have slashes, so
+ * the split below `modules` is not known; each that makes sense counts.
+ */
+function* repositoriesAbove(path: string): Generator<[directory: string, below: string]> {
+  const names = path.split('/')
+  const plain = foldPath(path).split('/')
+  const git = plain.indexOf('.git')
+  if (git === -1) return
+  for (let at = git + 1; at < names.length; at++) {
+    const isOwn = at === git + 1 || (plain[git + 1] === 'modules' && at > git + 2)
+    if (isOwn) yield [names.slice(0, at).join('/'), names.slice(at).join('/')]
+  }
+}
+
+interface Examined {
+  readonly report: HistoryReport
+  readonly objectReasons: ReadonlyMap<string, string>
+}
+
+async function examineRepository(
+  options: ExamineOptions,
+  directory: string,
+  members: readonly string[],
+): Promise<Examined> {
+  const budget = new Budget(options.bounds)
+  let objectReasons: ReadonlyMap<string, string> = new Map()
+  let moved: readonly MovedReference[] = []
+  let commits = 0
+  let idLength = 40
+  const findings = new Findings(options, budget)
+  const finish = (problem?: string): Examined => {
+    const reason =
+      problem === undefined ? findings.reason : `git's history could not be examined: ${problem}`.slice(0, 500)
+    const report: HistoryReport = {
+      directory,
+      idLength,
+      moved,
+      commits,
+      flagged: findings.named,
+      flaggedCount: findings.count,
+      isExamined: problem === undefined,
+      ...(reason === undefined ? {} : { reason }),
+    }
+    return { report, objectReasons }
+  }
+  try {
+    const idBytes = idBytesOf(options, directory)
+    idLength = idBytes * 2
+    using store = new ObjectStore(options, { directory, idBytes, budget })
+    objectReasons = await store.checkChanges()
+    if (members.length === 0) return finish()
+    const references = new References(options, directory, idBytes)
+    moved = references.moved
+    const found = await findNewHistory(store, references.newIds, references.hostIds, budget)
+    commits = found.commits.length
+    for (const { commit } of found.commits) {
+      const bases = commit.parents.map((parent) => parseCommit(store.read(parent)).tree)
+      await findings.addTree(store, commit.tree, bases)
+    }
+    for (const tree of found.trees) await findings.addTree(store, tree, [])
+    for (const path of members) await examineMember(options, { path, directory, store, references, findings })
+    const bad = [...objectReasons.values()].find((reason) => reason.startsWith("git's objects"))
+    return finish(bad)
+  } catch (thrown) {
+    if (thrown instanceof NotExaminable) return finish(thrown.message)
+    throw thrown
+  }
+}
+
+interface MemberContext {
+  readonly path: string
+  readonly directory: string
+  readonly store: ObjectStore
+  readonly references: References
+  readonly findings: Findings
+}
+
+async function examineMember(
+  options: ExamineOptions,
+  { path, directory, store, references, findings }: MemberContext,
+): Promise<void> {
+  const below = path.slice(directory.length + 1)
+  const change = options.changes.get(path)
+  if (/^refs\/replace(\/|$)/i.test(below)) findings.addProblem('it has objects that stand in for others (refs/replace)')
+  if (/^refs\/caisson(\/|$)/i.test(below))
+    findings.addProblem('it changes refs/caisson, where commits of earlier runs are kept')
+  if (!isIndex(below) || change?.kind !== 'file') return
+  const after = parseIndex(readChangedBytes(options, change, INDEX_MAX_BYTES), store.idBytes)
+  const bytes = readHostBytes(options.root, path, INDEX_MAX_BYTES)
+  const before = bytes === undefined ? emptyIndex : parseIndex(bytes, store.idBytes)
+  const head = references.hostHead
+  const tree = head === undefined ? undefined : parseCommit(store.read(head)).tree
+  await findings.addIndex(store, { before, after, tree })
+}
+
+const emptyIndex: GitIndex = { entries: new Map(), caches: new Map() }
+
+/** What must be named, gathered over commits, trees and the index of one repository. */
+class Findings {
+  readonly named: FlaggedInHistory[] = []
+  count = 0
+  readonly #options: ExamineOptions
+  readonly #budget: Budget
+  readonly #judged = new Set<string>()
+  readonly #paths = new Set<string>()
+  #problem: string | undefined
+
+  constructor(options: ExamineOptions, budget: Budget) {
+    this.#options = options
+    this.#budget = budget
+  }
+
+  get reason(): string | undefined {
+    if (this.#problem !== undefined) return this.#problem
+    const first = this.named[0]
+    if (first === undefined) return
+    const more = this.count === 1 ? '' : ` and ${this.count - 1} more`
+    return `git's history holds changes that must be named: "${first.path}" (${first.reason})${more}`.slice(0, 500)
+  }
+
+  addProblem(problem: string): void {
+    this.#problem ??= problem
+  }
+
+  async addTree(store: ObjectStore, tree: string, bases: readonly string[]): Promise<void> {
+    for await (const changed of changedPaths(store, tree, bases, this.#budget)) this.#add(store, changed)
+  }
+
+  async addIndex(
+    store: ObjectStore,
+    { before, after, tree }: { before: GitIndex; after: GitIndex; tree: string | undefined },
+  ): Promise<void> {
+    for (const [name, digest] of after.caches)
+      if (before.caches.get(name) !== digest)
+        this.addProblem('the index has a cache by which git status passes over files')
+    for (const [key, entry] of after.entries) {
+      await this.#budget.pause()
+      const old = before.entries.get(key)
+      if (entry.isHidden && old?.isHidden !== true)
+        this.addProblem(`the index hides changes of "${entry.path}" from git status`)
+      if (old?.id === entry.id && old.mode === entry.mode) continue
+      const after = treeEntryOf(entry)
+      // An entry as the host's HEAD has it brings nothing new.
+      const isOwn = () => {
+        const head = tree === undefined ? undefined : entryAt(store, tree, entry.path)
+        return head?.id === after.id && head.mode === after.mode
+      }
+      this.#add(store, { path: entry.path, after, ...(old === undefined ? {} : { before: treeEntryOf(old) }) }, isOwn)
+    }
+    for (const [key, entry] of before.entries)
+      if (!after.entries.has(key) && !after.entries.has(`0:${entry.path}`))
+        this.#add(store, { path: entry.path, before: treeEntryOf(entry) })
+  }
+
+  #add(store: ObjectStore, changed: ChangedPath, isOwn: () => boolean = () => false): void {
+    const { path, after, before } = changed
+    const key = `${after?.mode ?? 0} ${after?.id ?? ''} ${before?.id ?? ''} ${path}`
+    if (this.#judged.has(key)) return
+    this.#judged.add(key)
+    this.#budget.path()
+    // A submodule is a name of a commit elsewhere; what fetches it is .gitmodules.
+    const entry = after?.kind === 'submodule' ? undefined : (after ?? before)
+    if (entry === undefined || entry.kind === 'submodule' || entry.kind === 'tree') return
+    if (after !== undefined && !store.isThereAfter(after.id))
+      throw new NotExaminable(`the object ${after.id.slice(0, 12)} is missing`)
+    const reason = this.#reasonFor(store, path, entry, changed)
+    if (reason === undefined || this.#paths.has(path) || isOwn()) return
+    this.#paths.add(path)
+    this.count++
+    if (this.named.length < NAMED_PATHS) this.named.push({ path, reason })
+  }
+
+  #reasonFor(store: ObjectStore, path: string, entry: TreeEntry, changed: ChangedPath): string | undefined {
+    const { index, judge } = this.#options
+    const { after, before } = changed
+    const content = (of: TreeEntry | undefined) =>
+      of?.kind === 'file' || of?.kind === 'link' ? store.read(of.id).data : undefined
+    const target = entry.kind === 'link' ? targetOf(content(entry)) : undefined
+    const leftOut = index.get(path) === undefined ? index.leftOutAt(path) : undefined
+    const reason =
+      leftOut !== undefined
+        ? `it was left out of the VM (${leftOut.reason})`
+        : judge({
+            path,
+            kind: entry.kind === 'link' ? 'link' : 'file',
+            ...(target === undefined ? {} : { target }),
+            before: () => content(before),
+            after: () => content(after),
+          })
+    if (reason === undefined || this.#isAsItWentIn(path, after, content)) return
+    return reason
+  }
+
+  /** Whether the history has at a path what the workspace had there when the run began: the person's own. */
+  #isAsItWentIn(
+    path: string,
+    after: TreeEntry | undefined,
+    content: (of: TreeEntry | undefined) => Buffer | undefined,
+  ): boolean {
+    const { index } = this.#options
+    const entry = index.get(path)
+    if (after === undefined) return entry === undefined && index.leftOutAt(path) === undefined
+    if (entry?.kind === 'link') return after.kind === 'link' && targetOf(content(after)) === entry.target
+    if (entry?.kind !== 'file' || after.kind !== 'file') return false
+    const data = content(after)
+    return data !== undefined && createHash('sha256').update(data).digest('hex') === entry.sha256
+  }
+}
+
+function targetOf(content: Buffer | undefined): string | undefined {
+  return content === undefined ? undefined : decodePath(content.subarray(0, TARGET_MAX_BYTES))
+}
+
+function treeEntryOf({ path, mode, id }: IndexEntry): TreeEntry {
+  return { name: path, kind: kindOfMode(mode), mode, id }
+}
+
+function entryAt(store: ObjectStore, tree: string, path: string): TreeEntry | undefined {
+  let at = tree
+  const names = path.split('/')
+  for (const [place, name] of names.entries()) {
+    const entry = parseTree(store.read(at), store.idBytes).get(name)
+    if (entry === undefined || place === names.length - 1) return entry
+    if (entry.kind !== 'tree') return
+    at = entry.id
+  }
+  return
+}
+
+/** Bytes of an object's name, as the repository's configuration on the host says, or the one that comes. */
+function idBytesOf(options: ExamineOptions, directory: string): number {
+  const path = `${directory}/config`
+  const own = readHostBytes(options.root, path, 1024 * 1024)
+  const change = options.changes.get(path)
+  const text = own ?? (change?.kind === 'file' ? readChangedBytes(options, change, 1024 * 1024) : undefined)
+  return /^\s*objectformat\s*=\s*"?sha256/im.test(text?.toString('latin1') ?? '') ? 32 : 20
+}

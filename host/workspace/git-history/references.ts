@@ -1,0 +1,207 @@
+/**
+ * Which files of a repository say where its history ends (HEAD, refs, packed-refs, logs, index), what they say on the
+ * host, and what they would say after the change set.
+ */
+import type { Root } from '#specs/node/descriptor-walk.ts'
+import { readSlices, type StoredChange } from '../change-set.ts'
+import { NotExaminable } from './budget.ts'
+import type { HistorySurroundings } from './objects.ts'
+
+/** Bytes of a file with references; ten thousand lines of a log are two million. */
+const TEXT_MAX_BYTES = 16 * 1024 * 1024
+/** Where set-aside commits are kept; what is there is nobody's branch yet. */
+export const asideFolder = 'refs/caisson'
+
+/** Whether a path below the repository's directory is one that says where history ends. */
+export function isReference(below: string): boolean {
+  return /^(worktrees\/[^/]+\/)?([a-z_]*head|packed-refs|index|shallow|(refs|logs)(\/.*)?)$/is.test(below)
+}
+
+export function isIndex(below: string): boolean {
+  return /^(worktrees\/[^/]+\/)?index$/i.test(below)
+}
+
+export interface Reference {
+  readonly id: string
+  /** Where in the change set's contents the name of the object stands; only for what the change set brings. */
+  readonly offset?: number
+}
+
+/** One moved, new or deleted branch, tag or HEAD. */
+export interface MovedReference {
+  /** As git names it: `HEAD`, `refs/heads/main`. */
+  readonly name: string
+  readonly from?: string
+  readonly to?: string
+  readonly offset?: number
+}
+
+/** What the files of a repository say, before and after. */
+export class References {
+  /** Objects from which the host's own history is reached. */
+  readonly hostIds: ReadonlySet<string>
+  /** Objects that the change set names and the host does not. */
+  readonly newIds: ReadonlySet<string>
+  readonly moved: readonly MovedReference[]
+  /** Where HEAD pointed on the host: an object. */
+  readonly hostHead: string | undefined
+  readonly #around: HistorySurroundings
+  readonly #directory: string
+  readonly #idLength: number
+
+  /** @throws {NotExaminable} */
+  constructor(around: HistorySurroundings, directory: string, idBytes: number) {
+    this.#around = around
+    this.#directory = directory
+    this.#idLength = idBytes * 2
+    const host = this.#readHost()
+    const changed = this.#readChanged()
+    this.hostIds = host.ids
+    this.newIds = changed.ids.difference(host.ids)
+    this.moved = movedReferences(host.references, changed, (name) => this.#isDeleted(name))
+    this.hostHead = resolveHead(host.texts.get('HEAD'), host.references, this.#idLength)
+  }
+
+  #readHost() {
+    const { root, index } = this.#around
+    const ids = new Set<string>()
+    const texts = new Map<string, string>()
+    for (const path of index.below(this.#directory)) {
+      const below = path.slice(this.#directory.length + 1)
+      if (index.get(path)?.kind !== 'file' || !isReference(below) || isIndex(below) || isAside(below)) continue
+      const text = readHostText(root, path)
+      if (text === undefined) continue
+      texts.set(below, text)
+      for (const id of this.#idsOf(below, text)) ids.add(id)
+    }
+    return { ids, texts, references: this.#referencesOf(texts, () => 0) }
+  }
+
+  #readChanged() {
+    const ids = new Set<string>()
+    const texts = new Map<string, string>()
+    const offsets = new Map<string, number>()
+    for (const change of this.#around.changes.values()) {
+      if (change.kind !== 'file' || !change.path.startsWith(`${this.#directory}/`)) continue
+      const below = change.path.slice(this.#directory.length + 1)
+      if (!isReference(below) || isIndex(below)) continue
+      const text = readChangedText(this.#around, change)
+      texts.set(below, text)
+      offsets.set(below, change.offset)
+      for (const id of this.#idsOf(below, text)) ids.add(id)
+    }
+    return { ids, references: this.#referencesOf(texts, (below) => offsets.get(below) ?? 0) }
+  }
+
+  /**
+   * The names of objects in a file. A line of a log has two.
+   * @throws {NotExaminable} on a line that is none of git's: the file may be something else
+   */
+  #idsOf(below: string, text: string): string[] {
+    const id = `[0-9a-f]{${this.#idLength}}`
+    const line = new RegExp(
+      /(^|\/)logs\//.test(below) ? `^(${id}) (${id}) ` : `^(?:\\^?(${id})(?:\\s.*)?|ref: \\S+\\s*|#.*)$`,
+    )
+    const ids: string[] = []
+    for (const one of text.split('\n')) {
+      if (one === '') continue
+      const found = line.exec(one)
+      if (found === null) throw new NotExaminable('a file of it has a line that is not of its form')
+      ids.push(...found.slice(1).filter((name) => name !== undefined && !/^0+$/.test(name)))
+    }
+    return ids
+  }
+
+  /** Branches, tags and HEAD with the object that each names; a file of its own goes before packed-refs. */
+  #referencesOf(
+    texts: ReadonlyMap<string, string>,
+    offsetOf: (below: string) => number,
+  ): Map<string, Reference> {
+    const references = new Map<string, Reference>()
+    const id = new RegExp(`^[0-9a-f]{${this.#idLength}}`)
+    let at = 0
+    for (const line of (texts.get('packed-refs') ?? '').split('\n')) {
+      const found = id.exec(line)?.[0]
+      if (found !== undefined && line[this.#idLength] === ' ')
+        references.set(line.slice(this.#idLength + 1), { id: found, offset: offsetOf('packed-refs') + at })
+      at += line.length + 1
+    }
+    for (const [below, text] of texts) {
+      const found = id.exec(text)?.[0]
+      if (found !== undefined && (below === 'HEAD' || below.startsWith('refs/')))
+        references.set(below, { id: found, offset: offsetOf(below) })
+    }
+    return references
+  }
+
+  #isDeleted(name: string): boolean {
+    for (let at = `${this.#directory}/${name}`; at !== this.#directory; at = at.slice(0, at.lastIndexOf('/')))
+      if (this.#around.changes.get(at)?.kind === 'deleted') return true
+    return false
+  }
+}
+
+function isAside(below: string): boolean {
+  return below.startsWith(`${asideFolder}/`) || below.startsWith(`logs/${asideFolder}/`)
+}
+
+function movedReferences(
+  host: ReadonlyMap<string, Reference>,
+  changed: { readonly references: ReadonlyMap<string, Reference> },
+  isDeleted: (name: string) => boolean,
+): MovedReference[] {
+  const moved: MovedReference[] = []
+  for (const [name, { id, offset }] of changed.references) {
+    const from = host.get(name)?.id
+    if (from === id) continue
+    moved.push({ name, to: id, ...(offset === undefined ? {} : { offset }), ...(from === undefined ? {} : { from }) })
+  }
+  for (const [name, { id }] of host)
+    if (isDeleted(name) && !changed.references.has(name)) moved.push({ name, from: id })
+  return moved
+}
+
+function resolveHead(
+  text: string | undefined,
+  references: ReadonlyMap<string, Reference>,
+  idLength: number,
+): string | undefined {
+  if (text === undefined) return
+  const name = /^ref:\s*(\S+)/.exec(text)?.[1]
+  if (name !== undefined) return references.get(name)?.id
+  return new RegExp(`^[0-9a-f]{${idLength}}`).exec(text)?.[0]
+}
+
+/** The text of a plain file on the host, byte by byte. @throws {NotExaminable} when it is too large */
+export function readHostBytes(root: Root, path: string, maxBytes: number): Buffer | undefined {
+  const located = root.locate(path, { links: 'refuse' })
+  if (!located.ok) return
+  using place = located.value
+  const opened = place.openFile()
+  if (!opened.ok) return
+  using file = opened.value
+  if (file.stat.size > maxBytes) throw new NotExaminable('a file of it is too large')
+  return Buffer.concat([...readSlices(file.fd, 0, file.stat.size)].map((piece) => Buffer.from(piece)))
+}
+
+function readHostText(root: Root, path: string): string | undefined {
+  return readHostBytes(root, path, TEXT_MAX_BYTES)?.toString('latin1')
+}
+
+export function readChangedBytes(
+  around: HistorySurroundings,
+  change: Extract<StoredChange, { kind: 'file' }>,
+  maxBytes: number,
+): Buffer {
+  if (change.size > maxBytes) throw new NotExaminable('a file of it is too large')
+  return Buffer.concat(
+    [...readSlices(around.contents, change.offset, change.size)].map((piece) => Buffer.from(piece)),
+  )
+}
+
+function readChangedText(
+  around: HistorySurroundings,
+  change: Extract<StoredChange, { kind: 'file' }>,
+): string {
+  return readChangedBytes(around, change, TEXT_MAX_BYTES).toString('latin1')
+}
