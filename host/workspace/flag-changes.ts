@@ -6,12 +6,17 @@ import type { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, readSlices, type StoredChange, type StoredFile } from './change-set.ts'
 import type { ManifestIndex } from './conflicts.ts'
 import { changesPackageScripts, flagOf } from './flagged.ts'
+import type { HistorySubject } from './git-history/examine.ts'
 import { GitPointers } from './git-pointers.ts'
 import { LinkView } from './link-view.ts'
 import type { ManifestEntry } from './manifest.ts'
 
 /** A package.json larger than this is flagged without a look. */
 const PACKAGE_MAX_BYTES = 1024 * 1024
+
+const packageName = /(^|\/)package\.json$/i
+const linkedPackage = 'a link in the place of package.json'
+const changedScripts = 'its scripts run at install, test or start'
 
 export interface FlagSurroundings {
   readonly root: Root
@@ -48,6 +53,25 @@ export class Flagger {
     )
   }
 
+  /** The same for a file or link that git's history would put into the workspace. */
+  reasonInHistory({ path, kind, target, before, after }: HistorySubject): string | undefined {
+    const own = flagOf({ path, kind, exists: this.#exists, ...(target === undefined ? {} : { target }) })
+    if (own !== undefined) return own
+    if (kind === 'link') {
+      if (packageName.test(path)) return linkedPackage
+      return this.#links.leadsOut(path, target ?? '') ?? this.#git.reasonFor(path, kind)
+    }
+    if (packageName.test(path)) {
+      const now = after()
+      if (
+        now !== undefined &&
+        (now.length > PACKAGE_MAX_BYTES || changesPackageScripts(before()?.toString(), now.toString()))
+      )
+        return changedScripts
+    }
+    return this.#git.reasonFor(path, kind)
+  }
+
   #ownReason(
     change: StoredChange,
     kind: 'file' | 'directory' | 'link',
@@ -66,10 +90,10 @@ export class Flagger {
   }
 
   #packageReason(change: StoredChange, entry: ManifestEntry | undefined): string | undefined {
-    if (!/(^|\/)package\.json$/i.test(change.path)) return
-    if (change.kind === 'link') return 'a link in the place of package.json'
+    if (!packageName.test(change.path)) return
+    if (change.kind === 'link') return linkedPackage
     if (change.kind !== 'file' || !packageScriptsChange(this.#around, change, entry)) return
-    return 'its scripts run at install, test or start'
+    return changedScripts
   }
 
   #reasonBelow(change: StoredChange, entry: ManifestEntry | undefined): string | undefined {

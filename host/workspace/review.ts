@@ -8,6 +8,8 @@ import { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, openContents, type StoredChange, type StoredFile } from './change-set.ts'
 import { ManifestIndex, type Standing, StandingFinder } from './conflicts.ts'
 import { Flagger } from './flag-changes.ts'
+import { examineHistory, type HistoryReport } from './git-history/examine.ts'
+import { type SetAside, withCommitsAside } from './git-history/set-aside.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { Turns } from './turns.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
@@ -55,6 +57,10 @@ export interface Review extends Disposable {
   readonly changes: ChangeSet
   /** In the order of paths. */
   readonly items: readonly ReviewItem[]
+  /** What becomes of git repositories that are touched. */
+  readonly history: readonly HistoryReport[]
+  /** Branches that come under a name of their own because their history must be named; their files are items. */
+  readonly aside: readonly SetAside[]
 }
 
 /**
@@ -64,7 +70,7 @@ export interface Review extends Disposable {
  */
 export async function reviewChanges(
   manifest: Manifest,
-  changes: ChangeSet,
+  received: ChangeSet,
 ): Promise<WorkspaceResult<Review>> {
   const opened = Root.open(manifest.root)
   if (!opened.ok) return workspaceFailure('unreadable', `reviewing the changes: ${opened.error.message}`)
@@ -72,19 +78,27 @@ export async function reviewChanges(
   let contents: number | undefined
   try {
     const index = new ManifestIndex(manifest)
-    contents = openContents(changes.paths.contents)
+    contents = openContents(received.paths.contents)
     const turns = new Turns()
+    const flags = new Flagger({ root, index, changes: received, contents })
+    const { reports, reasons } = await examineHistory({
+      ...{ root, index, changes: received.entries, contents },
+      judge: (subject) => flags.reasonInHistory(subject),
+    })
+    const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)
-    const flags = new Flagger({ root, index, changes, contents })
     const own = readOwnStates(path.dirname(changes.paths.entries))
     const standings = new StandingFinder(root, index, own, turns)
-    const around = { index, contents, flags, renames, standings }
+    const around = { index, contents, flags, history: reasons, renames, standings }
     const items: ReviewItem[] = []
     for (const change of changes.entries.values()) {
       if (turns.isDue) await turns.give()
       items.push(await makeItem(around, change))
     }
-    return workspaceSuccess({ root, index, changes, items, [Symbol.dispose]: () => root[Symbol.dispose]() })
+    return workspaceSuccess({
+      ...{ root, index, changes, items, history: reports, aside },
+      [Symbol.dispose]: () => root[Symbol.dispose](),
+    })
   } catch (thrown) {
     root[Symbol.dispose]()
     return failureOf('reviewing the changes', thrown)
@@ -115,6 +129,8 @@ interface Surroundings {
   readonly index: ManifestIndex
   readonly contents: number
   readonly flags: Flagger
+  /** Why a path of git's history must be named. */
+  readonly history: ReadonlyMap<string, string>
   readonly renames: Renames
   readonly standings: StandingFinder
 }
@@ -125,7 +141,7 @@ async function makeItem(around: Surroundings, change: StoredChange): Promise<Rev
   if (change.kind === 'unsupported') {
     return { path: change.path, change: 'unsupported', standing: { kind: 'clear' }, reason: change.reason }
   }
-  const flagged = around.flags.reasonFor(change)
+  const flagged = around.flags.reasonFor(change) ?? around.history.get(change.path)
   const after = sideAfter(change, entry)
   const renamedFrom = renames.from.get(change.path)
   const renamedTo = renames.to.get(change.path)

@@ -18,6 +18,7 @@ import path from 'node:path'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { encodeChanges, type PathChange } from '#specs/node/change-encoder.ts'
 import { comparePaths, decodePath, encodePath } from '#specs/node/path-text.ts'
+import type { ChangeSet } from '../../workspace/change-set.ts'
 import { buildDisk } from '../../workspace/disk.ts'
 import type { Manifest } from '../../workspace/manifest.ts'
 import { receiveChanges } from '../../workspace/receive.ts'
@@ -150,6 +151,7 @@ export class Bench implements Disposable {
   readonly root = path.join(this.home, 'project')
   readonly run = path.join(this.home, 'run')
   #disks = 0
+  #received: ChangeSet | undefined
 
   constructor(tree: Tree = new Map()) {
     mkdirSync(this.root)
@@ -183,13 +185,13 @@ export class Bench implements Disposable {
   async review(before: Tree, after: Tree): Promise<Review> {
     const { manifest } = await this.takeIn()
     const wentIn = new Map([...before].filter(([name]) => manifest.entries.has(name)))
-    const changes = unwrap(await this.receive(manifest, changesBetween(wentIn, after)))
-    return unwrap(await reviewChanges(manifest, changes))
+    this.#received = unwrap(await this.receive(manifest, changesBetween(wentIn, after)))
+    return unwrap(await reviewChanges(manifest, this.#received))
   }
 
   /** The same change set against the host as it is now. */
   async again(review: Review): Promise<Review> {
-    return unwrap(await reviewChanges(review.index.manifest, review.changes))
+    return unwrap(await reviewChanges(review.index.manifest, this.#received ?? review.changes))
   }
 
   [Symbol.dispose](): void {

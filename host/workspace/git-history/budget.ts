@@ -79,7 +79,8 @@ export class ByteRange {
 
   /** @throws {NotExaminable} when the range has not so many bytes */
   read(at: number, length: number): Buffer {
-    if (at < 0 || length < 0 || at + length > this.size) throw new NotExaminable('a file of it ends too early')
+    if (at < 0 || length < 0 || at + length > this.size)
+      throw new NotExaminable('a file of it ends too early')
     const bytes = Buffer.allocUnsafe(length)
     for (let done = 0; done < length; ) {
       const count = readSync(this.#fd, bytes, done, length - done, this.#offset + at + done)

@@ -235,7 +235,11 @@ export async function* changedPaths(
       const old = before.find((entry) => entry !== undefined && entry.kind !== 'tree')
       const now = after?.kind === 'tree' ? undefined : after
       if (now !== undefined || old !== undefined)
-        yield { path, ...(now === undefined ? {} : { after: now }), ...(old === undefined ? {} : { before: old }) }
+        yield {
+          path,
+          ...(now === undefined ? {} : { after: now }),
+          ...(old === undefined ? {} : { before: old }),
+        }
     }
   }
 }
@@ -243,6 +247,8 @@ export async function* changedPaths(
 /** A merge may take each entry, or the lack of it, from any parent. Without a parent everything is new. */
 function isAnyOf(after: TreeEntry | undefined, before: readonly (TreeEntry | undefined)[]): boolean {
   return before.some((entry) =>
-    entry === undefined || after === undefined ? entry === after : entry.id === after.id && entry.mode === after.mode,
+    entry === undefined || after === undefined
+      ? entry === after
+      : entry.id === after.id && entry.mode === after.mode,
   )
 }

@@ -9,14 +9,21 @@ import { foldPath } from '../flagged.ts'
 import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
 import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'
-import { type HistorySurroundings, kindOfMode, ObjectStore, parseCommit, parseTree, type TreeEntry } from './objects.ts'
+import {
+  type HistorySurroundings,
+  kindOfMode,
+  ObjectStore,
+  parseCommit,
+  parseTree,
+  type TreeEntry,
+} from './objects.ts'
 import {
   isIndex,
   isReference,
   type MovedReference,
+  References,
   readChangedBytes,
   readHostBytes,
-  References,
 } from './references.ts'
 
 /** Flagged paths that are named in a report. */
@@ -89,32 +96,38 @@ function membersByRepository({ changes, index }: ExamineOptions): Map<string, st
   const repositories = new Map<string, string[]>()
   for (const change of changes.values()) {
     if (change.kind === 'mode' || change.kind === 'unsupported') continue
-    for (const [directory, below] of repositoriesAbove(change.path)) {
-      const isMember = isReference(below)
-      if (!isMember && !/^objects(\/|$)/i.test(below)) continue
-      // What lies in a directory of the same name as a file of git's, such as logs, is looked at by itself.
-      if (change.kind === 'directory' && index.get(change.path)?.kind !== 'file') continue
-      const members = repositories.get(directory) ?? []
-      if (isMember) members.push(change.path)
-      repositories.set(directory, members)
-    }
+    const found = repositoryOf(change.path)
+    // A directory alone says nothing; what is in it is looked at by itself.
+    if (found === undefined || (change.kind === 'directory' && index.get(change.path)?.kind !== 'file'))
+      continue
+    const [directory, below] = found
+    const members = repositories.get(directory) ?? []
+    if (isReference(below)) members.push(change.path)
+    repositories.set(directory, members)
   }
   return repositories
 }
 
 /**
- * Every way to split a path into a repository's directory and what is below it. A submodule's name may have slashes, so
- * the split below `modules` is not known; each that makes sense counts.
+ * The repository that a path belongs to. A submodule's name may have slashes, so the repository below `modules` ends
+ * where what follows looks like git's; where that is too early, the repository has no such objects and is flagged.
  */
-function* repositoriesAbove(path: string): Generator<[directory: string, below: string]> {
+function repositoryOf(path: string): [directory: string, below: string] | undefined {
   const names = path.split('/')
   const plain = foldPath(path).split('/')
   const git = plain.indexOf('.git')
   if (git === -1) return
-  for (let at = git + 1; at < names.length; at++) {
-    const isOwn = at === git + 1 || (plain[git + 1] === 'modules' && at > git + 2)
-    if (isOwn) yield [names.slice(0, at).join('/'), names.slice(at).join('/')]
+  const isModule = plain[git + 1] === 'modules'
+  for (let at = isModule ? git + 3 : git + 1; at < names.length; at++) {
+    const below = names.slice(at).join('/')
+    if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]
+    if (!isModule) return
   }
+  return
+}
+
+function isObject(below: string): boolean {
+  return /^objects(\/|$)/i.test(below)
 }
 
 interface Examined {
@@ -135,7 +148,9 @@ async function examineRepository(
   const findings = new Findings(options, budget)
   const finish = (problem?: string): Examined => {
     const reason =
-      problem === undefined ? findings.reason : `git's history could not be examined: ${problem}`.slice(0, 500)
+      problem === undefined
+        ? findings.reason
+        : `git's history could not be examined: ${problem}`.slice(0, 500)
     const report: HistoryReport = {
       directory,
       idLength,
@@ -186,7 +201,8 @@ async function examineMember(
 ): Promise<void> {
   const below = path.slice(directory.length + 1)
   const change = options.changes.get(path)
-  if (/^refs\/replace(\/|$)/i.test(below)) findings.addProblem('it has objects that stand in for others (refs/replace)')
+  if (/^refs\/replace(\/|$)/i.test(below))
+    findings.addProblem('it has objects that stand in for others (refs/replace)')
   if (/^refs\/caisson(\/|$)/i.test(below))
     findings.addProblem('it changes refs/caisson, where commits of earlier runs are kept')
   if (!isIndex(below) || change?.kind !== 'file') return
@@ -220,7 +236,10 @@ class Findings {
     const first = this.named[0]
     if (first === undefined) return
     const more = this.count === 1 ? '' : ` and ${this.count - 1} more`
-    return `git's history holds changes that must be named: "${first.path}" (${first.reason})${more}`.slice(0, 500)
+    return `git's history holds changes that must be named: "${first.path}" (${first.reason})${more}`.slice(
+      0,
+      500,
+    )
   }
 
   addProblem(problem: string): void {
@@ -250,7 +269,11 @@ class Findings {
         const head = tree === undefined ? undefined : entryAt(store, tree, entry.path)
         return head?.id === after.id && head.mode === after.mode
       }
-      this.#add(store, { path: entry.path, after, ...(old === undefined ? {} : { before: treeEntryOf(old) }) }, isOwn)
+      this.#add(
+        store,
+        { path: entry.path, after, ...(old === undefined ? {} : { before: treeEntryOf(old) }) },
+        isOwn,
+      )
     }
     for (const [key, entry] of before.entries)
       if (!after.entries.has(key) && !after.entries.has(`0:${entry.path}`))

@@ -171,7 +171,9 @@ function compareCached(
   const { ids, idBytes, depth } = around
   const nameEnd = content.indexOf(0, at)
   const lineEnd = content.indexOf(0x0a, nameEnd + 1)
-  const counts = /^(-?\d{1,9}) (\d{1,9})$/.exec(content.toString('latin1', nameEnd + 1, Math.max(nameEnd + 1, lineEnd)))
+  const counts = /^(-?\d{1,9}) (\d{1,9})$/.exec(
+    content.toString('latin1', nameEnd + 1, Math.max(nameEnd + 1, lineEnd)),
+  )
   if (nameEnd === -1 || lineEnd === -1 || counts === null || depth > 200)
     throw new NotExaminable('the trees that the index keeps are damaged')
   if (decodePath(content.subarray(at, nameEnd)) !== name)
@@ -200,7 +202,12 @@ function treeId(folder: Folder, ids: Map<Folder, string>, idBytes: number): stri
     ...[...folder.folders].map(([text, below]) => {
       const name = encodePath(text)
       // git sorts a directory as if its name ended with a slash.
-      return { order: Buffer.concat([name, Buffer.from('/')]), name, mode: 0o40000, id: treeId(below, ids, idBytes) }
+      return {
+        order: Buffer.concat([name, Buffer.from('/')]),
+        name,
+        mode: 0o40000,
+        id: treeId(below, ids, idBytes),
+      }
     }),
   ].sort((left, right) => Buffer.compare(left.order, right.order))
   const data = Buffer.concat(
@@ -211,7 +218,10 @@ function treeId(folder: Folder, ids: Map<Folder, string>, idBytes: number): stri
       Buffer.from(id, 'hex'),
     ]),
   )
-  const id = createHash(idBytes === 20 ? 'sha1' : 'sha256').update(`tree ${data.length}\0`).update(data).digest('hex')
+  const id = createHash(idBytes === 20 ? 'sha1' : 'sha256')
+    .update(`tree ${data.length}\0`)
+    .update(data)
+    .digest('hex')
   ids.set(folder, id)
   return id
 }

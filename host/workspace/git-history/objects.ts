@@ -4,12 +4,20 @@
  */
 import { createHash } from 'node:crypto'
 import type { Root } from '#specs/node/descriptor-walk.ts'
-import type { OpenFile } from '#specs/node/place.ts'
 import { decodePath } from '#specs/node/path-text.ts'
+import type { OpenFile } from '#specs/node/place.ts'
 import type { StoredChange } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
 import { type Budget, ByteRange, NotExaminable } from './budget.ts'
-import { type GitObject, inflate, inflateStart, OBJECT_MAX_BYTES, type ObjectType, Pack, PackIndex } from './pack.ts'
+import {
+  type GitObject,
+  inflate,
+  inflateStart,
+  OBJECT_MAX_BYTES,
+  type ObjectType,
+  Pack,
+  PackIndex,
+} from './pack.ts'
 
 /** Packs that are opened; git itself asks for a clean-up at 50. */
 const MAX_PACKS = 200
@@ -62,7 +70,11 @@ export class ObjectStore implements Disposable {
     if (this.#changedLoose.has(id)) return true
     for (const pack of this.#changedPacks.values()) if (pack.index.find(id) !== undefined) return true
     for (const [name, pack] of this.#hostPacks)
-      if (!this.#isDeleted(`${name}.pack`) && !this.#isDeleted(`${name}.idx`) && pack.index.find(id) !== undefined)
+      if (
+        !this.#isDeleted(`${name}.pack`) &&
+        !this.#isDeleted(`${name}.idx`) &&
+        pack.index.find(id) !== undefined
+      )
         return true
     const loose = this.#loosePath(id)
     return !this.#isDeleted(loose) && this.#hostHas(loose)
@@ -74,7 +86,8 @@ export class ObjectStore implements Disposable {
     this.#budget.object(0)
     const object = this.#find(id)
     if (object === undefined) throw new NotExaminable(`the object ${id.slice(0, 12)} is missing`)
-    if (this.#nameOf(object) !== id) throw new NotExaminable(`the object ${id.slice(0, 12)} has another content`)
+    if (this.#nameOf(object) !== id)
+      throw new NotExaminable(`the object ${id.slice(0, 12)} has another content`)
     return object
   }
 
@@ -118,7 +131,8 @@ export class ObjectStore implements Disposable {
   async #checkPack(path: string, ending: 'pack' | 'idx'): Promise<undefined> {
     const name = path.slice(0, -ending.length - 1)
     const pack = this.#changedPacks.get(name)
-    if (pack === undefined) throw new NotExaminable('a pack is there without its index, or an index without its pack')
+    if (pack === undefined)
+      throw new NotExaminable('a pack is there without its index, or an index without its pack')
     // The pair is looked at once.
     if (ending === 'idx' && this.#changeAt(`${name}.pack`) !== undefined) return
     for (let place = 0; place < pack.index.count; place++) {
@@ -285,7 +299,9 @@ function sizeOfLoose(compressed: Buffer): { type: ObjectType; size: number; head
   // A thousand bytes grow to a million at most.
   const start = inflateStart(compressed.subarray(0, 1_024))
   const end = start.indexOf(0)
-  const said = /^(commit|tree|blob|tag) (0|[1-9][0-9]{0,11})$/.exec(start.toString('latin1', 0, Math.max(0, end)))
+  const said = /^(commit|tree|blob|tag) (0|[1-9][0-9]{0,11})$/.exec(
+    start.toString('latin1', 0, Math.max(0, end)),
+  )
   if (said === null) throw new NotExaminable('an object is of an unknown type')
   const size = Number(said[2])
   if (size > OBJECT_MAX_BYTES) throw new NotExaminable('an object is too large')
@@ -312,7 +328,9 @@ export function parseCommit({ type, data }: GitObject): Commit {
     if (parent === undefined) break
     parents.push(parent)
   }
-  const date = lines.map((line) => /^committer .*> (\d{1,12}) [-+]\d{4}$/.exec(line)?.[1]).find((found) => found)
+  const date = lines
+    .map((line) => /^committer .*> (\d{1,12}) [-+]\d{4}$/.exec(line)?.[1])
+    .find((found) => found)
   return { tree, parents, date: Number(date ?? 0) }
 }
 
@@ -345,7 +363,7 @@ export function parseTree({ type, data }: GitObject, idBytes: number): Map<strin
 
 /** @throws {NotExaminable} */
 export function kindOfMode(mode: number): TreeEntry['kind'] {
-  const kind = ({ 0o04: 'tree', 0o10: 'file', 0o12: 'link', 0o16: 'submodule' } as const)[mode >> 12]
+  const kind = ({ 4: 'tree', 8: 'file', 10: 'link', 14: 'submodule' } as const)[mode >> 12]
   if (kind === undefined) throw new NotExaminable('a tree has an entry of an unknown kind')
   return kind
 }

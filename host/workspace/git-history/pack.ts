@@ -193,10 +193,7 @@ export class Pack {
     // Deflate adds a few bytes per block to what it cannot compress.
     const most = size + Math.ceil(size / 100) + 1_024
     this.#budget.object(size)
-    return inflate(
-      this.#bytes.read(dataAt, Math.max(0, Math.min(most, this.#bytes.size - dataAt))),
-      size,
-    )
+    return inflate(this.#bytes.read(dataAt, Math.max(0, Math.min(most, this.#bytes.size - dataAt))), size)
   }
 }
 

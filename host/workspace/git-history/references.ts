@@ -68,7 +68,8 @@ export class References {
     const texts = new Map<string, string>()
     for (const path of index.below(this.#directory)) {
       const below = path.slice(this.#directory.length + 1)
-      if (index.get(path)?.kind !== 'file' || !isReference(below) || isIndex(below) || isAside(below)) continue
+      if (index.get(path)?.kind !== 'file' || !isReference(below) || isIndex(below) || isAside(below))
+        continue
       const text = readHostText(root, path)
       if (text === undefined) continue
       texts.set(below, text)
@@ -154,7 +155,12 @@ function movedReferences(
   for (const [name, { id, offset }] of changed.references) {
     const from = host.get(name)?.id
     if (from === id) continue
-    moved.push({ name, to: id, ...(offset === undefined ? {} : { offset }), ...(from === undefined ? {} : { from }) })
+    moved.push({
+      name,
+      to: id,
+      ...(offset === undefined ? {} : { offset }),
+      ...(from === undefined ? {} : { from }),
+    })
   }
   for (const [name, { id }] of host)
     if (isDeleted(name) && !changed.references.has(name)) moved.push({ name, from: id })

@@ -36,7 +36,8 @@ export function withCommitsAside(
     if (report.reason === undefined || !report.isExamined || !isName(runId)) continue
     const folder = `${report.directory}/${asideFolder}/${runId}`
     // Only where the host has a repository, and nothing else comes there.
-    if (index.get(`${report.directory}/refs`)?.kind !== 'directory' || isTouched(entries, report.directory)) continue
+    if (index.get(`${report.directory}/refs`)?.kind !== 'directory' || isTouched(entries, report.directory))
+      continue
     for (const moved of report.moved.slice(0, MAX_REFERENCES)) {
       const file = fileFor(moved, contents, report.idLength)
       const name = moved.name.replace(/^refs\//, '')
@@ -73,7 +74,11 @@ function addFile(
   file: { mode: number; size: number; offset: number; sha256: string },
 ): boolean {
   const missing: string[] = []
-  for (let above = path.posix.dirname(at); index.get(above)?.kind !== 'directory'; above = path.posix.dirname(above)) {
+  for (
+    let above = path.posix.dirname(at);
+    index.get(above)?.kind !== 'directory';
+    above = path.posix.dirname(above)
+  ) {
     const there = entries.get(above)
     if (above === '.' || (there !== undefined && there.kind !== 'directory')) return false
     if (there === undefined) missing.push(above)

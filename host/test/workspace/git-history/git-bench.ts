@@ -1,10 +1,19 @@
 /** A workspace with a repository that real git makes, and what an agent does in its copy of it with real git. */
 import { execFileSync } from 'node:child_process'
-import { cpSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
 import type { Review } from '../../../workspace/review.ts'
-import { Bench, type Tree, type TreeNode, treeOf } from '../support.ts'
+import { Bench, type Tree, type TreeNode, treeOf, unwrap } from '../support.ts'
 
 /** Runs git without the configuration of this machine. */
 export function git(directory: string, ...args: string[]): string {
@@ -71,6 +80,9 @@ export class GitBench extends Bench {
   async afterAgent(work: (copy: string) => void): Promise<Review> {
     const copy = path.join(this.home, 'copy')
     cpSync(this.root, copy, { recursive: true, verbatimSymlinks: true })
+    // What was left out is not in the VM.
+    for (const { path: name } of unwrap(await this.scan()).leftOut)
+      rmSync(path.join(copy, name), { recursive: true })
     work(copy)
     const after = readTree(copy)
     rmSync(copy, { recursive: true })

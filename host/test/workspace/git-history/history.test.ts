@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { deflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
@@ -23,7 +23,9 @@ function flaggedOf(review: Review): Record<string, string> {
 
 /** The flags of files that say where history ends. */
 function historyFlags(review: Review): string[] {
-  return Object.keys(flaggedOf(review)).filter((path) => /\.git\/(.*\/)?(HEAD|refs|logs|index|packed-refs)/.test(path))
+  return Object.keys(flaggedOf(review)).filter((path) =>
+    /\.git\/(.*\/)?(HEAD|refs|logs|index|packed-refs)/.test(path),
+  )
 }
 
 describe('commits and the index from the VM', () => {
@@ -37,7 +39,7 @@ describe('commits and the index from the VM', () => {
       git(root, 'stash', 'pop')
     },
     'git reset --hard': (root) => git(root, 'reset', '-q', '--hard'),
-    'git commit -am': (root) => git(root, 'commit', '-q', '-am', 'mine'),
+    'git commit -am': (root) => git(root, 'commit', '-q', '--allow-empty', '-am', 'mine'),
     'git switch': (root) => {
       git(root, 'stash')
       git(root, 'switch', '-q', 'other')
@@ -83,21 +85,27 @@ describe('commits and the index from the VM', () => {
   }
   const start = repository(base, (root) => git(root, 'branch', 'other'))
 
-  it.each(
-    Object.keys(deeds).flatMap((deed) => Object.keys(ways).map((way) => [deed, way] as const)),
-  )('%s brings no left-out file to the host by %s after "all" [W.03]', async (deed, way) => {
-    using bench = new GitBench(start)
-    using review = await bench.afterAgent(deeds[deed] as (copy: string) => void)
-    await apply(bench, review)
-    ways[way]?.(bench.root)
-    expect(readFileSync(bench.file('Makefile'), 'utf8')).toBe(base.Makefile)
-    expect(existsSync(bench.file('.github'))).toBe(false)
-    for (const branch of ['HEAD', 'main', 'other']) {
-      expect(git(bench.root, 'show', `${branch}:Makefile`)).toBe(base.Makefile)
-      expect(git(bench.root, 'ls-tree', '-r', '--name-only', branch)).not.toContain('ci.yml')
-    }
-    git(bench.root, 'fsck', '--strict')
-  })
+  it.each(Object.keys(deeds))(
+    '%s brings no left-out file to the host by any git command after "all" [W.03]',
+    async (deed) => {
+      using bench = new GitBench(start)
+      using review = await bench.afterAgent(deeds[deed] as (copy: string) => void)
+      await apply(bench, review)
+      git(bench.root, 'fsck', '--strict')
+      for (const [way, run] of Object.entries(ways)) {
+        const root = path.join(bench.home, 'host')
+        cpSync(bench.root, root, { recursive: true })
+        run(root)
+        expect([way, readFileSync(path.join(root, 'Makefile'), 'utf8')]).toEqual([way, base.Makefile])
+        expect([way, existsSync(path.join(root, '.github'))]).toEqual([way, false])
+        for (const branch of ['HEAD', 'main', 'other']) {
+          expect(git(root, 'show', `${branch}:Makefile`)).toBe(base.Makefile)
+          expect(git(root, 'ls-tree', '-r', '--name-only', branch)).not.toContain('ci.yml')
+        }
+        rmSync(root, { recursive: true })
+      }
+    },
+  )
 
   it('say which branches move, how many commits come and which flagged paths they hold [W.03]', async () => {
     using bench = new GitBench(start)
@@ -107,9 +115,16 @@ describe('commits and the index from the VM', () => {
     })
     const [report] = review.history
     expect(report).toMatchObject({ directory: '.git', commits: 2, flaggedCount: 2, isExamined: true })
-    expect(report?.moved).toMatchObject([{ name: 'refs/heads/main', from: git(bench.root, 'rev-parse', 'main').trim() }])
+    expect(report?.moved).toMatchObject([
+      { name: 'refs/heads/main', from: git(bench.root, 'rev-parse', 'main').trim() },
+    ])
     expect(report?.flagged.map(({ path }) => path).sort()).toEqual(['.github/workflows/ci.yml', 'Makefile'])
-    expect(historyFlags(review)).toEqual(['.git/index', '.git/logs/HEAD', '.git/logs/refs/heads/main', '.git/refs/heads/main'])
+    expect(historyFlags(review)).toEqual([
+      '.git/index',
+      '.git/logs/HEAD',
+      '.git/logs/refs/heads/main',
+      '.git/refs/heads/main',
+    ])
     expect(flaggedOf(review)['.git/refs/heads/main']).toContain('"Makefile"')
   })
 
@@ -124,8 +139,16 @@ describe('commits and the index from the VM', () => {
       tip = git(copy, 'rev-parse', 'HEAD').trim()
     })
     expect(review.aside).toEqual([
-      { name: 'refs/heads/feature/one', aside: 'refs/caisson/run/heads/feature/one', path: '.git/refs/caisson/run/heads/feature/one' },
-      { name: 'refs/heads/main', aside: 'refs/caisson/run/heads/main', path: '.git/refs/caisson/run/heads/main' },
+      {
+        name: 'refs/heads/feature/one',
+        aside: 'refs/caisson/run/heads/feature/one',
+        path: '.git/refs/caisson/run/heads/feature/one',
+      },
+      {
+        name: 'refs/heads/main',
+        aside: 'refs/caisson/run/heads/main',
+        path: '.git/refs/caisson/run/heads/main',
+      },
     ])
     await apply(bench, review)
     expect(git(bench.root, 'rev-parse', 'refs/caisson/run/heads/feature/one').trim()).toBe(tip)
@@ -165,7 +188,7 @@ describe('commits and the index from the VM', () => {
       commit: (copy) => commit(copy, { 'a.txt': 'agent\n', 'src/new.ts': 'n\n', 'src/x.ts': null }),
       gc: (copy) => {
         commit(copy, { 'a.txt': 'agent\n' })
-        git(copy, 'gc', '-q', '--prune=now')
+        git(copy, '-c', 'gc.writeCommitGraph=false', 'gc', '-q', '--prune=now')
       },
       merge: (copy) => {
         git(copy, 'switch', '-q', '-c', 'third')
@@ -211,11 +234,10 @@ describe('commits and the index from the VM', () => {
 
   it('are flagged where they touch what was left out of the VM [W.03 W.02]', async () => {
     using bench = new GitBench(repository({ ...base, '.env': 'KEY=1\n' }))
-    using review = await bench.afterAgent((copy) => {
-      rmSync(path.join(copy, '.env'))
-      commit(copy, { 'a.txt': 'agent\n' })
-    })
-    expect(review.history[0]?.flagged).toEqual([{ path: '.env', reason: 'it was left out of the VM (secret)' }])
+    using review = await bench.afterAgent((copy) => commit(copy, { 'a.txt': 'agent\n' }))
+    expect(review.history[0]?.flagged).toEqual([
+      { path: '.env', reason: 'it was left out of the VM (secret)' },
+    ])
     await apply(bench, review)
     git(bench.root, 'reset', '-q', '--hard')
     expect(readFileSync(bench.file('.env'), 'utf8')).toBe('KEY=1\n')
@@ -226,7 +248,9 @@ describe('commits and the index from the VM', () => {
     async (option) => {
       using bench = new GitBench(start)
       using review = await bench.afterAgent((copy) => git(copy, 'update-index', option, 'src/x.ts'))
-      expect(flaggedOf(review)).toEqual({ '.git/index': 'the index hides changes of "src/x.ts" from git status' })
+      expect(flaggedOf(review)).toEqual({
+        '.git/index': 'the index hides changes of "src/x.ts" from git status',
+      })
       using own = new GitBench(repository(base, (root) => git(root, 'update-index', option, 'src/x.ts')))
       using kept = await own.afterAgent((copy) => commit(copy, { 'a.txt': 'agent\n' }))
       expect(flaggedOf(kept)).toEqual({})
@@ -258,6 +282,7 @@ describe('commits and the index from the VM', () => {
     using review = await bench.afterAgent((copy) => {
       git(copy, 'replace', 'HEAD', 'HEAD~1')
       git(copy, 'commit-graph', 'write', '--reachable')
+      git(copy, 'repack', '-q')
       git(copy, 'multi-pack-index', 'write')
     })
     const flagged = flaggedOf(review)
@@ -326,7 +351,9 @@ describe('commits and the index from the VM', () => {
       commit(path.join(copy, 'vendor/lib'), evil)
       commit(path.join(copy, 'inner'), evil)
     })
-    const reports = Object.fromEntries(review.history.map((report) => [report.directory, report.flaggedCount]))
+    const reports = Object.fromEntries(
+      review.history.map((report) => [report.directory, report.flaggedCount]),
+    )
     expect(reports).toEqual({ '.git/modules/vendor/lib': 2, 'inner/.git': 2 })
     await apply(bench, review)
     for (const name of ['vendor/lib', 'inner']) {
@@ -334,7 +361,9 @@ describe('commits and the index from the VM', () => {
       expect(readFileSync(bench.file(`${name}/Makefile`), 'utf8')).toBe(base.Makefile)
     }
     using quiet = new GitBench((root) => execFileSync('cp', ['-a', `${bench.root}/.`, root]))
-    using none = await quiet.afterAgent((copy) => commit(path.join(copy, 'vendor/lib'), { 'a.txt': 'agent\n' }))
+    using none = await quiet.afterAgent((copy) =>
+      commit(path.join(copy, 'vendor/lib'), { 'a.txt': 'agent\n' }),
+    )
     expect(historyFlags(none)).toEqual([])
   })
 })
