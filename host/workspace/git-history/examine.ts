@@ -234,7 +234,7 @@ class Findings {
   get reason(): string | undefined {
     if (this.#problem !== undefined) return this.#problem
     const first = this.named[0]
-    if (first === undefined) return
+    if (first === undefined) return undefined
     const more = this.count === 1 ? '' : ` and ${this.count - 1} more`
     return `git's history holds changes that must be named: "${first.path}" (${first.reason})${more}`.slice(
       0,
