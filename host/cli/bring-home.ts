@@ -1,12 +1,13 @@
 /** After a run: shows its changes, lets the person choose or follows the flag, applies, and says what came of it. */
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Host } from '../host.ts'
-import type { RunChanges } from '../runs/changes.ts'
+import type { Inspected, RunChanges } from '../runs/changes.ts'
 import { choose, chooseSeveral } from '../ui/ask.ts'
 import { type Colours, coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
+import { historyLines } from '../ui/history-lines.ts'
 import { changeLine, diffLines } from '../ui/review-lines.ts'
 import { settleKeys } from '../ui/settle-keys.ts'
 import {
@@ -57,8 +58,9 @@ export async function bringHome(
   { choice, state, emit, quietMs }: HomeOptions,
 ): Promise<ExitCode> {
   const changes = await host.changes(runId)
-  const items = await changes.review()
-  if (emit === undefined) await showChanges(io, changes, items)
+  const inspected = await changes.inspect()
+  const { items } = inspected
+  if (emit === undefined) await showChanges(io, changes, inspected)
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
     choice === 'ask' ? await ask(io, items, quietMs) : choice === true && isWhole ? ('all' as const) : null
@@ -85,7 +87,7 @@ function laterLines(runId: string): string {
 export async function showChanges(
   io: Io,
   changes: RunChanges,
-  items: readonly ReviewItem[],
+  { items, history, aside }: Inspected,
   bounds = afterRun,
 ): Promise<void> {
   const colours = coloursFor(io.stdout)
@@ -96,6 +98,7 @@ export async function showChanges(
   io.stdout.write(
     `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
   )
+  writeLines(io.stdout, historyLines(history, aside, colours))
   if (items.length > bounds.maxDiffs) {
     writeLines(
       io.stdout,

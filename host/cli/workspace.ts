@@ -17,7 +17,7 @@ export async function workspaceDiff(io: Io, name: string, flags: { json?: boolea
   if (flags.json === true) {
     for await (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
   } else {
-    await showChanges(io, changes, await changes.review(), {
+    await showChanges(io, changes, await changes.inspect(), {
       maxDiffs: 10_000,
       maxLines: 100_000,
       maxChars: 4_000,

@@ -30,6 +30,9 @@ export interface ReviewedChange extends ReviewItem {
   readonly noDiff?: string
 }
 
+/** Every change, what becomes of git repositories, and which branches are kept under a name of their own. */
+export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
+
 export class RunChanges {
   readonly runId: string
   readonly #store: RunStore
@@ -72,8 +75,14 @@ export class RunChanges {
 
   /** Every change as it stands to the host now. */
   async review(): Promise<ReviewItem[]> {
+    return [...(await this.inspect()).items]
+  }
+
+  /** The same, with what becomes of git repositories. */
+  async inspect(): Promise<Inspected> {
     using review = await this.#review()
-    return [...review.items]
+    const { items, history, aside } = review
+    return { items, history, aside }
   }
 
   /** The same with diffs, which cost a read of both sides each. */

@@ -19,7 +19,9 @@ export function historyLines(
     const kept = aside.filter(({ path }) => path.startsWith(`${directory}/`))
     return [
       `git history in ${foreignLine(directory)}: ${formatCount(report.commits, 'new commit')}`,
-      ...listed(moved.map(({ name, from, to }) => `  ${foreignLine(name)}: ${shortId(from)} → ${shortId(to)}`)),
+      ...listed(
+        moved.map(({ name, from, to }) => `  ${foreignLine(name)}: ${shortId(from)} → ${shortId(to)}`),
+      ),
       ...(reason === undefined ? [] : [colours.yellow(`  flagged: ${foreignLine(reason)}`)]),
       ...listed(
         flagged.map(({ path, reason: why }) =>
@@ -27,10 +29,14 @@ export function historyLines(
         ),
         flaggedCount,
       ),
-      ...listed(kept.map(({ name, aside: under }) => `  ${foreignLine(name)} is kept as ${foreignLine(under)}`)),
+      ...listed(
+        kept.map(({ name, aside: under }) => `  ${foreignLine(name)} is kept as ${foreignLine(under)}`),
+      ),
       ...(kept.length === 0
         ? []
-        : ['  git does not check out or push what is kept so; look at it with git log, take it with git merge']),
+        : [
+            '  git does not check out or push what is kept so; look at it with git log, take it with git merge',
+          ]),
     ]
   })
 }
