@@ -9,7 +9,7 @@ import { gatewayError, type WireError } from './gateway-error.ts'
 import type { Provider } from './providers.ts'
 import { isNvidiaAddress } from './server-address.ts'
 import { UpstreamBreak } from './upstream.ts'
-import { errorBodyMaxBytes, readUpstreamError } from './upstream-error.ts'
+import { errorBodyMaxBytes, readSaid, readUpstreamError } from './upstream-error.ts'
 import { ProxyError } from './user-proxy.ts'
 
 export interface ExchangeTimeouts {
@@ -131,7 +131,8 @@ async function readFailure(
   const retryAfterMs = parseRetryAfter(headerText(response.headers['retry-after']))
   if (status >= 400 && status <= 599) {
     const body = await readBounded(response, timeouts.idleTimeoutMs)
-    return { ok: false, status, body, retryAfterMs, error: readUpstreamError(status, body, provider) }
+    const error = readUpstreamError(status, body, provider)
+    return { ok: false, status, body, retryAfterMs: retryAfterMs ?? readSaid(body).retryAfterMs, error }
   }
   discard(response)
   return { ok: false, status, body: '', retryAfterMs, error: describeStatus(response, provider) }

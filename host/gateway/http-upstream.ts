@@ -3,6 +3,7 @@
  * sent anew when the server certainly did nothing with it: too many requests, or something in it that it does not take.
  */
 import type { Result } from '#specs/protocol/error.ts'
+import { classifyProviderError } from '#specs/protocol/provider-failure.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 import { type Abilities, abilitiesOf } from './abilities.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
@@ -19,7 +20,8 @@ import type { Provider } from './providers.ts'
 import { type QueueTurn, sharedQueue } from './queue.ts'
 import { type Refusal, readRefusal } from './refusal.ts'
 import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
-import { modelRemedy, toolsRemedy } from './upstream-error.ts'
+import { modelRemedy, readSaid, toolsRemedy } from './upstream-error.ts'
+import type { ReportedFailure } from './usage-tap.ts'
 import { buildWireRequest } from './wire-request.ts'
 
 export interface UpstreamTimeouts extends ExchangeTimeouts {
@@ -88,6 +90,12 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
       headers,
       requestBytes: Buffer.byteLength(body),
       body: watchBody(response, timeouts.idleTimeoutMs),
+      onFailure: ({ failure, retryAfterMs }: ReportedFailure) => {
+        const isBusy = failure === 'rate_limited' || (failure === 'overloaded' && retryAfterMs !== null)
+        if (!isBusy) return
+        const pauseMs = Math.round(turn.refused(retryAfterMs))
+        log?.({ runId, failure, pauseMs }, 'the model server asks for a pause inside its answer')
+      },
     }
     return { ok: true, answer }
   }
@@ -223,9 +231,9 @@ export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: Queu
   return null
 }
 
-/** Whether "too many" is of this minute, and not of the account. */
+/** Whether "too many" is of this minute, and not of the account or of this request's length. */
 export function isPassing({ status, body }: ExchangeFailure): boolean {
-  return status === 429 && !/quota|credit|billing|insufficient|payment/i.test(body)
+  return status === 429 && classifyProviderError(readSaid(body), status) === 'rate_limited'
 }
 
 export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {

@@ -69,7 +69,9 @@ async function relayStream(
           ),
         )
       }
+      const hadFailed = tap.failure !== null
       tap.push(chunk)
+      if (tap.failure !== null && !hadFailed) answer.onFailure?.(tap.failure)
       await write(redactor.push(chunk))
       if (stream.destroyed || signal.aborted) break
     }

@@ -1,9 +1,9 @@
 /**
- * An upstream's error in the one form that the guest gets. Three dialects are read: OpenAI's `{"error":{…}}` (also
- * flat, as older vLLM), problem+json (`title`, `detail`; NVIDIA's cloud functions), and text or HTML of a proxy.
+ * An upstream's error in the one form that the guest gets. `specs/protocol/provider-failure.ts` reads its dialects; text and
+ * HTML of a proxy are read here. The words that tell what the error means stay in it.
  */
 
-import { z } from 'zod'
+import { type ProviderError, readProviderError } from '#specs/protocol/provider-failure.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 import { parseJson } from '../state/json.ts'
 import { suggestedModels } from './abilities.ts'
@@ -14,14 +14,11 @@ import { isNvidiaAddress } from './server-address.ts'
 /** Bytes of an error body that are read; the rest is dropped. */
 export const errorBodyMaxBytes = 64 * 1024
 
-const Word = z.union([z.string(), z.number()]).nullish().catch(null)
-const OpenAiError = z.object({ message: z.string(), type: Word, code: Word })
-const Nested = z.object({ error: OpenAiError })
-const Flat = OpenAiError.extend({ object: z.literal('error') })
-const ErrorText = z.object({ error: z.string() })
-const Problem = z
-  .object({ title: Word, detail: z.unknown().optional(), type: Word })
-  .refine((problem) => typeof problem.title === 'string' || problem.detail !== undefined)
+/** What an upstream's answer of a failure says, whatever its dialect. @param body its first bytes, as text */
+export function readSaid(body: string): ProviderError {
+  const said = readProviderError(parseJson(body) ?? htmlToText(body))
+  return said.message === '' ? { ...said, message: htmlToText(body) } : said
+}
 
 /**
  * @param status the upstream's, 400 to 599
@@ -34,13 +31,13 @@ export function readUpstreamError(
   provider: Pick<Provider, 'key' | 'keySetting' | 'name'>,
 ): WireError {
   const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
-  const read = readBody(body)
+  const read = readSaid(body)
   const message = read.message === '' ? 'the model server gave no reason' : read.message
   return {
     status,
     message: boundMessage(redaction.text(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`)),
-    type: redaction.text(word(read.type) ?? typeOfStatus(status)),
-    code: redaction.text(word(read.code) ?? String(status)),
+    type: redaction.text(word(isUri(read.type) ? '' : read.type) ?? typeOfStatus(status)),
+    code: redaction.text(word(read.status) ?? word(read.code) ?? String(status)),
   }
 }
 
@@ -55,21 +52,6 @@ export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[
 /** What to do about a model that takes no tools. */
 export function toolsRemedy(model: string): string {
   return `${model} takes no tools, and the agent works by tools; choose another model with --model or CAISSON_MODEL, or switch tools on at its server`
-}
-
-function readBody(body: string): { message: string; type?: unknown; code?: unknown } {
-  const value = parseJson(body)
-  const openAi = Nested.safeParse(value).data?.error ?? Flat.safeParse(value).data
-  if (openAi !== undefined) return openAi
-  const text = ErrorText.safeParse(value).data
-  if (text !== undefined) return { message: text.error }
-  const problem = Problem.safeParse(value).data
-  if (problem !== undefined) {
-    const { title, detail } = problem
-    const parts = [title, typeof detail === 'string' ? detail : JSON.stringify(detail)]
-    return { message: parts.filter((part) => typeof part === 'string' && part !== '').join(': ') }
-  }
-  return { message: htmlToText(body) }
 }
 
 /** The title or the words of an HTML page; other text as it is. Only for people, so tags may be cut roughly. */
@@ -108,7 +90,11 @@ function remedyFor(
   return ''
 }
 
-function word(value: unknown): string | undefined {
-  const text = typeof value === 'number' ? String(value) : value
-  return typeof text === 'string' && text !== '' ? text.toWellFormed().slice(0, 100) : undefined
+/** problem+json names its kind by an address. */
+function isUri(type: string): boolean {
+  return /^(?:urn|about|https?):/i.test(type)
+}
+
+function word(text: string): string | undefined {
+  return text === '' ? undefined : text.toWellFormed().slice(0, 100)
 }

@@ -2,6 +2,7 @@
 import type { Result } from '#specs/protocol/error.ts'
 import type { ChatRequest } from './chat-request.ts'
 import type { WireError } from './gateway-error.ts'
+import type { ReportedFailure } from './usage-tap.ts'
 
 export interface UpstreamAnswer {
   /** Whether the body is a stream of server-sent events; else one JSON document. */
@@ -12,6 +13,8 @@ export interface UpstreamAnswer {
   readonly requestBytes: number
   /** Ending the iteration early ends the request. Throws an {@link UpstreamBreak} when the body breaks off. */
   readonly body: AsyncIterable<Uint8Array>
+  /** Told of an error that the provider reports inside the answer, so that later requests can wait. */
+  readonly onFailure?: (failure: ReportedFailure) => void
 }
 
 export interface SendOptions {

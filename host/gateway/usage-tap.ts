@@ -5,6 +5,12 @@
 
 import { createParser } from 'eventsource-parser'
 import { z } from 'zod'
+import {
+  classifyProviderError,
+  errorWithin,
+  type ProviderFailure,
+  readProviderError,
+} from '#specs/protocol/provider-failure.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 import { parseJson } from '../state/json.ts'
 
@@ -14,19 +20,30 @@ const WireUsage = z.object({
   completion_tokens: TokenCount,
   completion_tokens_details: z.object({ reasoning_tokens: TokenCount }).nullish().catch(null),
 })
-const Chunk = z.object({
-  usage: WireUsage.nullish().catch(null),
-  error: z.unknown().optional(),
+const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
+const Chunk = Usages.extend({
+  /** Where some servers have the usage. */
+  choices: z.array(Usages).min(1).nullish().catch(null),
 })
+
+/** The error that a provider reports inside an answer of status 200. */
+export interface ReportedFailure {
+  readonly failure: ProviderFailure
+  /** The pause that it asks for; null when it asks for none. */
+  readonly retryAfterMs: number | null
+}
 
 export interface UsageTap {
   push(chunk: Uint8Array): void
+  /** Null until the provider reports an error. */
+  readonly failure: ReportedFailure | null
   /** What is known so far; numbers that the provider did not give are estimated from the bytes. */
   read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
 }
 
 /** Characters of one SSE event that are looked at; a longer one is passed on unread. */
 const eventMaxChars = 1024 * 1024
+const toldApart = /"(?:usage|error|base_resp)"/
 /** Bytes of text per token, roughly, in English; only for providers that report nothing. */
 const bytesPerToken = 4
 /** Bytes of JSON around one delta, roughly. */
@@ -41,7 +58,8 @@ export function createStreamTap(requestBytes: number): UsageTap {
     onEvent: (event) => {
       if (event.data === '[DONE]') state.done = true
       // Most chunks are small deltas: only those that can matter are parsed.
-      else if (event.data.includes('"usage"') || event.data.includes('"error"')) readChunk(event.data, state)
+      else if (event.event === 'error') noteError(parseJson(event.data) ?? event.data, state)
+      else if (toldApart.test(event.data)) readChunk(event.data, state)
     },
   })
   let broken = false
@@ -55,6 +73,9 @@ export function createStreamTap(requestBytes: number): UsageTap {
         // An event beyond the bound: the guest gets it all the same, the usage is estimated.
         broken = true
       }
+    },
+    get failure() {
+      return state.failure
     },
     read: () => summarise(state, deltaOverhead),
   }
@@ -87,28 +108,37 @@ interface TapState {
   output: number
   reasoning: number
   done: boolean
-  error: string | null
+  failure: ReportedFailure | null
 }
 
 function newState(requestBytes: number): TapState {
-  return { requestBytes, bytes: 0, input: 0, output: 0, reasoning: 0, done: false, error: null }
+  return { requestBytes, bytes: 0, input: 0, output: 0, reasoning: 0, done: false, failure: null }
 }
 
 function readChunk(text: string, state: TapState): void {
-  const chunk = Chunk.safeParse(parseJson(text)).data
-  if (chunk === undefined) return
-  if (chunk.error !== undefined && chunk.error !== null)
-    state.error = 'the provider reported an error in its answer'
-  if (!chunk.usage) return
-  state.input = Math.max(state.input, chunk.usage.prompt_tokens)
-  state.output = Math.max(state.output, chunk.usage.completion_tokens)
-  state.reasoning = Math.max(state.reasoning, chunk.usage.completion_tokens_details?.reasoning_tokens ?? 0)
+  const value = parseJson(text)
+  const error = errorWithin(value)
+  if (error !== undefined) noteError(error, state)
+  const chunk = Chunk.safeParse(value).data
+  const usage = chunk?.usage ?? chunk?.choices?.[0]?.usage
+  if (!usage) return
+  state.input = Math.max(state.input, usage.prompt_tokens)
+  state.output = Math.max(state.output, usage.completion_tokens)
+  state.reasoning = Math.max(state.reasoning, usage.completion_tokens_details?.reasoning_tokens ?? 0)
+}
+
+/** Keeps what the error means, and none of its words. */
+function noteError(error: unknown, state: TapState): void {
+  const said = readProviderError(error)
+  state.failure ??= { failure: classifyProviderError(said, null), retryAfterMs: said.retryAfterMs }
 }
 
 function summarise(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
+  const { failure } = state
   const estimated = state.input === 0 && state.output === 0
   const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input
   const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
   const usage = { requests: 1, inputTokens, outputTokens, reasoningTokens: state.reasoning }
-  return { usage, estimated, done: state.done, error: state.error }
+  const error = failure === null ? null : `the provider reported an error in its answer (${failure.failure})`
+  return { usage, estimated, done: state.done, error }
 }

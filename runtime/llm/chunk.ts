@@ -2,6 +2,7 @@
  * One chunk of a chat completion, or one whole completion, as typed parts. Every field is taken only in the form that
  * it should have; what is missing or of another type counts as absent.
  */
+import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import { errorFromStream } from './dialects.ts'
 import { type ModelError, modelError } from './errors.ts'
 import { isRecord } from './json-schema.ts'
@@ -28,22 +29,17 @@ export type StreamPart =
 /** Adds the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */
 export function readChunk(chunk: unknown, parts: StreamPart[]): void {
   if (!isRecord(chunk)) return
-  const failure = chunk.object === 'error' ? chunk : errorWithin(chunk.error)
-  if (failure !== null) return void parts.push({ type: 'error', error: errorFromStream(failure) })
+  const failure = errorWithin(chunk)
+  if (failure !== undefined) return void parts.push({ type: 'error', error: errorFromStream(failure) })
   const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined
   if (isRecord(choice)) {
     const delta = isRecord(choice.delta) ? choice.delta : choice.message
     if (isRecord(delta)) readDelta(delta, parts)
   }
-  if (isRecord(chunk.usage)) parts.push({ type: 'usage', usage: readUsage(chunk.usage) })
+  const usage = [chunk.usage, isRecord(choice) ? choice.usage : undefined].find(isRecord)
+  if (usage !== undefined) parts.push({ type: 'usage', usage: readUsage(usage) })
   if (isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '')
     parts.push(readFinish(choice.finish_reason))
-}
-
-/** What an `error` field says; null where it says that there is none. */
-function errorWithin(value: unknown): unknown {
-  if (isRecord(value)) return Object.keys(value).length > 0 ? value : null
-  return typeof value === 'string' && value !== '' ? value : null
 }
 
 function readDelta(delta: Record<string, unknown>, parts: StreamPart[]): void {

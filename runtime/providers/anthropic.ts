@@ -1,4 +1,5 @@
 /** Anthropic's Messages API as a provider: its event stream as the parts that all providers yield. */
+import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import type { Provider, ProviderRequest } from '../contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
 import { errorFromStream } from '../llm/dialects.ts'
@@ -101,7 +102,11 @@ export class MessageDecoder implements AnswerDecoder {
       this.#readUsage(value.usage, parts)
       this.#finish(isRecord(value.delta) ? value.delta.stop_reason : undefined, parts)
     } else if (type === 'message') this.#readWhole(value, parts)
-    else if (type === 'error') parts.push({ type: 'error', error: errorFromStream(value.error) })
+    else {
+      // Proxies before the API word errors in a way of their own.
+      const error = errorWithin(value)
+      if (error !== undefined) parts.push({ type: 'error', error: errorFromStream(error) })
+    }
   }
 
   /** An answer in one piece, which some servers give although a stream was asked for. */

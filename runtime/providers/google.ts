@@ -1,4 +1,5 @@
 /** Gemini's `streamGenerateContent` as a provider: its chunks as the parts that all providers yield. */
+import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import type { Provider } from '../contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
 import { errorFromStream } from '../llm/dialects.ts'
@@ -34,7 +35,8 @@ export class GeminiDecoder implements AnswerDecoder {
 
   readValue(value: unknown, parts: StreamPart[]): void {
     if (!isRecord(value)) return
-    if (isRecord(value.error)) return void parts.push({ type: 'error', error: errorFromStream(value.error) })
+    const error = errorWithin(value)
+    if (error !== undefined) return void parts.push({ type: 'error', error: errorFromStream(error) })
     const candidate: unknown = Array.isArray(value.candidates) ? value.candidates[0] : undefined
     const content = isRecord(candidate) && isRecord(candidate.content) ? candidate.content.parts : undefined
     if (Array.isArray(content)) for (const part of content) this.#readPart(part, parts)

@@ -2,7 +2,11 @@
 import { describe, expect, it } from 'vitest'
 import { errorFromResponse, errorFromStream } from '#runtime/llm/dialects.ts'
 import type { ModelErrorCode } from '#runtime/llm/errors.ts'
+import { errorWithin } from '#specs/protocol/provider-failure.ts'
+import { providerErrors } from '#specs/testing/provider-errors.ts'
 import { errorBody, gatewayError, gatewayErrorCodes } from '../../gateway/gateway-error.ts'
+import { readUpstreamError } from '../../gateway/upstream-error.ts'
+import { createStreamTap } from '../../gateway/usage-tap.ts'
 
 /** Refusals that asking again may mend. */
 const passing: Readonly<Record<string, ModelErrorCode>> = {
@@ -42,4 +46,34 @@ describe('refusals of the gateway', () => {
       expect(errorFromResponse(error.status, errorBody(error), null).code).toBe(code)
     },
   )
+})
+
+describe('errors of providers', () => {
+  const textOf = (body: unknown) => (typeof body === 'string' ? body : JSON.stringify(body))
+
+  it.each(
+    providerErrors.flatMap(({ provider, status, body, failure }) =>
+      status === null ? [] : [[provider, status, textOf(body), failure] as const],
+    ),
+  )("mean the same behind the gateway: %s's %i %s [G.05]", (_provider, status, body, failure) => {
+    const forwarded = readUpstreamError(status, body, { name: 'test', key: null })
+    expect(errorFromResponse(forwarded.status, errorBody(forwarded), null).code).toBe(failure)
+  })
+
+  it.each(
+    providerErrors.flatMap(({ provider, status, body, failure, retryAfterMs = null }) =>
+      status === null ? [[provider, textOf(body), failure, retryAfterMs] as const] : [],
+    ),
+  )("are seen by the host inside a stream: %s's %s [G.05]", (_provider, body, failure, retryAfterMs) => {
+    const events = [
+      `event: error\ndata: ${body.replaceAll('\n', ' ')}\n\n`,
+      ...(body.startsWith('{') && errorWithin(JSON.parse(body)) !== undefined ? [`data: ${body}\n\n`] : []),
+    ]
+    for (const event of events) {
+      const tap = createStreamTap(10)
+      tap.push(Buffer.from(event))
+      expect(tap.failure).toEqual({ failure, retryAfterMs })
+      expect(tap.read().error).toContain(failure)
+    }
+  })
 })

@@ -46,6 +46,20 @@ describe('a server that has had enough', () => {
     expect(answers.map(({ status }) => status)).toEqual([200, 200])
   })
 
+  it('holds back every run with the same key where it says so inside its answer [G.05]', async () => {
+    const busy =
+      'data: {"error":{"message":"Rate limit reached. Please try again in 400ms.","code":null}}\n\n'
+    await using server = await startModelServer([{ body: busy }, hello])
+    const provider = customProvider(server.baseUrl)
+    await using one = await startGateway(provider, { runId: 'run-one' })
+    await using other = await startGateway(provider, { runId: 'run-other' })
+    expect(await one.request()).toMatchObject({ status: 200 })
+    expect(one.exchanges).toMatchObject([{ error: expect.stringContaining('rate_limited') }])
+    expect(one.logged.join()).toContain('inside its answer')
+    expect(await other.request()).toMatchObject({ status: 200 })
+    expect(other.exchanges[0]?.queuedMs).toBeGreaterThan(100)
+  })
+
   it('is not waited for when its account is at an end, and the guest is told when to come back [G.05]', async () => {
     await using server = await startModelServer([
       failure(429, 'You exceeded your current quota', 'openai', { 'retry-after': '7' }),

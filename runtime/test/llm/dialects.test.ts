@@ -1,8 +1,10 @@
 // Failures as servers word them: the table of statuses row by row, in every dialect, and the words that mean more.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { statusFailures } from '#specs/protocol/provider-failure.ts'
 import { type ErrorDialect, errorDialects } from '#specs/testing/model-replies.ts'
-import { errorFromResponse, errorFromStream, gatewayCodes, statusCodes } from '../../llm/dialects.ts'
+import { providerErrors } from '#specs/testing/provider-errors.ts'
+import { errorFromResponse, errorFromStream, gatewayCodes } from '../../llm/dialects.ts'
 import { type ModelErrorCode, modelError, modelFailures, reasonOf } from '../../llm/errors.ts'
 
 const dialects = Object.keys(errorDialects) as ErrorDialect[]
@@ -62,7 +64,7 @@ describe('statuses', () => {
 
   it('has a row above for every status of the table [G.05]', () => {
     const promised = Object.fromEntries(rows.map(([status, code]) => [status, code]))
-    expect(promised).toMatchObject(statusCodes)
+    expect(promised).toMatchObject(statusFailures)
   })
 
   it('ends a run for every code with a reason, and never repeats what people must mend [G.05]', () => {
@@ -139,6 +141,15 @@ describe('words', () => {
   ])('reads the error %j within a stream as %s [G.05] [G.07]', (said, code) => {
     expect(errorFromStream(said)).toMatchObject({ code, status: null })
   })
+
+  it.each(providerErrors.map((one) => [one.provider, one.status ?? 'a stream', one.body, one] as const))(
+    "reads %s's error within %s, %j, as what it means [G.05] [S1.07]",
+    (_provider, _status, _body, { status, body, failure, retryAfterMs = null }) => {
+      const text = typeof body === 'string' ? body : JSON.stringify(body)
+      const error = status === null ? errorFromStream(body) : errorFromResponse(status, text, null)
+      expect(error).toMatchObject({ code: failure, retryAfterMs })
+    },
+  )
 
   it('names a web page by its title and says what to check [S1.07]', () => {
     const page = '<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head></html>'
