@@ -7,16 +7,18 @@ toolchain=$root/scripts/toolchain
 say() { printf 'setup: %s\n' "$*" >&2; }
 give_up() { printf 'setup: %s\n' "$*" >&2; exit 4; }
 
-# command:package pairs that running needs; what only the slow tests need is added by scripts/test --all
+# program:package pairs, or file:package, that running needs; scripts/test adds what only tests need
 needed_packages=(
   qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mkfs.erofs:erofs-utils bwrap:bubblewrap
   zstd:zstd cpio:cpio python3:python3 strip:binutils flock:util-linux
 )
 
 missing_packages() {
-  local pair
+  local pair program
   for pair in "$@"; do
-    command -v "${pair%%:*}" >/dev/null 2>&1 || PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair#*:}"
+    program=${pair%%:*}
+    if [[ $program == /* ]]; then [ -e "$program" ]; else PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null 2>&1; fi ||
+      echo "${pair#*:}"
   done
 }
 

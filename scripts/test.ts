@@ -126,13 +126,18 @@ if (tier === 'all')
     '-x',
     'scripts/run',
     'scripts/test',
+    'scripts/fresh-machine',
     '.ci/run',
     'vm-image/build.sh',
     'vm-image/disk.sh',
   ])
 test('fast')
 test('vm', tier === 'all' ? [] : firstVmTests)
-if (tier === 'all') test('slow')
+if (tier === 'all') {
+  test('slow')
+  if (process.getuid?.() === 0) check('fresh machine', 'scripts/fresh-machine', ['root', 'user'])
+  else console.log('\n== fresh machine: left out, it needs root')
+}
 
 rmSync(scratch, { recursive: true, force: true })
 const failedAny = total.failed > 0

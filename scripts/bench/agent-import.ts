@@ -6,9 +6,9 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { bundleAgent } from '../../host/image/agent-bundle.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 
-const samples = 15
+const samples = repeats(15)
 const entry = path.resolve(import.meta.dirname, '../../agent/main.ts')
 
 /** Loaded before the agent; speaks when the agent's own first turn of the event loop is over. */

@@ -5,15 +5,15 @@ import { once } from 'node:events'
 import type { AgentJob, AgentResult } from './agent-child.ts'
 import { startTurnServer, type TurnServer } from './agent-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 
-const warmUpSamples = 3
+const warmUpSamples = repeats(3)
 /** Conversations of one sample, and samples, by the turns of a conversation. */
 const lengths = [
-  { turns: 20, conversations: 4, samples: 15 },
-  { turns: 200, conversations: 1, samples: 9 },
+  { turns: 20, conversations: 4, samples: repeats(15) },
+  { turns: 200, conversations: 1, samples: repeats(9) },
 ] as const
-const agents = 100
+const agents = repeats(100)
 const agentTurns = 5
 
 export async function measureTurns(): Promise<Figures> {
@@ -69,7 +69,7 @@ export async function measureAgents(): Promise<Figures> {
   tell(`${agents} agents of ${agentTurns} turns`)
   const usedKiB: number[] = []
   const rssKiB: number[] = []
-  for (let sample = 0; sample < 3; sample++) {
+  for (let sample = 0; sample < repeats(3); sample++) {
     const { used, rss } = await measureAgentsOnce()
     usedKiB.push(used / agents / 1024)
     rssKiB.push(rss / agents / 1024)

@@ -6,10 +6,10 @@ import { Host } from '../../host/host.ts'
 import { reply } from '../../specs/testing/model-replies.ts'
 import { type Script, startModelServer } from '../../specs/testing/model-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 import { makeFolder } from './workspace.ts'
 
-const RUNS = 5
+const RUNS = repeats(5)
 const AGENTS = 8
 
 const step = { id: 'lead', title: 'Lead', instructions: 'LEAD', needs: [], writes: ['*'] }

@@ -27,6 +27,11 @@ export function printFigures(figures: Readonly<Record<string, unknown>>): void {
     process.stdout.write(`${name.padEnd(24)} ${JSON.stringify(value)}\n`)
 }
 
+/** How often a measurement repeats: `count` times, or once with `--quick`, which shows that the benchmark works. */
+export function repeats(count: number): number {
+  return process.argv.includes('--quick') ? 1 : count
+}
+
 /** Progress on stderr. */
 export function tell(text: string): void {
   process.stderr.write(`bench: ${text}\n`)

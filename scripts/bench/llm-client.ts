@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { delta, done, event, toolDelta } from '../../specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 import type { LlmJob, LlmResult } from './llm-child.ts'
 
 interface Case {
@@ -15,8 +15,8 @@ interface Case {
   readonly history?: number
 }
 
-const samples = 15
-const warmUpSamples = 3
+const samples = repeats(15)
+const warmUpSamples = repeats(3)
 /** A packet's worth: large streams do not come an event at a time. */
 const packetBytes = 1_400
 

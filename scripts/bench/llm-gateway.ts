@@ -17,14 +17,14 @@ import { startVm } from '../../host/vm/vm.ts'
 import { delta, done, reply } from '../../specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import { type Figures, openBench } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 
 const MIB = 1024 * 1024
 type Ask = (request: ModelProbeRequest) => Promise<number[]>
 
-const rounds = 10
+const rounds = repeats(10)
 /** Code is translated and optimised before it is measured. */
-const warmUpRounds = 3
+const warmUpRounds = repeats(3)
 /** Requests of a round. */
 const counts: Readonly<Record<ModelProbeRequest['op'], number>> = { turn: 10, bytes: 1 }
 const longBytes = 4 * MIB

@@ -1,12 +1,12 @@
 /** Sixteen warm VMs at once: until all have answered, and what each takes of the memory. */
 
 import { type Bench, type Figures, openLink, waitForAgent } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 import { readPss } from './processes.ts'
 import { obtainTemplate, resumeFrom } from './warm.ts'
 
-const VMS = 16
-const ROUNDS = 5
+const VMS = repeats(16)
+const ROUNDS = repeats(5)
 
 export async function measureMany(bench: Bench): Promise<Figures> {
   const template = await obtainTemplate(bench)

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { agentPing } from '#specs/protocol/methods.ts'
 import { startVm } from '../../host/vm/vm.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { type Figure, figureOf, round, tell } from './figures.ts'
+import { type Figure, figureOf, repeats, round, tell } from './figures.ts'
 
 /** The guest that sends back every byte of the control port. */
 export const echoGuest = {
@@ -12,8 +12,8 @@ export const echoGuest = {
   readyMarker: 'caisson: echo ready',
 } as const
 
-const pings = 2_000
-const warmUps = 1_000
+const pings = repeats(2_000)
+const warmUps = repeats(1_000)
 /** As long as the frame of a ping, so that only the work differs. */
 const message = Buffer.alloc(80, 'x')
 

@@ -8,11 +8,11 @@ import { GuestAccess } from '../../host/control/guest-access.ts'
 import { Shell } from '../../host/control/shell.ts'
 import { hibernateVm, wakeVm } from '../../host/vm/hibernate.ts'
 import { AGENT_DEADLINE_MS, type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 import { readCpuMs } from './processes.ts'
 import { obtainTemplate, resumeFrom } from './warm.ts'
 
-const ROUNDS = 5
+const ROUNDS = repeats(5)
 const TOUCH = 'import os\nassert len(os.urandom(100_000_000)) == 100_000_000'
 
 export async function measureSleep(bench: Bench): Promise<Figures> {

@@ -5,10 +5,10 @@ import path from 'node:path'
 import { offlineModel } from '../../host/gateway/providers.ts'
 import { Host } from '../../host/host.ts'
 import type { Bench, Figures } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 import { makeFolder } from './workspace.ts'
 
-const RUNS = 10
+const RUNS = repeats(10)
 
 export async function measureTask(bench: Bench): Promise<Figures> {
   const host = new Host({ env: { ...process.env, CAISSON_HOME: bench.folders.home } })

@@ -10,12 +10,12 @@ import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { IndexRoom } from '../../agent/search/index-room.ts'
 import { type CodeSearchResult, searchCodeName } from '../../agent/tools/search-code.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 
-const folderCount = 200
+const folderCount = repeats(200)
 const filesPerFolder = 50
-const rounds = 3
-const searches = 60
+const rounds = repeats(3)
+const searches = repeats(60)
 
 export async function measureIndex(): Promise<Figures> {
   tell(`an index over ${folderCount * filesPerFolder} files`)

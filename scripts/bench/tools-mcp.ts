@@ -7,14 +7,14 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { McpConnection } from '../../runtime/mcp/connection.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 
 const server = path.join(
   import.meta.dirname,
   '../../node_modules/@modelcontextprotocol/server-everything/dist/index.js',
 )
-const samples = 500
-const warmUpSamples = 100
+const samples = repeats(500)
+const warmUpSamples = repeats(100)
 const message = 'x'.repeat(1_000)
 
 export async function measureMcp(): Promise<Figures> {

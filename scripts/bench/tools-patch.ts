@@ -13,11 +13,11 @@ import { createRegistry, type Registry } from '../../agent/tools/registry.ts'
 import { toolFailure } from '../../agent/tools/tool.ts'
 import { createLogger } from '../../agent/utils/logger.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 
 const fileCount = 100
-const samples = 15
-const warmUpSamples = 3
+const samples = repeats(15)
+const warmUpSamples = repeats(3)
 
 let conversations = 0
 const quiet: InvokeContext = {

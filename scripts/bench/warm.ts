@@ -13,11 +13,11 @@ import { TemplateStore } from '../../host/vm/template-store.ts'
 import { resumeVm, type Vm } from '../../host/vm/vm.ts'
 import { prepareMachine } from '../../host/vm/vm-plan.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, repeats, round, tell } from './figures.ts'
 import { readCpuMs } from './processes.ts'
 import { echoGuest, echoOnce } from './round-trips.ts'
 
-const LEAST_STARTS = 20
+const LEAST_STARTS = repeats(20)
 /** First starts find neither files nor code in memory. */
 const UNMEASURED = 2
 /** The echo guest is as warm and as idle as an agent when it is saved. */

@@ -9,10 +9,10 @@ import { offlineModel, offlineProvider } from '../../host/gateway/providers.ts'
 import { startVm } from '../../host/vm/vm.ts'
 import { buildDisk, type Manifest, receiveChanges, scanWorkspace } from '../../host/workspace/index.ts'
 import { type Bench, type Figures, type LinkOptions, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, tell } from './figures.ts'
+import { figureOf, repeats, tell } from './figures.ts'
 
 const runId = 'run-00000000000000000000'
-const rounds = 3
+const rounds = repeats(3)
 
 export async function measureWorkspace(bench: Bench): Promise<Figures> {
   const directory = path.join(bench.work, 'workspace')
