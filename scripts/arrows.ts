@@ -1,4 +1,5 @@
-// The arrows of the house: host -> specs, agent -> runtime -> specs, never between host and agent, no cycles.
+// Import directions: host -> specs, agent -> runtime -> specs, never between host and agent, no cycles.
+// A pattern that names several places is a list: the check fails for each entry that matches no file.
 export default {
   forbidden: [
     { name: 'no-cycles', severity: 'error', from: {}, to: { circular: true } },
@@ -18,7 +19,7 @@ export default {
       name: 'runtime-imports-specs-alone',
       severity: 'error',
       from: { path: '^runtime/(?!test/)' },
-      to: { path: '^(host|agent|scripts)/' },
+      to: { path: ['^host/', '^agent/', '^scripts/'] },
     },
     {
       name: 'host-never-imports-runtime',
@@ -30,25 +31,27 @@ export default {
       name: 'specs-imports-nobody',
       severity: 'error',
       from: { path: '^specs/(?!test/)' },
-      to: { path: '^(host|agent|runtime|scripts)/' },
+      to: { path: ['^host/', '^agent/', '^runtime/', '^scripts/'] },
     },
     {
       name: 'contract-has-no-node',
       severity: 'error',
-      from: { path: '^specs/', pathNot: '^specs/(node|test|testing)/' },
+      from: { path: '^specs/', pathNot: ['^specs/node/', '^specs/test/', '^specs/testing/'] },
       to: { dependencyTypes: ['core'] },
     },
     {
-      name: 'contract-imports-zod-and-types-alone',
+      name: 'contract-imports-zod-alone',
       severity: 'error',
       from: { path: '^specs/protocol/' },
-      to: { path: 'node_modules', pathNot: 'node_modules/(zod|vscode-jsonrpc)/' },
+      to: { path: 'node_modules', pathNot: ['node_modules/zod/'] },
     },
     {
       name: 'tools-never-import-the-loop',
       severity: 'error',
       from: { path: '^agent/tools/' },
-      to: { path: '^agent/(main|loop|planner|executor|step|subagent)\\.ts$' },
+      to: {
+        path: ['^agent/main\\.ts$', '^agent/loop\\.ts$', '^agent/step\\.ts$', '^agent/plan/'],
+      },
     },
   ],
   options: {

@@ -3,7 +3,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 
-const root = path.join(import.meta.dirname, '..')
+const root = path.join(import.meta.dirname, '../..')
 const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
   scripts: Readonly<Record<string, string>>
 }
@@ -17,20 +17,15 @@ async function runScript(name: string, ...args: string[]): Promise<{ stdout: str
 }
 
 const benchmarks = Object.keys(scripts).filter((name) => name.startsWith('bench:'))
-const dryRuns = Object.keys(scripts).filter((name) => name.endsWith(':dry-run'))
 
-describe('scripts of package.json', () => {
+describe('benchmarks of package.json', () => {
   it.each(benchmarks)('%s --quick prints one object of figures and ends by itself', async (name) => {
     const figures = JSON.parse((await runScript(name, '--json', '--quick')).stdout) as Record<string, unknown>
     expect(Object.keys(figures).length).toBeGreaterThan(3)
     expect(JSON.stringify(figures)).toContain('"p50":')
   })
 
-  it('include benchmarks of the agent, the model client, the tools and the VM', () => {
+  it('measure the agent, the model client, the tools and the VM', () => {
     expect(benchmarks.toSorted()).toEqual(['bench:agent', 'bench:llm', 'bench:tools', 'bench:vm'])
-  })
-
-  it.each(dryRuns)('%s passes and ends by itself', async (name) => {
-    expect((await runScript(name)).stderr).not.toBe('')
   })
 })
