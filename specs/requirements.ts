@@ -4,10 +4,15 @@ export interface Requirement {
   readonly behaviour: string
   /** Why no test shows it yet. */
   readonly deferred?: string
+  /** The part of the feature that does not exist yet; `behaviour` does not include it. */
+  readonly missing?: string
 }
 
 const later = (behaviour: string, why: string): Requirement => ({ behaviour, deferred: why })
-const now = (behaviour: string): Requirement => ({ behaviour })
+const now = (behaviour: string, missing?: string): Requirement => ({
+  behaviour,
+  ...(missing === undefined ? {} : { missing }),
+})
 
 export const requirements: Readonly<Record<string, Requirement>> = {
   // Planning and execution
@@ -15,12 +20,17 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.02': now('What the model plans is parsed against a schema and refused otherwise'),
   'S0.03': now('Planner and executor run without each other'),
   'S0.04': now('The tool registry is typed, refuses doubled and unknown names, and validates arguments'),
-  'S0.05': now('The prompt is assembled from task, context and workspace'),
+  'S0.05': now(
+    'The prompt is assembled from task, context and workspace, out of sections that are registered one by one',
+  ),
   'S0.06': now('The model is behind one interface that speaks the OpenAI-compatible protocol'),
   'S0.07': now('Limits and gates are kept below the model'),
   'S0.08': later('HTTP API: POST /run', 'the HTTP service comes later'),
-  'S0.09': now('The provider is configured by environment variables'),
-  'S0.10': later('VS Code extension', 'comes later; the CLI is here'),
+  'S0.09': now(
+    'The provider is configured by environment variables: a key, a server address and a model',
+    'a port: there is no HTTP service yet',
+  ),
+  'S0.10': now('The command line is a client of the host', 'a VS Code extension'),
   'S0.11': now('Tool calling does not depend on the provider'),
   'S0.12': now('Every execution leaves an audit log whose damage is noticed'),
   'S0.13': now(
@@ -35,10 +45,14 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.01': now('The agent receives tasks from the host over RPC and serves them for ever'),
   'S1.02': now('The plan reaches the host before the first step runs'),
   'S1.03': now('Completion is reported exactly once, for success, failure and cancellation'),
-  'S1.04': now('Tools read, write, list, edit, search, move and delete files and run Python and bash'),
+  'S1.04': now(
+    'Tools read, write, list, edit, search, move and delete files, run Python and bash, and fetch and search the web',
+  ),
   'S1.05': now('A tool has name, description, input and output schema, approval flag, and returns a result'),
   'S1.06': now('A value that breaks its output schema becomes an error'),
-  'S1.07': now('The model client streams from an OpenAI-compatible server, model configurable'),
+  'S1.07': now(
+    'The model client streams from an OpenAI-compatible server with a bearer key; model and server are configurable, and prompts are templates in one module',
+  ),
   'S1.08': now('File tools read and write nothing outside the workspace'),
   'S1.09': now('No exception crosses a tool boundary'),
   'S1.10': now('Model deltas and progress are streamed to the host'),
@@ -116,6 +130,64 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S4.06': now('Without a key everything runs on a deterministic, labelled offline model'),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
+  'S4.01': now('A run with a goal and chosen tools is started from a program, without HTTP'),
+  'S4.02': later('HTTP API: POST /api/v1/run-task with a trace', 'the service is not built yet'),
+  'S4.03': later(
+    'HTTP API: governance notes, health and generated documents',
+    'the service is not built yet',
+  ),
+  'S4.08': later(
+    'A service configured by environment, with a container image',
+    'the service is not built yet',
+  ),
+  'S4.09': later(
+    'Storage that an application brings, and examples of job queues',
+    'runs are files on one machine until the fleet (H.04)',
+  ),
+  'S4.10': later(
+    'A database, authentication, rate limits and metrics of a service',
+    'the service is not built yet',
+  ),
+  'S4.11': later(
+    'Authorization, alerts, several instances and process managers',
+    'the service is not built yet',
+  ),
+
+  // Workflow files
+  'S3.01': later(
+    'A workflow is one JSON file of steps, functions and metadata',
+    'workflow files are not built yet',
+  ),
+  'S3.02': later(
+    'A workflow step has messages, a next step, a model and functions of its own',
+    'workflow files are not built yet',
+  ),
+  'S3.03': later(
+    'A workflow function is described by JSON and implemented by the application',
+    'workflow files are not built yet',
+  ),
+  'S3.04': later(
+    'A workflow runs step by step, its calls at once or one after the other',
+    'workflow files are not built yet',
+  ),
+  'S3.05': later(
+    'A function that fails ends its workflow with a typed reason',
+    'workflow files are not built yet',
+  ),
+  'S3.06': now('Any configured model of any provider is used by its id'),
+  'S3.07': later('Steps and functions are shared by workflows', 'workflow files are not built yet'),
+  'S3.08': later('Long runs survive their process', 'needs recovery (R.01)'),
+  'S3.09': later(
+    'Workflows branch on conditions',
+    'workflow files are not built yet; plans have conditions (A.01)',
+  ),
+  'S3.10': later('Functions of a user run in a sandbox', 'workflow files are not built yet'),
+  'S3.11': later(
+    'Steps are made while a workflow runs',
+    'workflow files are not built yet; plans are revised (A.01)',
+  ),
+  'S3.12': later('A sample workflow with diagrams', 'workflow files are not built yet'),
+
   // The VM
   'V.01': now(
     'The VM starts out of a pool, as a copy of a template, or cold where that cannot be, with the time of every phase; a failure to start shows why',
@@ -125,12 +197,18 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Two VMs from one state never agree on a random value or an identity, nor on a stale time, from the first thing that is asked of them',
   ),
   'V.04': now(
-    'A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person',
+    'A VM is saved with memory and disk as of one moment and goes on later, also while a run waits for a person or between tasks; a running VM is paused and resumed',
   ),
-  'V.05': later('Fork of a running agent', 'comes later'),
-  'V.06': now('Memory, CPUs and disk are bounded, and no QEMU outlives its host process'),
+  'V.05': later(
+    'Several continuations of one run from one moment, of which one is kept',
+    'needs checkpoints (W.04)',
+  ),
+  'V.06': now(
+    'Memory, CPUs, disk and wall time are bounded, what a VM used is freed when it ends, and no QEMU outlives its host process',
+  ),
   'V.07': now(
-    'The image is built by one recipe, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is shown and can be freed',
+    'The image is built by one recipe, by a script or by Packer, for amd64 and arm64, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is shown and can be freed',
+    'VMs of arm64 that boot',
   ),
   'V.08': now(
     'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
@@ -141,7 +219,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A plan is a graph with needs, conditions and agents; ready steps run at once, and a revision is recorded and cannot touch what has begun',
   ),
   'A.02': now(
-    'A model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
+    'The turn loop ends with one reason of a closed list; a model that goes in circles, by calls or results, with a period of one to five, is told once and then stopped',
+  ),
+  'A.03': now(
+    'Budgets form a tree: a sub-agent spends a part of its parent’s; a run has exactly one terminal event',
+    'one more turn after a limit was reached, to conclude',
   ),
   'A.04': now(
     'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
@@ -151,13 +233,15 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'Edits land where they are meant, patches whole or not at all, and what changed since it was read is not overwritten',
   ),
   'A.07': now(
-    'Sub-agents work at once, each on a view of its own, and what they change comes together or is shown as a conflict',
+    'Sub-agents work at once, each on a view of its own and with no more rights than their parent; they ask the person as the run does, and what they change is merged or shown as a conflict',
+    'sub-agents of sub-agents',
   ),
   'A.08': now(
     'A person can send a message to a running agent, hold it, and cancel it; what it has said by then is kept',
   ),
   'A.09': now(
     'MCP servers, skills, AGENTS.md, memory and a search over the workspace serve a run; what of them comes from strangers is asked about, bounded, and shown as theirs',
+    'an MCP server for other agents: see H.03',
   ),
   'A.10': now(
     'What the user’s hooks refuse around runs, steps, model requests and tool calls does not happen, at every depth',
@@ -186,17 +270,20 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Gateway
   'G.01': now(
-    'No key enters the guest or a program that builds its image, keys are taken out of what servers answer, and credentials that the guest sends are dropped',
+    'No key enters the guest, not even its memory, or a program that builds its image; keys are taken out of what servers answer, and credentials that the guest sends are dropped',
   ),
   'G.02': now(
-    'Nothing leaves the VM but by a rule of the user or an answer: deny wins, order does not matter, spellings do not help, and a permitted name never leads to an address inside',
+    'Nothing leaves the VM but by a rule of the user or an answer: rules name host, port, method and path; deny wins, order does not matter, spellings do not help; names are resolved on the host, and neither a permitted name nor a redirect leads to an address inside',
   ),
-  'G.03': now('A refused connection says that it was refused and why'),
+  'G.03': now(
+    'A refused connection says that it was refused, by which rule, and what to do; a person can be asked for it, by scope, and what was refused then works',
+  ),
   'G.04': now(
     'Secrets of the user stay on the host: a request that it makes itself carries one only to the hosts that it is bound to',
+    'placeholders in connections that the guest encrypts itself',
   ),
   'G.05': now(
-    'A run spends no more requests, tokens and money than its limits; a key is asked no faster than its server allows; what fails is repeated by its own rule, never a turn whose calls were started',
+    'A run spends no more requests, tokens and money than its limits, by the usage that the server reports; the model is pinned; a stream that sends no events ends by a time limit; a key is asked no faster than its server allows, Retry-After included; what fails is repeated by its own rule, never a turn whose calls were started',
   ),
   'G.06': now('What a run exchanged with its model and the web is recorded, and repeats it without either'),
   'G.07': now(
@@ -205,7 +292,8 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Workspace
   'W.01': now(
-    'The change set is shown as a diff and applied whole or by file; conflicts are shown; it can be undone',
+    'The change set is shown as a diff and applied whole or by file; conflicts are shown; it can be undone and applied again',
+    'applying single hunks',
   ),
   'W.02': now(
     'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive',
@@ -213,8 +301,20 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': later('Checkpoints and rewind', 'come later'),
 
-  // Reliability
-  'R.01': now(
+  // Runs that survive
+  'R.01': later(
+    'A run that was killed anywhere finishes with the same workspace, and no effect twice',
+    'runs end with their host process',
+  ),
+  'R.02': now('A link that is cut at any byte loses no event and doubles none'),
+  'R.03': now(
+    'A run is repeated from its recording without a network, and its journal is verified by its chain',
+  ),
+  'R.04': later(
+    'Metrics and traces by OpenTelemetry',
+    'cost and usage of a run are in its journal; no exporter is built yet',
+  ),
+  'R.05': now(
     'What one process at a time may change is locked by the kernel: a dead holder keeps nothing, one that is stopped or in another container loses nothing, and a wait has a bound and names the holder',
   ),
 
@@ -222,7 +322,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'H.01': now(
     'The library is typed; the CLI shows progress, has colours where a terminal is and JSON lines where not',
   ),
-  'H.02': later('HTTP API and web page', 'come later'),
+  'H.02': later('HTTP API and web page', 'the service is not built yet'),
   'H.03': later('ACP, MCP server, VS Code', 'come later'),
   'H.04': later('Fleet', 'comes later'),
 }

@@ -44,7 +44,7 @@ describe('a part of a budget', () => {
   const whole = (fields: Partial<RunLimits> = {}, now?: () => number) =>
     new RunBudget(RunLimits.parse({ maxToolCalls: 100, maxTokens: 1_000, maxWallMs: 60_000, ...fields }), now)
 
-  it('trips alone, and gives back what it has not spent [A.07]', () => {
+  it('trips alone, and gives back what it has not spent [A.03 A.07]', () => {
     const budget = whole()
     const part = budget.part({ maxToolCalls: 2, maxTokens: 400 }, 1)
     expect([part?.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([true, true, false])

@@ -230,7 +230,7 @@ describe('cancel', () => {
     expect(life.inbox.cancel(runIdOf(77), 'who')).toBe(false)
   })
 
-  it('completes once whenever it is cancelled [S1.03]', async () => {
+  it('completes once whenever it is cancelled [S1.03] [A.03]', async () => {
     const life = await live(diligent)
     let number = 1_000
     await fc.assert(

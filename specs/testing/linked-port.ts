@@ -24,6 +24,8 @@ const bufferBytes = 64 * 1024
 export class LinkedPort {
   /** The host's side; it lives as long as the VM. */
   readonly host: Duplex
+  /** Whether a guest has said all that `cutAfterBytes` allowed it. */
+  wasCut = false
   readonly #faults: PortFaults
   #turn = 0
   #guest: Duplex | null = null
@@ -66,7 +68,10 @@ export class LinkedPort {
             const passing = chunk.subarray(0, left)
             left -= passing.length
             const room = this.#deliver(this.host, passing)
-            if (left <= 0) guest.destroy()
+            if (left <= 0) {
+              this.wasCut = true
+              guest.destroy()
+            }
             if (room || left <= 0) done()
             else this.#guestWrite = done
           }),

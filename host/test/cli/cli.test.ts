@@ -23,45 +23,26 @@ async function cli(argv: string[], env: Record<string, string> = {}) {
   return { code, home, stdout: await text(stdout), stderr: await text(stderr) }
 }
 
+/** The names under `Commands:` of a help text, but for `help` itself. */
+function subcommandsOf(help: string): string[] {
+  const list = help.split('\nCommands:\n')[1]?.split('\n\n')[0] ?? ''
+  return [...list.matchAll(/^ {2}(\S+)/gm)].flatMap(([, name = '']) => (name === 'help' ? [] : [name]))
+}
+
 describe('the command line', () => {
   it('explains every command with --help and exits with 0 [H.01]', async () => {
-    const commands = [
-      'run',
-      'doctor',
-      'clean',
-      'image build',
-      'image info',
-      'image verify',
-      'image sbom',
-      'vm boot',
-      'vm list',
-      'vm logs',
-      'vm stop',
-      'vm shell',
-      'vm forward',
-      'attach',
-      'runs list',
-      'runs show',
-      'runs steer',
-      'runs pause',
-      'runs resume',
-      'runs cancel',
-      'runs rm',
-      'policy check',
-      'policy explain',
-      'policy revoke',
-      'config path',
-      'config check',
-      'key set',
-      'key list',
-      'key rm',
-    ]
-    commands.push('workspace diff', 'workspace apply', 'workspace undo')
-    for (const command of commands) {
-      const { code, stdout } = await cli([...command.split(' '), '--help'])
-      expect([command, code]).toEqual([command, 0])
-      expect(stdout).toContain(`Usage: caisson ${command}`)
+    const explained: string[] = []
+    const explain = async (command: readonly string[]): Promise<void> => {
+      const { code, stdout, stderr } = await cli([...command, '--help'])
+      const name = command.join(' ')
+      expect([name, code, stderr]).toEqual([name, 0, ''])
+      expect(stdout).toContain(`Usage: ${['caisson', ...command].join(' ')} `)
+      explained.push(name)
+      for (const below of subcommandsOf(stdout)) await explain([...command, below])
     }
+    await explain([])
+    expect(explained).toEqual(expect.arrayContaining(['run', 'vm shell', 'workspace undo', 'mcp list']))
+    expect(explained.length).toBeGreaterThan(50)
     expect(await cli(['--version'])).toMatchObject({ code: 0, stdout: '9.9.9\n' })
   })
 

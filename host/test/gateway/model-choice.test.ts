@@ -175,7 +175,7 @@ describe('the provider of a model', () => {
       { CAISSON_MODEL: 'env' },
       'local env',
     ],
-  ])('by default is %s [S0.09]', (_, config, model, env, expected) => {
+  ])('by default is %s [S0.09] [S3.06]', (_, config, model, env, expected) => {
     expect(chosen(config, model, env)).toBe(expected)
   })
 

@@ -32,7 +32,7 @@ async function end(child: ChildProcess): Promise<void> {
 }
 
 describe('a lock', () => {
-  it('lets one in at a time, within one process too, and leaves nothing behind [R.01]', async () => {
+  it('lets one in at a time, within one process too, and leaves nothing behind [R.05]', async () => {
     const file = await lockPlace()
     let inside = 0
     let most = 0
@@ -47,7 +47,7 @@ describe('a lock', () => {
     expect(await readdir(path.dirname(file))).toEqual([])
   })
 
-  it('names its holder while others wait, and ends the wait at its bound or when asked [R.01]', async () => {
+  it('names its holder while others wait, and ends the wait at its bound or when asked [R.05]', async () => {
     const file = await lockPlace()
     await using lock = await takeLock(file)
     await lock.describe({ what: 'a test' })
@@ -70,7 +70,7 @@ describe('a lock', () => {
     expect(await isLocked(file)).toBe(true)
   })
 
-  it('is free once its holder was killed, whatever the file says, and stays held while it is stopped [R.01]', async () => {
+  it('is free once its holder was killed, whatever the file says, and stays held while it is stopped [R.05]', async () => {
     const file = await lockPlace()
     const child = await holder(file)
     child.kill('SIGSTOP')
@@ -84,7 +84,7 @@ describe('a lock', () => {
     expect(await isLocked(file)).toBe(true)
   })
 
-  it('passes to a waiter soon after its holder was killed [R.01]', async () => {
+  it('passes to a waiter soon after its holder was killed [R.05]', async () => {
     const file = await lockPlace()
     const child = await holder(file)
     const waiting = takeLock(file, { waitMs: 60_000 })
@@ -93,7 +93,7 @@ describe('a lock', () => {
     expect(await readdir(path.dirname(file))).toEqual([])
   })
 
-  it('is not given away by a holder whose file somebody removed [R.01]', async () => {
+  it('is not given away by a holder whose file somebody removed [R.05]', async () => {
     const file = await lockPlace()
     const lost = await takeLock(file)
     await rm(file)
@@ -102,7 +102,7 @@ describe('a lock', () => {
     expect(await isLocked(file)).toBe(true)
   })
 
-  it('that a killed process left is removed, one that is held is not [R.01]', async () => {
+  it('that a killed process left is removed, one that is held is not [R.05]', async () => {
     const file = await lockPlace()
     await writeFile(file, '')
     await removeLeftLock(file)
@@ -112,7 +112,7 @@ describe('a lock', () => {
     expect(await isLocked(file)).toBe(true)
   })
 
-  it('that cannot be looked at is an error, never free [R.01]', async () => {
+  it('that cannot be looked at is an error, never free [R.05]', async () => {
     const file = await lockPlace()
     await mkdir(file)
     await expect(takeLock(file)).rejects.toThrow('EISDIR')
@@ -156,7 +156,7 @@ async function withoutDescriptors(call: string): Promise<string> {
 
 // Continuous integration is root on Linux and always runs this; elsewhere namespaces cannot be made.
 describe.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)('in another container', () => {
-  it('a lock is held although its process cannot be seen from here, and nobody here has its number [R.01]', async () => {
+  it('a lock is held although its process cannot be seen from here, and nobody here has its number [R.05]', async () => {
     const file = await lockPlace()
     // There the process has a small number, which here is another's or nobody's.
     const child = await holder(file, ['unshare', '--fork', '--pid', '--mount-proc', '--kill-child'])

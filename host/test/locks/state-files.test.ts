@@ -69,7 +69,7 @@ describe.each([
   ['', async () => undefined],
   [', with locks that a killed process left', leaveLocks],
 ])('twenty processes at once%s', (_, prepare) => {
-  it('lose no change of a JSON file [R.01]', async () => {
+  it('lose no change of a JSON file [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()
       await prepare(folders)
@@ -80,7 +80,7 @@ describe.each([
     }
   }, 120_000)
 
-  it('lose no note [R.01]', async () => {
+  it('lose no note [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()
       await prepare(folders)
@@ -94,7 +94,7 @@ describe.each([
     }
   }, 120_000)
 
-  it('leave no grant in force that was told as revoked [R.01]', async () => {
+  it('leave no grant in force that was told as revoked [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()
       const grants = new LastingGrants(folders)

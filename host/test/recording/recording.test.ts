@@ -70,7 +70,7 @@ const call = (id: string): ChatRequest['messages'] => [
 const chat = (...messages: ChatRequest['messages']): ChatRequest => ({ messages, stream: true })
 
 describe('a recording', () => {
-  it('gives each request its answer again, in the order in which they came, broken ones broken [G.06]', async () => {
+  it('gives each request its answer again, in the order in which they came, broken ones broken [G.06 R.03]', async () => {
     {
       await using recorder = await Recorder.open(file, header)
       const upstream = recorder.wrap(

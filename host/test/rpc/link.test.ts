@@ -198,7 +198,7 @@ describe('a session', () => {
 })
 
 describe('the events of a run', () => {
-  it('arrive once and in order when the guest is cut off at any byte [S1.10, C.03]', {
+  it('arrive once and in order wherever one guest after the other is cut off [S1.10, C.03]', {
     timeout: 60_000,
   }, async () => {
     await fc.assert(
@@ -226,6 +226,36 @@ describe('the events of a run', () => {
       ),
       { seed: 5, numRuns: 40 },
     )
+  })
+
+  it('arrive once and in order at every single byte at which a short run is cut [R.02, C.03]', {
+    timeout: 120_000,
+  }, async () => {
+    const texts = ['one', 'two', 'three']
+    /** Whether the run was cut at all: behind its last byte there is nothing left to cut. */
+    const cutAt = async (cutAfterBytes: number): Promise<boolean> => {
+      await using world = createWorld()
+      const guest = world.startGuest({ cutAfterBytes })
+      expect((await world.link.submitTask(task, { timeoutMs: 60_000 })).ok).toBe(true)
+      for (const text of texts) await guest.emitEvent(runId, 'root', note(text))
+      expect((await guest.complete(completion)).ok).toBe(true)
+      const { events, completions, bugs, lost } = world.seen
+      expect({ cutAfterBytes, events, completions: completions.length, bugs, lost }).toEqual({
+        cutAfterBytes,
+        events: texts,
+        completions: 1,
+        bugs: [],
+        lost: [],
+      })
+      return world.rpc.wasCut
+    }
+    const atOnce = 32
+    let tried = 0
+    for (let isCut = true; isCut; tried += atOnce) {
+      const cuts = await Promise.all(Array.from({ length: atOnce }, (_, next) => cutAt(tried + next + 1)))
+      isCut = cuts.some(Boolean)
+    }
+    expect(tried).toBeGreaterThan(800)
   })
 
   it('make the agent wait while the host is slow, instead of piling up [C.03]', async () => {

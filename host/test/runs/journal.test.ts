@@ -57,7 +57,7 @@ describe('the journal', () => {
     expect((await readJournal(file, runId)).map(({ seq }) => seq)).toEqual([1, 2, 3])
   })
 
-  it('names the line where any one byte was changed [S0.12]', async () => {
+  it('names the line where any one byte was changed [S0.12 R.03]', async () => {
     await write(['alpha', 'beta', 'gamma'])
     const whole = await readFile(file)
     for (let at = 0; at < whole.length; at += 7) {

@@ -10,7 +10,7 @@ const plan = {
   steps: [{ id: 'note', title: 'Note it', instructions: 'Count and note', needs: [], writes: ['size.txt'] }],
 }
 
-it('repeats a run without its model, and fails clearly where the conversation becomes another [G.06]', async () => {
+it('repeats a run without its model, and fails clearly where the conversation becomes another [G.06 R.03]', async () => {
   const bench = await (async () => {
     await using server = await startModelServer([
       reply({ calls: [{ name: 'submit_plan', arguments: plan }] }),

@@ -9,7 +9,7 @@ const plan = {
   steps: [{ id: 'note', title: 'Write a note', instructions: 'Write it', needs: [], writes: ['note.txt'] }],
 }
 
-it('carries a task out in the VM by a script, as the documents show [T.01] [S0.06]', async () => {
+it('carries a task out in the VM by a script, as the documents show [T.01] [S0.06] [S4.01]', async () => {
   await using model = createScriptedModel({
     rules: [
       { when: { step: 'plan' }, reply: calls({ name: 'submit_plan', arguments: plan }), times: 1 },

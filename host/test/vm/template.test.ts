@@ -142,7 +142,7 @@ describe('the templates of a user', () => {
 })
 
 describe('a template that another process makes without an end', () => {
-  it('is not waited for beyond a bound, and once alone: the VM boots, and the reason names the process [V.01 R.01]', async () => {
+  it('is not waited for beyond a bound, and once alone: the VM boots, and the reason names the process [V.01 R.05]', async () => {
     const disk = join(cache, 'disk')
     await writeFile(disk, '')
     const machine: Machine = {
