@@ -130,6 +130,7 @@ describe('the documents', () => {
       'scripts/test',
       'scripts/setup.sh',
       'scripts/image-disk.ts',
+      'scripts/bench/main.ts',
       'package.json',
     ]
       .map(read)

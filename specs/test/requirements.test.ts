@@ -5,7 +5,7 @@ import { requirements } from '../requirements.ts'
 
 const root = path.join(import.meta.dirname, '../..')
 
-/** Ids in the names of tests: `it('… [W.01]', …)`. This file cites none. */
+/** Ids in the names of tests: `it('… [W.01]', …)` and `it.each(…)('… [W.01]', …)`. This file cites none. */
 function citedIds(): Map<string, string> {
   const cited = new Map<string, string>()
   for (const room of ['specs', 'runtime', 'agent', 'host', 'vm-image', 'scripts']) {
@@ -17,7 +17,9 @@ function citedIds(): Map<string, string> {
       )
         continue
       const text = readFileSync(path.join(root, room, file), 'utf8')
-      for (const [name] of text.matchAll(/\b(?:it|test)(?:\.\w+)*\(\s*['"`][^\n]*?\[[A-Z]\d?\.\d\d[^\n]*/g)) {
+      for (const [name] of text.matchAll(
+        /(?:\b(?:it|test)(?:\.\w+)*|\))\(\s*['"`][^\n]*?\[[A-Z]\d?\.\d\d[^\n]*/g,
+      )) {
         for (const [, id = ''] of name.matchAll(/\b([A-Z]\d?\.\d\d)\b/g)) cited.set(id, `${room}/${file}`)
       }
     }

@@ -30,7 +30,7 @@ function subcommandsOf(help: string): string[] {
 }
 
 describe('the command line', () => {
-  it('explains every command with --help and exits with 0 [H.01]', async () => {
+  it('explains every command with --help and exits with 0 [H.01 S0.10]', async () => {
     const explained: string[] = []
     const explain = async (command: readonly string[]): Promise<void> => {
       const { code, stdout, stderr } = await cli([...command, '--help'])
