@@ -40,8 +40,8 @@ export interface WorldOptions {
   readonly task?: Partial<z.input<typeof Task>>
   /** Files of the workspace, by path. */
   readonly files?: Readonly<Record<string, string | Uint8Array>>
-  /** Beside the file tools. */
-  readonly tools?: readonly Tool[]
+  /** Beside the file tools; given the workspace's folder. */
+  readonly tools?: readonly Tool[] | ((folder: string) => readonly Tool[])
   readonly extensions?: readonly OpenExtension[]
   /** Skills by the loop's own way; absent: there are none. */
   readonly openSkills?: LoopParts['openSkills']
@@ -66,6 +66,8 @@ export interface Ending {
   readonly openViews: number
   /** Whether the workspace is not what it was. */
   readonly isChanged: boolean
+  /** The workspace as it is at the end. */
+  readonly files: ReturnType<typeof snapshot>
 }
 
 /** Events of a type. */
@@ -106,7 +108,7 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
   const toolsOver = (folder: string): Tool[] => [
     ...createFileTools(runInFolder(folder), { root: folder, knownAs: root, owner }),
     createOutputTool(),
-    ...(options.tools ?? []),
+    ...(typeof options.tools === 'function' ? options.tools(folder) : (options.tools ?? [])),
   ]
   const tools = [
     ...toolsOver(root),
@@ -148,8 +150,17 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
     inbox.submit(makeTask(options.task))
     const completion = await heard.ended(options.deadlineMs ?? 15_000, model.asked)
     const { events, agentPaths } = heard
-    const isChanged = JSON.stringify(snapshot(root)) !== before
-    return { completion, events, agentPaths, asked: model.asked, openViews: views.open.size, isChanged }
+    const files = snapshot(root)
+    const isChanged = JSON.stringify(files) !== before
+    return {
+      completion,
+      events,
+      agentPaths,
+      asked: model.asked,
+      openViews: views.open.size,
+      isChanged,
+      files,
+    }
   } finally {
     inbox.cancel(someRunId, 'the test is over')
     life.abort()

@@ -4,6 +4,7 @@ import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import type { RunSandboxed } from '../../tools/search.ts'
 import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tools/tool.ts'
+import { createHelper, type ExecResult, type Helper } from '../../utils/helper.ts'
 
 export const quietContext: ToolContext = { signal: new AbortController().signal, emitOutput: () => undefined }
 
@@ -44,4 +45,38 @@ export function runInFolder(root: string): RunSandboxed {
       child.on('error', (error) => resolve(toolFailure('internal', error.message)))
       child.on('close', (exitCode) => resolve(toolSuccess({ exitCode, timedOut: false })))
     })
+}
+
+/** The helper whose programs run in `root` on this machine, without the sandbox; it can do nothing else. */
+export function helperInFolder(root: string): Helper {
+  return {
+    ...createHelper('/nonexistent/helper.sock'),
+    execInSandbox: ({ argv, env, stdin, limits }, { signal, onOutput } = {}) =>
+      new Promise((resolve, reject) => {
+        const [program = 'false', ...rest] = argv
+        const { PATH = '' } = process.env
+        const child = spawn(program, rest, {
+          cwd: root,
+          env: { PATH, ...env },
+          timeout: limits.wallMs,
+          ...(signal === undefined ? {} : { signal }),
+        })
+        child.stdout.on('data', (bytes: Buffer) => void onOutput?.('stdout', bytes))
+        child.stderr.on('data', (bytes: Buffer) => void onOutput?.('stderr', bytes))
+        child.on('error', reject)
+        child.on('close', (exitCode, ended) => {
+          const value: ExecResult = {
+            exitCode,
+            signal: ended,
+            timedOut: false,
+            oomKilled: false,
+            pidsRefused: 0,
+            durationMs: 1,
+          }
+          resolve({ ok: true, value })
+        })
+        child.stdin.on('error', () => undefined)
+        child.stdin.end(stdin ?? '')
+      }),
+  }
 }

@@ -13,6 +13,7 @@ import {
   conclude,
   describeDenial,
   endedWell,
+  isNotDone,
   type Outcome,
   quoteOutput,
   type Reply,
@@ -37,6 +38,26 @@ export function act(intent: Intent, conversation: Conversation): Reply {
   const turn = turns.calls[done]
   if (turn !== undefined) return call(conversation, turn.name, turn.arguments, reasoning)
   return conclude(turns.answer(conversation.calls), reasoning)
+}
+
+/** The next turn of a step that holds several orders: each is carried out when the one before it is done. */
+export function actInTurn(intents: readonly Intent[], conversation: Conversation): Reply {
+  const answers: string[] = []
+  let left = conversation.calls
+  let reply: Reply | undefined
+  for (const intent of intents) {
+    let used = 0
+    reply = act(intent, { ...conversation, calls: [] })
+    // The calls that were made are those that its rule makes, in that order.
+    while (reply.calls.length > 0 && used + reply.calls.length <= left.length) {
+      used += reply.calls.length
+      reply = act(intent, { ...conversation, calls: left.slice(0, used) })
+    }
+    if (reply.calls.length > 0 || isNotDone(reply)) return reply
+    answers.push(reply.text)
+    left = left.slice(used)
+  }
+  return { reasoning: reply?.reasoning ?? '', text: answers.join('\n'), calls: [] }
 }
 
 interface Turns {
@@ -107,6 +128,7 @@ function turnsFor(intent: PlainIntent): Turns {
           `Searched for ${q(intent.text)} in ${nameFolder(intent.path)}:\n${quoteOutput(found?.output ?? '')}`,
       )
     case 'count':
+    case 'count-each':
     case 'occurrences':
     case 'count-files':
       return script({ code: writeCountScript(intent) })

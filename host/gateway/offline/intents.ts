@@ -12,6 +12,8 @@ export type Intent =
   | { kind: 'delete'; path: string }
   | { kind: 'search'; text: string; path: string }
   | { kind: 'count'; unit: CountUnit; path: string }
+  /** Of each file below the path whose name fits. */
+  | { kind: 'count-each'; unit: CountUnit; pattern: string; path: string }
   | { kind: 'occurrences'; text: string; path: string }
   | { kind: 'count-files'; pattern: string; path: string }
   | { kind: 'list'; pattern: string; path: string }
@@ -59,6 +61,8 @@ export function wordIntent(intent: Intent): string {
       return `Search for ${q(intent.text)} in ${q(intent.path)}.`
     case 'count':
       return `Count the ${intent.unit} of ${q(intent.path)}.`
+    case 'count-each':
+      return `Count the ${intent.unit} of every file named ${q(intent.pattern)} in ${q(intent.path)}.`
     case 'occurrences':
       return `Count the occurrences of ${q(intent.text)} in ${q(intent.path)}.`
     case 'count-files':
@@ -108,6 +112,8 @@ export function describeIntent(intent: Intent): string {
     case 'search':
     case 'occurrences':
       return `${intent.kind === 'search' ? 'Search for' : 'Count'} ${q(intent.text)} in ${place(intent.path)}`
+    case 'count-each':
+      return `Count the ${intent.unit} of every ${intent.pattern === '*' ? 'file' : `file ${q(intent.pattern)}`} in ${place(intent.path)}`
     case 'count-files':
       return `Count ${intent.pattern === '*' ? 'the files' : `the files ${q(intent.pattern)}`} in ${place(intent.path)}`
     case 'run':
@@ -152,9 +158,12 @@ export function readIntent(instructions: string): Intent | null {
     return '$'
   })
   const [a = '', b = '', c = ''] = strings
-  const count = /^Count the (\w+) of \$\.$/.exec(shape)?.[1]
+  const [, count, each] = /^Count the (\w+) of (every file named \$ in )?\$\.$/.exec(shape) ?? []
   const unit = countUnits.find((name) => name === count)
-  if (unit !== undefined) return { kind: 'count', unit, path: a }
+  if (unit !== undefined)
+    return each === undefined
+      ? { kind: 'count', unit, path: a }
+      : { kind: 'count-each', unit, pattern: a, path: b }
   switch (shape) {
     case 'Inspect the data file $.':
       return { kind: 'inspect-csv', path: a }

@@ -3,11 +3,12 @@
  * not a language model; it says so in every answer.
  */
 import type { ChatRequest } from '../chat-request.ts'
-import { act } from './act.ts'
+import { act, actInTurn } from './act.ts'
 import { type Conversation, readConversation } from './conversation.ts'
 import { readIntent } from './intents.ts'
 import { planTask, readBrief } from './plan.ts'
 import { type Reply, say } from './reply.ts'
+import { understandTask } from './understand.ts'
 
 export function answerOffline(request: ChatRequest): Reply {
   const conversation = readConversation(request)
@@ -22,8 +23,12 @@ export function answerOffline(request: ChatRequest): Reply {
   }
   if (conversation.stage === 'step') {
     const intent = readIntent(conversation.instructions) ?? readBrief(conversation.instructions)
-    const reason = `the step was not planned by me, and I follow only my own plans: ${conversation.instructions.slice(0, 300)}`
-    return act(intent ?? { kind: 'look', reason }, conversation)
+    if (intent !== null) return act(intent, conversation)
+    // A step that somebody else planned is read like a task.
+    const read = understandTask(conversation.instructions, conversation.workspace)
+    return read.ok
+      ? actInTurn(read.intents, conversation)
+      : act({ kind: 'look', reason: read.reason }, conversation)
   }
   return say(
     'I answer only inside a Caisson run, in the form of its planner and steps. Set a model key for free conversation.',

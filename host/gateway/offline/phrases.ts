@@ -34,7 +34,7 @@ export function splitClauses(text: string): Clause[] {
     originals.push(restore(original))
     return `${open}${quoted.length - 1}${close}`
   }
-  const flat = setAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep)
+  const flat = setCommandsAside(setAside(text.replaceAll(/[\uE000\uE001]/g, ''), keep), keep)
   return cutAtEnds(flat)
     .map((part) => ({ part, plain: trimCourtesy(part) }))
     .filter(({ plain }) => /[\p{L}\p{N}\uE000]/u.test(plain))
@@ -77,6 +77,21 @@ function setAside(text: string, keep: (value: string, original: string) => strin
     )
   }
   return flat
+}
+
+/** `Run the command: …`; a list of its own words about the end of a quoted command is what the colon is for otherwise. */
+const commandLine =
+  /\b((?:run|execute)(?:\s+(?:the\s+|this\s+)?(?:(?:shell|bash)\s+)?(?:command|cmd))?\s*:[ \t]*\n?[ \t]*)([^\n]+)/gi
+/** A quoted command, behind which other orders may follow. */
+const quotedCommand = new RegExp(`^${quotedPattern}\\s*(?:$|[.,;!?]|(?:and|then)\\b)`, 'i')
+
+/** Behind the colon of `run the command:` the rest of the line is the command, whatever a shell's signs mean in English. */
+function setCommandsAside(flat: string, keep: (value: string, original: string) => string): string {
+  return flat.replaceAll(commandLine, (all, lead: string, rest: string) => {
+    if (quotedCommand.test(rest)) return all
+    const command = rest.trim().replace(/(?<=[\p{L}\p{N})\uE001])\.$/u, '')
+    return lead + keep(command, command)
+  })
 }
 
 const verbs =

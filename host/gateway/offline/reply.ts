@@ -35,6 +35,11 @@ export function sayNotDone(why: string, reasoning: string): Reply {
   return { reasoning, text: `${stepFailedMark} ${offlineLabel} ${why}`, calls: [] }
 }
 
+/** Whether an answer is one of {@link sayNotDone}. */
+export function isNotDone({ text }: Reply): boolean {
+  return text.startsWith(stepFailedMark)
+}
+
 /** The answer that an outcome is. */
 export function conclude({ done, text }: Outcome, reasoning: string): Reply {
   return done ? say(text, reasoning) : sayNotDone(text, reasoning)

@@ -1,7 +1,9 @@
 /** The words from which the rules of the offline model are put together, as sources of regular expressions. */
 import { quotedPattern } from './phrases.ts'
 
-export const name = `(?:${quotedPattern}|[^\\s,;:"'\uE000\uE001]+)`
+/** Words that stand for several files; none is the name of one unless it is quoted. */
+const quantifier = '(?:all|any|both|each|every|everything|anything|some|several|most|no)(?=[\\s,;:]|$)'
+export const name = `(?:${quotedPattern}|(?!${quantifier})[^\\s,;:"'\uE000\uE001]+)`
 export const quoted = `(?:${quotedPattern})`
 export const the = '(?:(?:the|a|an|my|this|that|our|its)\\s+)?'
 const adjectives =
@@ -19,3 +21,6 @@ export const text = (group: string): string =>
 export const target = (group: string): string =>
   `${the}${adjectives}${fileWord}${called}(?<${group}>${name})(?:\\s+(?:file|folder|directory))?`
 export const inFolder = `(?:\\s+(?:in|inside|under|from|within|of|across|through)\\s+(?:${the}(?:folder|directory|file)\\s+(?<folder1>${name})|${the}(?<folder2>${name})(?:\\s+(?:folder|directory|file))?|(?<anywhere>(?:all|every|any)(?:\\s+of)?(?:\\s+(?:the|my|these))?\\s+\\w+)))?`
+/** Several files by one word, such as `every .md file` or `the files`. */
+export const everyFile =
+  '(?:(?:each|every|any)\\s+(?:of\\s+the\\s+)?(?:(?<type>[\\w.*+-]+)\\s+)?files?|(?:(?:all|the|these|my|of)\\s+)+(?:(?<types>[\\w.*+-]+)\\s+)?files)'

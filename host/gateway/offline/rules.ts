@@ -3,7 +3,7 @@
  * so a rule stands before those that would also take its words.
  */
 import { readArithmetic } from './arithmetic.ts'
-import { countUnits, type Intent } from './intents.ts'
+import { type CountUnit, countUnits, type Intent } from './intents.ts'
 import { type Groups, looksLikeFile, patternOf } from './rule-groups.ts'
 import {
   makeAsk,
@@ -19,7 +19,7 @@ import {
   makeScript,
   makeSearch,
 } from './rule-makers.ts'
-import { called, inFolder, name, quoted, target, text, the, value } from './rule-pieces.ts'
+import { called, everyFile, inFolder, name, quoted, target, text, the, value } from './rule-pieces.ts'
 import type { Scene } from './understand-csv.ts'
 
 export interface Rule {
@@ -30,6 +30,16 @@ export interface Rule {
 
 function rule(pattern: string, make: Rule['make']): Rule {
   return { pattern: new RegExp(`^${pattern}$`, 'is'), make }
+}
+
+/** The beginning of an order to count what a file holds. */
+const countOf =
+  '(?:count|how many|what is the number of|tell me (?:the number of|how many))\\s+(?:the\\s+)?(?:number\\s+of\\s+)?(?<unit>lines|words|characters|chars|letters|bytes|rows|records)\\s+(?:(?:are|is|does|do|has|have|there|of|in)\\s+)*'
+
+function unitOf(g: Groups): CountUnit | undefined {
+  const given = g.raw('unit')?.toLowerCase() ?? ''
+  const wanted = { chars: 'characters', letters: 'characters', records: 'rows' }[given] ?? given
+  return countUnits.find((known) => known === wanted)
 }
 
 export const rules: readonly Rule[] = [
@@ -144,15 +154,15 @@ export const rules: readonly Rule[] = [
       path: g.folder(),
     }),
   ),
-  rule(
-    `(?:count|how many|what is the number of|tell me (?:the number of|how many))\\s+(?:the\\s+)?(?:number\\s+of\\s+)?(?<unit>lines|words|characters|chars|letters|bytes|rows|records)\\s+(?:(?:are|is|does|do|has|have|there|of|in)\\s+)*${target('path')}(?:\\s+(?:have|has|contain|contains))?`,
-    (g) => {
-      const wanted =
-        { chars: 'characters', letters: 'characters', records: 'rows' }[g.raw('unit') ?? ''] ?? g.raw('unit')
-      const unit = countUnits.find((known) => known === wanted?.toLowerCase())
-      return unit === undefined ? null : { kind: 'count', unit, path: g.path('path') }
-    },
-  ),
+  rule(`${countOf}${everyFile}(?:\\s+(?:have|has|contain|contains))?${inFolder}`, (g) => {
+    const unit = unitOf(g)
+    const pattern = patternOf(g.raw('type') ?? g.raw('types'))
+    return unit === undefined ? null : { kind: 'count-each', unit, pattern, path: g.folder() }
+  }),
+  rule(`${countOf}${target('path')}(?:\\s+(?:have|has|contain|contains))?`, (g) => {
+    const unit = unitOf(g)
+    return unit === undefined ? null : { kind: 'count', unit, path: g.path('path') }
+  }),
   rule(
     `(?:read|show|print|display|cat|open|view)\\s+(?:me\\s+)?(?:the\\s+)?(?:contents?\\s+of\\s+)?${target('path')}`,
     (g) => makeRead(g),
@@ -211,4 +221,9 @@ export const rules: readonly Rule[] = [
       return expression === null ? null : { kind: 'calculate', expression }
     },
   ),
+  // A bare sum; a number alone asks for nothing.
+  rule(`(?<sum>.+)`, (g) => {
+    const expression = readArithmetic(g.text('sum') ?? '')
+    return expression === null || !/[-+*/%(]/.test(expression) ? null : { kind: 'calculate', expression }
+  }),
 ]

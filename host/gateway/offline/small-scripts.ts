@@ -2,7 +2,7 @@
 import { answerMark, failureMark } from './csv-report-script.ts'
 import type { Intent } from './intents.ts'
 
-type CountIntent = Extract<Intent, { kind: 'count' | 'occurrences' | 'count-files' }>
+type CountIntent = Extract<Intent, { kind: 'count' | 'count-each' | 'occurrences' | 'count-files' }>
 
 const walk = `
 import csv, fnmatch, io, os, sys
@@ -35,24 +35,36 @@ if not os.path.exists(PATH):
     fail('%s does not exist. Here are: %s' % (PATH, ', '.join(sorted(os.listdir('.'))[:30]) or 'no files'))
 `
 
+/** How many UNIT a file has. */
+const countOne = String.raw`
+def count_of(path):
+    data = read(path)
+    text = data.decode('utf-8', 'replace')
+    if UNIT == 'lines':
+        return data.count(b'\n') + (1 if data and not data.endswith(b'\n') else 0)
+    if UNIT == 'rows':
+        records = [record for record in csv.reader(io.StringIO(text.lstrip('\ufeff'), newline='')) if record]
+        return max(0, len(records) - 1)
+    if UNIT == 'words':
+        return len(text.split())
+    return len(data) if UNIT == 'bytes' else len(text)
+
+`
+
 const bodies = {
-  count: String.raw`
+  count: `${countOne}
 if os.path.isdir(PATH):
     fail('%s is a folder, not a file.' % PATH)
-data = read(PATH)
-text = data.decode('utf-8', 'replace')
-if UNIT == 'lines':
-    count = data.count(b'\n') + (1 if data and not data.endswith(b'\n') else 0)
-elif UNIT == 'rows':
-    records = [record for record in csv.reader(io.StringIO(text.lstrip('\ufeff'), newline='')) if record]
-    count = max(0, len(records) - 1)
-elif UNIT == 'words':
-    count = len(text.split())
-elif UNIT == 'bytes':
-    count = len(data)
-else:
-    count = len(text)
-say('%s has %s%s.' % (PATH, plural(count, UNIT), ' below its header' if UNIT == 'rows' else ''))
+say('%s has %s%s.' % (PATH, plural(count_of(PATH), UNIT), ' below its header' if UNIT == 'rows' else ''))
+`,
+  'count-each': `${countOne}
+counts = [(os.path.normpath(path), count_of(path)) for path in files(PATH) if fnmatch.fnmatch(os.path.basename(path), PATTERN)]
+total = sum(count for path, count in counts)
+say('%s in %s (folders named .git left out).' % (plural(total, UNIT), plural(len(counts), 'files')))
+for path, count in counts[:200]:
+    say('- %s: %s' % (path, plural(count, UNIT)))
+if len(counts) > 200:
+    say('- and %s more' % plural(len(counts) - 200, 'files'))
 `,
   occurrences: `
 total, places = 0, []
@@ -75,9 +87,9 @@ export function writeCountScript(intent: CountIntent): string {
     `MARK = ${JSON.stringify(answerMark)}`,
     `FAILURE = ${JSON.stringify(failureMark)}`,
     `PATH = ${JSON.stringify(intent.path)}`,
-    ...(intent.kind === 'count' ? [`UNIT = ${JSON.stringify(intent.unit)}`] : []),
+    ...('unit' in intent ? [`UNIT = ${JSON.stringify(intent.unit)}`] : []),
     ...(intent.kind === 'occurrences' ? [`TEXT = ${JSON.stringify(intent.text)}`] : []),
-    ...(intent.kind === 'count-files' ? [`PATTERN = ${JSON.stringify(intent.pattern)}`] : []),
+    ...('pattern' in intent ? [`PATTERN = ${JSON.stringify(intent.pattern)}`] : []),
   ]
   return `${constants.join('\n')}\n${walk.trim()}\n${bodies[intent.kind].trim()}\n`
 }
@@ -103,12 +115,16 @@ def shown(value):
     if isinstance(value, Fraction):
         if value.denominator == 1:
             return str(value.numerator)
-        exact = value.denominator
-        for prime in (2, 5):
-            while exact % prime == 0:
-                exact //= prime
-        if exact == 1:
-            return ('%.15f' % value).rstrip('0').rstrip('.')
+        rest, powers = value.denominator, {2: 0, 5: 0}
+        for prime in powers:
+            while rest % prime == 0:
+                rest //= prime
+                powers[prime] += 1
+        places = max(powers.values())
+        if rest == 1 and places <= 40:
+            # Every digit of it: a float would show digits that are not the number's.
+            digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, '0')
+            return ('-' if value < 0 else '') + digits[:-places] + '.' + digits[-places:]
     return 'about %.12g' % float(value)
 
 try:
