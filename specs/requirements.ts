@@ -287,7 +287,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'G.06': now('What a run exchanged with its model and the web is recorded, and repeats it without either'),
   'G.07': now(
-    'A stream is read alike in every form that servers give it; calls that a model wrote badly are repaired where the repair is certain, and asked again where not',
+    'A stream is read alike in every form that servers give it; calls that a model wrote badly are repaired where the repair is certain and loses nothing, and asked again where not; calls that it only considered are never carried out',
   ),
 
   // Workspace

@@ -13,7 +13,7 @@ export function readArgumentsJson(
   corrections: string[],
 ): Result<unknown, string> {
   const text = argumentsText.trim()
-  const options = { dropProse: false, closeObjects: readOnly }
+  const options = { lossless: true, closeObjects: readOnly }
   const parsed = parseModelJson(text === '' || text === 'null' ? '{}' : text, options)
   if (!parsed.ok) return parsed
   corrections.push(...parsed.value.corrections)

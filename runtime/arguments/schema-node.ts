@@ -2,7 +2,7 @@
  * What a JSON schema says of one value: local references followed, and of several options the only one that can be meant.
  * Answers nothing where more than one option is possible.
  */
-import { isRecord } from '../llm/json-schema.ts'
+import { definitionOf, isRecord } from '../llm/json-schema.ts'
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -64,16 +64,4 @@ function withOneType(schema: Schema): Schema {
   if (!Array.isArray(schema.type)) return schema
   const types = schema.type.filter((type) => type !== 'null')
   return { ...schema, type: types.length === 1 ? types[0] : undefined }
-}
-
-function definitionOf(reference: string, root: Schema): unknown {
-  if (reference === '#') return root
-  if (!reference.startsWith('#/')) return undefined
-  let at: unknown = root
-  for (const step of reference.slice(2).split('/')) {
-    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
-    if (!isRecord(at) || !Object.hasOwn(at, key)) return undefined
-    at = at[key]
-  }
-  return at
 }

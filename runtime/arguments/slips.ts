@@ -221,6 +221,6 @@ function fromText(text: string, type: unknown): unknown {
 }
 
 function jsonIn(text: string): unknown {
-  const parsed = parseModelJson(text, { dropProse: false })
+  const parsed = parseModelJson(text, { lossless: true })
   return parsed.ok ? parsed.value.value : undefined
 }

@@ -1,11 +1,10 @@
 /**
- * The bodies in which models write calls into their text: JSON objects with a name, and tags with a parameter each. Every
- * reader says where the call ends, so that no character is read twice; a call whose name is known and whose arguments
- * cannot be read keeps them as they stand, for validation to refuse.
+ * Calls as JSON objects with a name, which is one of the two bodies in which models write calls into their text (the other:
+ * `tag-readers.ts`). Every reader says where the call ends, so that no character is read twice; a call whose name is known
+ * and whose arguments cannot be read keeps them as they stand, for validation to refuse.
  */
 
 import { isRecord } from './json-schema.ts'
-import { findDoubledKey } from './json-tokens.ts'
 import type { ToolSpec } from './messages.ts'
 import { endOfGroup, parseModelJson } from './repair.ts'
 
@@ -21,6 +20,14 @@ export interface ReadCalls {
   readonly end: number
   /** Empty where something of the form stands, but no call of an offered tool. */
   readonly calls: readonly WrittenCall[]
+  /** Whether everything up to `end` was read as the form has it, so that all of it belongs to the calls. */
+  readonly isWhole: boolean
+}
+
+/** What stands around the calls of a form; empty where it has none. */
+export interface CallMarks {
+  readonly open: string
+  readonly close: string
 }
 
 /** Searches that reached the end of the reply in vain; a reply with more of them is no longer looked through. */
@@ -35,6 +42,10 @@ export class Reply {
   constructor(text: string, tools: readonly ToolSpec[]) {
     this.text = text
     this.#tools = new Map(tools.map((tool) => [tool.name, tool]))
+  }
+
+  get hasTools(): boolean {
+    return this.#tools.size > 0
   }
 
   /** Whether looking on would no longer take time in proportion to the text. */
@@ -76,21 +87,55 @@ export function skipWord(text: string, from: number, word: string): number {
   return text.startsWith(word, at) ? at + word.length : from
 }
 
+/** Marks of the end that servers leave behind calls. */
+const endMarks = ['<|eom_id|>', '<|eot_id|>', '<|im_end|>', '<|return|>', '</s>', '<｜end▁of▁sentence｜>']
+
+/** Behind the marks of the end that stand at `from`. */
+export function skipEndMarks(text: string, from: number): number {
+  for (let at = from; ; ) {
+    const next = skipSpace(text, at)
+    const mark = endMarks.find((one) => text.startsWith(one, next))
+    if (mark === undefined) return at
+    at = next + mark.length
+  }
+}
+
 /**
- * Calls as JSON from `from` on: `{"name":…,"arguments":{…}}`, a list of these, or several side by side, up to `close`.
- * Where the JSON is broken, the name at its head is taken and the rest is kept for validation.
+ * Calls as JSON from `from` on: `{"name":…,"arguments":{…}}`, a list of these, or several side by side, up to the closing
+ * mark. Where the JSON is broken, the name at its head is taken and the rest is kept for validation.
  */
-export function readJsonCalls(reply: Reply, from: number, close: string): ReadCalls {
+export function readJsonCalls(reply: Reply, from: number, marks: CallMarks): ReadCalls {
   const { text } = reply
   const calls: WrittenCall[] = []
+  let last = { from, callCount: 0, end: from }
+  let isWhole = true
   let at = skipSpace(text, from)
   while (isOpening(text, at)) {
     const end = reply.endOfGroup(at)
-    if (end < 0) return readBroken(reply, at, close, calls)
-    calls.push(...callsOf(text.slice(at, end), reply))
+    if (end < 0) return readBroken(reply, at, marks, calls)
+    last = { from: at, callCount: calls.length, end }
+    const read = callsOf(text.slice(at, end), reply)
+    isWhole &&= read.isWhole
+    calls.push(...read.calls)
     at = skipSpace(text, skipWord(text, end, ';'))
   }
-  return { end: close !== '' && text.startsWith(close, at) ? at + close.length : at, calls }
+  if (!endsThere(reply, last.end, marks)) {
+    return readBroken(reply, last.from, marks, calls.slice(0, last.callCount))
+  }
+  return { end: marks.close === '' ? at : skipWord(text, at, marks.close), calls, isWhole }
+}
+
+/**
+ * Whether a call whose brackets close before `at` ends there. A quotation mark that was not escaped closes them too early;
+ * then the rest of the arguments follows, which has a closing brace of its own.
+ */
+function endsThere(reply: Reply, at: number, { open, close }: CallMarks): boolean {
+  const { text } = reply
+  const next = skipSpace(text, skipWord(text, skipEndMarks(text, at), ';'))
+  if (next >= text.length || (close !== '' && text.startsWith(close, next))) return true
+  const stops = [open, close].flatMap((mark) => (mark === '' ? [] : [reply.found(text.indexOf(mark, next))]))
+  const rest = text.slice(at, Math.min(text.length, ...stops.filter((stop) => stop >= 0)))
+  return rest.trim() === '' || (/^[ \t\r]*\n/.test(rest) && !rest.includes('}'))
 }
 
 export function isOpening(text: string, at: number): boolean {
@@ -98,22 +143,28 @@ export function isOpening(text: string, at: number): boolean {
 }
 
 /** What never closes is broken up to the end of the call, or of the text. */
-function readBroken(reply: Reply, at: number, close: string, calls: readonly WrittenCall[]): ReadCalls {
+function readBroken(
+  reply: Reply,
+  at: number,
+  { close }: CallMarks,
+  calls: readonly WrittenCall[],
+): ReadCalls {
   const found = close === '' ? -1 : reply.found(reply.text.indexOf(close, at))
   const end = found < 0 ? reply.text.length : found
   const broken = brokenCall(reply.text.slice(at, end).trim(), reply)
-  return { end: found < 0 ? end : end + close.length, calls: [...calls, ...broken] }
+  return { end: found < 0 ? end : end + close.length, calls: [...calls, ...broken], isWhole: false }
 }
 
 /** The calls in a whole JSON text; a broken one by its head. */
-function callsOf(json: string, reply: Reply): WrittenCall[] {
-  const parsed = parseModelJson(json, { dropProse: false })
-  if (!parsed.ok) return brokenCall(json, reply)
+function callsOf(json: string, reply: Reply): { calls: WrittenCall[]; isWhole: boolean } {
+  const parsed = parseModelJson(json, { lossless: true })
+  if (!parsed.ok) return { calls: brokenCall(json, reply), isWhole: false }
   const values: unknown[] = Array.isArray(parsed.value.value) ? parsed.value.value : [parsed.value.value]
-  return values.flatMap((value) => {
+  const calls = values.flatMap((value) => {
     const call = callOf(value, reply)
     return call === null ? [] : [{ name: call.name, argumentsText: call.argumentsText }]
   })
+  return { calls, isWhole: true }
 }
 
 /** The call that a JSON value is; null when it is none, or of a tool that was not offered. */
@@ -150,101 +201,27 @@ function brokenCall(text: string, reply: Reply): WrittenCall[] {
   return [{ name: tool.name, argumentsText: whole ? rest.slice(0, end) : rest === '' ? '{' : rest }]
 }
 
-/** Arguments from `from` up to `close` or the text's end, as they stand; JSON that closes by itself ends there. */
-export function readArguments(reply: Reply, from: number, close: string): { json: string; end: number } {
+export interface ReadArguments {
+  /** JSON, or what stands in its place. */
+  readonly json: string
+  /** Behind the arguments; the closing mark may follow. */
+  readonly end: number
+  readonly isWhole: boolean
+}
+
+/** Arguments from `from` up to the closing mark or the text's end, as they stand; JSON that closes by itself ends there. */
+export function readArguments(reply: Reply, from: number, marks: CallMarks): ReadArguments {
   const { text } = reply
   const at = skipSpace(text, from)
   const group = isOpening(text, at) ? reply.endOfGroup(at) : -1
-  if (group >= 0) return { json: text.slice(at, group), end: group }
-  const found = reply.found(text.indexOf(close, at))
+  // The fence around the arguments of older models.
+  const behind = group < 0 ? -1 : skipWord(text, group, '```')
+  if (group >= 0 && endsThere(reply, behind, marks))
+    return { json: text.slice(at, group), end: behind, isWhole: true }
+  const found = reply.found(text.indexOf(marks.close, at))
   const end = found < 0 ? text.length : found
+  const json = text.slice(at, end).trim()
   // Empty arguments are whole only where the call was closed.
-  return { json: text.slice(at, end).trim() || (found < 0 ? '{' : '{}'), end }
-}
-
-/** How a form writes one call with tags. */
-export interface Tags {
-  /** Up to the name, such as `<function=`; the name ends at a quote or `>`. */
-  readonly call: string
-  readonly callEnd: string
-  readonly parameter: string
-  readonly parameterEnd: string
-}
-
-/** One call in tags whose first stands at `from`. */
-export function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
-  const { text } = reply
-  const name = readTagName(text, from, tags.call)
-  const tool = name === null ? undefined : reply.findTool(name.value)
-  const close = text.indexOf(tags.callEnd, from)
-  if (name === null || tool === undefined) {
-    return { end: close < 0 ? text.length : close + tags.callEnd.length, calls: [] }
-  }
-  const read = readParameters(reply, name.end, tags, tool)
-  if (read !== null) return { end: read.end, calls: [{ name: tool.name, argumentsText: read.json }] }
-  const end = close < 0 ? text.length : close
-  const raw = text.slice(name.end, end).trim()
-  // Some models give JSON in these tags; whatever else stands there is for validation to refuse.
-  const argumentsText = raw === '' && close < 0 ? '{' : raw
-  return { end: close < 0 ? end : end + tags.callEnd.length, calls: [{ name: tool.name, argumentsText }] }
-}
-
-/** The parameters up to the end of the call, as JSON; null when it is not whole or one is given twice. */
-function readParameters(
-  reply: Reply,
-  from: number,
-  tags: Tags,
-  tool: ToolSpec,
-): { json: string; end: number } | null {
-  const { text } = reply
-  const values = new Map<string, unknown>()
-  for (let at = skipSpace(text, from); ; at = skipSpace(text, at)) {
-    if (text.startsWith(tags.callEnd, at)) {
-      return { json: JSON.stringify(Object.fromEntries(values)), end: at + tags.callEnd.length }
-    }
-    const name = readTagName(text, at, tags.parameter)
-    if (name === null || values.has(name.value) || name.value === '__proto__') return null
-    const end = reply.found(endOfValue(text, name.end, tags))
-    if (end < 0) return null
-    values.set(name.value, typedValue(text.slice(name.end, end), tool, name.value))
-    at = end + tags.parameterEnd.length
-  }
-}
-
-/** A value ends at its closing tag, but only where a further parameter or the end of the call follows: a value may hold tags. */
-function endOfValue(text: string, from: number, tags: Tags): number {
-  for (
-    let at = text.indexOf(tags.parameterEnd, from);
-    at >= 0;
-    at = text.indexOf(tags.parameterEnd, at + 1)
-  ) {
-    const next = skipSpace(text, at + tags.parameterEnd.length)
-    if (text.startsWith(tags.parameter, next) || text.startsWith(tags.callEnd, next)) return at
-  }
-  return -1
-}
-
-function readTagName(text: string, at: number, open: string): { value: string; end: number } | null {
-  if (!text.startsWith(open, at)) return null
-  const head = /^["']?([^"'<>\s]{1,200})["']?[^<>\n]{0,100}>/.exec(
-    text.slice(at + open.length, at + open.length + 320),
-  )
-  return head?.[1] === undefined ? null : { value: head[1], end: at + open.length + head[0].length }
-}
-
-/** Tags carry text: what a parameter of another type means is said by the tool's own schema. */
-function typedValue(raw: string, tool: ToolSpec, parameter: string): unknown {
-  const text = raw.replace(/^\r?\n/, '').replace(/\r?\n$/, '')
-  const { properties } = tool.parameters
-  const property =
-    isRecord(properties) && Object.hasOwn(properties, parameter) ? properties[parameter] : undefined
-  if (!isRecord(property) || property.type === 'string') return text
-  const plain = text.trim()
-  if (/^(True|False)$/.test(plain) && property.type === 'boolean') return plain === 'True'
-  try {
-    const value: unknown = JSON.parse(plain)
-    return findDoubledKey(plain) === null ? value : text
-  } catch {
-    return text
-  }
+  if (json === '') return { json: found < 0 ? '{' : '{}', end, isWhole: found >= 0 }
+  return { json, end, isWhole: false }
 }

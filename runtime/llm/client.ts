@@ -87,7 +87,7 @@ export function streamChat(
 const chatDecoder: AnswerDecoder = { readValue: readChunk }
 
 /**
- * The parts folded to a turn, each fragment seen once. `onPart` sees text and reasoning as they come.
+ * The parts folded to a turn, each fragment seen once. Thoughts and calls in its text stay there: `text-calls.ts` takes them out. `onPart` sees text and reasoning as they come.
  * Fails with the stream's error; what had come by then is lost, for nothing of it was acted on.
  */
 export async function collectTurn(
@@ -116,15 +116,15 @@ export async function collectTurn(
       return { ok: false, error: modelError('answer_too_large', message) }
     }
   }
-  const spoken = splitThinking(text.join(''))
-  const toolCalls = takeNamedCalls(calls.finish(), { text: spoken.text, finishReason })
+  const said = text.join('')
+  const toolCalls = takeNamedCalls(calls.finish(), { text: said, finishReason })
   if (toolCalls === null)
     return { ok: false, error: modelError('nameless_call', 'the answer calls a tool without its name') }
   return {
     ok: true,
     value: {
-      text: spoken.text.toWellFormed(),
-      reasoning: (reasoning.join('') + spoken.thinking).toWellFormed(),
+      text: said.toWellFormed(),
+      reasoning: reasoning.join('').toWellFormed(),
       toolCalls,
       usage: { requests: 1, ...tokens },
       finishReason,
@@ -153,14 +153,6 @@ function toWireRequest(request: ChatRequest): Record<string, unknown> {
 
 function toWireChoice(choice: ToolChoice): unknown {
   return typeof choice === 'string' ? choice : { type: 'function', function: choice }
-}
-
-/** Some models think aloud at the head of their text. */
-function splitThinking(text: string): { text: string; thinking: string } {
-  const found = /^\s*<think>([\s\S]*?)<\/think>\s*/.exec(text)
-  return found === null
-    ? { text, thinking: '' }
-    : { text: text.slice(found[0].length), thinking: found[1] ?? '' }
 }
 
 function greater(a: TokenCount, b: TokenCount): TokenCount {

@@ -7,6 +7,7 @@ import type { Dispatcher } from 'undici'
 import type { StreamPart } from './chunk.ts'
 import { describePage, errorFromResponse, errorFromStream, isHtml } from './dialects.ts'
 import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
+import { parseExactly } from './json-tokens.ts'
 import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from './sse.ts'
 
 export interface ExchangeOptions {
@@ -179,10 +180,10 @@ function sample(text: string): string {
   return JSON.stringify(text.trim().slice(0, 80))
 }
 
-/** Undefined for what is not JSON. */
+/** Undefined for what is not JSON. Some servers send a call's arguments as an object: its numbers are not to be rounded. */
 function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text)
+    return parseExactly(text)
   } catch {
     return undefined
   }

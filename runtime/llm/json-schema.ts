@@ -38,6 +38,19 @@ function simplify(node: unknown): Record<string, unknown> {
   return kept
 }
 
+/** What a reference within `root` leads to; undefined where it leads out of it, or nowhere. */
+export function definitionOf(reference: string, root: Readonly<Record<string, unknown>>): unknown {
+  if (reference === '#') return root
+  if (!reference.startsWith('#/')) return undefined
+  let at: unknown = root
+  for (const step of reference.slice(2).split('/')) {
+    const key = step.replaceAll('~1', '/').replaceAll('~0', '~')
+    if (!isRecord(at) || !Object.hasOwn(at, key)) return undefined
+    at = at[key]
+  }
+  return at
+}
+
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -30,8 +30,12 @@ const escapes: Readonly<Record<string, string>> = {
   t: '\t',
 }
 
-/** The tokens of `text`; null where a string does not end, an escape is unknown or a separator stands twice. */
-export function readTokens(text: string): TokenList | null {
+/**
+ * The tokens of `text`; null where a string does not end, an escape is unknown or a separator stands twice.
+ * @param comments whether comments are skipped. One that begins right behind a string never is: the quotation mark before
+ *   it may belong to the content.
+ */
+export function readTokens(text: string, comments = true): TokenList | null {
   const tokens: JsonToken[] = []
   let after: JsonToken['after'] = ''
   const push = (kind: JsonToken['kind'], value: string): void => {
@@ -52,11 +56,12 @@ export function readTokens(text: string): TokenList | null {
       push('close', char)
       at++
     } else if (char === '"' || char === "'") {
-      const string = readString(text, at)
+      const string = readString(text, at, comments)
       if (string === null) return null
       push('string', string.value)
       at = string.end
     } else if (text.startsWith('//', at) || text.startsWith('/*', at)) {
+      if (!comments || /["']/.test(text.charAt(at - 1))) return null
       const line = text.charAt(at + 1) === '/'
       const end = text.indexOf(line ? '\n' : '*/', at + 2)
       if (end < 0 && !line) return null
@@ -72,11 +77,11 @@ export function readTokens(text: string): TokenList | null {
 
 /**
  * Whether `mended`, which is JSON, says what `source` said: the same brackets, strings, numbers, constants and colons in
- * the same order. Different may be quotes, a key without any, comments, commas before a closing bracket, raw line breaks
- * within strings, and how Python spells its constants.
+ * the same order. Different may be quotes, a key without any, commas before a closing bracket, raw line breaks within
+ * strings, how Python spells its constants, and comments where `comments` allows them.
  */
-export function saysTheSame(source: string, mended: string): boolean {
-  const a = readTokens(source)
+export function saysTheSame(source: string, mended: string, comments = true): boolean {
+  const a = readTokens(source, comments)
   const b = readTokens(mended)
   if (a === null || b === null || a.trailing === ':' || a.tokens.length !== b.tokens.length) return false
   return a.tokens.every((written, index) => {
@@ -91,28 +96,57 @@ export function saysTheSame(source: string, mended: string): boolean {
   })
 }
 
-/** A key that one object of `text` has twice; null when there is none. Of two values nobody knows which was meant. */
-export function findDoubledKey(text: string): string | null {
+/**
+ * Why JSON that parses would lose something of `text`: a key that one object has twice, or a number that JavaScript cannot
+ * keep. Null when nothing is lost.
+ */
+export function findLoss(text: string): string | null {
   const tokens = readTokens(text)?.tokens ?? []
   const open: Set<string>[] = []
   for (const [index, { kind, value }] of tokens.entries()) {
     if (kind === 'open') open.push(new Set())
     else if (kind === 'close') open.pop()
-    else if (tokens[index + 1]?.after === ':') {
+    else if (kind === 'word' && isInexact(value)) {
+      return `the number ${value.slice(0, 100)} cannot be kept exactly; use a smaller one, or text where text is taken`
+    } else if (tokens[index + 1]?.after === ':') {
       const keys = open.at(-1)
-      if (keys?.has(value) === true) return value
+      if (keys?.has(value) === true) return `the key ${JSON.stringify(value.slice(0, 100))} is given twice`
       keys?.add(value)
     }
   }
   return null
 }
 
+/** Whether a number of JSON becomes another one: an integer that is rounded, one beyond all numbers, or one that becomes zero. */
+export function isInexact(number: string): boolean {
+  const value = Number(number)
+  if (Number.isNaN(value)) return false
+  if (!Number.isFinite(value)) return true
+  if (value === 0) return /^[-.0]*[1-9]/.test(number)
+  // What is written again as it stood is kept.
+  if (!/^-?\d+$/.test(number) || Number.isSafeInteger(value) || String(value) === number) return false
+  return BigInt(number) !== BigInt(value)
+}
+
+/**
+ * A value of JSON; a number that JavaScript cannot keep is given as its text, so that it passes as no number.
+ * @throws SyntaxError for what is not JSON
+ */
+export function parseExactly(text: string): unknown {
+  // Most texts hold no such number, and a reviver is slow.
+  if (!/\d{16}|\de[+-]?\d{3}/i.test(text)) return JSON.parse(text)
+  return JSON.parse(text, (_key, value: unknown, context?: { readonly source?: string }) => {
+    const source = context?.source
+    return typeof value === 'number' && source !== undefined && isInexact(source) ? source : value
+  })
+}
+
 /**
  * `text` with the braces that its end lacks; null where more may be missing than braces: after a number, a key or a
  * separator, within a string or a list.
  */
-export function closeObjects(text: string): string | null {
-  const read = readTokens(text)
+export function closeObjects(text: string, comments = true): string | null {
+  const read = readTokens(text, comments)
   const last = read?.tokens.at(-1)
   if (read === null || last === undefined || read.trailing !== '') return null
   let open = ''
@@ -150,8 +184,11 @@ function endOfWord(text: string, start: number): number {
   return at
 }
 
-/** The string whose quote stands at `start`; raw control characters stand for themselves. */
-function readString(text: string, start: number): { value: string; end: number } | null {
+/**
+ * The string whose quote stands at `start`; raw control characters stand for themselves.
+ * @param tolerant whether escapes are read that JSON does not have in these quotes, or that Python reads in another way
+ */
+function readString(text: string, start: number, tolerant: boolean): { value: string; end: number } | null {
   const quote = text.charCodeAt(start)
   const parts: string[] = []
   let from = start + 1
@@ -164,6 +201,7 @@ function readString(text: string, start: number): { value: string; end: number }
     const hex = letter === 'u' ? /^[0-9a-fA-F]{4}/.exec(text.slice(at + 2, at + 6))?.[0] : undefined
     const decoded = hex === undefined ? escapes[letter] : String.fromCharCode(Number.parseInt(hex, 16))
     if (decoded === undefined) return null
+    if (!tolerant && letter === (quote === 0x22 ? "'" : '/')) return null
     parts.push(decoded)
     at += hex === undefined ? 1 : 5
     from = at + 1

@@ -32,6 +32,15 @@ export class Prose {
     this.#inSpan = false
   }
 
+  /** Begins anew at `at`, as if the text began there. */
+  restart(at: number): void {
+    this.#at = at
+    this.#lineStart = at
+    this.#lineQuoted = false
+    this.#inSpan = false
+    this.#fence = ''
+  }
+
   #step(): void {
     if (this.#at === this.#lineStart) this.#beginLine()
     const char = this.#text.charAt(this.#at++)

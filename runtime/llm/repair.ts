@@ -1,13 +1,13 @@
 /**
  * JSON out of what a model wrote. Strict first; then only repairs whose result is certain, each recorded: a fenced block,
  * prose around one object, and what jsonrepair mends without changing what was said (quotes, spare commas, comments, raw
- * line breaks in strings). Cut-off JSON is not completed, but for closing braces where the caller can bear it; a key
- * that is given twice is refused. What a model did not write is not guessed.
+ * line breaks in strings). Of a call's arguments no character is dropped. Refuses cut-off JSON (except closing braces where
+ * the caller allows it), a key that is given twice, and numbers that would be rounded.
  */
 import { jsonrepair } from 'jsonrepair'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { closeObjects, findDoubledKey, saysTheSame } from './json-tokens.ts'
+import { closeObjects, findLoss, saysTheSame } from './json-tokens.ts'
 
 export interface ParsedJson {
   readonly value: unknown
@@ -16,8 +16,11 @@ export interface ParsedJson {
 }
 
 export interface RepairOptions {
-  /** Whether prose around the JSON may be dropped; default true. A fence around all of it always may. */
-  readonly dropProse?: boolean
+  /**
+   * Whether the text is of a call, which is carried out: then nothing that may be content is dropped, neither prose nor
+   * comments, only a fence around all of it. Default false.
+   */
+  readonly lossless?: boolean
   /** Whether braces that are missing at the very end, behind a whole value, may be added; default false. */
   readonly closeObjects?: boolean
 }
@@ -41,21 +44,21 @@ export function parseModelJson(text: string, options: RepairOptions = {}): Resul
   if (trimmed.length > repairMaxChars) return failure('the text is not JSON and too long to repair')
 
   const corrections: string[] = []
-  const chosen =
-    options.dropProse === false ? withoutFence(trimmed, corrections) : withoutProse(trimmed, corrections)
+  const lossless = options.lossless === true
+  const chosen = lossless ? withoutFence(trimmed, corrections) : withoutProse(trimmed, corrections)
   if (!chosen.ok) return chosen
   const bare = chosen.value
   const inner = parseStrict(bare)
   if (inner.ok) return { ok: true, value: { value: inner.value, corrections } }
   if (inner.error !== 'syntax') return failure(inner.error)
-  const mended = mend(bare, corrections)
-  const closed = mended.ok || options.closeObjects !== true ? null : closeObjects(bare)
+  const mended = mend(bare, corrections, lossless)
+  const closed = mended.ok || options.closeObjects !== true ? null : closeObjects(bare, !lossless)
   if (closed === null) return mended
   const withBraces = [...corrections, 'braces missing at the end were added']
   const whole = parseStrict(closed)
   return whole.ok
     ? { ok: true, value: { value: whole.value, corrections: withBraces } }
-    : mend(closed, withBraces)
+    : mend(closed, withBraces, lossless)
 }
 
 function failure(error: string): { ok: false; error: string } {
@@ -98,7 +101,7 @@ function insideFence(text: string): string | null {
 }
 
 /** What jsonrepair makes of `text`, as long as that says the same: its guesses at missing words and values are refused. */
-function mend(text: string, corrections: readonly string[]): Result<ParsedJson, string> {
+function mend(text: string, corrections: readonly string[], lossless: boolean): Result<ParsedJson, string> {
   if (isTooMuchWork(text)) return failure('the text is not JSON and has too many quotation marks to repair')
   let candidate: string
   try {
@@ -108,7 +111,7 @@ function mend(text: string, corrections: readonly string[]): Result<ParsedJson, 
   }
   const mended = parseStrict(candidate)
   if (!mended.ok) return failure(mended.error === 'syntax' ? 'not JSON' : mended.error)
-  if (!saysTheSame(text, candidate)) {
+  if (!saysTheSame(text, candidate, !lossless)) {
     return failure(
       `not JSON (${syntaxProblem(text)}), and it is not certain what was meant; it may be cut off`,
     )
@@ -135,7 +138,7 @@ function syntaxProblem(text: string): string {
   }
 }
 
-/** Strict JSON within the bound of depth, without `__proto__` and doubled keys; the error `syntax`: it is not JSON. */
+/** Strict JSON within the bound of depth, without `__proto__` and what would be lost; the error `syntax`: it is not JSON. */
 function parseStrict(text: string): Result<unknown, string> {
   if (depthOf(text) > limits.jsonMaxDepth) {
     return { ok: false, error: `JSON nested deeper than ${limits.jsonMaxDepth} levels` }
@@ -146,10 +149,8 @@ function parseStrict(text: string): Result<unknown, string> {
   } catch (error) {
     return { ok: false, error: error instanceof ForbiddenKey ? error.message : 'syntax' }
   }
-  const doubled = findDoubledKey(text)
-  return doubled === null
-    ? { ok: true, value }
-    : failure(`the key ${JSON.stringify(doubled.slice(0, 100))} is given twice`)
+  const loss = findLoss(text)
+  return loss === null ? { ok: true, value } : failure(loss)
 }
 
 class ForbiddenKey extends Error {}

@@ -10,7 +10,7 @@ import { collectTurn, type Turn } from './client.ts'
 import { type ModelError, modelError, modelFailures } from './errors.ts'
 import type { ProviderHabits } from './habits.ts'
 import type { ToolSpec } from './messages.ts'
-import { type SaidMessage, takeTextCalls } from './text-calls.ts'
+import { readTurnText, type SaidMessage } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
 export interface RepeatPolicy {
@@ -34,7 +34,7 @@ export interface RepeatHooks {
   mayRepeat?(): boolean
 }
 
-/** What a turn is judged by: text forms of calls are looked for where tools were offered. */
+/** What a turn is judged by: calls are looked for in its text where tools were offered. */
 export interface AskedFor {
   readonly messages: readonly SaidMessage[]
   readonly tools: readonly ToolSpec[]
@@ -52,7 +52,7 @@ export async function askWithRepeats(
     const turn = await askOnce(open(), habits, hooks)
     if (turn.ok) {
       habits.noteSuccess()
-      return { ok: true, value: takeTextCalls(turn.value, asked) }
+      return { ok: true, value: readTurnText(turn.value, asked) }
     }
     const { error } = turn
     if (hooks.mayRepeat?.() === false) return turn

@@ -1,116 +1,23 @@
 /**
- * Calls that a model wrote into its text instead of the field for them, as models do whose server has no parser for their
- * form. One table of the known forms; only exact names of offered tools count, and nothing that is quoted: in code, behind
- * a quotation mark, or word for word from what a tool or the user said. What is no call stays text.
+ * What a model's text says: its thoughts, the calls that it wrote there instead of into the field for them, and the rest.
+ * Only exact names of offered tools count, and nothing that is a thought or quoted: in code, behind a quotation mark, or
+ * word for word from what a tool or the user said. What is no call stays text.
  */
 import {
   callOf,
   isOpening,
-  type ReadCalls,
   Reply,
-  readJsonCalls,
-  readTaggedCall,
+  skipEndMarks,
   skipSpace,
   skipWord,
-  type Tags,
   type WrittenCall,
 } from './call-readers.ts'
-import type { Turn } from './client.ts'
-import type { ToolSpec } from './messages.ts'
+import type { ToolCallRequest, ToolSpec } from './messages.ts'
 import { Prose } from './prose.ts'
 import { parseModelJson } from './repair.ts'
-import { deepseekTokens, kimiTokens, readMistralCalls, readTokenCalls } from './token-readers.ts'
+import { forms } from './text-forms.ts'
+import { findThoughtMarks, type ThoughtMark, withoutMarks } from './thoughts.ts'
 
-/** One way of writing calls into text. */
-interface TextForm {
-  /** Who writes so, for people. */
-  readonly name: string
-  /** What every call of the form begins with. */
-  readonly find: string
-  /** The calls that begin at `at`, where `find` stands; null when what follows is not of this form. */
-  readonly parse: (reply: Reply, at: number) => ReadCalls | null
-}
-
-const functionTags: Tags = {
-  call: '<function=',
-  callEnd: '</function>',
-  parameter: '<parameter=',
-  parameterEnd: '</parameter>',
-}
-const invokeTags: Tags = {
-  call: '<invoke name=',
-  callEnd: '</invoke>',
-  parameter: '<parameter name=',
-  parameterEnd: '</parameter>',
-}
-const dsmlTags: Tags = {
-  call: '<｜DSML｜invoke name=',
-  callEnd: '</｜DSML｜invoke>',
-  parameter: '<｜DSML｜parameter name=',
-  parameterEnd: '</｜DSML｜parameter>',
-}
-
-/** The known forms, by what they begin with; of several that begin alike the first that fits is taken. */
-const forms: readonly TextForm[] = [
-  // <TOOLCALL>[{"name":…,"arguments":{…}}]</TOOLCALL>
-  json('nemotron', '<TOOLCALL>', '</TOOLCALL>'),
-  // <tool_call>{"name":…,"arguments":{…}}</tool_call>
-  json('hermes', '<tool_call>', '</tool_call>'),
-  // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>, also without the outer tag
-  tagged('qwen', '<tool_call>', '</tool_call>', functionTags),
-  tagged('qwen', '', '', functionTags),
-  // <|python_tag|>{"name":…,"parameters":{…}}; {…}   (and the bare JSON alone: readBareJson)
-  json('llama', '<|python_tag|>', '<|eom_id|>'),
-  // <|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>…
-  { name: 'kimi', find: kimiTokens.begin, parse: readTokenCalls(kimiTokens) },
-  { name: 'kimi', find: kimiTokens.callBegin, parse: readTokenCalls(kimiTokens) },
-  // <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>…
-  { name: 'deepseek', find: deepseekTokens.begin, parse: readTokenCalls(deepseekTokens) },
-  { name: 'deepseek', find: deepseekTokens.callBegin, parse: readTokenCalls(deepseekTokens) },
-  // <｜DSML｜function_calls><｜DSML｜invoke name="NAME"><｜DSML｜parameter name="KEY" string="true">VALUE</…></…></…>
-  tagged('deepseek', '<｜DSML｜function_calls>', '</｜DSML｜function_calls>', dsmlTags),
-  // <minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>
-  tagged('minimax', '<minimax:tool_call>', '</minimax:tool_call>', invokeTags),
-  // <tool_calls>, then one {"name":…,"arguments":{…}} a line
-  json('minimax', '<tool_calls>', '</tool_calls>'),
-  // [TOOL_CALLS][{"name":…,"arguments":{…}}] or [TOOL_CALLS]NAME[ARGS]{…}
-  { name: 'mistral', find: '[TOOL_CALLS]', parse: readMistralCalls },
-]
-
-function json(name: string, open: string, close: string): TextForm {
-  return {
-    name,
-    find: open,
-    parse(reply, at) {
-      const from = skipSpace(reply.text, at + open.length)
-      return isOpening(reply.text, from) ? readJsonCalls(reply, from, close) : null
-    },
-  }
-}
-
-function tagged(name: string, open: string, close: string, tags: Tags): TextForm {
-  return {
-    name,
-    find: open === '' ? tags.call : open,
-    parse(reply, at) {
-      const { text } = reply
-      const calls: WrittenCall[] = []
-      let from = skipSpace(text, at + open.length)
-      if (!text.startsWith(tags.call, from)) return null
-      let end = from
-      while (text.startsWith(tags.call, from) && !reply.isHopeless) {
-        const read = readTaggedCall(reply, from, tags)
-        calls.push(...read.calls)
-        end = read.end
-        from = skipSpace(text, end)
-      }
-      return { end: close === '' ? end : skipWord(text, end, close), calls }
-    },
-  }
-}
-
-/** Marks of the end that servers leave behind calls. */
-const endMarks = ['<|eom_id|>', '<|eot_id|>', '<|im_end|>', '</s>', '<｜end▁of▁sentence｜>']
 /** As many as the client takes in their own field; more are left as text. */
 const callsMaxCount = 128
 /** Longer replies are not looked through: no tool takes that much. */
@@ -122,71 +29,199 @@ export interface SaidMessage {
   readonly content: string
 }
 
-export interface FoundCalls {
-  /** The reply without the calls; the reply itself when there are none. */
+export interface ReadText {
+  /** The reply without thoughts and calls; the reply itself when there are none. */
   readonly text: string
+  /** What was thought in it, without the marks; empty when nothing was. */
+  readonly thinking: string
   readonly calls: readonly (WrittenCall & { readonly form: string })[]
 }
 
+/** What of a turn the model's text bears on. */
+interface SpokenTurn {
+  readonly text: string
+  readonly reasoning: string
+  readonly toolCalls: readonly ToolCallRequest[]
+}
+
 /**
- * The turn with the calls of its text as calls, where the model was offered tools and none came in their field. Where
- * both came the field holds, and what the text repeats is taken out of it.
+ * The turn with the thoughts of its text as reasoning and the calls of its text as calls, these where the model was offered
+ * tools and none came in their field. Where both came the field holds, and what the text repeats is taken out of it.
  */
-export function takeTextCalls(
-  turn: Turn,
+export function readTurnText<T extends SpokenTurn>(
+  turn: T,
   request: { readonly messages: readonly SaidMessage[]; readonly tools: readonly ToolSpec[] },
-): Turn {
-  const { text, calls } = findTextCalls(turn.text, request.tools, request.messages)
-  if (calls.length === 0) return turn
-  if (turn.toolCalls.length > 0) return { ...turn, text }
+): T {
+  const { text, thinking, calls } = readText(turn.text, request.tools, request.messages)
+  const read = { ...turn, text, reasoning: turn.reasoning + thinking }
+  if (calls.length === 0 || turn.toolCalls.length > 0) return read
   const toolCalls = calls.map(({ name, argumentsText, form }) => ({
     id: '',
     name,
     argumentsText,
     writtenAs: form,
   }))
-  return { ...turn, text, toolCalls }
+  return { ...read, toolCalls }
 }
 
-/** The calls of offered tools that `text` holds, in time linear in its length. `history` is what it may quote. */
-export function findTextCalls(
+/**
+ * The thoughts and the calls of offered tools that `text` holds, in time linear in its length. `history` is what it may
+ * quote.
+ */
+export function readText(
   text: string,
   tools: readonly ToolSpec[],
   history: readonly SaidMessage[] = [],
-): FoundCalls {
-  if (tools.length === 0 || text.length > replyMaxChars) return { text, calls: [] }
-  const reply = new Reply(text, tools)
+): ReadText {
   const sources = new Sources(history)
-  const bare = readBareJson(reply)
-  if (bare.length > 0) {
-    if (sources.contain(text)) return { text, calls: [] }
-    return { text: '', calls: bare.map((call) => ({ ...call, form: 'llama' })) }
+  const offered = text.length > replyMaxChars ? [] : tools
+  const bare = readBareJson(text, offered, sources)
+  if (bare !== null) return bare
+  const marks = findThoughtMarks(text)
+  // JSON is no text that could hold a thought: marks in it are content.
+  if (marks.length > 0 && isJson(text)) return { text, thinking: '', calls: [] }
+  const read = new TextScan(new Reply(text, offered), marks, sources).run()
+  if (read.text === text || read.calls.length > 0) return read
+  const said = readBareJson(read.text, offered, sources)
+  return said === null ? read : { ...said, thinking: read.thinking }
+}
+
+/** Goes through a reply once, from one mark of a form or of a thought to the next. */
+class TextScan {
+  readonly #reply: Reply
+  readonly #marks: readonly ThoughtMark[]
+  readonly #sources: Sources
+  readonly #scan: FormScan
+  readonly #prose: Prose
+  readonly #closes: readonly ThoughtMark[]
+  #nextMark = 0
+  #nextClose = 0
+  /** Behind the last thought that ended. */
+  #start = 0
+  /** Where a thought began that never ends. */
+  #thoughtFrom: number
+  /** The same in the middle of a line: it may be a word of the answer, but no call behind it is carried out. */
+  #doubtFrom = -1
+  #kept: string[] = []
+  #keptFrom = 0
+  #calls: ReadText['calls'][number][] = []
+  #takesCalls: boolean
+
+  constructor(reply: Reply, marks: readonly ThoughtMark[], sources: Sources) {
+    this.#reply = reply
+    this.#marks = marks
+    this.#closes = marks.filter(({ kind }) => kind === 'close')
+    this.#sources = sources
+    this.#scan = new FormScan(reply.text)
+    this.#prose = new Prose(reply.text)
+    this.#thoughtFrom = reply.text.length
+    this.#takesCalls = reply.hasTools
   }
-  const scan = new FormScan(text)
-  const prose = new Prose(text)
-  const kept: string[] = []
-  const calls: FoundCalls['calls'][number][] = []
-  let keptFrom = 0
-  let found = scan.next(0, -1)
-  while (found !== null && !reply.isHopeless) {
-    const { at, index } = found
+
+  run(): ReadText {
+    let from = 0
+    let afterIndex = -1
+    while (from < this.#thoughtFrom) {
+      const mark = this.#markFrom(from)
+      const takesCalls = this.#takesCalls && !this.#reply.isHopeless
+      const form = takesCalls ? this.#scan.next(from, afterIndex) : null
+      if (mark !== undefined && (form === null || mark.at < form.at)) {
+        from = this.#passMark(mark)
+        afterIndex = -1
+      } else if (form !== null) {
+        const end = this.#passForm(form)
+        from = end ?? form.at
+        afterIndex = end === null ? form.index : -1
+      } else break
+    }
+    return this.#result()
+  }
+
+  #markFrom(from: number): ThoughtMark | undefined {
+    while ((this.#marks[this.#nextMark]?.at ?? from) < from) this.#nextMark++
+    return this.#marks[this.#nextMark]
+  }
+
+  /** Where to go on behind a mark of a thought. */
+  #passMark(mark: ThoughtMark): number {
+    const isQuoted = this.#prose.isQuoted(mark.at)
+    if (mark.kind === 'close') {
+      // Words of a thought may look like a quotation that takes in its end; what it called must not be carried out.
+      if (!isQuoted || this.#calls.length > 0) this.#endThought(mark)
+      return mark.end
+    }
+    if (isQuoted) return mark.end
+    const close = this.#closeWithin(mark.end, this.#reply.text.length)
+    if (close !== undefined) {
+      this.#endThought(close)
+      return close.end
+    }
+    if (this.#beginsLine(mark.at)) this.#thoughtFrom = mark.at
+    else if (this.#doubtFrom < 0) this.#doubtFrom = mark.at
+    return mark.end
+  }
+
+  /** Where to go on behind calls of a form; null where what stands there is none. */
+  #passForm({ at, index }: { at: number; index: number }): number | null {
     const form = forms[index]
-    const read = form === undefined || prose.isQuoted(at) ? null : form.parse(reply, at)
-    if (form === undefined || read === null) {
-      found = scan.next(at, index)
-      continue
+    const read = form === undefined || this.#prose.isQuoted(at) ? null : form.parse(this.#reply, at)
+    if (form === undefined || read === null) return null
+    const close = read.isWhole ? undefined : this.#closeWithin(at, read.end)
+    if (close !== undefined) {
+      this.#endThought(close)
+      return close.end
     }
-    if (calls.length + read.calls.length > callsMaxCount) break
-    if (read.calls.length > 0 && !sources.contain(text.slice(at, read.end))) {
-      kept.push(text.slice(keptFrom, at))
-      keptFrom = skipEndMarks(text, read.end)
-      calls.push(...read.calls.map((call) => ({ ...call, form: form.name })))
+    if (read.calls.length > 0 && this.#doubtFrom >= 0) {
+      this.#thoughtFrom = this.#doubtFrom
+      return at
     }
-    prose.skipTo(read.end)
-    found = scan.next(Math.max(read.end, at + 1), -1)
+    if (this.#calls.length + read.calls.length > callsMaxCount) {
+      this.#takesCalls = false
+      return at
+    }
+    const { text } = this.#reply
+    if (read.calls.length > 0 && !this.#sources.contain(text.slice(at, read.end))) {
+      this.#kept.push(text.slice(this.#keptFrom, at))
+      this.#keptFrom = skipEndMarks(text, read.end)
+      this.#calls.push(...read.calls.map((call) => ({ ...call, form: form.name })))
+    }
+    this.#prose.skipTo(read.end)
+    return Math.max(read.end, at + 1)
   }
-  if (calls.length === 0) return { text, calls: [] }
-  return { text: [...kept, text.slice(keptFrom)].join('').trim(), calls }
+
+  /** The first end of a thought between two places; `from` may not lie before an earlier one. */
+  #closeWithin(from: number, end: number): ThoughtMark | undefined {
+    while ((this.#closes[this.#nextClose]?.at ?? from) < from) this.#nextClose++
+    const close = this.#closes[this.#nextClose]
+    return close !== undefined && close.at < end ? close : undefined
+  }
+
+  #endThought({ end }: ThoughtMark): void {
+    this.#start = end
+    this.#doubtFrom = -1
+    this.#kept = []
+    this.#keptFrom = end
+    this.#calls = []
+    this.#prose.restart(end)
+  }
+
+  #beginsLine(at: number): boolean {
+    const before = this.#reply.text.slice(Math.max(this.#start, at - 200), at)
+    return /(?:^|\n)[ \t]*$/.test(before)
+  }
+
+  #result(): ReadText {
+    const { text } = this.#reply
+    const thought = text.slice(0, this.#start) + text.slice(this.#thoughtFrom)
+    const rest = text.slice(this.#keptFrom, this.#thoughtFrom)
+    const said = this.#calls.length > 0 ? [...this.#kept, rest].join('').trim() : rest
+    const start = this.#start > 0 ? said.trimStart() : said
+    return {
+      text: this.#thoughtFrom < text.length ? start.trimEnd() : start,
+      thinking: withoutMarks(thought),
+      calls: this.#calls,
+    }
+  }
 }
 
 /** Where the forms' marks stand; each mark is looked for once from each place. */
@@ -240,30 +275,35 @@ function withoutSpace(text: string): string {
   return text.replaceAll(/\s+/g, '')
 }
 
-/** A reply that is nothing but calls as JSON, each with exactly a name and an object of arguments; else none. */
-function readBareJson(reply: Reply): WrittenCall[] {
-  const { text } = reply
-  const calls: WrittenCall[] = []
+/**
+ * A reply that is nothing but calls as JSON, each with exactly a name and an object of arguments; null for any other. What
+ * the history holds word for word is such a reply without calls.
+ */
+function readBareJson(text: string, tools: readonly ToolSpec[], sources: Sources): ReadText | null {
+  const reply = new Reply(text, tools)
+  const calls: ReadText['calls'][number][] = []
   let at = skipSpace(text, 0)
   while (isOpening(text, at)) {
     const end = reply.endOfGroup(at)
-    const parsed = end < 0 ? null : parseModelJson(text.slice(at, end), { dropProse: false })
-    if (parsed?.ok !== true) return []
+    const parsed = end < 0 ? null : parseModelJson(text.slice(at, end), { lossless: true })
+    if (parsed?.ok !== true) return null
     for (const value of [parsed.value.value].flat()) {
       const call = callOf(value, reply)
-      if (call?.isExact !== true || calls.length >= callsMaxCount) return []
-      calls.push(call)
+      if (call?.isExact !== true || calls.length >= callsMaxCount) return null
+      calls.push({ name: call.name, argumentsText: call.argumentsText, form: 'llama' })
     }
     at = skipSpace(text, skipWord(text, skipEndMarks(text, end), ';'))
   }
-  return at >= text.length ? calls : []
+  if (at < text.length || calls.length === 0) return null
+  return sources.contain(text) ? { text, thinking: '', calls: [] } : { text: '', thinking: '', calls }
 }
 
-function skipEndMarks(text: string, from: number): number {
-  for (let at = from; ; ) {
-    const next = skipSpace(text, at)
-    const mark = endMarks.find((one) => text.startsWith(one, next))
-    if (mark === undefined) return at
-    at = next + mark.length
+function isJson(text: string): boolean {
+  if (!/^\s*[[{"]/.test(text)) return false
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
   }
 }

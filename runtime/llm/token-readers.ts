@@ -1,4 +1,4 @@
-/** Calls that stand between special tokens: the forms of kimi, deepseek and mistral. Refuses what has no name before its arguments. */
+/** Calls that stand between special tokens: the forms of kimi, deepseek, gpt-oss and mistral. Refuses what has no name before its arguments. */
 import {
   isOpening,
   type ReadCalls,
@@ -43,30 +43,44 @@ export function readTokenCalls(form: TokenForm): (reply: Reply, from: number) =>
   return (reply, from) => {
     const { text } = reply
     const calls: WrittenCall[] = []
-    let at = skipSpace(text, skipWord(text, from, form.begin))
+    let isWhole = true
+    let at = form.begin === '' ? from : skipSpace(text, skipWord(text, from, form.begin))
     while (text.startsWith(form.callBegin, at) && !reply.isHopeless) {
       const start = at + form.callBegin.length
       const head = form.head.exec(text.slice(start, start + 400))
-      if (head?.[1] === undefined) return { end: start, calls }
+      if (head?.[1] === undefined) return { end: start, calls, isWhole: false }
       const tool = reply.findTool(head[1])
-      const read = readArguments(reply, start + head[0].length, form.callEnd)
+      const marks = { open: form.callBegin, close: form.callEnd }
+      const read = readArguments(reply, start + head[0].length, marks)
+      isWhole &&= read.isWhole
       if (tool !== undefined) calls.push({ name: tool.name, argumentsText: read.json })
-      at = skipSpace(text, skipWord(text, skipWord(text, read.end, '```'), form.callEnd))
+      at = skipSpace(text, skipWord(text, read.end, form.callEnd))
     }
-    return { end: skipWord(text, at, form.end), calls }
+    return { end: form.end === '' ? at : skipWord(text, at, form.end), calls, isWhole }
   }
 }
 
+/** `NAME`, a word that says that JSON follows, then the arguments; what the model says to the person has no name there. */
+export const harmonyTokens: TokenForm = {
+  begin: '',
+  end: '',
+  callBegin: '<|channel|>commentary to=',
+  callEnd: '<|call|>',
+  head: /^([\w.:-]{1,120})\s*(?:<\|constrain\|>)?\s*(?:json)?\s*<\|message\|>/,
+}
+
 const mistralMark = '[TOOL_CALLS]'
+const mistralMarks = { open: mistralMark, close: mistralMark }
 const mistralHead = /^([\w.-]{1,120})\s*(?:\[CALL_ID\]\s*[\w-]{1,64}\s*)?(?:\[ARGS\]\s*)?(?=\{)/
 
 /** A list of calls as JSON; newer models give a name, then the arguments. */
 export function readMistralCalls(reply: Reply, from: number): ReadCalls | null {
   const at = skipSpace(reply.text, from + mistralMark.length)
-  if (isOpening(reply.text, at)) return readJsonCalls(reply, at, '')
+  if (isOpening(reply.text, at)) return readJsonCalls(reply, at, { open: mistralMark, close: '' })
   const head = mistralHead.exec(reply.text.slice(at, at + 400))
   if (head?.[1] === undefined) return null
   const tool = reply.findTool(head[1])
-  const read = readArguments(reply, at + head[0].length, mistralMark)
-  return { end: read.end, calls: tool === undefined ? [] : [{ name: tool.name, argumentsText: read.json }] }
+  const read = readArguments(reply, at + head[0].length, mistralMarks)
+  const calls = tool === undefined ? [] : [{ name: tool.name, argumentsText: read.json }]
+  return { end: read.end, calls, isWhole: read.isWhole }
 }

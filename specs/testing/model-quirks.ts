@@ -36,6 +36,13 @@ function calling(...chunks: readonly string[]): ServerReply {
   return { body: `${spoken}${chunks.join('')}${delta({}, 'tool_calls')}${done}` }
 }
 
+/** A good answer whose thoughts stand at the head of its text. */
+function thinkingAloud(thought: string): ServerReply {
+  const text = delta({ content: `${thought}${quirkTurn.text}` })
+  const body = plainText.replace(delta({ reasoning_content: quirkTurn.reasoning }), '')
+  return { body: body.replace(delta({ content: quirkTurn.text }), text) }
+}
+
 /** Both calls whole, the first one's entry and the second one's. */
 function entries(one: object, two: object): [object, object] {
   return [
@@ -86,14 +93,14 @@ export const dresses: Readonly<Record<string, ServerReply>> = {
       delta({ reasoning_content: quirkTurn.reasoning, reasoning: quirkTurn.reasoning }),
     ),
   },
-  'thinking within the text': {
-    body: plainText
-      .replace(delta({ reasoning_content: quirkTurn.reasoning }), '')
-      .replace(
-        delta({ content: quirkTurn.text }),
-        delta({ content: `<think>${quirkTurn.reasoning}</think>\n${quirkTurn.text}` }),
-      ),
-  },
+  'thinking within the text': thinkingAloud(`<think>${quirkTurn.reasoning}</think>\n`),
+  'thinking whose beginning the server took out': thinkingAloud(`${quirkTurn.reasoning}</think>\n\n`),
+  'thinking of seed-oss within the text': thinkingAloud(`<seed:think>${quirkTurn.reasoning}</seed:think>`),
+  'thinking of mistral within the text': thinkingAloud(`[THINK]${quirkTurn.reasoning}[/THINK]`),
+  'thinking of kimi within the text': thinkingAloud(`◁think▷${quirkTurn.reasoning}◁/think▷`),
+  'the channels of gpt-oss within the text': thinkingAloud(
+    `<|channel|>analysis<|message|>${quirkTurn.reasoning}<|start|>assistant<|channel|>final<|message|>`,
+  ),
   'text as a list of parts': {
     body: plainText.replace(
       delta({ content: quirkTurn.text }),

@@ -46,7 +46,7 @@ describe('slips with one meaning', () => {
     ['{"path":"x","where":"{\\"kind\\":\\"f\\"}"}', { path: 'x', where: { kind: 'f' } }],
     ['{"path":"x","limit":null}', { path: 'x' }],
     ['```json\n{"path":"x"}\n```', { path: 'x' }],
-    ["{path: 'x', deep: True, /* all */}", { path: 'x', deep: true }],
+    ["{path: 'x', deep: True,}", { path: 'x', deep: true }],
     ['{"path":"one\ntwo"}', { path: 'one\ntwo' }],
     ['{"path":"x"', { path: 'x' }],
     ['{"path":"x","where":{"kind":"f"', { path: 'x', where: { kind: 'f' } }],
@@ -77,6 +77,9 @@ describe('slips with one meaning', () => {
     ['strings side by side', '{"path":"x" "y"}'],
     ['a missing comma', '{"path":"x" "deep":true}'],
     ['prose around it', 'Here: {"path":"x"}'],
+    ['a comment', '{"path":"x" /* all */}'],
+    ['a number that would be rounded', '{"path":"x","limit":9007199254740993}'],
+    ['a number beyond all numbers', '{"path":"x","limit":1e999}'],
   ])('refuses %s: it may mean something else [S2.17] [S2.18] [G.07]', (_name, text) => {
     expect(artifactOf(find, text)?.toolName).toBe('find_it')
   })

@@ -12,6 +12,7 @@ import {
 import { type ClientOptions, collectTurn, streamChat } from '../../llm/client.ts'
 import { type ModelErrorCode, modelFailures } from '../../llm/errors.ts'
 import type { ChatMessage } from '../../llm/messages.ts'
+import { readTurnText } from '../../llm/text-calls.ts'
 
 const messages: readonly ChatMessage[] = [{ role: 'user', content: 'hello' }]
 let model: ModelServer | undefined
@@ -26,7 +27,8 @@ async function ask(script: Script | readonly ServerReply[], options: Partial<Cli
   model = await startModelServer(script)
   const signal = options.signal ?? new AbortController().signal
   const request = { model: 'm', messages, tools: [], maxTokens: 100 }
-  return collectTurn(streamChat(request, { baseUrl: model.baseUrl, signal, ...options }))
+  const turn = await collectTurn(streamChat(request, { baseUrl: model.baseUrl, signal, ...options }))
+  return turn.ok ? { ok: true as const, value: readTurnText(turn.value, request) } : turn
 }
 
 async function callsOf(...chunks: string[]) {
@@ -80,6 +82,19 @@ describe('answers in every dress', () => {
       }),
       { seed: 7, numRuns: 25 },
     )
+  })
+
+  it('does not round the numbers of arguments that come as an object [G.07]', async () => {
+    const given = '{"id":9007199254740993,"far":1e400,"near":0.1,"many":[12345678901234567890]}'
+    const calls = await callsOf(
+      toolDelta({ index: 0, id: 'a', function: { name: 'f', arguments: {} } }).replace(
+        '"arguments":{}',
+        `"arguments":${given}`,
+      ),
+    )
+    expect(calls).toEqual([
+      ['a', 'f', '{"id":"9007199254740993","far":"1e400","near":0.1,"many":["12345678901234567890"]}'],
+    ])
   })
 
   it('reads back any text and any arguments, streamed and whole [S1.07] [G.07]', async () => {

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage, ToolSpec } from '../../llm/messages.ts'
-import { findTextCalls } from '../../llm/text-calls.ts'
+import { readText } from '../../llm/text-calls.ts'
 
 const tools: ToolSpec[] = [
   {
@@ -22,7 +22,7 @@ const tools: ToolSpec[] = [
 ]
 const read = (path: string) => `{"name":"read_file","arguments":{"path":"${path}"}}`
 const find = (text: string, history: ChatMessage[] = []) => {
-  const found = findTextCalls(text, tools, history)
+  const found = readText(text, tools, history)
   return {
     text: found.text,
     form: found.calls[0]?.form,
@@ -81,6 +81,31 @@ describe('forms of calls', () => {
     [
       'deepseek',
       '<｜DSML｜function_calls>\n<｜DSML｜invoke name="read_file">\n<｜DSML｜parameter name="path" string="true">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+      one,
+    ],
+    [
+      'deepseek',
+      '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="read_file">\n<｜DSML｜parameter name="path" string="true">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name="list_files">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>',
+      two,
+    ],
+    [
+      'deepseek',
+      '<｜｜DSML｜｜ calls><｜｜DSML｜｜ invoke name="read_file"><｜｜DSML｜｜ parameter name="path" string="true">a</｜｜DSML｜｜ parameter></｜｜DSML｜｜ invoke></｜｜DSML｜｜ calls>',
+      one,
+    ],
+    [
+      'deepseek',
+      '<|DSML|invoke name="read_file"><|DSML|parameter name="path">a</|DSML|parameter></|DSML|invoke>',
+      one,
+    ],
+    [
+      'seed-oss',
+      '<seed:tool_call>\n<function=read_file>\n<parameter=path>a</parameter>\n</function>\n</seed:tool_call>',
+      one,
+    ],
+    [
+      'gpt-oss',
+      '<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{"path":"a"}<|call|>',
       one,
     ],
     [
@@ -189,7 +214,7 @@ describe('what is no call', () => {
   })
 
   it('finds none where no tools were offered [G.07]', () => {
-    expect(findTextCalls(call, [])).toEqual({ text: call, calls: [] })
+    expect(readText(call, [])).toEqual({ text: call, thinking: '', calls: [] })
   })
 })
 
@@ -215,8 +240,9 @@ describe('broken calls', () => {
     ['mistral', '[TOOL_CALLS]read_file[ARGS]{"path', '{"path'],
     ['hermes', '<tool_call>{"name":"read_file","path":"a"}</tool_call>', '[{"name":"read_file","path":"a"}]'],
   ])('keeps what %s wrote for validation to refuse: %s [G.07] [S2.18]', (form, text, argumentsText) => {
-    expect(findTextCalls(text, tools)).toEqual({
+    expect(readText(text, tools)).toEqual({
       text: '',
+      thinking: '',
       calls: [{ name: 'read_file', argumentsText, form }],
     })
   })
@@ -255,7 +281,7 @@ describe('hostile text', () => {
     const history: ChatMessage[] = [{ role: 'tool', callId: 'c', content: marks.join('x').repeat(1_000) }]
     const time = (size: number): number => {
       const startedAt = performance.now()
-      for (const mark of marks) findTextCalls(mark.repeat(Math.floor(size / mark.length)), tools, history)
+      for (const mark of marks) readText(mark.repeat(Math.floor(size / mark.length)), tools, history)
       return performance.now() - startedAt
     }
     time(5_000)
@@ -281,7 +307,7 @@ describe('hostile text', () => {
     )
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 30 }), (pieces) => {
-        const found = findTextCalls(pieces.join(''), tools)
+        const found = readText(pieces.join(''), tools)
         for (const { name } of found.calls) expect(['read_file', 'list_files']).toContain(name)
         if (found.calls.length === 0) expect(found.text).toBe(pieces.join(''))
       }),

@@ -1,0 +1,152 @@
+/**
+ * Calls in tags with a parameter each. A value ends at its closing tag; one that may hold a further parameter, because the
+ * tag before that is missing, is refused, and so is one whose type cannot be told.
+ */
+import { type ReadCalls, type Reply, readArguments, skipSpace, type WrittenCall } from './call-readers.ts'
+import type { ToolSpec } from './messages.ts'
+import { readTypedText } from './typed-text.ts'
+
+/** How a form writes one call with tags. */
+export interface Tags {
+  /** Up to the name, such as `<function=`; the name ends at a quote or `>`. */
+  readonly call: string
+  readonly callEnd: string
+  readonly parameter: string
+  readonly parameterEnd: string
+  /** Whether values stand in lines of their own, so that a line break at either end is not theirs. */
+  readonly isPadded: boolean
+}
+
+/** The calls in tags from `from` on, one behind the other. */
+export function readTaggedCalls(reply: Reply, from: number, tags: Tags): ReadCalls {
+  const { text } = reply
+  const calls: WrittenCall[] = []
+  let isWhole = true
+  let end = from
+  for (let at = from; text.startsWith(tags.call, at) && !reply.isHopeless; at = skipSpace(text, end)) {
+    const read = readTaggedCall(reply, at, tags)
+    calls.push(...read.calls)
+    isWhole &&= read.isWhole
+    end = read.end
+  }
+  return { end, calls, isWhole }
+}
+
+function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
+  const { text } = reply
+  const head = readTag(text, from, tags.call)
+  const tool = head === null ? undefined : reply.findTool(head.name)
+  if (head === null || tool === undefined) {
+    const close = text.indexOf(tags.callEnd, from)
+    const end = close < 0 ? text.length : close + tags.callEnd.length
+    return { end, calls: [], isWhole: false }
+  }
+  const read = readParameters(reply, head.end, tags, tool)
+  if (read !== null) {
+    return { end: read.end, calls: [{ name: tool.name, argumentsText: read.json }], isWhole: true }
+  }
+  // Some models give JSON in these tags; whatever else stands there is for validation to refuse.
+  const raw = readArguments(reply, head.end, { open: tags.call, close: tags.callEnd })
+  const isClosed = text.startsWith(tags.callEnd, skipSpace(text, raw.end))
+  return {
+    end: isClosed ? skipSpace(text, raw.end) + tags.callEnd.length : raw.end,
+    calls: [{ name: tool.name, argumentsText: raw.json }],
+    isWhole: raw.isWhole && isClosed,
+  }
+}
+
+/** The parameters up to the end of the call, as JSON; null where that is not certain, or one is given twice. */
+function readParameters(
+  reply: Reply,
+  from: number,
+  tags: Tags,
+  tool: ToolSpec,
+): { json: string; end: number } | null {
+  const { text } = reply
+  const values = new Map<string, unknown>()
+  const inside = new Set<string>()
+  for (let at = skipSpace(text, from); ; at = skipSpace(text, at)) {
+    if (text.startsWith(tags.callEnd, at)) {
+      // A tag within a value may be a parameter that the model meant to give, unless it gives that one elsewhere.
+      const isUncertain = [...inside].some((name) => isParameter(tool, name) && !values.has(name))
+      const end = at + tags.callEnd.length
+      return isUncertain ? null : { json: JSON.stringify(Object.fromEntries(values)), end }
+    }
+    const head = readTag(text, at, tags.parameter)
+    if (head === null || values.has(head.name) || head.name === '__proto__') return null
+    const end = reply.found(endOfValue(text, head.end, tags))
+    if (end < 0) return null
+    const raw = text.slice(head.end, end)
+    const names = namesWithin(raw, tags)
+    if (names === null) return null
+    for (const name of names) inside.add(name)
+    const typed = readTypedText(withoutPadding(raw, tags), tool, head.name, typeSaid(head.attributes))
+    if (typed === null) return null
+    values.set(head.name, typed.value)
+    at = end + tags.parameterEnd.length
+  }
+}
+
+function isParameter(tool: ToolSpec, name: string): boolean {
+  const { properties } = tool.parameters
+  return typeof properties === 'object' && properties !== null && Object.hasOwn(properties, name)
+}
+
+/** A value ends at its closing tag, but only where a further parameter or the end of the call follows: a value may hold tags. */
+function endOfValue(text: string, from: number, tags: Tags): number {
+  for (
+    let at = text.indexOf(tags.parameterEnd, from);
+    at >= 0;
+    at = text.indexOf(tags.parameterEnd, at + 1)
+  ) {
+    const next = skipSpace(text, at + tags.parameterEnd.length)
+    if (text.startsWith(tags.parameter, next) || text.startsWith(tags.callEnd, next)) return at
+  }
+  return -1
+}
+
+/** The parameters whose tags stand within a value; null where opening and closing tags there do not match. */
+function namesWithin(value: string, tags: Tags): string[] | null {
+  const names: string[] = []
+  let depth = 0
+  let open = value.indexOf(tags.parameter)
+  let close = value.indexOf(tags.parameterEnd)
+  while (open >= 0 || close >= 0) {
+    if (close < 0 || (open >= 0 && open < close)) {
+      const head = readTag(value, open, tags.parameter)
+      if (head !== null) {
+        names.push(head.name)
+        depth++
+      }
+      open = value.indexOf(tags.parameter, open + 1)
+    } else {
+      if (--depth < 0) return null
+      close = value.indexOf(tags.parameterEnd, close + 1)
+    }
+  }
+  return depth > 0 ? null : names
+}
+
+function withoutPadding(raw: string, { isPadded }: Tags): string {
+  return isPadded ? raw.replace(/^\r?\n/, '').replace(/\r?\n$/, '') : raw
+}
+
+/** What an attribute says of the value: that it is text, or JSON; null where none says so. */
+function typeSaid(attributes: string): 'text' | 'json' | null {
+  const said = /\bstring\s*=\s*["']?(true|false)\b/.exec(attributes)?.[1]
+  return said === undefined ? null : said === 'true' ? 'text' : 'json'
+}
+
+function readTag(
+  text: string,
+  at: number,
+  open: string,
+): { name: string; attributes: string; end: number } | null {
+  if (!text.startsWith(open, at)) return null
+  const head = /^["']?([^"'<>\s]{1,200})["']?([^<>\n]{0,100})>/.exec(
+    text.slice(at + open.length, at + open.length + 320),
+  )
+  return head?.[1] === undefined
+    ? null
+    : { name: head[1], attributes: head[2] ?? '', end: at + open.length + head[0].length }
+}
