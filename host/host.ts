@@ -82,6 +82,7 @@ export class Host implements AsyncDisposable {
   readonly #poolOptions: HostPoolOptions | undefined
   readonly #settings: Settings
   #pool: Promise<VmPool> | undefined
+  readonly #warned = new Set<string>()
   #isClosed = false
 
   constructor(options: HostOptions = {}) {
@@ -193,6 +194,14 @@ export class Host implements AsyncDisposable {
     return await UserSkills.read(skillRoots(await this.config(), this.folders, this.#env))
   }
 
+  /** Warns of each once, where the application is told of nothing else before the run has a journal. */
+  #warn(notes: readonly string[]): void {
+    for (const note of notes) {
+      if (!this.#warned.has(note)) process.emitWarning(note, 'CaissonWarning')
+      this.#warned.add(note)
+    }
+  }
+
   async #plan(options: RunOptions): Promise<RunPlan> {
     const { workspace = process.cwd(), include = [], vm = {}, mode = 'work' } = options
     const hostTools = prepareHostTools(options.hostTools ?? {})
@@ -202,6 +211,7 @@ export class Host implements AsyncDisposable {
     const config = await this.config()
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
+    if (options.onProgress === undefined) this.#warn(choice.notes)
     const limits = RunLimits.parse({ ...config.limits, ...options.limits })
     if (given !== undefined) requireAgents(given, limits.maxAgents)
     const vectors = await this.#settings.chooseEmbeddings(config, limits.maxCostUsd)

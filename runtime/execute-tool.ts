@@ -13,6 +13,7 @@ import {
 } from './environment.ts'
 import { cutResult } from './mcp/result.ts'
 import { type ResolvedTool, resolveTools, type ToolSelection } from './tool-set.ts'
+import { directoryOf } from './tools/selection.ts'
 import { untilAborted } from './until-aborted.ts'
 
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
@@ -72,7 +73,8 @@ interface Outcome {
 }
 
 async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
-  const { toolPermission, abortSignal: signal, workingDirectory } = options
+  const { toolPermission, abortSignal: signal } = options
+  const workingDirectory = directoryOf(options)
   const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)
   if (signal.aborted) return cancelled
   const tools = await untilAborted(

@@ -10,7 +10,13 @@ import type { McpTool } from './mcp/registry.ts'
 import { makeSafeNames, withDigest } from './providers/names.ts'
 import { describeLoadSkill, loadSkillContext, loadSkillName } from './skills/load-skill.ts'
 import type { BuiltIn, ToolOutcome } from './tools/built-in.ts'
-import { type BuiltInSelection, isReserved, reservedToolNames, selectBuiltIns } from './tools/selection.ts'
+import {
+  type BuiltInSelection,
+  directoryOf,
+  isReserved,
+  reservedToolNames,
+  selectBuiltIns,
+} from './tools/selection.ts'
 
 export interface ResolvedTool {
   /** As its owner calls it. */
@@ -40,7 +46,8 @@ export interface ToolSelection {
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
   /**
-   * Where the library's tools work that read and write files and run programs; absent: they are not there. The
+   * Where the library's tools work that read and write files and run programs; absent: they are not there, but for those that
+   * `builtIns` of the call names with `true`, which work in the process's current directory. The
    * application's own tools are told it.
    */
   readonly workingDirectory?: string
@@ -102,9 +109,10 @@ export async function resolveTools(environment: LLMEnvironment, selection: ToolS
 /** Of the library's own tools those that both the environment and the call select. */
 async function resolveBuiltIns(
   environment: LLMEnvironment,
-  { builtIns, workingDirectory }: ToolSelection,
+  selection: ToolSelection,
 ): Promise<ResolvedTool[]> {
-  const selected = selectBuiltIns(environment.builtIns, builtIns, (workingDirectory ?? '') !== '')
+  const hasDirectory = directoryOf(selection) !== undefined
+  const selected = selectBuiltIns(environment.builtIns, selection.builtIns, hasDirectory)
   if (selected.length === 0) return []
   const [{ builtInTools }, skills] = await Promise.all([
     import('./tools/built-ins.ts'),

@@ -127,7 +127,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
   'S4.05': now('Tools are typed by structure, without a base class'),
-  'S4.06': now('Without a key everything runs on a deterministic, labelled offline model'),
+  'S4.06': now(
+    'Without a key a deterministic, labelled offline model answers: it carries out the requests that specs/gateway.md lists and says that it does not understand others',
+  ),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
   'S4.01': now('A run with a goal and chosen tools is started from a program, without HTTP'),
@@ -320,7 +322,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Host surfaces
   'H.01': now(
-    'The library is typed; the CLI shows progress, has colours where a terminal is and JSON lines where not',
+    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, and JSON lines with --json',
   ),
   'H.02': later('HTTP API and web page', 'the service is not built yet'),
   'H.03': later('ACP, MCP server, VS Code', 'come later'),

@@ -56,6 +56,21 @@ export const offlineModel = 'caisson/offline'
 /** What others report of NVIDIA's hosted models is about 40 a minute, unpublished and without headers. */
 const nvidiaRequestsPerMinute = 36
 
+/** Variables in which other programs look for keys of models; Caisson sends no key whose server it was not told. */
+const keysOfOthers = [
+  'OPENAI_API_KEY',
+  'ANTHROPIC_API_KEY',
+  'AZURE_OPENAI_API_KEY',
+  'GEMINI_API_KEY',
+  'GOOGLE_API_KEY',
+  'GROQ_API_KEY',
+  'MISTRAL_API_KEY',
+  'OPENROUTER_API_KEY',
+  'TOGETHER_API_KEY',
+  'XAI_API_KEY',
+  'CAISSON_LLM_KEY',
+] as const
+
 const offlineNote =
   'No model key is set: the offline model answers. It knows a small set of requests; set NVIDIA_API_KEY, or ' +
   'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file, for a real model.'
@@ -73,9 +88,15 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   if (url !== undefined) return chooseCustom(url, model, { env, config })
   const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
   const chosen = chooseServer(model, config, hasNvidiaKey, purpose)
-  if (!chosen.ok) return chosen
-  if (chosen.value.name === 'offline')
-    return { ok: true, value: offlineChoice(config.provider !== 'offline', Object.keys(config.providers)) }
+  const unread = describeUnreadKeys(env, config)
+  if (!chosen.ok)
+    return unread === undefined ? chosen : failure(chosen.error.code, `${chosen.error.message} ${unread}`)
+  if (chosen.value.name === 'offline') {
+    const isWanted = config.provider === 'offline'
+    const choice = offlineChoice(!isWanted, Object.keys(config.providers))
+    const notes = isWanted || unread === undefined ? choice.notes : [...choice.notes, unread]
+    return { ok: true, value: { ...choice, notes } }
+  }
   return chooseConfigured(chosen.value, { env, config, storedKeys })
 }
 
@@ -109,6 +130,24 @@ function offlineChoice(noted: boolean, others: readonly string[] = []): Provider
         'pass --model, or set model or provider in the configuration file.'
   const notes = noted ? [note] : []
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
+}
+
+/** What to do about keys that are set and not read; undefined where there are none. Says no more of a key than that it is there. */
+function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): string | undefined {
+  const read = Object.values(config.providers).flatMap(({ key }) =>
+    key !== undefined && 'env' in key ? [key.env] : [],
+  )
+  const unread = keysOfOthers.filter((name) => nonEmpty(env[name]) !== undefined && !read.includes(name))
+  const [first] = unread
+  if (first === undefined) return undefined
+  if (first === 'CAISSON_LLM_KEY')
+    return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the address of its server up to and with /v1.'
+  const server = first === 'OPENAI_API_KEY' ? ' (https://api.openai.com/v1 for OpenAI)' : ''
+  return (
+    `${unread.join(' and ')} ${unread.length === 1 ? 'is' : 'are'} set, but Caisson does not read ${unread.length === 1 ? 'it' : 'them'}. ` +
+    `Set CAISSON_LLM_URL${server}, CAISSON_LLM_KEY and CAISSON_MODEL, or add a provider to the configuration file with ` +
+    `key = { env = "${first}" }.`
+  )
 }
 
 /** The one server that the environment names: it wins over whatever the file says. */

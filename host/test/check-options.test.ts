@@ -164,3 +164,31 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
   for (const way of ['--approve all', 'rule file', "approve: 'all'", 'attended: true', 'run.answer'])
     expect(ruling?.rule).toContain(way)
 })
+
+it('an application that is told of nothing else is warned once of a key that is not read [S0.09 G.01]', async () => {
+  const home = await temporaryFolder('warned')
+  const env = {
+    PATH: process.env.PATH,
+    HOME: home,
+    CAISSON_HOME: home,
+    OPENAI_API_KEY: 'sk-abcdefghijklmnop',
+  }
+  const host = new Host({ env })
+  const warnings: Error[] = []
+  const onWarning = (warning: Error): void => void warnings.push(warning)
+  process.on('warning', onWarning)
+  try {
+    // Refused before anything starts.
+    const refused = { prompt: 'x', workspace: '/' }
+    for (const options of [refused, refused, { ...refused, onProgress: () => undefined }])
+      await expect(host.start(options)).rejects.toThrow('workspace')
+    await new Promise((resolve) => setImmediate(resolve))
+  } finally {
+    process.off('warning', onWarning)
+  }
+  const told = warnings.filter(
+    ({ name, message }) => name === 'CaissonWarning' && message.includes('OPENAI_API_KEY'),
+  )
+  expect(told).toHaveLength(1)
+  expect(told[0]?.message).not.toContain('sk-abc')
+})

@@ -9,7 +9,8 @@ import { planTool } from '../approvals/plan-question.ts'
 
 /**
  * `true`: all; `false`: none; a list of names and patterns (`*` for any run of characters, `!` in front to take away; all but
- * those when the first takes away); or a map: what is false is taken away from all, and with `'*': false` only what is true is left.
+ * those when the first takes away); or a map. Where a map names any with `true`, those alone; else all but those with `false`; an
+ * empty map is none. `'*': true` is all.
  */
 export type ToolChoice = boolean | readonly string[] | Readonly<Record<string, boolean>>
 
@@ -20,8 +21,9 @@ export function toolListOf(choice: ToolChoice | undefined): readonly string[] | 
   if (isList(choice)) return choice
   const names = (wanted: boolean): string[] =>
     Object.keys(choice).filter((name) => name !== '*' && choice[name] === wanted)
-  if (choice['*'] === false) return names(true)
+  if (names(true).length > 0 && choice['*'] !== true) return names(true)
   const without = names(false).map((name) => `!${name}`)
+  if (choice['*'] === false || Object.keys(choice).length === 0) return []
   return without.length === 0 ? undefined : without
 }
 

@@ -35,6 +35,7 @@ const aliases: Readonly<Record<string, readonly string[]>> = {
   patch: ['diff', 'patchtext', 'input'],
   url: ['uri', 'link', 'href', 'address', 'target'],
   reason: ['why', 'purpose', 'justification'],
+  question: ['prompt'],
   options: ['choices', 'answers'],
   defaultAnswer: ['default', 'defaultvalue', 'defaultoption'],
   oldText: ['oldstring', 'oldstr', 'search', 'find'],

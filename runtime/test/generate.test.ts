@@ -275,7 +275,6 @@ describe('misuse', () => {
       { tools: { '': { description: 'x', parameters } } },
       { tools: { a: { description: 'x', parameters } }, extraTools: { a: { description: 'x', parameters } } },
       { builtIns: { telepathy: true } },
-      { builtIns: { read_file: true } },
       { toolChoice: { name: 'nobody' } },
     ])
       await expect(

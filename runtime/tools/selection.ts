@@ -19,7 +19,10 @@ export function isReserved(name: string): boolean {
 
 export type BuiltInName = (typeof reservedToolNames)[number]
 
-/** Which of the library's own tools are offered: all, none, or those that are named with `true`. */
+/**
+ * Which of the library's own tools are offered: all, none, or a map. Where a map names any with `true`, those alone; else all
+ * but those with `false`; an empty map is none. The tools of a run on the host are chosen in the same way.
+ */
 export type BuiltInSelection = boolean | Readonly<Partial<Record<BuiltInName, boolean>>>
 
 /** What works in a folder, and so is not there without a working directory. */
@@ -31,10 +34,24 @@ const inFolder: ReadonlySet<string> = new Set<BuiltInName>([
   'write_file',
 ])
 
+/** The folder of a call: its own, or where it names a tool that works in one, the process's current directory. */
+export function directoryOf({ builtIns, workingDirectory }: ToolsOfCall): string | undefined {
+  if (workingDirectory !== undefined && workingDirectory !== '') return workingDirectory
+  if (typeof builtIns !== 'object') return undefined
+  return Object.entries(builtIns).some(([name, wanted]) => wanted === true && inFolder.has(name))
+    ? process.cwd()
+    : undefined
+}
+
+export interface ToolsOfCall {
+  readonly builtIns?: BuiltInSelection
+  readonly workingDirectory?: string
+}
+
 /**
  * The tools that both the environment and the call offer. Where one of them says nothing, the other decides; where neither
- * does it is all of them for a call with a working directory, and for another, which may just ask for text, `load_skill`.
- * @throws TypeError for a name that is no built-in tool's, and for one that the call names without the folder that it needs
+ * says which are wanted it is all that is not excluded of them for a call with a working directory, and for another, which may just ask for text, `load_skill`.
+ * @throws TypeError for a name that is no built-in tool's
  */
 export function selectBuiltIns(
   ofEnvironment: BuiltInSelection | undefined,
@@ -47,19 +64,20 @@ export function selectBuiltIns(
     const unknown = names.find((name) => !isReserved(name))
     if (unknown !== undefined) throw new TypeError(`there is no built-in tool ${JSON.stringify(unknown)}`)
   }
-  const isNamed = (name: BuiltInName) => typeof ofCall === 'object' && ofCall[name] === true
-  const homeless = hasDirectory
-    ? undefined
-    : reservedToolNames.find((name) => inFolder.has(name) && isNamed(name))
-  if (homeless !== undefined)
-    throw new TypeError(
-      `the built-in tool ${homeless} needs a folder to work in: give the call a workingDirectory`,
-    )
-  const isSilent = ofEnvironment === undefined && ofCall === undefined
+  const isSilent = selections.every((selection) => !wantsAny(selection))
   return reservedToolNames.filter((name) => {
     if (!hasDirectory && (inFolder.has(name) || (isSilent && name !== 'load_skill'))) return false
-    return selections.every((selection = true) =>
-      typeof selection === 'boolean' ? selection : selection[name] === true,
-    )
+    return selections.every((selection = true) => selects(selection, name))
   })
+}
+
+/** Whether it says which tools are wanted, and not only which are not. */
+function wantsAny(selection: BuiltInSelection | undefined): boolean {
+  return typeof selection === 'object' ? Object.values(selection).includes(true) : selection === true
+}
+
+function selects(selection: BuiltInSelection, name: BuiltInName): boolean {
+  if (typeof selection === 'boolean') return selection
+  const given = Object.values(selection)
+  return given.includes(true) ? selection[name] === true : given.includes(false) && selection[name] !== false
 }

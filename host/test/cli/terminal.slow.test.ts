@@ -5,7 +5,6 @@ import { cliPlace, runArguments } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
 
 const up = '\u001b[A'
-const down = '\u001b[B'
 const ctrlC = '\u0003'
 const colour = /\[3\dm/
 
@@ -25,10 +24,29 @@ describe('caisson run in a terminal', () => {
     expect(cli.output()).toContain('the agent says it wants to call delete_file')
     expect(cli.output()).toMatch(/│ path: old\.txt/)
     expect(cli.output()).toMatch(/┆ .*old\.txt/)
+    // Enter alone is no answer.
     cli.type('\r')
+    await cli.sees('Type 1-4, y, n')
+    cli.type('n\r')
     const { code, stdout } = await cli.ended
     expect(stdout).toMatch(/Denied\S* by you/)
     expect(stdout).toMatch(colour)
+    expect(code).toBe(3)
+    expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
+  })
+
+  it('keeps what was typed as a message when a question appears, and takes none of it for an answer [S1.11 A.08 H.01]', async () => {
+    const place = await cliPlace({ 'old.txt': 'old\n' })
+    const cli = place.startInTerminal(...runArguments(place, 'Run the command `sleep 3`. Delete old.txt'))
+    await cli.sees('run_bash')
+    cli.type('please skip the t')
+    await cli.sees('asked by root')
+    cli.type('ests\r1\ry\r')
+    await cli.sees('kept as your next message to the agent: “please skip the tests')
+    await cli.sees('Type 1-4')
+    expect(cli.output()).not.toContain('Allowed')
+    cli.type('n\r')
+    const { code } = await cli.ended
     expect(code).toBe(3)
     expect(await readFiles(place.workspace)).toEqual({ 'old.txt': 'old\n' })
   })
@@ -61,9 +79,9 @@ describe('caisson run in a terminal', () => {
     const place = await cliPlace({ 'old.txt': 'old\n' }, { NO_COLOR: '1' })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt'))
     await cli.sees('Allow it?')
-    cli.type(`${up}${up}\r`)
+    cli.type('1\r')
     await cli.sees('Apply the changes')
-    cli.type('\r')
+    cli.type('y\r')
     const { code, stdout } = await cli.ended
     expect(stdout).toMatch(/Allowed by you/)
     expect(stdout).toContain('Applied 1 change.')
@@ -77,9 +95,9 @@ describe('caisson run in a terminal', () => {
     const cli = place.startInTerminal(...runArguments(place, 'Delete a.txt, delete b.txt and delete c.txt'))
     await cli.sees('Allow it?')
     expect(cli.output()).toContain('yes, every delete_file in this run')
-    cli.type(`${up}\r`)
+    cli.type('2\r')
     await cli.sees('Apply the changes')
-    cli.type('\r')
+    cli.type('y\r')
     const { code, stdout } = await cli.ended
     expect(stdout.match(/Approval: the agent says/g)).toHaveLength(1)
     expect(stdout.match(/Allowed\S* by you for this run/g)).toHaveLength(3)
@@ -97,7 +115,7 @@ describe('caisson run in a terminal', () => {
     const task = 'Delete old.txt and create new.txt with the text hello'
     const cli = place.startInTerminal(...runArguments(place, task, '--approve', 'none'))
     await cli.sees('Apply the changes')
-    cli.type('\r')
+    cli.type('y\r')
     const { code, stdout } = await cli.ended
     expect(stdout).not.toContain('Allow it?')
     expect(stdout).toMatch(/Denied\S* by the mode: --approve none/)
@@ -127,10 +145,11 @@ describe('caisson run in a terminal', () => {
     const cli = place.startInTerminal(...runArguments(place, `Run the command \`${command}\``))
     await cli.sees('Apply the changes')
     expect(cli.output()).toContain('all but 1 that is flagged')
-    cli.type(`${down}\r`)
-    await cli.sees('Space chooses')
-    // Makefile (flagged, not chosen), a.txt, b.txt (both chosen).
-    cli.type(`${down}${down} \r`)
+    cli.type('2\r')
+    await cli.sees('Type numbers such as')
+    expect(cli.output()).toMatch(/1 · Makefile \(flagged: /)
+    // Makefile (flagged), a.txt, b.txt.
+    cli.type('2\r')
     const { code, stdout } = await cli.ended
     expect(stdout).toContain('Applied 1 change.')
     expect(code).toBe(5)

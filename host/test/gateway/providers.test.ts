@@ -39,6 +39,32 @@ describe('the provider', () => {
     expect((await provider({ NVIDIA_API_KEY: '  ' })).name).toBe('offline')
   })
 
+  it('is the offline model where only a key of another program is set, and names it and what is read [S0.09 G.01]', async () => {
+    for (const name of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'GEMINI_API_KEY']) {
+      const { name: chosen, notes } = await provider({ [name]: 'sk-abcdefghijklmnop' })
+      expect(chosen).toBe('offline')
+      expect(notes.join(' ')).toContain(`${name} is set, but Caisson does not read it. Set CAISSON_LLM_URL`)
+      expect(notes.join(' ')).toContain(`key = { env = "${name}" }`)
+      expect(notes.join(' ')).not.toContain('sk-abc')
+    }
+    const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop' }
+    expect((await provider(openAi)).notes.join(' ')).toContain('https://api.openai.com/v1')
+    expect((await provider({ CAISSON_LLM_KEY: 'k' })).notes.join(' ')).toContain(
+      'not used without CAISSON_LLM_URL',
+    )
+    const named = chooseProvider({ env: openAi, model: 'gpt-5' })
+    expect(named).toMatchObject({
+      ok: false,
+      error: { message: expect.stringContaining('does not read it') },
+    })
+    expect((await provider({ ...openAi, NVIDIA_API_KEY: key })).notes.join(' ')).not.toContain('OPENAI')
+    const providers = {
+      openai: { url: 'https://api.openai.com/v1', key: { env: 'OPENAI_API_KEY' }, models: ['gpt-*'] },
+    }
+    const read = chooseProvider({ env: openAi, config: Config.parse({ providers }) })
+    expect(read.ok && read.value.notes.join(' ')).not.toContain('does not read')
+  })
+
   it('is the offline model where nothing chooses among those of the configuration, and says how to [G.01]', async () => {
     const providers = { local: { url: 'http://127.0.0.1:1/v1', models: ['m-1'] } }
     const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })

@@ -91,15 +91,15 @@ describe('the tools that a run may use', () => {
     expect([undefined, true, {}, { read_file: true }].map(toolListOf)).toEqual([
       undefined,
       undefined,
-      undefined,
-      undefined,
+      [],
+      ['read_file'],
     ])
     expect(toolListOf(false)).toEqual([])
     expect(toolListOf(['read_*', '!read_output'])).toEqual(['read_*', '!read_output'])
-    expect(toolListOf({ web_fetch: false, read_file: true, 'github_*': false })).toEqual([
-      '!web_fetch',
-      '!github_*',
-    ])
+    expect(toolListOf({ web_fetch: false, 'github_*': false })).toEqual(['!web_fetch', '!github_*'])
+    expect(toolListOf({ web_fetch: false, read_file: true })).toEqual(['read_file'])
+    expect(toolListOf({ web_fetch: false, '*': true })).toEqual(['!web_fetch'])
+    expect(toolListOf({ '*': false })).toEqual([])
     expect(toolListOf({ '*': false, read_file: true, web_fetch: false })).toEqual(['read_file'])
   })
 })

@@ -68,8 +68,15 @@ describe('the built-in tools', () => {
     [{ grep: true, read_file: true }, undefined, ['grep', 'read_file']],
     [undefined, { read_file: true }, ['read_file']],
     [{ grep: true, read_file: true }, { read_file: true, shell_cmd: true }, ['read_file']],
-    [{ grep: true, read_file: true }, { read_file: false }, []],
-    [{ shell_cmd: false }, true, []],
+    [{ grep: true, read_file: true }, { read_file: false }, ['grep']],
+    [{ shell_cmd: false }, true, inFolder.filter((name) => name !== 'shell_cmd')],
+    [
+      undefined,
+      { shell_cmd: false, grep: false },
+      inFolder.filter((name) => !['shell_cmd', 'grep'].includes(name)),
+    ],
+    [undefined, { shell_cmd: false, grep: true }, ['grep']],
+    [undefined, {}, []],
     [{ grep: true }, true, ['grep']],
   ])('are those that both %j and %j select [S2.10]', async (own, call, names) => {
     expect(await offered(own, call)).toEqual(names)
@@ -94,9 +101,25 @@ describe('the built-in tools', () => {
   it('are known by name: another is misuse, wherever it stands [S2.10]', async () => {
     await expect(offered({ telepathy: true } as object, true)).rejects.toThrow(/no built-in tool "telepathy"/)
     await expect(offered(false, { telepathy: false } as object)).rejects.toThrow(TypeError)
-    const homeless = offered(undefined, { read_file: true }, { workingDirectory: undefined })
-    await expect(homeless).rejects.toThrow(/read_file needs a folder/)
     expect(await offered(true, true, { workingDirectory: '' })).toEqual(everywhere)
+  })
+
+  it('that a call names with true work in the current directory where the call names none [S2.04 S2.10]', async () => {
+    const homeless = { workingDirectory: undefined }
+    expect(await offered(undefined, { read_file: true }, homeless)).toEqual(['read_file'])
+    expect(await offered({ read_file: true }, true, homeless)).toEqual([])
+    expect(await offered({ web_fetch: true }, { read_file: true }, homeless)).toEqual([])
+    expect(await offered({ web_fetch: false }, { web_fetch: false }, homeless)).toEqual([])
+    const call = {
+      id: 'c1',
+      type: 'function',
+      function: { name: 'read_file', arguments: '{"filePath":"package.json"}' },
+    } as const
+    const read = await executeTool(createLLMEnvironment(), call, { builtIns: { read_file: true } })
+    expect(JSON.parse(read.content)).toMatchObject({ content: expect.stringContaining('"caisson"') })
+    const outside = { ...call, function: { name: 'read_file', arguments: '{"filePath":"../x"}' } }
+    const refused = await executeTool(createLLMEnvironment(), outside, { builtIns: { read_file: true } })
+    expect(refused).toMatchObject({ ok: false, content: expect.stringContaining('outside') })
   })
 
   it('reach a model and come back through one loop of calls [S2.09]', async () => {
@@ -178,6 +201,15 @@ it('the built-in tools answer any arguments with a result, and leave nothing out
 
 describe('human_intervention_request', () => {
   const ask = caller('human_intervention_request')
+
+  it('takes the question by its other name, prompt, too [S2.16 S2.17]', async () => {
+    const result = await ask({ prompt: 'Deploy?', options: ['yes', 'no'] })
+    expect(JSON.parse(result.content)).toMatchObject({
+      pending: true,
+      question: 'Deploy?',
+      options: ['yes', 'no'],
+    })
+  })
 
   it('gives a pending artifact under the id of the call, and waits for nobody [S2.16]', async () => {
     const result = await ask({

@@ -36,6 +36,12 @@ describe('a turn loop with a model request', () => {
     asked.model.assertDone()
   })
 
+  it('offers a built-in tool that it names, though it names no working directory [S2.19 S2.10]', async () => {
+    await using asked = await asking([text('It is 7.')], { tools: {}, builtIns: { read_file: true } })
+    expect(await runTurnLoop(asked.options)).toMatchObject({ reason: 'text_response' })
+    expect(asked.model.requests[0]?.tools.map(({ name }) => name)).toEqual(['read_file'])
+  })
+
   it('tells streamed pieces, and keeps the text of an answer that an abort cut off [S2.19, A.02]', async () => {
     const controller = new AbortController()
     const chunks: LLMStreamChunk[] = []
