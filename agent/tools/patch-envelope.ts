@@ -1,6 +1,14 @@
 /** The form of patches that begins with `*** Begin Patch`: files by name, hunks by context alone, without line numbers. Pure. */
 import type { Result } from '#specs/protocol/error.ts'
-import { badPatch, type FilePatch, type Hunk, type HunkLine, headingOf, hunkLine } from './patch-model.ts'
+import {
+  badPatch,
+  type FilePatch,
+  type Hunk,
+  type HunkLine,
+  headingOf,
+  hunkLine,
+  isMark,
+} from './patch-model.ts'
 import { toolSuccess } from './tool.ts'
 
 interface OpenHunk {
@@ -18,11 +26,18 @@ interface OpenFile {
   readonly hunks: OpenHunk[]
 }
 
-/** What stands before and behind the marks is no part of it. */
-export function parseEnvelope(lines: readonly string[]): Result<readonly FilePatch[]> {
+/**
+ * What stands before and behind the marks is no part of it. Blanks before a mark are passed over where no line of a hunk can
+ * stand: before the patch, at its end, and outside of updates. So is an indentation that all lines share.
+ */
+export function parseEnvelope(given: readonly string[]): Result<readonly FilePatch[]> {
+  const lines = withoutIndentation(given)
   const reader = new EnvelopeReader()
+  // Text behind the patch begins with a letter, and no line of a patch does.
+  const last = lines.findLastIndex((line) => line.trim() !== '' && /^[ \t+\-@*]/.test(line))
   let isInside = false
-  for (const [at, line] of lines.entries()) {
+  for (const [at, written] of lines.entries()) {
+    const line = isInside && at !== last && reader.mayBeContent ? written : withPlainMark(written)
     if (/^\*\*\* Begin Patch\s*$/.test(line)) {
       if (isInside) return badPatch('the patch before it has no "*** End Patch"', at + 1)
       isInside = true
@@ -32,7 +47,15 @@ export function parseEnvelope(lines: readonly string[]): Result<readonly FilePat
       if (problem !== null) return badPatch(problem, at + 1)
     }
   }
-  if (isInside) return badPatch('"*** End Patch" is missing, so it may be cut off', lines.length)
+  if (isInside) {
+    const indented = lines.findLastIndex((line) => /^\s+\*\*\* End Patch\s*$/.test(line))
+    return indented < 0
+      ? badPatch('"*** End Patch" is missing, so it may be cut off', lines.length)
+      : badPatch(
+          'the space before "*** End Patch" makes it a line of the file: remove the space',
+          indented + 1,
+        )
+  }
   const unfinished = reader.files.find(
     (file) => file.action === 'update' && file.to === undefined && isEmpty(file),
   )
@@ -41,8 +64,26 @@ export function parseEnvelope(lines: readonly string[]): Result<readonly FilePat
   return toolSuccess(reader.files.map(closeFile))
 }
 
+/** The lines without the blanks that the head has before it, where all lines have them. */
+function withoutIndentation(lines: readonly string[]): readonly string[] {
+  const some = lines.filter((line) => line.trim() !== '')
+  const indentation = /^[ \t]*/.exec(some[0] ?? '')?.[0] ?? ''
+  if (indentation === '' || !some.every((line) => line.startsWith(indentation))) return lines
+  return lines.map((line) => (line.trim() === '' ? line : line.slice(indentation.length)))
+}
+
+/** A mark with blanks before it as the mark alone; any other line as it is. */
+function withPlainMark(line: string): string {
+  return isMark(line) ? line.trimStart() : line
+}
+
 class EnvelopeReader {
   readonly files: OpenFile[] = []
+
+  /** Whether a line that begins with a space may be one of a file. */
+  get mayBeContent(): boolean {
+    return this.files.at(-1)?.action === 'update'
+  }
 
   /** Takes a line; what is wrong with it, or null. */
   take(line: string, patchLine: number): string | null {

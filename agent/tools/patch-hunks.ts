@@ -5,7 +5,7 @@
 import type { Result } from '#specs/protocol/error.ts'
 import { findReindent } from './indentation.ts'
 import { nearestText } from './nearest-region.ts'
-import type { Hunk } from './patch-model.ts'
+import { type Hunk, isMark } from './patch-model.ts'
 import {
   joinLines,
   type LineEnd,
@@ -108,6 +108,13 @@ class HunkFinder {
       const [at] = places
       if (at !== undefined && places.length === 1) return toolSuccess({ at, tolerant: true })
       if (places.length > 1) return several(label, places)
+    }
+    const mark = hunk.lines.find(({ op, text }) => op === ' ' && isMark(text))
+    if (mark !== undefined) {
+      return toolFailure(
+        'no_match',
+        `${label}: "${mark.text.trim()}" begins with a space there, so it counts as a line of the file, which has no such line: write marks at the beginning of their line.`,
+      )
     }
     const earlier = from > 0 ? this.#exact?.find(old, 0, 1)?.[0] : undefined
     const order =

@@ -34,6 +34,11 @@ export interface FilePatch {
   readonly hunks: readonly Hunk[]
 }
 
+/** Whether a line has the words of a mark of `*** Begin Patch`, with or without blanks before it. */
+export function isMark(line: string): boolean {
+  return /^\s*\*\*\* (?:Begin Patch|End Patch|End of File|(?:Add|Update|Delete) File:|Move to:)/.test(line)
+}
+
 /** What is wrong with a patch, and where. */
 export function badPatch(problem: string, line: number): ReturnType<typeof toolFailure> {
   return toolFailure(

@@ -14,9 +14,7 @@ export const patchMaxFiles = 300
 /** Reads a patch: a unified diff as git or diff write it, or the form that begins with `*** Begin Patch`. */
 export async function readPatch(text: string): Promise<Result<readonly FilePatch[]>> {
   const lines = unwrap(text)
-  const files = lines.some((line) => /^\*\*\* Begin Patch\s*$/.test(line))
-    ? parseEnvelope(lines)
-    : await parseUnified(lines)
+  const files = isEnvelope(lines) ? parseEnvelope(lines) : await parseUnified(lines)
   if (!files.ok) return files
   if (files.value.length === 0) return badPatch('it changes nothing', 1)
   if (files.value.length > patchMaxFiles) {
@@ -26,6 +24,12 @@ export async function readPatch(text: string): Promise<Result<readonly FilePatch
     )
   }
   return toolSuccess(files.value)
+}
+
+/** Whether a line is the mark of the form. Blanks before it are taken only at the head, for elsewhere they begin a line of a hunk. */
+function isEnvelope(lines: readonly string[]): boolean {
+  const first = lines.find((line) => line.trim() !== '') ?? ''
+  return [first.trimStart(), ...lines].some((line) => /^\*\*\* Begin Patch\s*$/.test(line))
 }
 
 /**

@@ -57,6 +57,14 @@ export function stagePatch(files: readonly FilePatch[], parts: StageParts): Resu
   const taken = new Map<string, string>()
   let totalBytes = 0
   for (const file of files) {
+    const made = findMade(staged, file, parts)
+    if (made !== undefined) {
+      const again = stageMade(made, file, parts)
+      if (again.ok) staged[staged.indexOf(made)] = again.value
+      else failures.push(again.error)
+      totalBytes += again.ok ? (again.value.bytes?.length ?? 0) : 0
+      continue
+    }
     const one = stageFile(file, parts)
     if (!one.ok) {
       failures.push(one.error)
@@ -88,6 +96,61 @@ export function stagePatch(files: readonly FilePatch[], parts: StageParts): Resu
   const text = failures.map(({ message }) => message).join('\n')
   const message = `${text}\nNothing was changed in any file; correct the patch, and give the whole of it again.`
   return { ok: false, error: { ...first, message } }
+}
+
+/** The file that an earlier part of the patch brings to the path of `file`: a new one, or one under its new name. */
+function findMade(
+  staged: readonly StagedFile[],
+  { action, path }: FilePatch,
+  parts: StageParts,
+): StagedFile | undefined {
+  const made = staged.filter(({ source, target }) => target !== undefined && target.path !== source?.path)
+  if (action === 'add' || made.length === 0) return undefined
+  const free = findFree(path, parts)
+  return free.ok ? made.find(({ target }) => target?.path === free.value.path) : undefined
+}
+
+/** Hunks for a file that the patch itself makes: they apply to what it is by then. */
+function stageMade(made: StagedFile, file: FilePatch, { ledger, reader }: StageParts): Result<StagedFile> {
+  const name = quotePath(file.path)
+  if (file.action === 'delete' || file.to !== undefined) {
+    const what = file.action === 'delete' ? 'deleted' : 'renamed'
+    return toolFailure(
+      'invalid_input',
+      `${name} is made by this patch, and ${what} again: say once what it becomes.`,
+    )
+  }
+  let { read } = made
+  if (made.source !== undefined && read === undefined) {
+    const known = readText(made.source)
+    if (!known.ok) return known
+    const isUnchanged = ledger?.checkBytes(reader, made.source, known.value.bytes)
+    if (isUnchanged?.ok === false) return isUnchanged
+    read = known.value
+  }
+  const before = made.bytes?.toString('utf8') ?? read?.text ?? ''
+  const patched = applyHunks(name, before, file.hunks)
+  if (!patched.ok) return patched
+  const { text, added, removed, notes } = patched.value
+  const bytes = Buffer.from(text, 'utf8')
+  if (bytes.length > editMaxBytes)
+    return toolFailure(
+      'too_large',
+      `${name} would have more than ${editMaxBytes} bytes; use run_python for it.`,
+    )
+  const mode = file.mode ?? made.mode ?? read?.mode
+  return toolSuccess({
+    ...made,
+    patch: { ...made.patch, hunks: [...made.patch.hunks, ...file.hunks] },
+    ...(read === undefined ? {} : { read }),
+    bytes,
+    ...(mode === undefined ? {} : { mode }),
+    change: {
+      added: made.change.added + added,
+      removed: made.change.removed + removed,
+      notes: [...made.change.notes, ...notes],
+    },
+  })
 }
 
 function stageFile(file: FilePatch, parts: StageParts): Result<StagedFile> {

@@ -60,6 +60,7 @@ export function readHttpRequest(asked: Asked, index: number): ScriptedRequest {
   const { body } = asked
   const toolChoice = readToolChoice(body.tool_choice)
   const format = readFormat(body.response_format)
+  const maxTokens = body.max_completion_tokens ?? body.max_tokens
   return makeRequest({
     index,
     via: 'http',
@@ -69,16 +70,24 @@ export function readHttpRequest(asked: Asked, index: number): ScriptedRequest {
     ...(toolChoice === undefined ? {} : { toolChoice }),
     ...(format === undefined ? {} : { responseFormat: format }),
     ...(typeof body.reasoning_effort === 'string' ? { reasoningEffort: body.reasoning_effort } : {}),
-    ...(typeof body.max_tokens === 'number' ? { maxTokens: body.max_tokens } : {}),
+    ...(typeof maxTokens === 'number' ? { maxTokens } : {}),
     http: { path: asked.path, headers: asked.headers, body },
   })
 }
+
+/** Newer models have the rules from a `developer`, which is the same as `system`. */
+const roles: ReadonlyMap<unknown, LLMChatMessage['role']> = new Map([
+  ['system', 'system'],
+  ['developer', 'system'],
+  ['assistant', 'assistant'],
+  ['tool', 'tool'],
+])
 
 function readMessage(message: Record<string, unknown>): LLMChatMessage {
   const { role } = message
   const calls = listOf(message.tool_calls).map(readCall)
   return {
-    role: role === 'system' || role === 'assistant' || role === 'tool' ? role : 'user',
+    role: roles.get(role) ?? 'user',
     content: contentOf(message.content),
     ...(calls.length > 0 ? { tool_calls: calls } : {}),
     ...(typeof message.tool_call_id === 'string' ? { tool_call_id: message.tool_call_id } : {}),

@@ -15,7 +15,7 @@ const pathsMaxChars = 64 * 1024
 
 export const listFilesTool: BuiltIn = defineBuiltIn({
   name: 'list_files',
-  description: `Lists the files and folders of a folder, with recursive those below as well; ${[...closedDirectories].join(', ')} are named but not entered. truncated says that there is more.`,
+  description: `Lists the files and folders of a folder, with recursive those below as well; ${[...closedDirectories].join(', ')} are named but not entered. truncated says that there is more; notes say what was left out.`,
   parameters: z.strictObject({
     path: pathParameter.default('.').describe('Folder, relative to the working directory'),
     recursive: z.boolean().default(false).describe('Also what lies below'),

@@ -8,7 +8,7 @@ import type { Directory, DirectoryEntry, EntryKind } from '#specs/node/directory
 import { attempt } from '#specs/node/file-error.ts'
 import { nameInLine } from '#specs/node/path-text.ts'
 
-/** Named, but not entered: large, and never what is sought. */
+/** Named, but not entered: large, and never what is sought. A walk says which of them it met. */
 export const closedDirectories: ReadonlySet<string> = new Set([
   '.git',
   'node_modules',
@@ -16,6 +16,8 @@ export const closedDirectories: ReadonlySet<string> = new Set([
   '.venv',
 ])
 
+/** Of them, those that are told by name. */
+const closedMaxCount = 10
 const defaultNamesMaxCount = 20_000
 const visitedMaxCount = 200_000
 
@@ -39,6 +41,9 @@ export interface WalkedEntry extends DirectoryEntry {
 export class Walk {
   readonly #options: WalkOptions
   readonly #notes: string[] = []
+  readonly #closed: string[] = []
+  #closedCount = 0
+  #hiddenCount = 0
   #visited = 0
   /** Whether there was more than a bound on numbers let through. */
   truncated = false
@@ -49,9 +54,19 @@ export class Walk {
     this.#options = options
   }
 
-  /** What could not be read. */
+  /** What could not be read, and what was left out. */
   get notes(): readonly string[] {
-    return this.#notes
+    return [...this.#notes, ...this.#leftOut()]
+  }
+
+  #leftOut(): string[] {
+    const more = this.#closedCount - this.#closed.length
+    const closed = [...this.#closed, ...(more > 0 ? [`${more} more`] : [])].join(', ')
+    const names = this.#hiddenCount === 1 ? '1 name that begins' : `${this.#hiddenCount} names that begin`
+    return [
+      ...(closed === '' ? [] : [`not entered: ${closed}; ask for one by its path to see what it holds`]),
+      ...(this.#hiddenCount === 0 ? [] : [`left out: ${names} with a dot`]),
+    ]
   }
 
   /** @param topPath of `top` below the root; empty for the root itself */
@@ -64,7 +79,7 @@ export class Walk {
         // Other work of the process has its turn between two folders.
         await nextTurn()
         if (this.#options.signal.aborted) return
-        yield* this.#folder(top, folder, next)
+        yield* this.#folder(top, folder, next, depth)
         if (this.#visited >= visitedMaxCount) return
       }
       level = next
@@ -72,8 +87,13 @@ export class Walk {
     this.hasDeeper = level.length > 0
   }
 
-  *#folder(top: Directory, { path, names }: Folder, next: Folder[]): Generator<WalkedEntry, void> {
-    const { includeHidden, namesMaxCount = defaultNamesMaxCount } = this.#options
+  *#folder(
+    top: Directory,
+    { path, names }: Folder,
+    next: Folder[],
+    depth: number,
+  ): Generator<WalkedEntry, void> {
+    const { includeHidden, maxDepth, namesMaxCount = defaultNamesMaxCount } = this.#options
     using directory = enter(top, names)
     const listed = directory === undefined ? undefined : attempt('', () => directory.listSome(namesMaxCount))
     if (directory === undefined || listed?.ok !== true)
@@ -86,7 +106,10 @@ export class Walk {
     }
     const sorted = listed.value.entries.sort((left, right) => (left.name < right.name ? -1 : 1))
     for (const { name, kind } of sorted) {
-      if (!includeHidden && name.startsWith('.')) continue
+      if (!includeHidden && name.startsWith('.')) {
+        this.#hiddenCount++
+        continue
+      }
       if (++this.#visited > visitedMaxCount) {
         this.truncated = true
         return
@@ -94,8 +117,14 @@ export class Walk {
       const entry = { directory, name, kind, path: path === '' ? name : `${path}/${name}` }
       if (kind === 'directory' && !closedDirectories.has(name))
         next.push({ path: entry.path, names: [...names, name] })
+      else if (kind === 'directory' && depth < maxDepth) this.#noteClosed(entry.path)
       yield entry
     }
+  }
+
+  #noteClosed(path: string): void {
+    this.#closedCount++
+    if (this.#closed.length < closedMaxCount) this.#closed.push(nameInLine(path))
   }
 
   #note(text: string): void {

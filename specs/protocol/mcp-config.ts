@@ -14,7 +14,7 @@ export const McpServerForm = z.object({
   transport: z.string().optional(),
   /** The same under the name that most use. */
   type: z.string().optional(),
-  command: z.string().min(1).optional(),
+  command: z.string().optional(),
   args: z.array(z.string()).optional(),
   env: z.record(z.string(), z.string()).optional(),
   cwd: z.string().optional(),
@@ -84,7 +84,10 @@ export function readMcpServer(entry: unknown): Result<McpServerFields | null, st
 }
 
 function findProblem(transport: McpTransport, { command, url }: Partial<McpServerFields>): string | null {
-  if (transport === 'stdio') return command === undefined ? 'a stdio server needs a command' : null
+  if (transport === 'stdio') {
+    if (command === undefined) return 'a stdio server needs a command'
+    return command.trim() === '' ? 'its command is blank: expected the name or path of a program' : null
+  }
   const address = url === undefined ? null : URL.parse(url)
   if (address === null || !/^https?:$/.test(address.protocol))
     return `a server of ${transport} needs an http or https url`

@@ -37,15 +37,26 @@ export interface PlainReply {
   readonly open?: boolean
 }
 
-const someUsage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 }
+const someUsage = { prompt_tokens: 10, completion_tokens: 5 }
 const head = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'scripted' }
 
 /** A well-formed reply, streamed or whole as it was asked for. Arguments that are text go as they are. */
 export function reply(content: PlainReply): ServerReply {
-  return { body: streamOf(content), whole: JSON.stringify(completionOf(content)) }
+  return {
+    body: streamOf(content, true),
+    uncounted: streamOf(content, false),
+    whole: JSON.stringify(completionOf(content)),
+  }
 }
 
-function streamOf({ text = [], reasoning, calls = [], finishReason, usage, open }: PlainReply): string {
+function withTotal(usage: NonNullable<PlainReply['usage']> = someUsage): object {
+  return { ...usage, total_tokens: usage.prompt_tokens + usage.completion_tokens }
+}
+
+function streamOf(
+  { text = [], reasoning, calls = [], finishReason, usage, open }: PlainReply,
+  isCounted: boolean,
+): string {
   const parts = [delta({ role: 'assistant', content: '' })]
   if (reasoning !== undefined) parts.push(delta({ reasoning_content: reasoning }))
   for (const content of typeof text === 'string' ? [text] : text) parts.push(delta({ content }))
@@ -58,7 +69,8 @@ function streamOf({ text = [], reasoning, calls = [], finishReason, usage, open 
   })
   if (open === true) return parts.join('')
   parts.push(delta({}, finishReason ?? (calls.length > 0 ? 'tool_calls' : 'stop')))
-  parts.push(event(chunkOf({ choices: [], usage: usage ?? someUsage })), done)
+  if (isCounted) parts.push(event(chunkOf({ choices: [], usage: withTotal(usage) })))
+  parts.push(done)
   return parts.join('')
 }
 
@@ -79,7 +91,7 @@ function completionOf({ text, reasoning, calls = [], finishReason, usage }: Plai
     ...head,
     object: 'chat.completion',
     choices: [{ index: 0, message, finish_reason: finish }],
-    usage: usage ?? someUsage,
+    usage: withTotal(usage),
   }
 }
 

@@ -33,6 +33,8 @@ export interface ServerReply {
   readonly body: string | Uint8Array
   /** The JSON for a request that did not ask for a stream; absent: `body` whatever was asked. */
   readonly whole?: string
+  /** The stream for a request without `stream_options.include_usage`; absent: `body`. */
+  readonly uncounted?: string
   /** Bytes of each write, or of the writes in turn; default all at once. */
   readonly pieceBytes?: number | readonly number[]
   /** Pause between the writes. */
@@ -112,11 +114,16 @@ async function answer(
   const type = asWhole ? 'application/json' : 'text/event-stream'
   response.writeHead(chosen.status ?? 200, { 'content-type': type, ...chosen.headers })
   response.flushHeaders()
-  const body = asWhole ? (chosen.whole ?? '') : chosen.body
+  const stream = asksForUsage(entry.body) ? chosen.body : (chosen.uncounted ?? chosen.body)
+  const body = asWhole ? (chosen.whole ?? '') : stream
   await writePieces(response, typeof body === 'string' ? Buffer.from(body) : body, chosen)
   if (chosen.after === 'cut') response.destroy()
   else if (chosen.after === 'reset') request.socket.resetAndDestroy()
   else if (chosen.after !== 'hang') response.end()
+}
+
+function asksForUsage({ stream_options: options }: Asked['body']): boolean {
+  return typeof options === 'object' && options !== null && Reflect.get(options, 'include_usage') === true
 }
 
 async function readRequest(request: IncomingMessage): Promise<Asked> {

@@ -96,6 +96,88 @@ describe('a patch over several files', () => {
     })
   })
 
+  it('takes marks with blanks before them where they can be nothing else [A.06]', async () => {
+    const files = { f: 'a\nb\n', gone: 'x\n' }
+    const body = ['*** Update File: f', '@@', ' a', '-b', '+c']
+    const whole = envelope(...body, '*** Add File: n', '+new')
+    const indented = whole.replaceAll(/^(?=.)/gm, '    ')
+    const marks = lines(
+      ' *** Begin Patch',
+      '  *** Delete File: gone',
+      ' *** Add File: n',
+      '+new',
+      '\t*** Update File: f',
+      ...body.slice(1),
+      ' *** End Patch',
+    )
+    expect(await patch(files, indented)).toMatchObject({ code: 'ok', after: { f: 'a\nc\n', n: 'new\n' } })
+    expect(await patch(files, marks)).toMatchObject({ code: 'ok', after: { f: 'a\nc\n', n: 'new\n' } })
+    expect((await patch(files, marks)).after).not.toHaveProperty('gone')
+  })
+
+  it('keeps lines of a file that look like marks, and says so where they are none of its lines [A.06]', async () => {
+    const files = { 'form.md': 'before\n*** End Patch\nafter\n', f: 'a\nb\n' }
+    const update = ['*** Update File: form.md', '@@', ' before', ' *** End Patch', '-after', '+behind']
+    expect(await patch(files, envelope(...update))).toMatchObject({
+      code: 'ok',
+      after: { 'form.md': 'before\n*** End Patch\nbehind\n' },
+    })
+    const within = ['*** Update File: f', '@@', '-b', '+c', ' *** Update File: form.md', '@@', '-after', '+x']
+    const refused = await patch(files, envelope(...within))
+    expect(refused).toMatchObject({ code: 'no_match', after: files })
+    expect(refused.told).toContain('"*** Update File: form.md" begins with a space there')
+    const ended = lines('*** Begin Patch', ...within.slice(0, 4), ' *** End Patch')
+    expect((await patch(files, `${ended}Done.\n`)).after).toMatchObject({ f: 'a\nc\n' })
+    const open = await patch(files, `${ended} Done, I hope.\n`)
+    expect([open.after, open.told]).toEqual([files, expect.stringContaining('remove the space')])
+  })
+
+  it('changes a file that it has added or renamed before [A.06]', async () => {
+    const files = { 'old.txt': 'one\ntwo\n', 'plain.txt': 'p\n' }
+    const { code, told, after } = await patch(
+      files,
+      envelope(
+        '*** Add File: d/new.txt',
+        '+first',
+        '+second',
+        '*** Update File: old.txt',
+        '*** Move to: moved.txt',
+        '@@',
+        '-one',
+        '+eins',
+        '*** Update File: plain.txt',
+        '*** Move to: e/plain.txt',
+        '*** Update File: ./d/new.txt',
+        '@@',
+        '-second',
+        '+zweite',
+        '*** Update File: moved.txt',
+        '@@',
+        '-two',
+        '+zwei',
+        '*** Update File: e/plain.txt',
+        '@@',
+        '-p',
+        '+q',
+      ),
+    )
+    expect(told).toContain('Added d/new.txt')
+    expect([code, after]).toEqual([
+      'ok',
+      { 'd/new.txt': 'first\nzweite\n', 'moved.txt': 'eins\nzwei\n', 'e/plain.txt': 'q\n' },
+    ])
+    for (const last of [['*** Delete File: n'], ['*** Update File: n', '*** Move to: m', '@@', '-a', '+b']]) {
+      const twice = await patch(files, envelope('*** Add File: n', '+a', ...last))
+      expect(twice).toMatchObject({ code: 'invalid_input', after: files })
+      expect(twice.told).toContain('say once what it becomes')
+    }
+    const wrong = await patch(
+      files,
+      envelope('*** Add File: n', '+a', '*** Update File: n', '@@', '-z', '+b'),
+    )
+    expect(wrong).toMatchObject({ code: 'no_match', after: files })
+  })
+
   it('takes wrong counts, wrong line numbers, a fence and CR LF, for the text says where it belongs [A.06]', async () => {
     const body = lines('--- a/f', '+++ b/f', '@@ -40,9 +41,2 @@', ' b', '-c', '+C', '@@', ' e', '+f')
     for (const text of [body, `\`\`\`diff\n${body}\`\`\`\n`, body.replaceAll('\n', '\r\n')]) {

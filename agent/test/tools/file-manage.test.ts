@@ -53,6 +53,20 @@ describe('list_files', () => {
     expect((await callGood(list, { path: '.git' })).entries).toMatchObject([{ path: '.git/objects' }])
   })
 
+  it('says which directories it did not enter [S1.04]', async () => {
+    using folder = temporaryFolder()
+    for (const below of ['.git/objects', 'web/node_modules/x'])
+      mkdirSync(join(folder.path, below), { recursive: true })
+    const list = createListFiles({ root: folder.path })
+    const value = await callGood(list, { depth: 5 })
+    expect(value).toMatchObject({
+      truncated: false,
+      notes: [expect.stringContaining('not entered: .git, web/node_modules')],
+    })
+    expect(list.render?.(value)).toContain('not entered: .git, web/node_modules; ask for one by its path')
+    expect((await callGood(list, { depth: 1 })).notes).toEqual([])
+  })
+
   it('says what to do about a file and a missing directory [S1.09]', async () => {
     using folder = temporaryFolder()
     writeFileSync(join(folder.path, 'f'), '')

@@ -53,6 +53,7 @@ enabled = false
     ['command = "node"\ncwd = "../very-secret"', 'cwd: expected a folder of the workspace'],
     ['command = "node"\ncwd = "/home/very-secret"', 'cwd: expected a folder of the workspace'],
     ['command = "node"\ncomand = "very-secret"', 'there is no setting called comand'],
+    ['command = "  "\nargs = ["very-secret"]', 'its command is blank'],
     ['args = ["very-secret"]', 'has neither a command nor a url'],
   ])(
     'are refused where they are wrong, by place and never with a value: %s [S2.12] [G.01]',

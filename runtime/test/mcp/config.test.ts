@@ -37,6 +37,8 @@ describe('the configuration of MCP servers', () => {
     expect(refusal('{')).toContain('it is no JSON')
     expect(refusal([])).toContain('expected an object')
     expect(refusal({ servers: { x: { transport: 'stdio' } } })).toContain('a stdio server needs a command')
+    for (const command of ['', '  ', '\t\n'])
+      expect(refusal({ servers: { x: { command } } })).toContain('its command is blank')
     expect(refusal({ servers: { x: { transport: 'smoke', command: 'a' } } })).toContain('none of stdio, sse')
     expect(refusal({ servers: { x: { url: 'file:///etc/passwd' } } })).toContain('needs an http or https url')
     expect(refusal({ servers: { x: { command: 'a' } }, mcpServers: { x: { command: 'a' } } })).toContain(

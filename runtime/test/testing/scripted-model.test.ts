@@ -268,8 +268,11 @@ describe('a scripted model as a server', () => {
     expect(pieces.filter((piece) => piece !== '')).toEqual(['Grüße ', '🎉'])
     expect(whole.usage).toMatchObject({
       prompt_tokens: 7,
+      completion_tokens: 3,
+      total_tokens: 10,
       completion_tokens_details: { reasoning_tokens: 2 },
     })
+    expect(streamed.usage ?? null).toBeNull()
     expect((await test.client.models.list()).data.map(({ id }) => id)).toEqual(['scripted'])
     expect(() => test.model.assertDone()).toThrow('reply 3 of 3: text "done"')
   })
@@ -314,6 +317,36 @@ describe('a scripted model as a server', () => {
         http: { path: '/v1/chat/completions', headers: { authorization: 'Bearer any' } },
       },
     ])
+  })
+
+  it('counts a stream where that is asked for, and knows the newer names of rules and bound [T.01]', async () => {
+    await using test = await listening({
+      rules: [{ reply: text('done', { usage: { inputTokens: 4, outputTokens: 2 } }) }],
+    })
+    const request = {
+      model: 'm',
+      messages: [
+        { role: 'developer' as const, content: 'rules' },
+        { role: 'user' as const, content: 'a?' },
+      ],
+      max_completion_tokens: 9,
+      stream: true as const,
+    }
+    const usages = async (options: object) => {
+      const seen: unknown[] = []
+      for await (const chunk of await test.client.chat.completions.create({ ...request, ...options }))
+        if (chunk.usage) seen.push([chunk.choices.length, chunk.usage])
+      return seen
+    }
+    expect(await usages({})).toEqual([])
+    expect(await usages({ stream_options: { include_usage: false } })).toEqual([])
+    expect(await usages({ stream_options: { include_usage: true } })).toEqual([
+      [0, expect.objectContaining({ prompt_tokens: 4, completion_tokens: 2, total_tokens: 6 })],
+    ])
+    expect(test.model.requests[0]).toMatchObject({
+      messages: [{ role: 'system', content: 'rules' }, { role: 'user' }],
+      maxTokens: 9,
+    })
   })
 
   it('tells an unforeseen request why, in a way that no client repeats [T.01]', async () => {

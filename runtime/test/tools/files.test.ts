@@ -129,6 +129,29 @@ describe('list_files', () => {
     expect((await list({ path: 'a.ts' })).content).toContain('no folder')
   })
 
+  it('says what it left out [S2.15]', async () => {
+    const folder = await temporaryFolder('left-out')
+    for (const below of ['.git/objects', 'node_modules/x', 'src/node_modules/y', 'src/deep'])
+      mkdirSync(path.join(folder, below), { recursive: true })
+    const list = caller('list_files', folder)
+    const notes = async (args: object) => readValue(await list(args)).notes
+    expect(await notes({})).toEqual(['left out: 1 name that begins with a dot'])
+    expect(await notes({ includeHidden: true })).toBeUndefined()
+    const closed =
+      'not entered: .git, node_modules, src/node_modules; ask for one by its path to see what it holds'
+    expect(await notes({ recursive: true, includeHidden: true })).toEqual([closed])
+    expect(await notes({ path: 'node_modules', recursive: true })).toBeUndefined()
+  })
+
+  it('names no more of what it left out than a reader takes in [S2.15]', async () => {
+    const folder = await temporaryFolder('left-out-many')
+    for (let at = 0; at < 40; at++) mkdirSync(path.join(folder, `d${at}/.git`), { recursive: true })
+    const list = caller('list_files', folder)
+    const [note = ''] = readValue(await list({ recursive: true, includeHidden: true })).notes as string[]
+    expect(note.split(', ')).toHaveLength(11)
+    expect(note).toContain('30 more')
+  })
+
   it('reads a bounded part of a folder, however many names it has, and says so [S2.15]', async () => {
     const folder = await temporaryFolder('many')
     for (let at = 0; at < 60; at++) writeFileSync(path.join(folder, `n${at}`), '')

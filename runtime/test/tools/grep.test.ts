@@ -28,6 +28,7 @@ describe('grep', () => {
       matches: [{ path: 'a.ts', line: 2, text: 'two (x)', before: ['one'], after: ['three'] }],
       filesSearched: 1,
       truncated: false,
+      notes: ['not entered: .git; ask for one by its path to see what it holds'],
     })
     const all = readValue(await grep({ query: '^two \\(\\w+\\)$', isRegexp: true }))
     expect(all.matches).toEqual([
