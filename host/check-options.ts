@@ -82,6 +82,7 @@ const Options = z.strictObject({
   tools: z
     .union([z.boolean(), z.array(z.string()), z.record(z.string(), z.boolean())], { error: toolChoice })
     .optional(),
+  acceptIgnoreRules: z.boolean().optional(),
   hostTools: z.record(z.string(), Tool).optional(),
   mcpServers: z.record(z.string(), z.unknown()).optional(),
   hooks: z.array(Hook).optional(),

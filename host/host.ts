@@ -27,6 +27,7 @@ import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError, requireAgents } from './runs/given-plan.ts'
 import { readKnowledge } from './runs/knowledge.ts'
+import { findHeld, type HeldPaths } from './runs/prepare.ts'
 import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
@@ -189,6 +190,14 @@ export class Host implements AsyncDisposable {
     return await RunNotes.open(runId, this.runs, this.folders)
   }
 
+  /**
+   * What of a directory stays out of a VM because earlier runs changed its ignore rules and nobody accepted that; see
+   * `acceptIgnoreRules`. @throws {WorkspaceRefusedError}
+   */
+  async heldByRules(workspace: string = process.cwd()): Promise<HeldPaths> {
+    return await findHeld(this.folders, this.#directory(workspace))
+  }
+
   /** The user's skills, as a run would be told of them now. @throws {ConfigError} */
   async skills(): Promise<UserSkills> {
     return await UserSkills.read(skillRoots(await this.config(), this.folders, this.#env))
@@ -259,6 +268,7 @@ export class Host implements AsyncDisposable {
       ...(await readKnowledge(config, await this.skills(), this.notes, directory, options.onProgress)),
       directory,
       include,
+      acceptIgnoreRules: options.acceptIgnoreRules ?? false,
       limits,
       vm,
       approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? false },

@@ -32,6 +32,8 @@ export interface RunOptions {
   readonly workspace?: string
   /** Patterns of ignored or secret paths that go in all the same. */
   readonly include?: readonly string[]
+  /** Accepts the ignore rules as earlier runs left them; else what such a run let in stays out. Default false. */
+  readonly acceptIgnoreRules?: boolean
   /** Model id; absent: `CAISSON_MODEL` or the provider's default. */
   readonly model?: string
   /** Tools that the run may use; absent: all. */

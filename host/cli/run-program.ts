@@ -40,6 +40,10 @@ function addRunOptions(command: Command): Command {
       'takes ignored or secret paths in all the same; may be given again',
       collect,
     )
+    .option(
+      '--accept-ignore-rules',
+      'lets paths in that stayed out until an earlier run changed the ignore rules',
+    )
     .option('-m, --model <id>', 'the model (default: CAISSON_MODEL or the provider’s)')
     .option('--tool <name>', 'allows only these tools; may be given again', collect)
     .option('--mcp <file>', 'a JSON file of MCP servers, in the usual mcpServers form')

@@ -9,6 +9,7 @@ import type { Run } from '../runs/run.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { ProgressView } from '../ui/progress.ts'
 import { takeKeys } from '../ui/take-keys.ts'
+import { askRules } from './ask-rules.ts'
 import { bringHome } from './bring-home.ts'
 import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
 import { follow, followAsJson } from './follow.ts'
@@ -22,6 +23,7 @@ import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 export interface RunFlags extends VmFlags {
   readonly workspace?: string
   readonly include?: string[]
+  readonly acceptIgnoreRules?: boolean
   readonly model?: string
   readonly tool?: string[]
   /** A file of MCP servers. */
@@ -78,6 +80,7 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
   return {
     prompt,
     ...given('include', flags.include),
+    ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
     ...given('model', flags.model),
     ...given('fromRecording', flags.fromRecording),
     ...given('tools', flags.tool),
@@ -103,8 +106,11 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
 }
 
 /** For people: progress on stdout, questions where a terminal is. */
-async function runShown(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
+  const isAsked = given.attended === true && given.acceptIgnoreRules !== true
+  const options =
+    isAsked && (await askRules(io, host, given.workspace)) ? { ...given, acceptIgnoreRules: true } : given
   using view = new ProgressView(io.stdout)
   const run = await startShown(io, host, options, view)
   {

@@ -9,6 +9,7 @@ import type { Image } from '../image/image.ts'
 import { type AgentLink, openAgentLink } from '../rpc/agent-link.ts'
 import { CappedLog } from '../runs/capped-log.ts'
 import { RunFailure } from '../runs/ending.ts'
+import { KeptRules } from '../runs/kept-rules.ts'
 import { requireValue } from '../runs/prepare.ts'
 import type { RunPlan } from '../runs/run-plan.ts'
 import { warmUp } from '../runs/warm-up.ts'
@@ -175,7 +176,8 @@ async function makeDisk(
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
   const stopper = signal ?? new AbortController().signal
-  const scan = requireValue(await scanWorkspace({ directory: root, include: [], signal: stopper, ...places }))
+  const ruleChanges = await new KeptRules(folders).of(root)
+  const scan = requireValue(await scanWorkspace({ directory: root, ruleChanges, signal: stopper, ...places }))
   const folder = await createVmFolder(folders.vms)
   disks.defer(() => folder.remove())
   const workspaceDisk = path.join(folder.path, 'workspace.erofs')

@@ -1,4 +1,5 @@
 /** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
+import { closeSync } from 'node:fs'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Folders } from '../state/folders.ts'
 import {
@@ -9,17 +10,20 @@ import {
   type HeldBack,
   lockDirectory,
   type Manifest,
+  openContents,
   type Review,
   type ReviewItem,
   readChangeSet,
   readManifest,
   reviewChanges,
+  ruleChangeOf,
   type Selection,
   selectChanges,
   type UndoSummary,
   undoChanges,
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
+import { KeptRules } from './kept-rules.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { RunRecord } from './record.ts'
 import type { RunStore } from './store.ts'
@@ -103,6 +107,7 @@ export class RunChanges {
       const isNothing = selectChanges(review, selection).chosen.length === 0 && !(await this.#brokeOff())
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
+      if (!isNothing) await this.#keepRules(review)
       const summary = requireValue(await applyChanges({ review, selection, runDirectory }))
       if (isNothing) return summary
       const { applied, leftOut, conflicts, failed } = summary
@@ -117,10 +122,22 @@ export class RunChanges {
     return await this.#recorded(async (record, runDirectory) => {
       const summary = requireValue(await undoChanges({ root: this.#manifest.root, runDirectory }))
       const { restored, conflicts } = summary
+      if (conflicts.length === 0) await new KeptRules(this.#folders).forget(this.#manifest.root, this.runId)
       if (restored.length === 0 && conflicts.length === 0) return summary
       await record.host({ type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) })
       return summary
     })
+  }
+
+  /** Before an apply: what the run does to ignore rules, chosen or not, for its commits may bring it later. */
+  async #keepRules(review: Review): Promise<void> {
+    const contents = openContents(review.changes.paths.contents)
+    try {
+      const change = ruleChangeOf(review, contents, this.runId)
+      if (change !== undefined) await new KeptRules(this.#folders).add(this.#manifest.root, change)
+    } finally {
+      closeSync(contents)
+    }
   }
 
   /** Whether the last apply has no end in the journal. */

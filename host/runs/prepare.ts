@@ -1,6 +1,8 @@
 /** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
+import type { LeftOut } from '#specs/protocol/event.ts'
+import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
 import {
   buildDisk,
@@ -13,6 +15,7 @@ import {
   writeManifest,
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
+import { KeptRules } from './kept-rules.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
 
@@ -29,7 +32,7 @@ export interface PreparedWorkspace extends AsyncDisposable {
 
 /** @throws {RunFailure} `environment` when the directory cannot be used, in use, or does not fit */
 export async function prepareWorkspace(
-  plan: RunPlan,
+  plan: Pick<RunPlan, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
@@ -38,7 +41,10 @@ export async function prepareWorkspace(
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
   undo.use(requireValue(lockDirectory({ locks: folders.locks, root, runId })))
-  const scan = requireValue(await scanWorkspace({ directory: root, include, signal, ...places }))
+  const kept = new KeptRules(folders)
+  if (plan.acceptIgnoreRules === true) await kept.accept(root)
+  const ruleChanges = await kept.of(root)
+  const scan = requireValue(await scanWorkspace({ directory: root, include, ruleChanges, signal, ...places }))
   const { disk } = record.paths
   undo.defer(() => rm(disk, { force: true }))
   const vm = await plan.pool?.take({ workspaceDisk: disk, signal })
@@ -49,7 +55,10 @@ export async function prepareWorkspace(
   const { leftOut } = manifest
   const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
   const bytes = scan.bytes
-  const examples = leftOut.slice(0, 50)
+  // What a person may have to decide on goes before what is ignored as ever.
+  const examples = [...leftOut]
+    .sort((left, right) => Number(isHeld(right)) - Number(isHeld(left)))
+    .slice(0, 50)
   await record.host({
     type: 'workspace-ready',
     files,
@@ -65,6 +74,29 @@ export async function prepareWorkspace(
     ...(vm === undefined ? {} : { vm }),
     [Symbol.asyncDispose]: () => held.disposeAsync(),
   }
+}
+
+export interface HeldPaths {
+  /** The runs that changed the rules. */
+  readonly runs: readonly string[]
+  /** A directory's path ends with `/` and stands for all below it. */
+  readonly paths: readonly string[]
+}
+
+/** What of a directory stays out because runs changed its ignore rules. @throws {RunFailure} */
+export async function findHeld(folders: Folders, root: string): Promise<HeldPaths> {
+  const ruleChanges = await new KeptRules(folders).of(root)
+  if (ruleChanges.length === 0) return { runs: [], paths: [] }
+  const ownFolders = [folders.home, folders.cache, folders.config]
+  const { leftOut } = requireValue(await scanWorkspace({ directory: root, ruleChanges, ownFolders }))
+  return {
+    runs: ruleChanges.map(({ runId }) => runId),
+    paths: leftOut.filter(isHeld).map(({ path }) => path),
+  }
+}
+
+function isHeld({ reason }: LeftOut): boolean {
+  return reason === 'rules_changed'
 }
 
 /** @throws {RunFailure} */

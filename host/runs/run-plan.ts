@@ -69,6 +69,8 @@ export interface RunPlan {
   readonly directory: string
   /** Ignored or secret paths that go in all the same. */
   readonly include: readonly string[]
+  /** Whether the ignore rules are accepted as earlier runs left them. */
+  readonly acceptIgnoreRules?: boolean
   /** Names and patterns; absent: all. */
   readonly tools?: readonly string[]
   /** Tools of the application, by name; absent: none. */

@@ -97,6 +97,7 @@ describe('the options of a run', () => {
       plan: { goal: 'g', steps: [] },
       planFrom: 'last',
       context: { branch: 'main' },
+      acceptIgnoreRules: true,
       workspace: '.',
       include: ['*.env'],
       model: 'm',

@@ -183,6 +183,10 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   for (const { path, reason } of told.slice(0, 5)) {
     lines.push(colours.yellow(`  left out: ${foreignLine(path)} (${reason.replaceAll('_', ' ')})`))
   }
+  if (told.some(({ reason }) => reason === 'rules_changed'))
+    lines.push(
+      colours.dim('  an earlier run changed the ignore rules; --accept-ignore-rules lets these paths in'),
+    )
   const rest = event.leftOut - Math.min(told.length, 5)
   if (rest > 0) lines.push(colours.dim(`  left out: ${rest} more (ignored files among them)`))
   return lines

@@ -1,6 +1,6 @@
 /** The room's face: a directory into a disk and a manifest; a change stream into a review; apply and undo. */
 export { type ApplyOptions, type ApplyStep, type ApplySummary, applyChanges } from './apply.ts'
-export { type ChangeSet, readChangeSet, type StoredChange } from './change-set.ts'
+export { type ChangeSet, openContents, readChangeSet, type StoredChange } from './change-set.ts'
 export type { Standing } from './conflicts.ts'
 export { type Diff, type DiffBounds, diffItem } from './diff.ts'
 export { checkDirectory, type OwnPlaces } from './directory-check.ts'
@@ -19,6 +19,7 @@ export {
   type ReviewSide,
   reviewChanges,
 } from './review.ts'
+export { joinRuleChanges, RuleChange, ruleChangeOf } from './rule-changes.ts'
 export { defaultMaxBytes, type Scan, type ScanOptions, scanWorkspace } from './scan.ts'
 export { type Choice, type HeldBack, type Selection, selectChanges } from './selection.ts'
 export { type UndoOptions, type UndoSummary, undoChanges } from './undo.ts'

@@ -8,6 +8,7 @@ import { isSecretByName } from './secrets.ts'
 import { WorkspaceFailure } from './workspace-error.ts'
 
 export type Verdict = 'take' | 'ignored' | 'secret'
+export type RuleKind = 'git' | 'caisson'
 
 /** Stars in one name of a pattern; more make the library's regular expressions slow beyond reason. */
 const MAX_STARS = 5
@@ -31,7 +32,7 @@ export class ScanRules {
   }
 
   /** Adds the text of an ignore file that lies in `directory` (empty for the root) until {@link leave}. */
-  add(kind: 'git' | 'caisson', directory: string, text: string, source: string): void {
+  add(kind: RuleKind, directory: string, text: string, source: string): void {
     const level = { prefix: directory === '' ? '' : `${directory}/`, rules: compile(text, source) }
     ;(kind === 'git' ? this.#git : this.#caisson).push(level)
   }
@@ -45,7 +46,7 @@ export class ScanRules {
 
   decide(path: string, isDirectory: boolean): Verdict {
     const tested = isDirectory ? `${path}/` : path
-    const included = this.#includes.some(({ rules }) => rules.ignores(tested))
+    const included = this.isIncluded(path, isDirectory)
     // A secret must be meant: a pattern that takes in a whole directory above it does not count.
     if (isSecretByName(path, isDirectory)) return this.isNamed(path, isDirectory) ? 'take' : 'secret'
     if (included) return 'take'
@@ -53,6 +54,12 @@ export class ScanRules {
     if (path === '.git' || path.startsWith('.git/'))
       return matches(this.#caisson, tested) ? 'ignored' : 'take'
     return matches(this.#git, tested) || matches(this.#caisson, tested) ? 'ignored' : 'take'
+  }
+
+  /** Whether an include pattern takes in the path, or a directory above it. */
+  isIncluded(path: string, isDirectory: boolean): boolean {
+    const tested = isDirectory ? `${path}/` : path
+    return this.#includes.some(({ rules }) => rules.ignores(tested))
   }
 
   /** Whether an include pattern matches the path itself, not only a directory above it. */

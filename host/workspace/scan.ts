@@ -10,13 +10,13 @@ import { Place } from '#specs/node/place.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { checkDirectory, type OwnPlaces } from './directory-check.ts'
-import { ScanRules } from './scan-rules.ts'
+import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
+import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
 import { holdsSecret, mayHoldSecret } from './secrets.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
 
 /** Directories within directories; each holds a descriptor while it is walked. */
 const MAX_DEPTH = 200
-const IGNORE_FILE_MAX_BYTES = 1024 * 1024
 /** Longest stretch of work before other tasks of the process get their turn, in milliseconds. */
 const TURN_MS = 20
 
@@ -25,6 +25,8 @@ export interface ScanOptions extends OwnPlaces {
   readonly directory: string
   /** Patterns as in a .gitignore; what they match goes in although it is ignored. */
   readonly include?: readonly string[]
+  /** Changes of ignore rules that no person accepted; what they let in stays out. */
+  readonly ruleChanges?: readonly RuleChange[]
   /** Most entries; absent: `limits.workspaceMaxEntries`. */
   readonly maxEntries?: number
   /** Most bytes of content; absent: {@link defaultMaxBytes}. */
@@ -81,6 +83,7 @@ export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceResu
 
 class Walk {
   readonly #rules: ScanRules
+  readonly #held: HeldRules
   readonly #options: ScanOptions
   readonly #root: BigIntStats
   readonly #entries: ScannedEntry[] = []
@@ -92,6 +95,7 @@ class Walk {
     this.#options = options
     this.#root = root
     this.#rules = new ScanRules(options.include ?? [])
+    this.#held = new HeldRules(options.ruleChanges ?? [])
   }
 
   async run(root: Directory): Promise<void> {
@@ -122,7 +126,9 @@ class Walk {
       const below = path === '' ? name : `${path}/${name}`
       await this.#entry(directory, name, below, depth)
     }
-    if (path !== '') this.#rules.leave(path)
+    if (path === '') return
+    this.#rules.leave(path)
+    this.#held.leave(path)
   }
 
   async #entry(directory: Directory, name: string, path: string, depth: number): Promise<void> {
@@ -136,7 +142,7 @@ class Walk {
       return
     }
     if (stat.isDirectory()) return this.#subdirectory(directory, name, path, stat, depth)
-    const verdict = this.#rules.decide(path, false)
+    const verdict = this.#decide(path, false)
     if (verdict !== 'take') return this.#leave(path, verdict)
     if (encodePath(path).length > limits.pathMaxBytes) return this.#leave(path, 'too_large')
     if (stat.isSymbolicLink()) {
@@ -164,10 +170,10 @@ class Walk {
     depth: number,
   ): Promise<void> {
     const shown = `${path}/`
-    const verdict = this.#rules.decide(path, true)
+    const verdict = this.#decide(path, true)
     if (verdict === 'secret') return this.#leave(shown, 'secret')
     const descend = verdict === 'take' || this.#rules.mayIncludeBelow(path)
-    if (!descend) return this.#leave(shown, 'ignored')
+    if (!descend) return this.#leave(shown, verdict)
     if (stat.dev !== this.#root.dev) return this.#leave(shown, 'other_filesystem')
     if (depth >= MAX_DEPTH || encodePath(path).length > limits.pathMaxBytes)
       return this.#leave(shown, 'too_large')
@@ -182,17 +188,24 @@ class Walk {
       return this.#leave(shown, 'unreadable')
     }
     // An ignored directory in which nothing was included stays out as a whole.
-    if (verdict === 'ignored' && this.#entries.length === before.entries + 1) {
+    if (verdict !== 'take' && this.#entries.length === before.entries + 1) {
       this.#entries.length = before.entries
       this.#leftOut.length = before.leftOut
-      this.#leave(shown, 'ignored')
+      this.#leave(shown, verdict)
     }
   }
 
+  #decide(path: string, isDirectory: boolean): Verdict | 'rules_changed' {
+    const verdict = this.#rules.decide(path, isDirectory)
+    const isHeld =
+      verdict === 'take' && this.#held.holds(path, isDirectory) && !this.#rules.isIncluded(path, isDirectory)
+    return isHeld ? 'rules_changed' : verdict
+  }
+
   #readRules(directory: Directory, path: string, names: readonly string[]): void {
-    const read = (kind: 'git' | 'caisson', file: string) => {
-      if (!names.includes(file)) return
+    const read = (kind: RuleKind, file: string) => {
       const shown = path === '' ? file : `${path}/${file}`
+      if (!names.includes(file)) return this.#held.add(kind, path, shown, undefined)
       const text = readSmall(directory, file)
       if (text === undefined) {
         throw new WorkspaceFailure(
@@ -201,22 +214,15 @@ class Walk {
         )
       }
       this.#rules.add(kind, path, text, shown)
+      this.#held.add(kind, path, shown, text)
     }
-    if (path === '' && names.includes('.git')) this.#readExclude(directory)
+    if (path === '') {
+      const exclude = names.includes('.git') ? readExclude(directory) : undefined
+      if (exclude !== undefined) this.#rules.add('git', '', exclude, '.git/info/exclude')
+      this.#held.add('git', '', '.git/info/exclude', exclude)
+    }
     read('git', '.gitignore')
     read('caisson', '.caissonignore')
-  }
-
-  /** The repository's own ignore file, which lies outside of what git tracks. */
-  #readExclude(root: Directory): void {
-    try {
-      using git = root.open('.git')
-      using info = git.open('info')
-      const text = readSmall(info, 'exclude')
-      if (text !== undefined) this.#rules.add('git', '', text, '.git/info/exclude')
-    } catch {
-      // No repository, or a worktree's link file: there is no such file to obey.
-    }
   }
 
   #take(entry: ScannedEntry): void {
@@ -260,6 +266,18 @@ function common(path: string, stat: BigIntStats): Omit<ScannedEntry, 'kind'> {
     inode: stat.ino,
     mtimeNs: stat.mtimeNs,
     ctimeNs: stat.ctimeNs,
+  }
+}
+
+/** The repository's own ignore file, which lies outside of what git tracks. */
+function readExclude(root: Directory): string | undefined {
+  try {
+    using git = root.open('.git')
+    using info = git.open('info')
+    return readSmall(info, 'exclude')
+  } catch {
+    // No repository, or a worktree's link file: there is no such file to obey.
+    return undefined
   }
 }
 

@@ -24,6 +24,8 @@ export const LeftOut = z.strictObject({
   path: z.string(),
   reason: z.enum([
     'ignored',
+    /** A run changed the rule that kept it out, and no person accepted that. */
+    'rules_changed',
     'secret',
     'unreadable',
     'socket',

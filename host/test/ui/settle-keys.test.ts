@@ -113,7 +113,7 @@ describe('text that is typed while a question appears', () => {
         const changes = {
           directory: '/w',
           runId: 'run-1',
-          review: () => items,
+          inspect: async () => ({ items, history: [], aside: [] }),
           reviewWithDiffs: () => [],
           apply: (selection: unknown) => applied.push(selection),
         }
