@@ -2,6 +2,7 @@
  * The skills of one run: those that the task brings from the user, and those that lie in the workspace. A skill of the workspace
  * never stands in the place of one of the user's, also where their ids differ in case.
  */
+import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillHead } from '#specs/protocol/extension.ts'
 import { oneLine } from '../context/block.ts'
@@ -9,8 +10,6 @@ import { defaultRoot, type FileToolsOptions, withPlace } from '../tools/file-acc
 import { containedFiles } from './contained-files.ts'
 import type { KnownSkill, SkillShelf } from './known.ts'
 
-/** Where a workspace keeps skills; of two of one id the one in the later folder is taken. */
-export const workspaceRoots = ['.claude/skills', '.agents/skills'] as const
 const workspaceBounds = { maxFolders: 500, maxSkills: 64 } as const
 const descriptionMaxChars = 500
 const problemsMaxCount = 5
@@ -59,7 +58,7 @@ interface Found {
 async function findInWorkspace(files: FileToolsOptions): Promise<Found> {
   const known = files.knownAs ?? files.root ?? defaultRoot
   const there: string[] = []
-  for (const root of workspaceRoots) if (await isThere(files, root)) there.push(`${known}/${root}`)
+  for (const root of workspaceSkillFolders) if (await isThere(files, root)) there.push(`${known}/${root}`)
   if (there.length === 0) return { skills: [], problems: [] }
   // Loaded where a workspace has skills: with it comes the reader of their heads.
   const { SkillRegistry } = await import('#specs/node/skills/registry.ts')

@@ -98,6 +98,11 @@ export function openContents(file: string): number {
   return openSync(file, 'r')
 }
 
+/** A stretch of a file, which must be small. Failures: as of {@link readSlices}. */
+export function readWhole(fd: number, offset: number, size: number): Buffer {
+  return Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece)))
+}
+
 /**
  * A stretch of a file in pieces; each piece is good until the next is taken.
  * @throws {WorkspaceFailure} `damaged` when the file is shorter

@@ -1,152 +1,170 @@
 /**
- * Why a change of a review must be named to be applied: by its place, by what it does there, by where it leads, and by
- * what git's configuration on the host says of it. Looks at the host and changes nothing.
+ * Why a change of a review must be named to be applied: by where it stands under all its names, by what it says
+ * there, by where it leads, and by what git's configuration on the host says of it. Looks at the host and changes
+ * nothing.
  */
-import type { Root } from '#specs/node/descriptor-walk.ts'
-import { type ChangeSet, readSlices, type StoredChange, type StoredFile } from './change-set.ts'
+import { readWhole, type StoredChange, type StoredFile } from './change-set.ts'
 import type { ManifestIndex } from './conflicts.ts'
-import { changesPackageScripts, flagOf } from './flagged.ts'
-import type { HistorySubject } from './git-history/examine.ts'
+import { judge } from './flag-rules.ts'
 import { GitPointers } from './git-pointers.ts'
-import { LinkView } from './link-view.ts'
+import { LinkView, leadsOutside } from './link-view.ts'
 import type { ManifestEntry } from './manifest.ts'
+import { lockReason, packageReason } from './package-files.ts'
+import { Places } from './places.ts'
+import { type FlagSurroundings, findPointers } from './pointers.ts'
+import { Repositories } from './repositories.ts'
+import type { Turns } from './turns.ts'
 
-/** A package.json larger than this is flagged without a look. */
-const PACKAGE_MAX_BYTES = 1024 * 1024
+/** A package.json or lock file larger than this is flagged without a look. */
+const CONTENT_MAX_BYTES = 16 * 1024 * 1024
 
-const packageName = /(^|\/)package\.json$/i
-const linkedPackage = 'a link in the place of package.json'
-const changedScripts = 'its scripts run at install, test or start'
-
-export interface FlagSurroundings {
-  readonly root: Root
-  readonly index: ManifestIndex
-  readonly changes: ChangeSet
-  /** Descriptor of the change set's contents; -1 when it has none. */
-  readonly contents: number
+/** A file or link as it would be on the host: by a change, or by what git has in its history. */
+export interface FlagSubject {
+  readonly path: string
+  readonly kind: 'file' | 'link'
+  /** A link's target. */
+  readonly target?: string
+  /** The content as it was, and as it would be; nothing when there is none, null when it is not looked at. */
+  before(): Buffer | undefined | null
+  after(): Buffer | undefined | null
 }
 
 export class Flagger {
   readonly #around: FlagSurroundings
-  readonly #exists: (path: string) => boolean
+  readonly #turns: Turns
   readonly #links: LinkView
+  readonly #places: Places
   readonly #git: GitPointers
+  /** A link of the host that could not be followed. */
+  #unread: string | undefined
 
-  constructor(around: FlagSurroundings) {
+  private constructor(around: FlagSurroundings, repositories: Repositories, turns: Turns) {
     const { root, index, changes } = around
     this.#around = around
-    this.#exists = existenceAfter(index, changes)
+    this.#turns = turns
     this.#links = new LinkView(root, changes.entries)
+    const views = { host: new LinkView(root, changes.entries), change: this.#links }
+    this.#places = new Places(views, repositories)
     this.#git = new GitPointers(index.manifest.root, repositoriesOf(index))
   }
 
-  /** Why it must be named; nothing if it need not. For a directory that goes, what in it is flagged counts. */
-  reasonFor(change: StoredChange): string | undefined {
-    const entry = this.#around.index.get(change.path)
+  /** Looks over the whole tree, so that {@link reasonFor} can judge each change by itself. */
+  static async create(around: FlagSurroundings, turns: Turns): Promise<Flagger> {
+    const flagger = new Flagger(around, await findRepositories(around, turns), turns)
+    flagger.#unread = await flagger.#places.follow(await findPointers(around, turns), turns)
+    return flagger
+  }
+
+  /** Why a change must be named; nothing if it need not be. For a directory that goes, what in it is flagged counts. */
+  async reasonFor(change: StoredChange): Promise<string | undefined> {
+    const { path } = change
+    const entry = this.#around.index.get(path)
     const kind = change.kind === 'deleted' || change.kind === 'mode' ? (entry?.kind ?? 'file') : change.kind
     if (kind === 'unsupported') return
+    if (entry !== undefined && entry.kind !== kind && this.#isDotGit(path))
+      return 'it tells git where its configuration lies, and becomes another kind of file'
+    const own =
+      kind === 'directory' ? this.#placeReason(path, kind) : this.reasonOf(this.#subject(change, kind))
+    return own ?? (await this.#reasonBelow(change, entry))
+  }
+
+  /** Why a file or link must be named; nothing if it need not be. */
+  reasonOf(subject: FlagSubject): string | undefined {
+    const { path, kind, target } = subject
+    const link = kind === 'link' && target !== undefined ? this.#linkReason(path, target) : undefined
     return (
-      this.#ownReason(change, kind, entry) ??
-      this.#packageReason(change, entry) ??
-      this.#git.reasonFor(change.path, kind) ??
-      this.#reasonBelow(change, entry)
+      link ?? this.#placeReason(path, kind) ?? (kind === 'file' ? this.#contentReason(subject) : undefined)
     )
   }
 
-  /** The same for a file or link that git's history would put into the workspace. */
-  reasonInHistory({ path, kind, target, before, after }: HistorySubject): string | undefined {
-    const own = flagOf({ path, kind, exists: this.#exists, ...(target === undefined ? {} : { target }) })
-    if (own !== undefined) return own
-    if (kind === 'link') {
-      if (packageName.test(path)) return linkedPackage
-      return this.#links.leadsOut(path, target ?? '') ?? this.#git.reasonFor(path, kind)
-    }
-    if (packageName.test(path)) {
-      const now = after()
-      if (
-        now !== undefined &&
-        (now.length > PACKAGE_MAX_BYTES || changesPackageScripts(before()?.toString(), now.toString()))
-      )
-        return changedScripts
-    }
-    return this.#git.reasonFor(path, kind)
-  }
-
-  #ownReason(
-    change: StoredChange,
-    kind: 'file' | 'directory' | 'link',
-    entry: ManifestEntry | undefined,
-  ): string | undefined {
-    const target = change.kind === 'link' ? change.target : entry?.kind === 'link' ? entry.target : undefined
-    // A link that goes away leads nowhere.
-    if (change.kind === 'deleted' && kind === 'link') return
-    const flagged = flagOf({
-      path: change.path,
+  #subject(change: StoredChange, kind: 'file' | 'link'): FlagSubject {
+    const { path } = change
+    return {
+      path,
       kind,
-      exists: this.#exists,
-      ...(target === undefined ? {} : { target }),
-    })
-    return flagged ?? (change.kind === 'link' ? this.#links.leadsOut(change.path, change.target) : undefined)
+      ...(change.kind === 'link' ? { target: change.target } : {}),
+      before: () => (this.#around.index.get(path)?.kind === 'file' ? this.#contentBefore(path) : undefined),
+      after: () => (change.kind === 'file' ? this.#contentAfter(change) : undefined),
+    }
   }
 
-  #packageReason(change: StoredChange, entry: ManifestEntry | undefined): string | undefined {
-    if (!packageName.test(change.path)) return
-    if (change.kind === 'link') return linkedPackage
-    if (change.kind !== 'file' || !packageScriptsChange(this.#around, change, entry)) return
-    return changedScripts
+  #linkReason(path: string, target: string): string | undefined {
+    if (leadsOutside(path, target)) return 'a link that leads out of the workspace'
+    if (/(^|\/)\.[^/]*$/.test(path)) return 'a link in the place of hidden configuration'
+    const way = this.#places.wayOf(path)
+    if (way !== undefined) return `a link on the way to where "${way}" leads`.slice(0, 500)
+    return this.#links.leadsOut(path, target)
   }
 
-  #reasonBelow(change: StoredChange, entry: ManifestEntry | undefined): string | undefined {
+  /** By where a path stands alone, whatever its content is. */
+  #placeReason(path: string, kind: 'file' | 'directory' | 'link'): string | undefined {
+    if (kind !== 'directory' && this.#unread !== undefined)
+      return `the link "${this.#unread}" is too long a way to follow, and may lead to it`.slice(0, 500)
+    const found = judge(this.#places.at(path), kind)
+    if (found === undefined) return this.#git.reasonFor(path, kind)
+    return found.via === undefined ? found.reason : `${found.reason}, by way of "${found.via}"`.slice(0, 500)
+  }
+
+  /** Of a package.json or lock file. */
+  #contentReason({ path, before, after }: FlagSubject): string | undefined {
+    const track = this.#places.at(path).find(({ kind }) => kind === 'content')
+    if (track?.kind !== 'content') return
+    const [old, now] = [before(), after()]
+    if (now === undefined) return
+    const isUnread = old === null || now === null || now.length > CONTENT_MAX_BYTES
+    if (isUnread) return 'it is too large, or cannot be read, to see whether it changes what runs'
+    const texts = [old?.toString('utf8'), now.toString('utf8')] as const
+    return track.name === 'package.json' ? packageReason(...texts) : lockReason(track.name, ...texts)
+  }
+
+  #isDotGit(path: string): boolean {
+    return this.#places.at(path).some((track) => track.kind === 'git' && track.below === '')
+  }
+
+  #contentAfter({ size, offset }: StoredFile): Buffer | null {
+    return size > CONTENT_MAX_BYTES ? null : readWhole(this.#around.contents, offset, size)
+  }
+
+  #contentBefore(path: string): Buffer | null {
+    const located = this.#around.root.locate(path, { links: 'refuse' })
+    if (!located.ok) return null
+    using place = located.value
+    const opened = place.openFile()
+    if (!opened.ok) return null
+    using file = opened.value
+    return file.stat.size > CONTENT_MAX_BYTES ? null : readWhole(file.fd, 0, file.stat.size)
+  }
+
+  async #reasonBelow(change: StoredChange, entry: ManifestEntry | undefined): Promise<string | undefined> {
     if (entry?.kind !== 'directory' || change.kind === 'directory' || change.kind === 'mode') return
     const { index } = this.#around
     for (const path of index.below(change.path)) {
+      if (this.#turns.isDue) await this.#turns.give()
       if (index.get(path)?.kind !== 'file') continue
-      const reason = flagOf({ path, kind: 'file', exists: this.#exists }) ?? this.#git.reasonFor(path, 'file')
+      const reason = this.#placeReason(path, 'file')
       if (reason !== undefined) return `"${path}" in it: ${reason}`.slice(0, 500)
     }
     return
   }
 }
 
-/** Directories with a repository of their own, whether it went into the VM or was left out. */
+/** Directories with a `.git` of their own, whether it went into the VM or was left out. */
 function repositoriesOf({ manifest }: ManifestIndex): string[] {
   const all = [...manifest.entries.keys(), ...manifest.leftOut.map(({ path }) => path.replace(/\/$/, ''))]
   return all.filter((path) => path.endsWith('/.git')).map((path) => path.slice(0, -'/.git'.length))
 }
 
-function packageScriptsChange(
-  around: FlagSurroundings,
-  change: StoredFile,
-  entry: ManifestEntry | undefined,
-): boolean {
-  if (change.size > PACKAGE_MAX_BYTES) return true
-  const after = Buffer.concat(
-    [...readSlices(around.contents, change.offset, change.size)].map((piece) => Buffer.from(piece)),
-  )
-  if (entry?.kind !== 'file') return changesPackageScripts(undefined, after.toString('utf8'))
-  const located = around.root.locate(change.path, { links: 'refuse' })
-  if (!located.ok) return true
-  using place = located.value
-  const opened = place.openFile()
-  if (!opened.ok || opened.value.stat.size > PACKAGE_MAX_BYTES) {
-    if (opened.ok) opened.value[Symbol.dispose]()
-    return true
+/** Directories that git would take for a repository by what lies in them. */
+async function findRepositories({ index, changes }: FlagSurroundings, turns: Turns): Promise<Repositories> {
+  const found = new Repositories()
+  for (const path of index.manifest.entries.keys()) {
+    if (turns.isDue) await turns.give()
+    found.add(path, 'host')
   }
-  using file = opened.value
-  const before = Buffer.concat([...readSlices(file.fd, 0, file.stat.size)].map((piece) => Buffer.from(piece)))
-  return changesPackageScripts(before.toString('utf8'), after.toString('utf8'))
-}
-
-/** Whether a path is there once all changes are applied. */
-function existenceAfter(index: ManifestIndex, changes: ChangeSet): (path: string) => boolean {
-  return (path) => {
-    const own = changes.entries.get(path)
-    if (own !== undefined) return own.kind !== 'deleted'
-    if (index.get(path) === undefined) return false
-    for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1)) {
-      const above = changes.entries.get(path.slice(0, at))
-      if (above !== undefined && above.kind !== 'directory' && above.kind !== 'mode') return false
-    }
-    return true
+  for (const { path } of index.manifest.leftOut) found.add(path.replace(/\/$/, ''), 'host')
+  for (const change of changes.entries.values()) {
+    if (turns.isDue) await turns.give()
+    if (change.kind !== 'deleted' && change.kind !== 'unsupported') found.add(change.path, 'change')
   }
+  return found
 }

@@ -7,21 +7,26 @@ import { homedir } from 'node:os'
 import path from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
 import { ancestorsOf } from './conflicts.ts'
-import { foldPath } from './flagged.ts'
+import { foldPath } from './folded-path.ts'
 import { parseGitConfig } from './git-config.ts'
+import { Inherited } from './inherited.ts'
 
 /** A larger one is not looked through, and then any change may be one that it names. */
 const CONFIG_MAX_BYTES = 4 * 1024 * 1024
 const MAX_FILES = 100
+/** Names of a longer path in a command are not looked at one by one. */
+const WORD_MAX_NAMES = 40
 
 const includeSettings = /^include(if\..*)?\.path$/s
 /** Settings that name a folder or file git reads; of a folder, all that is in it counts. */
 const pathSettings = /^(core\.(hookspath|attributesfile)|init\.templatedir)$/
-/** Settings that name a program, mostly by a line for the shell. */
-const commandSettings =
-  /^(alias\..+|pager\..+|(.+\.)?(fsmonitor|sshcommand|pager|editor|askpass|gitproxy|alternaterefscommand|external|command|cmd|textconv|driver|clean|smudge|process|helper|program|defaultkeycommand|difffilter|packobjectshook|uploadpack|receivepack|update|path|smtpserver))$/s
+/** Settings that name no program or file; the value of any other may, for git's own and those of its helpers grow in number. */
+const plainSettings =
+  /^(branch\..+|remote\..+\.(url|pushurl|fetch|push|tagopt)|user\..+|submodule\..+\.(url|active|branch|path)|url\..+|init\.defaultbranch|color\..+|column\..+)$/s
 /** What a shell's line is made of, besides words. */
-const betweenWords = /[\s;|&()<>"'`$={}!]+/
+const betweenWords = /[\s;|&()<>"'`$={}!,]+/
+/** A word before the name of a directory in which, or of a module which, is run. */
+const directoryWords: ReadonlySet<string> = new Set(['cd', 'pushd', '-C', '--prefix', '--directory', '--cwd'])
 
 interface Pointers {
   /** Folded path to the setting that names it. */
@@ -37,6 +42,7 @@ interface Pointers {
 export class GitPointers {
   readonly #root: string
   readonly #pointers: Pointers = { named: new Map(), whole: new Map(), above: new Set(), unread: undefined }
+  readonly #wholeAbove = new Inherited((directory) => this.#pointers.whole.get(directory))
   readonly #read = new Set<string>()
 
   /**
@@ -62,12 +68,7 @@ export class GitPointers {
       return `git's configuration ("${unread}") cannot be looked through, and may name it`
     if (named.size === 0) return
     const plain = foldPath(changed)
-    const setting =
-      named.get(plain) ??
-      ancestorsOf(plain)
-        .map((at) => whole.get(at))
-        .find((found) => found !== undefined) ??
-      whole.get('')
+    const setting = named.get(plain) ?? this.#wholeAbove.above(plain) ?? whole.get('')
     if (setting !== undefined) return `git's configuration names it (${setting})`.slice(0, 500)
     if (kind === 'link' && above.has(plain)) return "a link on the way to what git's configuration names"
     return
@@ -85,10 +86,23 @@ export class GitPointers {
         this.#add(included, key, false)
         this.#readConfig(included, tree)
       } else if (pathSettings.test(key)) this.#add(resolve(value, tree), key, true)
-      else if (commandSettings.test(key) && (!key.startsWith('alias.') || value.startsWith('!'))) {
-        const words = [value, ...value.split(betweenWords)]
-        for (const word of new Set(words)) if (word !== '') this.#add(resolve(word, tree), key, false)
-      }
+      else if (!plainSettings.test(key) && (!key.startsWith('alias.') || value.startsWith('!')))
+        this.#addCommand(value, tree, key)
+    }
+  }
+
+  /** Every file that a line for the shell may mean. */
+  #addCommand(line: string, tree: string, setting: string): void {
+    const words = line.split(betweenWords).filter((word) => word !== '')
+    for (const word of new Set([line, ...words])) {
+      for (const place of placesOf(word, tree)) this.#add(place, setting, false)
+    }
+    for (const [at, word] of words.entries()) {
+      const before = words[at - 1] ?? ''
+      if (directoryWords.has(before) && path.resolve(tree, word) !== tree)
+        this.#add(resolve(word, tree), setting, true)
+      if (before === '-m')
+        for (const file of moduleFiles(word)) this.#add(path.join(tree, file), setting, false)
     }
   }
 
@@ -128,6 +142,27 @@ function configFiles(tree: string): string[] {
   const shared = readSmall(path.join(own, 'commondir'))?.trim()
   const common = shared === undefined ? own : path.resolve(own, shared)
   return [path.join(common, 'config'), path.join(own, 'config.worktree')]
+}
+
+/**
+ * What a word means, taken as a path from the working tree, and every end of it: what stands before may be a variable
+ * or a command that gives the tree's own path, such as `$(git rev-parse --show-toplevel)/tools/run`.
+ */
+function placesOf(word: string, tree: string): string[] {
+  const names = word.split('/').filter((name) => name !== '' && name !== '.')
+  const ends = names.length > WORD_MAX_NAMES ? [] : names.map((_, at) => names.slice(at).join('/'))
+  // A name alone behind others is too common a word.
+  const whole = ends.filter((end, at) => at === 0 || end.includes('/'))
+  return [resolve(word, tree), ...whole.map((end) => path.resolve(tree, end))]
+}
+
+/** Where Python finds a module that is run by its name. */
+function moduleFiles(name: string): string[] {
+  if (!/^[\w.]+$/.test(name)) return []
+  const names = name.split('.').filter((one) => one !== '')
+  const place = names.join('/')
+  const packages = names.map((_, at) => `${names.slice(0, at + 1).join('/')}/__init__.py`)
+  return [`${place}.py`, `${place}/__main__.py`, ...packages]
 }
 
 /** As git does: `~` is the home folder, anything else starts at `base`. */

@@ -2,6 +2,7 @@
  * Where a link leads: name by name, through the links of the change set and those that lie on the host. Looks by
  * descriptor and never follows one; a hostile change set can make it give up, not make it go on for long.
  */
+import path from 'node:path'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { StoredChange } from './change-set.ts'
 
@@ -13,6 +14,16 @@ const COST_OF_NAME = 3_000
 
 /** What a name is: a link with its target, anything that may have names below it, or the end of what the host has. */
 type Name = { readonly target: string } | 'way' | 'end'
+
+/** Where a link leads in the workspace. */
+export interface LinkTarget {
+  readonly path: string
+  /** What it passes through on the way there. */
+  readonly ways: readonly string[]
+}
+
+/** Where following a link ends: inside, outside (why), or nowhere that can be said (why). */
+type End = LinkTarget | { readonly out: string } | { readonly lost: string }
 
 export class LinkView {
   readonly #root: Root
@@ -29,17 +40,34 @@ export class LinkView {
   }
 
   /**
+   * What a link at `at` with this target leads to in the workspace: as it will be, and as the host is now.
+   * @returns nothing when it is too long a way to follow
+   */
+  targetsOf(at: string, target: string): readonly LinkTarget[] | undefined {
+    const ends = [this.#changes, new Map()].map((changes) => this.#follow(at, target, changes))
+    if (ends.some((end) => 'lost' in end)) return
+    return ends.filter((end) => 'path' in end)
+  }
+
+  /**
    * Whether a link at `at` with this target leads out of the workspace by way of another link: as it will be, or, for
    * not every change need be applied, as the host is now.
    * @returns why it does, or may, in words; nothing if it does not
    */
   leadsOut(at: string, target: string): string | undefined {
-    return this.#follow(at, target, this.#changes) ?? this.#follow(at, target, new Map())
+    for (const changes of [this.#changes, new Map()]) {
+      const end = this.#follow(at, target, changes)
+      if ('lost' in end) return end.lost
+      if ('out' in end) return end.out
+    }
+    return
   }
 
-  #follow(at: string, target: string, changes: ReadonlyMap<string, StoredChange>): string | undefined {
+  #follow(at: string, target: string, changes: ReadonlyMap<string, StoredChange>): End {
     const resolved = at.split('/').slice(0, -1)
-    const pending = target.split('/').reverse()
+    const pending = (target.startsWith('/') ? (this.#below(target) ?? '/..') : target).split('/').reverse()
+    if (target.startsWith('/')) resolved.length = 0
+    const ways = new Set<string>()
     let via: string | undefined
     let links = 0
     /** How many names lead to where the host ends; what is below that is not looked for. */
@@ -47,7 +75,7 @@ export class LinkView {
     for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
       if (name === '' || name === '.') continue
       if (name === '..') {
-        if (resolved.pop() === undefined) return describe(via)
+        if (resolved.pop() === undefined) return { out: describe(via) }
         continue
       }
       if (resolved.length < end) end = Number.POSITIVE_INFINITY
@@ -55,18 +83,21 @@ export class LinkView {
       const here = resolved.join('/')
       this.#cost += here.length
       const found = here === at ? 'way' : this.#nameAt(here, changes, resolved.length <= end)
-      if (this.#cost > this.#maxCost) return 'a link among too many to follow'
+      if (this.#cost > this.#maxCost) return { lost: 'a link among too many to follow' }
       if (found === 'end') end = Math.min(end, resolved.length)
+      ways.add(here)
       if (typeof found === 'string') continue
-      if (++links > MAX_LINKS) return 'a link that goes through too many others'
+      if (++links > MAX_LINKS) return { lost: 'a link that goes through too many others' }
       via ??= here
       resolved.pop()
       const below = found.target.startsWith('/') ? this.#below(found.target) : found.target
-      if (below === undefined) return describe(via)
+      if (below === undefined) return { out: describe(via) }
       if (found.target.startsWith('/')) resolved.length = 0
       pending.push(...below.split('/').reverse())
     }
-    return undefined
+    const path = resolved.join('/')
+    ways.delete(path)
+    return { path, ways: [...ways] }
   }
 
   #nameAt(path: string, changes: ReadonlyMap<string, StoredChange>, mayLook: boolean): Name {
@@ -104,4 +135,20 @@ function describe(via: string | undefined): string {
   return via === undefined
     ? 'a link that leads out of the workspace'
     : `a link that leads out of the workspace, by way of the link "${via}"`.slice(0, 500)
+}
+
+/**
+ * Whether a link at `at` with this target leads out of the workspace, or may: `..` behind a name goes up from
+ * wherever that name leads, which may be a link to a shallower place, so the text alone does not tell.
+ */
+export function leadsOutside(at: string, target: string): boolean {
+  if (target.startsWith('/')) return true
+  const names = target.split('/').filter((name) => name !== '' && name !== '.')
+  if (
+    names.slice(names.findIndex((name) => name !== '..')).includes('..') &&
+    names.some((name) => name !== '..')
+  )
+    return true
+  const reached = path.posix.normalize(path.posix.join(path.posix.dirname(at), target))
+  return reached === '..' || reached.startsWith('../')
 }

@@ -80,10 +80,10 @@ export async function reviewChanges(
     const index = new ManifestIndex(manifest)
     contents = openContents(received.paths.contents)
     const turns = new Turns()
-    const flags = new Flagger({ root, index, changes: received, contents })
+    const flags = await Flagger.create({ root, index, changes: received, contents }, turns)
     const { reports, reasons } = await examineHistory({
       ...{ root, index, changes: received.entries, contents },
-      judge: (subject) => flags.reasonInHistory(subject),
+      judge: (subject) => flags.reasonOf(subject),
     })
     const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)
@@ -141,7 +141,7 @@ async function makeItem(around: Surroundings, change: StoredChange): Promise<Rev
   if (change.kind === 'unsupported') {
     return { path: change.path, change: 'unsupported', standing: { kind: 'clear' }, reason: change.reason }
   }
-  const flagged = around.flags.reasonFor(change) ?? around.history.get(change.path)
+  const flagged = (await around.flags.reasonFor(change)) ?? around.history.get(change.path)
   const after = sideAfter(change, entry)
   const renamedFrom = renames.from.get(change.path)
   const renamedTo = renames.to.get(change.path)

@@ -1,11 +1,24 @@
 import { mkdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { changesPackageScripts, flagOf, leadsOutside } from '../../workspace/flagged.ts'
+import { enter, judge, nowhere } from '../../workspace/flag-rules.ts'
+import { foldName } from '../../workspace/folded-path.ts'
+import { leadsOutside } from '../../workspace/link-view.ts'
+import { packageReason } from '../../workspace/package-files.ts'
 import { selectChanges } from '../../workspace/selection.ts'
 import { Bench, itemsOf, treeOf } from './support.ts'
 
+/** The flag of a new path: text is a file, `-> x` a link. */
+async function flagOf(path: string, content = 'x'): Promise<string | undefined> {
+  return (await itemsOf({}, { [path]: content })).get(path)?.flagged
+}
+
+/** The flag of a path's place alone: what git's history says is judged by itself. */
+function flagOfPlace(path: string): string | undefined {
+  const tracks = path.split('/').reduce((above, name) => enter(above, foldName(name)), nowhere)
+  return judge(tracks, 'file')?.reason
+}
+
 describe('flagged paths', () => {
-  const exists = () => false
   it.each([
     '.git/config',
     '.git/hooks/pre-commit',
@@ -34,43 +47,36 @@ describe('flagged paths', () => {
     '.git/modules/x/hooks/y',
     '.mcp.json',
     '.git',
-  ])('hold %j [W.03]', (path) => {
-    expect(flagOf({ path, kind: 'file', exists })).toBeTypeOf('string')
+  ])('hold %j [W.03]', async (path) => {
+    expect(await flagOf(path)).toBeTypeOf('string')
   })
 
-  it.each([
-    'src/main.ts',
-    '.git/index',
-    '.git/objects/ab/cdef',
-    '.git/refs/heads/main',
-    'config',
-    'docs/hooks.md',
-    'report.md',
-    '.gitignore',
-    'package.json',
-  ])('do not hold %j [W.03]', (path) => {
-    expect(flagOf({ path, kind: 'file', exists })).toBeUndefined()
-  })
-
-  it.each(['\uff0fx', '\u2025/x', '\u2024/x', '\u200b', 'a/\u2025/\uff0f'])(
-    'do not stop a review over the name %j, which folds to no plain path [W.03]',
-    (path) => {
-      expect(flagOf({ path, kind: 'file', exists: () => false })).toBeUndefined()
+  it.each(['src/main.ts', 'config', 'docs/hooks.md', 'report.md', '.gitignore', 'package.json'])(
+    'do not hold %j [W.03]',
+    async (path) => {
+      expect(await flagOf(path, path === 'package.json' ? '{}' : 'x')).toBeUndefined()
     },
   )
 
-  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.03]', () => {
-    const link = (target: string) => flagOf({ path: 'a', kind: 'link', target, exists: () => false })
+  it.each(['\uff0fx', '\u2025/x', '\u2024/x', '\u200b', 'a/\u2025/\uff0f'])(
+    'do not stop a review over the name %j, which folds to no plain path [W.03]',
+    async (path) => {
+      expect(await flagOf(path)).toBeUndefined()
+    },
+  )
+
+  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.03]', async () => {
+    const link = (target: string) => flagOf('a', `-> ${target}`)
     // With a link `d -> .` this is ../.ssh, whatever its text says.
-    expect(link('d/../.ssh')).toContain('leads out')
-    expect(link('d/d/../x')).toContain('leads out')
-    expect(link('./d/x')).toBeUndefined()
-    expect(flagOf({ path: 'x/y/a', kind: 'link', target: '../../b', exists: () => false })).toBeUndefined()
-    expect(flagOf({ path: 'gradle', kind: 'link', target: 'b', exists: () => false })).toContain('folder')
+    expect(await link('d/../.ssh')).toContain('leads out')
+    expect(await link('d/d/../x')).toContain('leads out')
+    expect(await link('./d/x')).toBeUndefined()
+    expect(await flagOf('x/y/a', '-> ../../b')).toBeUndefined()
+    expect(await flagOf('gradle', '-> b')).toContain('folder')
   })
 
   it("include all in git's directory but history, submodules and worktrees too [W.03]", () => {
-    const isFlagged = (path: string) => flagOf({ path, kind: 'file', exists: () => false }) !== undefined
+    const isFlagged = (path: string) => flagOfPlace(path) !== undefined
     const sha = 'ab/'.padEnd(41, '0')
     const settings = ['rebase-merge/git-rebase-todo', 'modules/a/commondir', 'modules/a/info/attributes']
     const more = [
@@ -95,28 +101,19 @@ describe('flagged paths', () => {
   it('include a package.json that takes a dependency from elsewhere than the registry [W.03]', () => {
     const text = (value: object) => JSON.stringify(value)
     const plain = text({ dependencies: { a: '^1.0.0' } })
-    expect(changesPackageScripts(plain, text({ dependencies: { a: '^1.0.0', b: '^2.0.0' } }))).toBe(false)
+    expect(packageReason(plain, text({ dependencies: { a: '^1.0.0', b: '^2.0.0' } }))).toBeUndefined()
     for (const from of ['file:./evil', 'git+https://x.test/y', 'owner/repo', 'https://x.test/a.tgz'])
-      expect(changesPackageScripts(plain, text({ dependencies: { a: from } }))).toBe(true)
-    expect(changesPackageScripts(plain, text({ overrides: { a: '2.0.0' } }))).toBe(true)
+      expect(packageReason(plain, text({ dependencies: { a: from } }))).toContain('dependencies')
+    expect(packageReason(plain, text({ overrides: { a: '2.0.0' } }))).toContain('overrides')
   })
 
-  it('hold links that lead out, and links in the place of hidden configuration [W.03]', () => {
-    const link = (path: string, target: string) => flagOf({ path, kind: 'link', target, exists })
-    expect(link('a/b', '../c')).toBeUndefined()
-    expect(link('a/b', '../../c')).toContain('leads out')
-    expect(link('a', '/etc/passwd')).toContain('leads out')
-    expect(link('.github', 'evil')).toBeTypeOf('string')
+  it('hold links that lead out, and links in the place of hidden configuration [W.03]', async () => {
+    const link = (path: string, target: string) => flagOf(path, `-> ${target}`)
+    expect(await link('a/b', '../c')).toBeUndefined()
+    expect(await link('a/b', '../../c')).toContain('leads out')
+    expect(await link('a', '/etc/passwd')).toContain('leads out')
+    expect(await link('.github', 'evil')).toBeTypeOf('string')
     expect(leadsOutside('a/b', 'x/../../../y')).toBe(true)
-  })
-
-  it('hold the configuration of a directory that git would take for a repository [W.03]', () => {
-    expect(
-      flagOf({ path: 'x/config', kind: 'file', exists: (path) => ['x/HEAD', 'x/objects'].includes(path) }),
-    ).toContain('git')
-    expect(
-      flagOf({ path: 'x/hooks/post-checkout', kind: 'file', exists: (path) => path === 'x/HEAD' }),
-    ).toContain('git')
   })
 
   it('hold package.json only when what it runs changes [W.03]', async () => {

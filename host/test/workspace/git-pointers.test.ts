@@ -68,6 +68,47 @@ describe("what git's configuration on the host names", () => {
     })
   })
 
+  it('is flagged however a command finds it, and in settings of helpers that nobody listed [W.03]', async () => {
+    const flags = await flagsWith(
+      `[filter "top"]
+        clean = "$(git rev-parse --show-toplevel)/tools/clean.sh"
+        smudge = "$GIT_WORK_TREE/tools/smudge.sh" %f
+      [filter "module"]
+        process = python3 -m tools.filters.run --fast
+      [alias]
+        go = "!cd tools/inner && ./go.sh"
+        all = "!make -C build-tools all"
+      [sendemail]
+        toCmd = scripts/maintainers.pl
+      [gc]
+        recentObjectsHook = scripts/recent
+      [hook "later"]
+        command = scripts/later
+      [helper-of-tomorrow]
+        runs = scripts/unheard-of`,
+      [
+        ...['tools/clean.sh', 'tools/smudge.sh', 'tools/filters/run.py', 'tools/__init__.py'],
+        ...['tools/inner/go.sh', 'build-tools/Sources', 'scripts/maintainers.pl', 'scripts/recent'],
+        ...['scripts/later', 'scripts/unheard-of', 'tools/filters/other.py', 'scripts/other', 'clean.sh'],
+      ],
+    )
+    expect(flags).toEqual({
+      'tools/clean.sh': named('filter.top.clean'),
+      'tools/smudge.sh': named('filter.top.smudge'),
+      'tools/filters/run.py': named('filter.module.process'),
+      'tools/__init__.py': named('filter.module.process'),
+      'tools/inner/go.sh': named('alias.go'),
+      'build-tools/Sources': named('alias.all'),
+      'scripts/maintainers.pl': named('sendemail.tocmd'),
+      'scripts/recent': named('gc.recentobjectshook'),
+      'scripts/later': named('hook.later.command'),
+      'scripts/unheard-of': named('helper-of-tomorrow.runs'),
+      'tools/filters/other.py': undefined,
+      'scripts/other': undefined,
+      'clean.sh': undefined,
+    })
+  })
+
   it('is flagged through included files, links, letter case, and absolute paths [W.03]', async () => {
     const more = {
       'shared.inc': '[core]\n\thooksPath = Husky/now\n[include]\npath = shared.inc',

@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import { decodePath } from '#specs/node/path-text.ts'
-import { foldPath } from '../flagged.ts'
+import { foldPath } from '../folded-path.ts'
 import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
 import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'

@@ -1,0 +1,170 @@
+/**
+ * Compares paths with the table, name by name: where a directory stands in the table says all that is needed to judge
+ * what lies in it. So each directory is judged once, and what a link leads to can stand where the link stands.
+ */
+import { flagTable } from './flag-table.ts'
+import { foldName } from './folded-path.ts'
+
+/** One way in which a place counts. A place has none, or several when it is reached by several names. */
+export type Track = (
+  | {
+      /** It, and all below it, is flagged. */
+      readonly kind: 'flagged'
+      readonly reason: string
+      /** Whether the target of a link here is flagged too. */
+      readonly followsLinks: boolean
+      /** Whether a directory is flagged as well, which by itself runs nothing mostly. */
+      readonly directories?: boolean
+    }
+  /** It is flagged, unless its content shows that nothing that runs was changed. */
+  | { readonly kind: 'content'; readonly name: string }
+  /** The first `count` names of a pattern lie behind it. */
+  | { readonly kind: 'begun'; readonly pattern: number; readonly count: number }
+  /** It is `.git` (empty text), or this path below it. */
+  | { readonly kind: 'git'; readonly below: string }
+  /**
+   * A directory that git takes for a repository: `whole` is one on the host, whose history may change; of another,
+   * which the changes would make, every part is flagged.
+   */
+  | { readonly kind: 'repository'; readonly whole: boolean }
+) & {
+  /** The link, or file that points here, by which the place counts; absent: by its own path. */
+  readonly via?: string
+}
+
+interface Pattern {
+  readonly names: readonly (string | RegExp)[]
+  readonly reason: string
+  readonly followsLinks: boolean
+}
+
+const patterns: readonly Pattern[] = flagTable.flatMap(({ reason, followsLinks = true, rows }) =>
+  rows.flatMap((row) =>
+    row.patterns.map((text) => ({ names: text.split('/').map(compileName), reason, followsLinks })),
+  ),
+)
+
+/** Files whose content decides. */
+const contentNames: ReadonlySet<string> = new Set([
+  ...['package.json', 'package-lock.json', 'npm-shrinkwrap.json', 'yarn.lock', 'pnpm-lock.yaml', 'bun.lock'],
+  ...['deno.lock', 'cargo.lock', 'poetry.lock', 'uv.lock', 'pdm.lock', 'pipfile.lock', 'gemfile.lock'],
+])
+
+/** Parts of a directory that git takes for a repository. */
+const repositoryParts: ReadonlySet<string> = new Set([
+  ...['head', 'config', 'config.worktree', 'commondir', 'gitdir', 'objects', 'refs', 'packed-refs'],
+  ...['hooks', 'info', 'index', 'logs', 'modules', 'worktrees', 'remotes', 'branches', 'sequencer'],
+  ...['rebase-merge', 'rebase-apply', 'shallow', 'description'],
+])
+const repositoryReason =
+  'with it git would take its directory for a repository, and obey the configuration there'
+
+/** Patterns by their first name, where that is plain text; the others are tried one by one. */
+const byFirstName = new Map<string, number[]>()
+const byFirstGlob: number[] = []
+for (const [at, { names }] of patterns.entries()) {
+  const [first] = names
+  if (typeof first !== 'string') byFirstGlob.push(at)
+  else byFirstName.set(first, [...(byFirstName.get(first) ?? []), at])
+}
+const anyFirstGlob = new RegExp(
+  byFirstGlob
+    .map((at) => patterns[at]?.names[0])
+    .map((name) => (name instanceof RegExp ? name.source : ''))
+    .join('|'),
+  's',
+)
+
+/** Where `name` stands that lies in a directory that stands at `above`. `name` is folded. */
+export function enter(above: readonly Track[], name: string): readonly Track[] {
+  const tracks: Track[] = []
+  for (const track of above) advance(track, name, tracks)
+  for (const at of byFirstName.get(name) ?? []) match(at, 0, name, tracks)
+  if (anyFirstGlob.test(name)) for (const at of byFirstGlob) match(at, 0, name, tracks)
+  if (name === '.git') tracks.push({ kind: 'git', below: '' })
+  if (contentNames.has(name)) tracks.push({ kind: 'content', name })
+  return tracks.length === 0 ? nowhere : tracks
+}
+
+/** Where most places stand. */
+export const nowhere: readonly Track[] = []
+
+function advance(track: Track, name: string, to: Track[]): void {
+  const by = track.via === undefined ? {} : { via: track.via }
+  if (track.kind === 'flagged') to.push(track)
+  else if (track.kind === 'git')
+    to.push({ kind: 'git', below: track.below === '' ? name : `${track.below}/${name}`, ...by })
+  else if (track.kind === 'begun') match(track.pattern, track.count, name, to, track.via)
+  else if (track.kind === 'repository' && !repositoryParts.has(name)) return
+  else if (track.kind === 'repository' && track.whole) to.push({ kind: 'git', below: name, ...by })
+  else if (track.kind === 'repository')
+    to.push({ kind: 'flagged', reason: repositoryReason, followsLinks: true, directories: true, ...by })
+}
+
+function match(pattern: number, count: number, name: string, to: Track[], via?: string): void {
+  const found = patterns[pattern]
+  const wanted = found?.names[count]
+  if (found === undefined || wanted === undefined) return
+  if (typeof wanted === 'string' ? wanted !== name : !wanted.test(name)) return
+  const { reason, followsLinks, names } = found
+  const by = via === undefined ? {} : { via }
+  if (count + 1 < names.length) to.push({ kind: 'begun', pattern, count: count + 1, ...by })
+  else to.push({ kind: 'flagged', reason, followsLinks, ...by })
+}
+
+/** Why a change of this kind at a place must be named; nothing if it need not be. */
+export function judge(
+  tracks: readonly Track[],
+  kind: 'file' | 'directory' | 'link',
+): { readonly reason: string; readonly via?: string } | undefined {
+  for (const track of tracks) {
+    const reason = reasonOf(track, kind)
+    if (reason !== undefined) return { reason, ...(track.via === undefined ? {} : { via: track.via }) }
+  }
+  return
+}
+
+function reasonOf(track: Track, kind: 'file' | 'directory' | 'link'): string | undefined {
+  // A directory alone runs nothing; what is in it is flagged by itself.
+  if (kind === 'directory') return track.kind === 'flagged' && track.directories ? track.reason : undefined
+  if (track.kind === 'flagged') return track.reason
+  if (track.kind === 'content')
+    return kind === 'link'
+      ? `a link in the place of ${track.name}`
+      : track.via === undefined
+        ? undefined
+        : `it is read as ${track.name}`
+  if (track.kind === 'git') {
+    // A worktree's or submodule's .git is a file that says where the repository lies.
+    if (track.below === '') return 'it tells git where its configuration lies'
+    if (kind === 'link') return "a link inside git's own directory"
+    return isGitSetting(track.below) ? gitSetting : undefined
+  }
+  if (kind === 'link') return 'a link in the place of a folder that is obeyed'
+  return
+}
+
+const gitSetting = "it is in git's own directory and more than history, which can name programs that git runs"
+/** What commits, branches and clean-up write below `.git`; everything else there is a setting, a hook or a list of orders. */
+const gitHistory =
+  /^([a-z_]+_(head|msg|editmsg)|head|merge_mode|index|shallow|packed-refs|description|info\/(exclude|refs)|(logs|refs)\/.+|objects\/[0-9a-f]{2}\/[0-9a-f]+|objects\/pack\/[^/]+|objects\/info\/(packs|commit-graphs?(\/[^/]+)?))$/
+/** Names that say where settings are, wherever a submodule's name puts them. */
+const gitPointers = /(^|\/)(config|config\.worktree|commondir|gitdir|attributes|alternates|hooks\/[^/]+)$/
+
+/** Whether a path below `.git` is not plainly history. */
+function isGitSetting(below: string): boolean {
+  // The history of a submodule or worktree lies deeper, in a folder whose name is as long as it likes.
+  const nested = /^(?:modules|worktrees)\/(.+)$/s.exec(below)?.[1]
+  if (nested === undefined) return !gitHistory.test(below)
+  const names = nested.split('/')
+  return (
+    gitPointers.test(below) || !names.some((_, at) => at > 0 && gitHistory.test(names.slice(at).join('/')))
+  )
+}
+
+function compileName(text: string): string | RegExp {
+  const folded = foldName(text)
+  if (!folded.includes('*')) return folded
+  const parts = folded.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'))
+  return new RegExp(`^${parts.join('.*')}$`, 's')
+}

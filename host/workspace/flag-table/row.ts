@@ -1,0 +1,23 @@
+/** What one tool does without a deliberate act of the person, and where it reads it. */
+export interface FlagRow {
+  readonly tool: string
+  /** The page of the tool's documentation that says so. */
+  readonly source: string
+  /**
+   * Names as in a .gitignore, found at any depth: one name, or several with slashes between them. `*` stands for any
+   * characters of one name. Letter case and Unicode forms do not matter. A directory stands for all that is in it.
+   */
+  readonly patterns: readonly string[]
+}
+
+/** Rows with one reason. */
+export interface FlagGroup {
+  /** Completes "it is left out because …" in a review. */
+  readonly reason: string
+  /**
+   * Whether what a link at such a place leads to is flagged too. Not so in folders of installed packages: links there
+   * lead to the person's own packages, which are code like any other. Absent: yes.
+   */
+  readonly followsLinks?: boolean
+  readonly rows: readonly FlagRow[]
+}

@@ -1,0 +1,42 @@
+/**
+ * Directories that git would take for a repository although they are not called `.git`, now or once changes are
+ * applied. git needs a HEAD, and beside it objects and refs, or a `commondir` that says where they are.
+ */
+import { foldName, foldPath } from './folded-path.ts'
+
+interface Parts {
+  readonly host: Set<string>
+  readonly all: Set<string>
+}
+
+const parts: ReadonlySet<string> = new Set(['head', 'objects', 'refs', 'commondir'])
+
+export class Repositories {
+  readonly #found = new Map<string, Parts>()
+
+  /** Notes a path that is there on the host, or would be after a change. */
+  add(path: string, where: 'host' | 'change'): void {
+    const end = path.lastIndexOf('/')
+    const name = foldName(path.slice(end + 1))
+    if (!parts.has(name)) return
+    const directory = foldPath(path.slice(0, Math.max(0, end)))
+    const found = this.#found.get(directory) ?? { host: new Set(), all: new Set() }
+    this.#found.set(directory, found)
+    found.all.add(name)
+    if (where === 'host') found.host.add(name)
+  }
+
+  /**
+   * What a directory, by its folded path, is to git: `whole` is a repository on the host, `new` would be one with the
+   * changes, whichever of its parts they bring.
+   */
+  at(directory: string): 'whole' | 'new' | undefined {
+    const found = this.#found.get(directory)
+    if (found === undefined || !isRepository(found.all)) return
+    return isRepository(found.host) ? 'whole' : 'new'
+  }
+}
+
+function isRepository(names: ReadonlySet<string>): boolean {
+  return names.has('head') && (names.has('commondir') || (names.has('objects') && names.has('refs')))
+}
