@@ -16,6 +16,7 @@ import {
   UnsupportedChange,
 } from '#specs/protocol/change.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
+import { Turns } from './turns.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -79,11 +80,15 @@ export async function readChangeSet(
     if (sha256 !== undefined && digest !== sha256) return damaged('its digest is not the one in the journal')
     const lines = bytes.toString('utf8').split('\n')
     if (lines.pop() !== '') return damaged('its last line is not complete')
-    const values = lines.map((line) => JSON.parse(line) as unknown)
-    const end = StoredEnd.parse(values.pop())
-    const list = values.map((value) => StoredChange.parse(value))
-    const entries = new Map(list.map((entry) => [entry.path, entry]))
-    if (entries.size !== end.entries || list.length !== end.entries)
+    const end = StoredEnd.parse(JSON.parse(lines.pop() ?? ''))
+    const entries = new Map<string, StoredChange>()
+    const turns = new Turns()
+    for (const line of lines) {
+      if (turns.isDue) await turns.give()
+      const entry = StoredChange.parse(JSON.parse(line))
+      entries.set(entry.path, entry)
+    }
+    if (entries.size !== end.entries || lines.length !== end.entries)
       return damaged('entries are missing or doubled')
     return workspaceSuccess({ entries, contentBytes: end.contentBytes, sha256: digest, paths })
   } catch (thrown) {

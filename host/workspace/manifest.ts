@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { LeftOut } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
+import { Turns } from './turns.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 const Digits = z.string().regex(/^-?[0-9]{1,20}$/, 'expected a decimal number')
@@ -99,20 +100,28 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
   try {
     const lines = bytes.toString('utf8').split('\n')
     if (lines.pop() !== '') return damaged(file, 'its last line is not complete')
-    return parse(lines.map((line) => JSON.parse(line) as unknown))
+    return await parse(lines)
   } catch (thrown) {
     return damaged(file, thrown instanceof z.ZodError ? z.prettifyError(thrown) : String(thrown))
   }
 
-  function parse(lines: unknown[]): WorkspaceResult<Manifest> {
-    const header = Header.parse(lines[0])
-    const end = End.parse(lines.at(-1))
-    const middle = lines.slice(1, -1)
-    if (middle.length !== end.entries + end.leftOut) return damaged(file, 'lines are missing')
-    const list = middle.slice(0, end.entries).map((line) => ManifestEntry.parse(line))
-    const entries = new Map(list.map((entry) => [entry.path, entry]))
-    if (entries.size !== list.length) return damaged(file, 'it names a path twice')
-    const leftOut = middle.slice(end.entries).map((line) => LeftOutLine.parse(line).leftOut)
+  async function parse(lines: readonly string[]): Promise<WorkspaceResult<Manifest>> {
+    const header = Header.parse(JSON.parse(lines[0] ?? ''))
+    const end = End.parse(JSON.parse(lines.at(-1) ?? ''))
+    if (lines.length - 2 !== end.entries + end.leftOut) return damaged(file, 'lines are missing')
+    const entries = new Map<string, ManifestEntry>()
+    const leftOut: LeftOut[] = []
+    const turns = new Turns()
+    for (const [at, line] of lines.slice(1, -1).entries()) {
+      if (turns.isDue) await turns.give()
+      const value: unknown = JSON.parse(line)
+      if (at >= end.entries) leftOut.push(LeftOutLine.parse(value).leftOut)
+      else {
+        const entry = ManifestEntry.parse(value)
+        entries.set(entry.path, entry)
+      }
+    }
+    if (entries.size !== end.entries) return damaged(file, 'it names a path twice')
     const { root, device, inode } = header
     return workspaceSuccess({ root, device, inode, entries, leftOut, bytes: end.bytes })
   }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { readChangeSet } from '../../workspace/change-set.ts'
 import { flaggedPaths } from '../../workspace/review.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 
@@ -34,6 +35,7 @@ describe('a deep change set', () => {
     using bench = new Bench()
     const { manifest } = await bench.takeIn()
     const changes = unwrap(await bench.receive(manifest, deep(limits.changeMaxDepth, 20_000)))
+    expect(await turnsDuring(() => readChangeSet(bench.run, changes.sha256))).toBeGreaterThan(10)
     const start = process.cpuUsage()
     expect(await turnsDuring(() => flaggedPaths(manifest, changes))).toBeGreaterThan(10)
     const deepCost = process.cpuUsage(start).user

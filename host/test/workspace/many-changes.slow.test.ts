@@ -8,7 +8,7 @@ describe('a change set of 200,000 entries', () => {
   const count = 200_000
 
   it('is reviewed while other tasks have their turn, then applied, and reported as applied [W.01]', {
-    timeout: 300_000,
+    timeout: 900_000,
   }, async () => {
     using bench = new Bench()
     const { manifest } = await bench.takeIn()
