@@ -93,7 +93,6 @@ describe('a model whose calls fit no tool', () => {
       error: 'unknown_tool',
       output: /no tool/,
     },
-    'no name': { reply: rawCall('', '{}'), error: 'unknown_tool', output: /no tool/ },
     'a name of a megabyte': {
       reply: rawCall('x'.repeat(1 << 20), '{}'),
       error: 'unknown_tool',
@@ -163,6 +162,21 @@ describe('a model whose calls fit no tool', () => {
       error: 'not_found',
       output: /./,
     },
+    'a mark of a comment behind a quotation mark that is not escaped': {
+      reply: rawCall(
+        'write_file',
+        '{"path":"a.txt","mode":"overwrite","content":"<script src="//cdn.example/x.js"></script>"\n}',
+      ),
+      error: 'invalid_input',
+      output: /tool_parameter_validation_failed/,
+    },
+    'a parameter in tags whose end is missing': {
+      reply: answer(
+        '<function=write_file><parameter=path>a.txt\n<parameter=content>b</parameter></function>',
+      ),
+      error: 'invalid_input',
+      output: /tool_parameter_validation_failed/,
+    },
     'a number beyond all numbers': {
       reply: rawCall('read_file', '{"path":"a.txt","limit":1e999}'),
       error: 'invalid_input',
@@ -183,6 +197,29 @@ describe('a model whose calls fit no tool', () => {
       expect(sent.function.name).toMatch(/^[A-Za-z0-9_-]{1,64}$/)
       expect(JSON.parse(sent.function.arguments)).toBeTypeOf('object')
     }
+  })
+
+  it('is asked again for a call without a name [T.02]', async () => {
+    const ending = await carryOut(working(rawCall('', '{}'), readA, answer('done')), { files })
+    expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
+    expect(errorsOf(ending)).toEqual([undefined])
+    expect(outputsOf(ending)[0]).toContain('alpha')
+  })
+
+  it.each([
+    ['before the end of a thought', (call: string) => `I could\n${call}\nbut no.</think>done`],
+    ['in a second thought', (call: string) => `<think>hm</think>So. <think>${call}</think>done`],
+    [
+      'in the channel of thoughts',
+      (call: string) =>
+        `<|channel|>analysis<|message|>${call}<|end|><|start|>assistant<|channel|>final<|message|>done`,
+    ],
+  ])('carries out no call that it only considered %s [T.02] [G.07]', async (_place, think) => {
+    const considered =
+      '<tool_call>{"name":"write_file","arguments":{"path":"b.txt","content":"x"}}</tool_call>'
+    const ending = await carryOut(working(answer(think(considered))), { files })
+    expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
+    expect(outputsOf(ending)).toEqual([])
   })
 
   it('gives calls of one id ids of their own, within a turn and over turns [T.02]', async () => {
