@@ -3,10 +3,18 @@
  * effect; rules and modes answer first, a person answers the rest, the first answer wins.
  */
 import { createHash } from 'node:crypto'
-import type { ApprovalDecision, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
+import * as z from 'zod'
+import {
+  type ApprovalDecision,
+  type ApprovalRequest,
+  type ApprovalRule,
+  ApprovalScope,
+} from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { AccessReach } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
+import { Text } from '#specs/protocol/text.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
 import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
 import { planOf, planTool } from './plan-question.ts'
@@ -52,6 +60,14 @@ interface Waiting {
 
 /** Answers that are kept for a guest that asks again. */
 const keptAnswers = 1_024
+
+/** What every answer has, from an application without types as well; plan and answer are read by what the question asks for. */
+const AnswerForm = z.looseObject({
+  decision: z.enum(['allow', 'deny']),
+  scope: ApprovalScope,
+  reach: AccessReach.optional(),
+  hint: Text.optional(),
+})
 
 export class ApprovalQueue {
   readonly #options: ApprovalQueueOptions
@@ -117,7 +133,7 @@ export class ApprovalQueue {
   /** A person's answer. False when the question is not open (unknown, or already answered), or does not offer such an answer. */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#waiting.get(approvalId)
-    if (entry === undefined) return false
+    if (entry === undefined || !AnswerForm.safeParse(answer).success) return false
     const { request, enforced } = entry
     const asked = { request, access: enforced?.access }
     const ruling = settleByPerson(asked, answer, this.#options.findPlanProblems)

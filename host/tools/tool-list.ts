@@ -69,7 +69,7 @@ export function requirePossible(entries: readonly string[], further: FurtherTool
     const prefixes = mcpServers.map((server) => `${serverToolPrefix(server)}*`)
     const ofServers = prefixes.length === 0 ? '' : `, and ${prefixes.join(', ')} of your MCP servers`
     throw new ToolListError(
-      `no tool is meant by ${JSON.stringify(entry)}; the tools that there can be are ${known.join(', ')}${ofServers}`,
+      `no tool is named ${JSON.stringify(pattern)}; the tools that there can be are ${known.join(', ')}${ofServers}`,
     )
   }
 }

@@ -95,6 +95,28 @@ describe('the approval queue', () => {
     expect(await decision).toEqual({ decision: 'allow' })
   })
 
+  it('takes no answer of another form, and keeps the question [S1.11]', async () => {
+    const { queue, events } = open()
+    const decision = queue.ask(request())
+    await expect.poll(() => queue.pending).toEqual(['a1'])
+    const wrong: unknown[] = [
+      undefined,
+      'yes',
+      {},
+      { decision: 'yes', scope: 'once' },
+      { decision: true, scope: 'once' },
+      { decision: 'allow' },
+      { decision: 'allow', scope: 'ever' },
+      { decision: 'deny', scope: 'once', hint: 7 },
+    ]
+    for (const answer of wrong)
+      expect(queue.answer('a1', answer as never), JSON.stringify(answer)).toBe(false)
+    expect(queue.pending).toEqual(['a1'])
+    expect(events).toHaveLength(1)
+    queue.answer('a1', { decision: 'deny', scope: 'once' })
+    expect(await decision).toEqual({ decision: 'deny' })
+  })
+
   it('keeps a question of the host’s own apart from the tool’s standing answers, and carries its answer out after it is journaled [S1.11]', async () => {
     const { queue, events } = open()
     const seen: string[] = []

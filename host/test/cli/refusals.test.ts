@@ -42,7 +42,7 @@ describe('caisson run that cannot start', () => {
   it('refuses tools that no run can have, with those there are, before anything starts [H.01]', async () => {
     const place = await cliPlace({})
     const { code, stderr } = await place.run('run', 'x', '-w', place.workspace, '--tool', 'nope_*')
-    expect([code, stderr]).toEqual([2, expect.stringMatching(/no tool is meant by "nope_\*".*list_files/)])
+    expect([code, stderr]).toEqual([2, expect.stringMatching(/no tool is named "nope_\*".*list_files/)])
     expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 

@@ -115,7 +115,7 @@ describe('a list of tools', () => {
   it('is refused for a name or pattern of no tool that there can be, with what there is [S2.09]', async () => {
     for (const entry of ['nope_*', 'list_flies', '!list_flies', 'docs_read', 'submit_plan', 'use_mcp_server'])
       expect(() => requirePossible([entry], further), entry).toThrow(
-        /no tool is meant by .*list_files, .*look_up, .* and my_docs_\* of your MCP servers/,
+        /no tool is named .*list_files, .*look_up, .* and my_docs_\* of your MCP servers/,
       )
     expect(() => requirePossible(['shell_cmd'], further)).toThrow('the tool shell_cmd is called run_bash')
     // Which servers a workspace names is known in the VM alone.
