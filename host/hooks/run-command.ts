@@ -1,18 +1,23 @@
 /**
- * Runs the command of a hook: JSON in, bounded output, a deadline, and an end for every process of its group however it ends.
- * No shell; never in a workspace; without the keys and variables of this process.
+ * Runs the command of a hook: JSON in, bounded output, a deadline, and an end for every process of its group however it
+ * ends, also with this process. Never in a workspace; without the keys and variables of this process.
  */
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import { trustedSearchPath } from '../programs/programs.ts'
+import { spawnHeld } from '../vm/held-process.ts'
 
 /** A command that left a process behind with its output open is not waited for beyond this. */
 const drainMs = 200
 /** Bytes of each output. */
 const outputMaxBytes = 256 * 1024
+/** Tells the processes of one call from all others. */
+const markVariable = 'CAISSON_HOOK_CALL'
 /** What a command is given of the user's environment. */
 const passedVariables = ['LANG', 'LC_ALL', 'LC_CTYPE', 'LOGNAME', 'TMPDIR', 'TZ', 'USER']
 
@@ -42,13 +47,11 @@ export async function runCommand(
   const home = env.HOME || homedir()
   const PATH = await trustedSearchPath(env.PATH)
   if (signal.aborted) return { ok: false, error: 'was not waited for' }
-  const child = spawn(file, [...argv], {
-    cwd: home,
-    env: { ...pick(env), HOME: home, PATH, ...variables },
-    // A group of its own, so that its end is the end of whatever it started.
-    detached: true,
-    stdio: ['pipe', 'pipe', 'pipe'],
-  })
+  const mark = randomBytes(16).toString('hex')
+  const own = { ...pick(env), HOME: home, PATH, ...variables, [markVariable]: mark }
+  const child = spawnHeld({ file, args: argv }, [], { env: own, cwd: home, talks: true })
+  if (child.stdin === null || child.stdout === null || child.stderr === null)
+    return { ok: false, error: 'cannot be run: it has no standard streams' }
   const failed = Promise.withResolvers<Result<CommandEnd, string>>()
   const fail = (error: string): void => failed.resolve({ ok: false, error })
   const timer = setTimeout(() => fail(`did not end within ${timeoutMs / 1000} s`), timeoutMs)
@@ -69,13 +72,42 @@ export async function runCommand(
     }),
   )
   try {
-    return await Promise.race([ended, failed.promise])
+    const end = await Promise.race([ended, failed.promise])
+    // One that ended by itself may leave on purpose what it put into another group.
+    if (!end.ok) await killMarked(mark)
+    return end
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', onAbort)
     if (child.exitCode === null && child.signalCode === null) killGroup(child)
     child.stdout.destroy()
     child.stderr.destroy()
+  }
+}
+
+/** Ends what a command that was given up started, also in other groups and sessions. Linux alone tells which that is. */
+async function killMarked(mark: string): Promise<void> {
+  if (process.platform !== 'linux') return
+  const word = `${markVariable}=${mark}`
+  const find = async (): Promise<number[]> => {
+    const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
+    const marked = await Promise.all(
+      pids.map(async (pid) => {
+        const environment = await readFile(`/proc/${pid}/environ`, 'latin1').catch(() => '')
+        return environment.split('\0').includes(word) ? Number(pid) : undefined
+      }),
+    )
+    return marked.filter((pid) => pid !== undefined)
+  }
+  // Again, as one that is being ended may have started another.
+  for (let round = 0, pids = await find(); pids.length > 0 && round < 10; round += 1, pids = await find()) {
+    for (const pid of pids) {
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {
+        // It ended by itself.
+      }
+    }
   }
 }
 

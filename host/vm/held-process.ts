@@ -27,20 +27,33 @@ const HOLD = [
 
 export type StdioEntry = 'ignore' | 'pipe' | number
 
+/** What a command gets beside its descriptors; absent: an empty environment, `/`, no standard input and no standard output. */
+export interface HeldOptions {
+  readonly env?: Readonly<Record<string, string>>
+  readonly cwd?: string
+  /** Standard input and output are pipes. */
+  readonly talks?: boolean
+}
+
 /**
- * Starts the command in a session of its own, in `/`, with an empty environment, no standard input and no standard
- * output. Its stderr is a pipe that ends with the last process of it; `more` are further descriptors, from
+ * Starts the command in a session of its own. Its stderr is a pipe that ends with the last process of it; `more` are further descriptors, from
  * {@link FIRST_FD} on: the first six are of the command alone, so that streams among them end when it does.
  * Where the watcher is killed, the command ends.
  * @throws when there are no descriptors left; whatever else keeps it from starting is told as the child's `error`
  */
-export function spawnHeld({ file, args }: Command, more: readonly StdioEntry[] = []): ChildProcess {
+export function spawnHeld(
+  { file, args }: Command,
+  more: readonly StdioEntry[] = [],
+  { env = {}, cwd = '/', talks = false }: HeldOptions = {},
+): ChildProcess {
+  const standard = talks ? 'pipe' : 'ignore'
+
   const child = spawn('/bin/sh', ['-c', HOLD, 'sh', file, ...args], {
     // Its own session: Ctrl-C in the terminal reaches the host, which decides.
     detached: true,
-    env: {},
-    cwd: '/',
-    stdio: ['ignore', 'ignore', 'pipe', 'pipe', ...more],
+    env,
+    cwd,
+    stdio: [standard, standard, 'pipe', 'pipe', ...more],
   })
   // Without these listeners a child that could not be started, or dies in the middle of a write, would end this process.
   child.on('error', () => {})

@@ -1,5 +1,5 @@
 // Hooks that are real programs: what they are told, what they may say, and what is left of them.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import {
   chmodSync,
   existsSync,
@@ -12,6 +12,7 @@ import {
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
@@ -19,6 +20,7 @@ import { commandHook } from '../../hooks/command-hook.ts'
 import type { HookInput } from '../../hooks/hook.ts'
 import { RunHooks } from '../../hooks/run-hooks.ts'
 import { closeToPrograms } from '../../programs/programs.ts'
+import { findProcessesByArgument } from '../../state/process-identity.ts'
 
 const runId = `run-${'0'.repeat(20)}`
 const never = new AbortController().signal
@@ -161,6 +163,30 @@ describe('a command', () => {
     run.abort()
     expect(await asked).toMatchObject({ ok: false })
     await expect.poll(left).toBe('0')
+  })
+
+  it('ends with its time also where it went into a session of its own [A.10]', async () => {
+    const mark = `97${process.pid}`
+    const left = async (): Promise<number> => (await findProcessesByArgument(mark)).length
+    // The second one has no parent any more that could tell whose it is.
+    const leaving = `setsid sleep ${mark} & (setsid sleep ${mark} &); sleep ${mark}`
+    expect(await ask(leaving, { timeoutMs: 400 })).toMatchObject({ ok: false })
+    await expect.poll(left).toBe(0)
+  })
+
+  it('ends with the host process, however that ends [A.10, V.06]', async () => {
+    const mark = `96${process.pid}`
+    const file = program(`sleep ${mark} & sleep ${mark}`)
+    const module = fileURLToPath(new URL('../../hooks/run-command.ts', import.meta.url))
+    const options = `{ input: '', variables: {}, timeoutMs: 60_000, signal: new AbortController().signal, env: process.env }`
+    const script = `import { runCommand } from ${JSON.stringify(module)}
+      await runCommand(${JSON.stringify(file)}, [], ${options})`
+    const node = ['--conditions=caisson-source', '--input-type=module', '-e', script]
+    const host = spawn(process.execPath, node, { stdio: 'ignore' })
+    const count = async (): Promise<number> => (await findProcessesByArgument(mark)).length
+    await expect.poll(count, { timeout: 20_000 }).toBe(2)
+    host.kill('SIGKILL')
+    await expect.poll(count, { timeout: 20_000 }).toBe(0)
   })
 
   it('comes from no workspace, no folder of others and no relative place [A.10, S0.09]', async () => {
