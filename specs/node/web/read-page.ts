@@ -1,7 +1,10 @@
 /**
  * Makes a page readable in a process of its own, with bounds on its time and memory: what a hostile page does to a parser
- * ends with that process. At most two at once in this process.
+ * ends with that process. It reads no file but its own modules, writes none, starts nothing, and on Linux has no network
+ * where the kernel lets it have a namespace. At most two at once in this process.
  */
+import { existsSync, realpathSync } from 'node:fs'
+import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { execa } from 'execa'
 import * as z from 'zod'
@@ -23,8 +26,36 @@ const Answer = z.strictObject({ title: z.string(), markdown: z.string() })
 const entry = fileURLToPath(
   new URL(import.meta.url.endsWith('.ts') ? './reader.ts' : './reader.js', import.meta.url),
 )
-/** Reading is left open, as modules may lie anywhere; there is nothing in the process to carry what was read away. */
-const flags = ['--permission', '--allow-fs-read=*', '--no-warnings']
+/** What the reader imports. */
+const packages = ['@mozilla/readability', 'linkedom', 'turndown']
+
+/** A shell's words: bounds the CPU time, and leaves the network behind in the way that this system allows, if any. */
+const launch = [
+  `ulimit -t ${cpuSeconds}`,
+  'for how in "--user --net" "--net"; do if unshare $how true 2>/dev/null; then exec unshare $how -- "$@"; fi; done',
+  'exec "$@"',
+].join('; ')
+
+/** The command of a confined process. Exported for tests. @param script arguments of Node */
+export function readerCommand(heapMiB: number, script: readonly string[] = [entry]): readonly string[] {
+  const readable = moduleFolders().map((folder) => `--allow-fs-read=${folder}/`)
+  const node = ['--permission', ...readable, '--no-warnings', `--max-old-space-size=${heapMiB}`]
+  return ['/bin/sh', '-c', launch, 'sh', process.execPath, ...node, ...script]
+}
+
+/** The reader's own folder, and every `node_modules` that its packages may be in. */
+function moduleFolders(): string[] {
+  const own = path.dirname(entry)
+  const above = [own]
+  while (path.dirname(above[0] ?? '/') !== above[0]) above.unshift(path.dirname(above[0] ?? '/'))
+  const beside = above.map((folder) => path.join(folder, 'node_modules'))
+  // Where a package manager links packages from a store, they are read from there.
+  const linked = packages.map((name) => {
+    const place = realpathSync(fileURLToPath(import.meta.resolve(name)))
+    return place.slice(0, place.indexOf('node_modules') + 'node_modules'.length)
+  })
+  return [...new Set([own, ...beside.filter((folder) => existsSync(folder)), ...linked])]
+}
 
 /**
  * @param html the page's text, at most some MiB
@@ -38,24 +69,20 @@ export async function readPage(
   { timeoutMs, heapMiB }: ReaderBounds = defaultBounds,
 ): Promise<Result<ReadablePage, string>> {
   await using _place = await takePlace(signal)
-  const command = `ulimit -t ${cpuSeconds}; exec "$@"`
-  const { stdout, timedOut, isCanceled, failed } = await execa(
-    '/bin/sh',
-    ['-c', command, 'sh', process.execPath, ...flags, `--max-old-space-size=${heapMiB}`, entry],
-    {
-      input: JSON.stringify({ html, url }),
-      cwd: '/',
-      env: {},
-      extendEnv: false,
-      stderr: 'ignore',
-      reject: false,
-      timeout: timeoutMs,
-      killSignal: 'SIGKILL',
-      cancelSignal: signal,
-      maxBuffer: outputMaxChars,
-      stripFinalNewline: false,
-    },
-  )
+  const [shell = '', ...args] = readerCommand(heapMiB)
+  const { stdout, timedOut, isCanceled, failed } = await execa(shell, args, {
+    input: JSON.stringify({ html, url }),
+    cwd: '/',
+    env: {},
+    extendEnv: false,
+    stderr: 'ignore',
+    reject: false,
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+    cancelSignal: signal,
+    maxBuffer: outputMaxChars,
+    stripFinalNewline: false,
+  })
   if (isCanceled) return { ok: false, error: 'reading was cancelled' }
   if (timedOut) return { ok: false, error: `reading it took more than ${timeoutMs / 1000} s` }
   const answer = Answer.safeParse(failed ? undefined : parseAnswer(stdout))

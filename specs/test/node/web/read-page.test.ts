@@ -1,9 +1,15 @@
 // What hostile pages do to the reader of pages: it ends, and nothing else does.
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import path from 'node:path'
+import { promisify } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { prettyJson, readText } from '../../../node/web/content.ts'
-import { readPage } from '../../../node/web/read-page.ts'
+import { readerCommand, readPage } from '../../../node/web/read-page.ts'
 import { makeReadable } from '../../../node/web/readable.ts'
+import { temporaryFolder } from '../../../testing/temporary-folder.ts'
 
 const { signal } = new AbortController()
 const url = 'https://site.test/a/b'
@@ -36,6 +42,44 @@ describe('the reader of pages', () => {
       ok: true,
       value: { title: 't', markdown: 'x' },
     })
+  })
+
+  it('reads no file, writes none, starts nothing and, on Linux, reaches no network, whatever runs in it [S1.04]', async () => {
+    const folder = await temporaryFolder('reader')
+    const file = path.join(folder, 'private.txt')
+    writeFileSync(file, 'private')
+    let connections = 0
+    await using server = createServer((socket) => {
+      connections += 1
+      socket.end()
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as { port: number }
+    const code = `
+      import { readFileSync, writeFileSync } from 'node:fs'
+      import { spawnSync } from 'node:child_process'
+      import { connect } from 'node:net'
+      const tried = {}
+      const attempt = (name, act) => { try { act(); tried[name] = 'done' } catch (error) { tried[name] = error.code } }
+      attempt('read', () => readFileSync(${JSON.stringify(file)}))
+      attempt('passwd', () => readFileSync('/etc/passwd'))
+      attempt('proc', () => readFileSync('/proc/self/environ'))
+      attempt('write', () => writeFileSync(${JSON.stringify(path.join(folder, 'new'))}, ''))
+      attempt('spawn', () => spawnSync('/bin/true'))
+      await new Promise((resolve) => {
+        const socket = connect(${port}, '127.0.0.1')
+        const say = (word) => () => { tried.connect = word; resolve() }
+        socket.on('connect', say('done')).on('error', say('refused'))
+      })
+      console.log(JSON.stringify(tried))`
+    const [shell = '', ...args] = readerCommand(128, ['--input-type=module', '-e', code])
+    const { stdout } = await promisify(execFile)(shell, args, { cwd: '/', env: {} })
+    const denied = 'ERR_ACCESS_DENIED'
+    const files = { read: denied, passwd: denied, proc: denied, write: denied, spawn: denied }
+    expect(JSON.parse(stdout)).toMatchObject(files)
+    if (process.platform !== 'linux') return
+    expect(JSON.parse(stdout)).toMatchObject({ connect: 'refused' })
+    expect(connections).toBe(0)
   })
 
   it('ends at once with whoever waits for it', async () => {
