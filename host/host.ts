@@ -311,7 +311,11 @@ export class Host implements AsyncDisposable {
       if (this.#isClosed) throw new TypeError('the host is closed')
       const { onProgress } = options
       const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
-      return new VmPool({ ...vm, image: disk ?? image, folders: this.folders }, deps, bounds)
+      return new VmPool(
+        { ...vm, image: disk ?? image, folders: this.folders, stopsWhenDiskFull: true },
+        deps,
+        bounds,
+      )
     })
     // What failed is tried anew by whoever asks next.
     this.#pool.catch(() => {

@@ -302,6 +302,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': later('Checkpoints and rewind', 'come later'),
+  'W.05': now(
+    'A full disk of the host loses no finished work: what cannot be written waits for room, the run says how much it needs, and a person can cancel the wait',
+  ),
 
   // Runs that survive
   'R.01': later(

@@ -6,7 +6,7 @@ import * as z from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { AccessReach } from '#specs/protocol/egress.ts'
 import { RunReason } from '#specs/protocol/error.ts'
-import { Delta, JournalEvent } from '#specs/protocol/event.ts'
+import { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 import { Port, ShellOptions } from '#specs/protocol/methods.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
@@ -125,7 +125,12 @@ export const WatchOutput = z.discriminatedUnion('type', [
     /** Whether the question in it waits for a person now. */
     waits: z.boolean(),
   }),
-  z.strictObject({ type: z.literal('delta'), runId: RunId, agentPath: AgentPath, delta: Delta }),
+  z.strictObject({
+    type: z.literal('delta'),
+    runId: RunId,
+    agentPath: AgentPath,
+    delta: z.union([Delta, HostDelta]),
+  }),
   /** Whether an answer came in time to decide. */
   z.strictObject({ type: z.literal('answered'), approvalId: Id, taken: z.boolean() }),
   /** The end of the run and of the watching. */

@@ -5,6 +5,7 @@ import type { ChatRequest } from '../gateway/chat-request.ts'
 import type { WireError } from '../gateway/gateway-error.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../gateway/upstream.ts'
 import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
+import { writeWithRoom } from '../state/room.ts'
 import {
   type ChatDigest,
   digestChat,
@@ -21,23 +22,34 @@ const defaultMaxBytes = 256 * 1024 * 1024
 /** Earlier exchanges that are looked at for shared messages: parallel steps take turns. */
 const parentsMax = 64
 
+export interface RecorderOptions {
+  readonly maxBytes?: number
+  /** Asked where the disk is full. Absent: the recording ends there. */
+  readonly waitForRoom?: () => Promise<void>
+}
+
 export class Recorder implements AsyncDisposable {
   readonly #file: FileHandle
   readonly #maxBytes: number
   readonly #earlier: { readonly index: number; readonly digest: ChatDigest }[] = []
+  readonly #waitForRoom: (() => Promise<void>) | undefined
+  /** Of whole lines. */
+  #writtenBytes = 0
   #count = 0
   #bytes = 0
   #isFull = false
+  #isBroken = false
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(file: FileHandle, maxBytes: number) {
+  private constructor(file: FileHandle, { maxBytes = defaultMaxBytes, waitForRoom }: RecorderOptions) {
     this.#file = file
     this.#maxBytes = maxBytes
+    this.#waitForRoom = waitForRoom
   }
 
   /** Begins the file, which must not exist. */
-  static async open(path: string, header: RecordingHeader, maxBytes = defaultMaxBytes): Promise<Recorder> {
-    const recorder = new Recorder(await open(path, 'wx', 0o600), maxBytes)
+  static async open(path: string, header: RecordingHeader, options: RecorderOptions = {}): Promise<Recorder> {
+    const recorder = new Recorder(await open(path, 'ax', 0o600), options)
     recorder.#append(header)
     return recorder
   }
@@ -128,8 +140,24 @@ export class Recorder implements AsyncDisposable {
     this.#write(`${JSON.stringify({ kind: 'full' } satisfies Exchange)}\n`)
   }
 
+  /** Of lines that cannot be written none is there in part, and none that follows. */
   #write(line: string): void {
-    this.#last = this.#last.then(() => this.#file.appendFile(line)).catch(() => undefined)
+    this.#last = this.#last
+      .then(() => writeWithRoom(() => this.#put(line), this.#waitForRoom))
+      .catch(() => {
+        this.#isBroken = true
+      })
+  }
+
+  async #put(line: string): Promise<void> {
+    if (this.#isBroken) return
+    try {
+      await this.#file.appendFile(line)
+      this.#writtenBytes += Buffer.byteLength(line)
+    } catch (error) {
+      await this.#file.truncate(this.#writtenBytes)
+      throw error
+    }
   }
 }
 

@@ -53,7 +53,7 @@ export function vmOptions(
   { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
 ): StartVmOptions {
-  return { ...options, image: disk ?? image, folders, ...start }
+  return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
 }
 
 /** In the VM that the continued run kept; or why that cannot be. @throws VmError when no VM can be started now, and the signal's reason */

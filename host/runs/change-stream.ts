@@ -9,11 +9,15 @@ import type { ChangeSet } from '../workspace/change-set.ts'
 import { type ReceiveOptions, receiveChanges } from '../workspace/receive.ts'
 import { RunFailure } from './ending.ts'
 
+/** Of one change set: the first, and those after sessions that ended. */
+const streamsMaxCount = 8
+
 export type ReceivedChanges = Result<ChangeSet, { code: string; message: string }>
 
-/** A stream that is expected until this is disposed. */
+/** A change set that is expected until this is disposed. */
 export interface ExpectedChanges extends Disposable {
-  readonly received: Promise<ReceivedChanges>
+  /** What became of the last stream; waits for the first. */
+  received(): Promise<ReceivedChanges>
 }
 
 export class ChangeStream {
@@ -33,22 +37,36 @@ export class ChangeStream {
     return true
   }
 
-  /** From here the next stream is the change set; there is one at most, and none any more once `signal` aborts. */
+  /**
+   * From here a stream is the change set. A session that ends in its midst cuts it short, and the guest sends it again in
+   * the next: the last stream counts. None does any more once `signal` aborts.
+   */
   expect(options: Omit<ReceiveOptions, 'source'> & { readonly signal: AbortSignal }): ExpectedChanges {
-    const stream = Promise.withResolvers<ReceivedChanges>()
+    const first = Promise.withResolvers<void>()
     const late = Promise.withResolvers<never>()
-    const received = Promise.race([stream.promise, late.promise])
-    received.catch(() => undefined)
+    late.promise.catch(() => undefined)
+    let last: Promise<ReceivedChanges> | undefined
+    let taken = 0
     const take = (source: ServerHttp2Stream): void => {
-      this.#take = null
-      stream.resolve(receive(source, options))
+      if (++taken > streamsMaxCount) {
+        source.respond({ ':status': 409 }, { endStream: true })
+        return
+      }
+      const before = last
+      // One after the other: they are written to the same files.
+      last = Promise.resolve(before).then(() => receive(source, options))
+      first.resolve()
+    }
+    const ofLast = async (): Promise<ReceivedChanges> => {
+      await first.promise
+      return await (last as Promise<ReceivedChanges>)
     }
     this.#take = take
     const { signal } = options
     const giveUp = () => late.reject(new RunFailure('agent_lost', 'the changes did not come home in time'))
     signal.addEventListener('abort', giveUp, { once: true })
     return {
-      received,
+      received: () => Promise.race([ofLast(), late.promise]),
       [Symbol.dispose]: () => {
         signal.removeEventListener('abort', giveUp)
         if (this.#take === take) this.#take = null

@@ -1,10 +1,15 @@
 /** What watchers of a run see: journal events and deltas, in order, each watcher at its own pace within a bound. */
-import type { Delta, JournalEvent } from '#specs/protocol/event.ts'
+import type { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 
 /** One item of a run's feed; a delta has no number and may be missing. */
 export type FeedItem =
   | JournalEvent
-  | { readonly source: 'delta'; readonly runId: string; readonly agentPath: string; readonly delta: Delta }
+  | {
+      readonly source: 'delta'
+      readonly runId: string
+      readonly agentPath: string
+      readonly delta: Delta | HostDelta
+    }
 
 /** Items that a slow watcher may fall behind by before its oldest deltas are dropped. */
 const maxBacklog = 10_000

@@ -6,11 +6,18 @@ import { rm } from 'node:fs/promises'
 import { hibernateVm, isMemoryMapped, type SavedVm, wakeVm } from '../vm/hibernate.ts'
 import type { StartVmOptions, Vm, VmExit } from '../vm/vm.ts'
 
+/** The two ways in which a VM stops by itself. */
+export interface VmStops {
+  readonly onExit: (exit: VmExit) => void
+  /** A write to its disk found no room on the host's: it stands still until it is told to go on. */
+  readonly onDiskFull: () => void
+}
+
 /** Of the console of the processes before the present one. */
 const EARLIER_CONSOLE_CHARS = 64 * 1024
 
 export class GuestVm {
-  readonly #onExit: (exit: VmExit) => void
+  readonly #stops: VmStops
   readonly #workspaceDisk: string
   #current: Vm
   /** Between the start of a save and the end of a wake: no process is expected to live. */
@@ -23,10 +30,10 @@ export class GuestVm {
   #waking: Promise<unknown> = Promise.resolve()
 
   /** @param workspaceDisk the file behind the drive `workspace`, which outlives the processes */
-  constructor(vm: Vm, workspaceDisk: string, onExit: (exit: VmExit) => void) {
+  constructor(vm: Vm, workspaceDisk: string, stops: VmStops) {
     this.#current = vm
     this.#workspaceDisk = workspaceDisk
-    this.#onExit = onExit
+    this.#stops = stops
     this.#follow(vm)
   }
 
@@ -57,7 +64,7 @@ export class GuestVm {
       return await hibernateVm(this.#current, directory, this.#current.plan.options.signal)
     } catch (error) {
       this.#isAsleep = false
-      if (this.#lastExit !== undefined && !this.#isStopped) this.#onExit(this.#lastExit)
+      if (this.#lastExit !== undefined && !this.#isStopped) this.#stops.onExit(this.#lastExit)
       throw error
     }
   }
@@ -105,7 +112,11 @@ export class GuestVm {
     void vm.exited.then((exit) => {
       if (this.#current !== vm || this.#isStopped) return
       if (this.#isAsleep) this.#lastExit = exit
-      else this.#onExit(exit)
+      else this.#stops.onExit(exit)
+    })
+    vm.qmp.onEvent(({ name, data }) => {
+      if (name === 'BLOCK_IO_ERROR' && data.action === 'stop' && this.#current === vm)
+        this.#stops.onDiskFull()
     })
   }
 }

@@ -5,6 +5,7 @@
 
 import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -14,7 +15,6 @@ import {
   taskHold,
   taskPause,
   taskSteer,
-  workspaceCollect,
   workspaceOpen,
   workspaceReset,
 } from '#specs/protocol/methods.ts'
@@ -33,18 +33,22 @@ import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
 import { GuestUnfitError } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
+import type { WorkspaceResult } from '../workspace/index.ts'
 import type { ControlledAgent } from './agent-control.ts'
 import { agentHandlers } from './agent-handlers.ts'
 import { beginVm, describeReady, type Origin, vmOptions } from './begin-vm.ts'
 import { CappedLog } from './capped-log.ts'
 import { ChangeStream } from './change-stream.ts'
 import type { AgentClaims } from './claims.ts'
+import { collectFrom } from './collect-changes.ts'
+import { DiskGuard } from './disk-guard.ts'
 import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
 import { JournalFullError } from './journal.ts'
 import { isAtWork } from './nap.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
+import type { RoomKeeper } from './room-keeper.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 import type { RunPlan } from './run-plan.ts'
 import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './work-ends.ts'
@@ -55,8 +59,8 @@ const sessionTimeoutMs = 60_000
 const cloneSessionTimeoutMs = 20_000
 /** Time for what should take a second: clock, mount, acceptance of the task. */
 const requestTimeoutMs = 60_000
-/** Time for the whole change set to come home. */
-const collectTimeoutMs = 600_000
+/** After a link that ended: for the VM's own word on why. */
+const lastWordMs = 2_000
 
 /** What other processes of the user may ask, by the control socket. */
 export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
@@ -67,6 +71,8 @@ export interface GuestParts {
   readonly approvals: ApprovalQueue
   readonly claims: AgentClaims
   readonly hooks: RunHooks
+  /** What waits where the disk is full. */
+  readonly room: RoomKeeper
 }
 
 export class Guest implements AsyncDisposable, ControlledAgent {
@@ -83,19 +89,31 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #control: ControlServer | null = null
   #closing = false
   #isPaused = false
+  readonly #room: RoomKeeper
+  readonly #disk: DiskGuard
   #rest: 'none' | 'saving' | 'asleep' = 'none'
   #requests: VmRequests | null = null
 
   private constructor(
     plan: RunPlan,
-    { record, approvals, claims, hooks }: GuestParts,
+    { record, approvals, claims, hooks, room }: GuestParts,
     { vm, cloned }: Origin,
     log: CappedLog,
     recorder: Recorder,
   ) {
     this.#plan = plan
     this.#record = record
-    this.#vm = new GuestVm(vm, record.paths.disk, (exit) => this.#onVmExit(exit))
+    this.#room = room
+    this.#vm = new GuestVm(vm, record.paths.disk, {
+      onExit: (exit) => this.#onVmExit(exit),
+      onDiskFull: () => void this.#disk.onFull(this.#vm.current),
+    })
+    this.#disk = new DiskGuard({
+      room,
+      isPaused: () => this.#isPaused,
+      onFrozen: (frozen) => this.#link.setFrozen(frozen),
+      onLost: (cause) => this.#ends.lose(cause),
+    })
     this.#log = log
     this.#changes = new ChangeStream(plan.runId)
     const note = (event: HostEvent) => this.#noteSoon(event)
@@ -154,7 +172,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
    */
   async perform(task: Task, onAccepted: () => void): Promise<Completion> {
     const accepted = await this.#ends.orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
-    if (!accepted.ok) throw this.#failureOf('handing over the task', accepted.error)
+    if (!accepted.ok) return await this.#fail('handing over the task', accepted.error)
     onAccepted()
     return await this.#ends.completion()
   }
@@ -186,19 +204,27 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   /** Brings the change set home. @throws {RunFailure} */
   async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
     const { runId } = this.#plan
-    const timeout = AbortSignal.timeout(collectTimeoutMs)
+    const { manifest } = workspace
     const runDirectory = this.#record.paths.directory
-    using expected = this.#changes.expect({ manifest: workspace.manifest, runDirectory, signal: timeout })
-    const told = await this.#ends.orLost(this.#link.request(workspaceCollect, { runId }, { signal: timeout }))
-    if (!told.ok) throw this.#failureOf('collecting the changes', told.error)
-    const received = await this.#ends.orLost(expected.received)
-    if (!received.ok) return requireValue(received as never)
-    return received.value
+    const parts = {
+      runId,
+      runDirectory,
+      manifest,
+      link: this.#link,
+      changes: this.#changes,
+      room: this.#room,
+    }
+    const collected = await this.#ends.orLost(collectFrom(parts))
+    if (collected.ok) return collected.value
+    const { error } = collected
+    if (error.of === 'guest') return await this.#fail('collecting the changes', error.failure)
+    return requireValue({ ok: false, error: error.failure } as WorkspaceResult<never>)
   }
 
   /** Whether more than an answer of a person is being waited for. */
   isBusy(): boolean {
-    if (this.#isPaused || this.#outside.gateway.isBusy() || this.#access.isBusy()) return true
+    if (this.#isPaused || this.#disk.isWaiting || this.#outside.gateway.isBusy() || this.#access.isBusy())
+      return true
     return isAtWork(this.#record.state)
   }
 
@@ -287,6 +313,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   /** Ends link, gateway and VM. */
   async #leave(): Promise<void> {
     this.#closing = true
+    this.#disk.end()
     await this.#link[Symbol.asyncDispose]()
     await this.#outside.close()
     await this.#vm.stop()
@@ -314,7 +341,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     const answer = await this.#ends.orLost(
       this.#link.request(method, params, { signal, timeoutMs: requestTimeoutMs }),
     )
-    if (!answer.ok) throw this.#failureOf(doing, answer.error)
+    if (!answer.ok) return await this.#fail(doing, answer.error)
     return answer.value
   }
 
@@ -386,6 +413,12 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     // A VM that ends closes the ports first; its own word is the better one.
     const waitMs = end.reason === 'port_closed' ? 500 : 0
     setTimeout(() => this.#ends.lose(failureOfLink(end)), waitMs).unref()
+  }
+
+  /** @throws what ended the VM, where the link ended with it, else the failure of the request */
+  async #fail(doing: string, failure: RpcFailure): Promise<never> {
+    if (failure.code === 'closed') await this.#ends.orLost(sleep(lastWordMs))
+    throw this.#failureOf(doing, failure)
   }
 
   #failureOf(doing: string, failure: RpcFailure): RunFailure {

@@ -9,6 +9,7 @@ import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { syncDirectory } from '../state/durable.ts'
+import { writeWithRoom } from '../state/room.ts'
 import { chainLine, JournalFullError, type JournalPoint } from './journal-lines.ts'
 import { readSummary, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold } from './outline.ts'
@@ -90,6 +91,8 @@ export class Journal {
   /** A line may have been written in part. */
   #isTorn = false
   #tail: Promise<unknown> = Promise.resolve()
+  /** Asked where the disk is full; lines that follow wait as well. Absent: `append` throws. */
+  waitForRoom: (() => Promise<void>) | undefined
 
   private constructor(options: JournalOptions, file: FileHandle, fold: RunFold, end: JournalPoint) {
     this.#options = options
@@ -138,7 +141,7 @@ export class Journal {
    * @throws {JournalError} when there is no room for lines of this kind. @throws what the disk says
    */
   async append(entry: Entry): Promise<JournalEvent> {
-    const written = this.#tail.then(() => this.#write(entry))
+    const written = this.#tail.then(() => writeWithRoom(() => this.#write(entry), this.waitForRoom))
     this.#tail = written.catch(() => undefined)
     return await written
   }

@@ -1,11 +1,15 @@
 /** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
-import type { AgentEvent, Delta, HostEvent } from '#specs/protocol/event.ts'
+import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Recorder } from '../recording/recorder.ts'
+import type { WaitForRoom } from '../state/room.ts'
 import { Feed } from './feed.ts'
 import { Journal } from './journal.ts'
 import type { RunPaths } from './store.ts'
+
+/** Free before a line is written again. */
+const roomBytes = 1024 * 1024
 
 export class RunRecord {
   readonly paths: RunPaths
@@ -14,6 +18,7 @@ export class RunRecord {
   /** The end of a run whose journal took it no more. */
   #unrecorded: RunState | null = null
   #recorder: Recorder | null = null
+  #waitForRoom: ((what: string) => Promise<void>) | undefined
   #closed = false
 
   private constructor(paths: RunPaths, journal: Journal) {
@@ -33,6 +38,13 @@ export class RunRecord {
   /** `hash` of the journal's last line. */
   get head(): string {
     return this.#journal.head
+  }
+
+  /** From here on journal and recording wait where the disk is full. Once a wait fails, so does what waits. */
+  waitForRoom(wait: WaitForRoom): void {
+    const { directory } = this.paths
+    this.#waitForRoom = (what) => wait({ what, directory, neededBytes: roomBytes })
+    this.#journal.waitForRoom = () => wait({ what: "the run's journal", directory, neededBytes: roomBytes })
   }
 
   /** Journals a fact of the host, then shows it. */
@@ -56,7 +68,7 @@ export class RunRecord {
   }
 
   /** Shows a delta; it is kept nowhere. */
-  delta(agentPath: string, delta: Delta): void {
+  delta(agentPath: string, delta: Delta | HostDelta): void {
     if (!this.#closed) this.feed.push({ source: 'delta', runId: this.paths.runId, agentPath, delta })
   }
 
@@ -64,7 +76,9 @@ export class RunRecord {
   async openRecorder({ model, name }: { readonly model: string; readonly name: string }): Promise<Recorder> {
     const { runId, exchanges } = this.paths
     const header = { version: 1, runId, model, provider: name, at: Date.now() } as const
-    this.#recorder ??= await Recorder.open(exchanges, header)
+    const wait = this.#waitForRoom
+    const how = wait === undefined ? {} : { waitForRoom: () => wait("the run's recording") }
+    this.#recorder ??= await Recorder.open(exchanges, header, how)
     return this.#recorder
   }
 

@@ -16,6 +16,7 @@ import { Guest } from './guest.ts'
 import { Nap } from './nap.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
+import { RoomKeeper } from './room-keeper.ts'
 import type { RunPlan } from './run-plan.ts'
 import { taskOf } from './task.ts'
 import { UnseenQuestions } from './unseen-questions.ts'
@@ -41,6 +42,7 @@ export class Run {
   readonly #hooks: RunHooks
   readonly #approvesPlan: boolean
   readonly #stop = new AbortController()
+  readonly #room: RoomKeeper
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
@@ -85,6 +87,13 @@ export class Run {
       note: (event) => this.#note(event),
       onHold: (change) => this.#hold(change),
     })
+    this.#room = new RoomKeeper({
+      onNotice: (notice) => record.delta('root', notice),
+      onWaited: (event) => void this.#note(event).catch(() => undefined),
+      onHold: (change) => this.#deadline?.hold(change),
+      maxWaitMs: limits.maxWallMs,
+    })
+    record.waitForRoom(this.#room.wait)
     this.ended = this.#live()
     this.#serveControl(record.paths.control)
   }
@@ -132,6 +141,7 @@ export class Run {
     else if (!this.#working) this.#stop.abort(new RunFailure('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
     this.#cancelling = true
+    this.#room.giveUp(`cancelled by ${by}`)
     this.#cancelled.resolve(by)
   }
 
@@ -224,6 +234,7 @@ export class Run {
       approvals: this.#approvals,
       claims: this.#claims,
       hooks: this.#hooks,
+      room: this.#room,
     }
     await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
       stop: (now) => this.cancel('caisson vm stop', now),
@@ -237,8 +248,13 @@ export class Run {
     const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
     // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
     if (this.#plan.keep && ending.outcome !== 'cancelled')
-      await guest.keep(this.#stop.signal).catch(() => undefined)
+      await guest.keep(this.#stop.signal).catch((cause: unknown) => this.#noteNotKept(cause))
     return collected
+  }
+
+  #noteNotKept(cause: unknown): Promise<void> {
+    const message = (cause instanceof Error ? cause.message : String(cause)).slice(0, 2_000)
+    return this.#note({ type: 'vm-keep-failed', message })
   }
 
   async #begin(): Promise<void> {

@@ -44,6 +44,10 @@ function linesOfEvent(
       return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'vm-kept':
       return [colours.dim('The VM is kept: caisson run --continue "TASK" goes on in it')]
+    case 'vm-keep-failed':
+      return [colours.yellow(`The VM was not kept: ${foreignLine(event.message, 1_000)}`)]
+    case 'disk-wait':
+      return [colours.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
     case 'vm-end':
       return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
     case 'session-start':

@@ -35,6 +35,8 @@ export class ProgressView {
   /** @param isQuiet true for what somebody else shows */
   show(item: FeedItem, isQuiet = false): void {
     if (item.source === 'delta') {
+      if (item.delta.type === 'disk-full' && !isQuiet)
+        this.lines([this.#colours.yellow(foreignLine(item.delta.text, 1_000))])
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }

@@ -72,6 +72,8 @@ export interface VmSpec {
   readonly seccomp: boolean
   readonly boot: BootSpec
   readonly drives: readonly DriveSpec[]
+  /** Whether a full disk of the host stops the VM instead of failing the guest's write; the write is repeated when it goes on. */
+  readonly stopsWhenDiskFull?: boolean
   readonly ports: readonly PortSpec[]
   /** Descriptors of the monitor's and the serial console's stream sockets. */
   readonly qmpFd: number
@@ -94,7 +96,7 @@ export function buildQemuArgs(spec: VmSpec): string[] {
     ...['-object', JSON.stringify({ 'qom-type': 'rng-builtin', id: 'random' })],
     ...device({ driver: 'virtio-rng-pci', rng: 'random' }),
     ...portArgs(spec.ports),
-    ...spec.drives.flatMap((drive, index) => driveArgs(drive, index)),
+    ...spec.drives.flatMap((drive, index) => driveArgs(drive, index, spec.stopsWhenDiskFull === true)),
     ...overlayArgs(spec),
     ...bootArgs(spec),
     ...(spec.incoming === true ? ['-incoming', 'defer'] : []),
@@ -148,7 +150,7 @@ function portArgs(ports: readonly PortSpec[]): string[] {
 const BACKING_SET_BASE = 100
 const OVERLAY_SET = 200
 
-function driveArgs(drive: DriveSpec, index: number): string[] {
+function driveArgs(drive: DriveSpec, index: number, stopsWhenFull: boolean): string[] {
   if (!/^[a-z0-9-]{1,20}$/.test(drive.serial)) throw new TypeError(`bad drive serial: ${drive.serial}`)
   const own = fileNode(drive.source, index + 1, drive.readOnly)
   const below = drive.backing && fileNode(drive.backing, BACKING_SET_BASE + index, true)
@@ -164,12 +166,12 @@ function driveArgs(drive: DriveSpec, index: number): string[] {
     ...own.args,
     ...(below?.args ?? []),
     ...['-blockdev', JSON.stringify(blockdev)],
-    // By default QEMU stops the whole VM when the host's disk is full; the guest shall see the error instead.
+    // A VM that nobody watches would stand still without a word: there the guest sees the error instead.
     ...device({
       driver: 'virtio-blk-pci',
       drive: drive.serial,
       serial: drive.serial,
-      werror: 'report',
+      werror: stopsWhenFull && !drive.readOnly ? 'enospc' : 'report',
       rerror: 'report',
       ...(drive.bootable ? { bootindex: 0 } : {}),
     }),

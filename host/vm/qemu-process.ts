@@ -49,6 +49,8 @@ export interface QemuPlan {
   /** Kernel and initramfs as paths of the host. */
   readonly boot: BootSpec
   readonly drives: readonly DrivePlan[]
+  /** See {@link StartVmOptions}. */
+  readonly stopsWhenDiskFull?: boolean
   /** Names of virtio-serial ports. */
   readonly ports: readonly string[]
   /** Absent: anonymous memory. */

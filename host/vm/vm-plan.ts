@@ -36,6 +36,8 @@ export interface StartVmOptions extends Partial<VmSize>, DriveOptions {
   readonly readyMarker?: string
   /** Time for everything from spawn to readiness; default 90 s, many times what emulation needs. */
   readonly deadlineMs?: number
+  /** Whether the VM stops when the host's disk is full; whoever sets this lets it go on. Default: the guest's write fails. */
+  readonly stopsWhenDiskFull?: boolean
   /** Gives up the start; has no effect once the VM runs. */
   readonly signal?: AbortSignal
 }
@@ -103,6 +105,7 @@ export async function planVm(
       memoryBytes: size.memoryBytes,
       boot: start.stateFile === undefined ? boot : await shortenBoot(boot, launcher, folder),
       drives: opened.drives,
+      ...(options.stopsWhenDiskFull === undefined ? {} : { stopsWhenDiskFull: options.stopsWhenDiskFull }),
       ports: [ROOT_PORT, RPC_PORT, HTTP_PORT],
       socketFolder: folder.sockets,
       ...(start.memory ? { memory: start.memory } : {}),

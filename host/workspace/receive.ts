@@ -13,6 +13,7 @@ import {
 } from '#specs/node/change-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { renameDurably } from '../state/durable.ts'
+import { type WaitForRoom, writeWithRoom } from '../state/room.ts'
 import { type ChangeSet, changeSetPaths, type StoredChange } from './change-set.ts'
 import type { Manifest } from './manifest.ts'
 import { SenseCheck } from './sense-check.ts'
@@ -42,6 +43,8 @@ export interface ReceiveOptions {
   /** Bytes left free on the disk; absent: 256 MiB. */
   readonly spareBytes?: number
   readonly signal?: AbortSignal
+  /** Asked where the disk is full; the guest waits meanwhile. Absent: the change set is refused. */
+  readonly waitForRoom?: WaitForRoom
   onProgress?(entries: number, contentBytes: number): void
 }
 
@@ -50,11 +53,12 @@ export async function receiveChanges(options: ReceiveOptions): Promise<Workspace
   const paths = changeSetPaths(options.runDirectory)
   const parts = { entries: `${paths.entries}.part`, contents: `${paths.contents}.part` }
   const source = new WatchedSource(options.source, options.signal)
+  const room = new Room(options)
   try {
-    const received = await receiveInto(parts, source, options)
+    const received = await receiveInto(parts, source, options, room)
     // The entries last: with them the change set is there.
-    await rename(parts.contents, paths.contents)
-    await renameDurably(parts.entries, paths.entries)
+    await room.write(() => rename(parts.contents, paths.contents))
+    await room.write(() => renameDurably(parts.entries, paths.entries))
     return workspaceSuccess({ ...received, paths })
   } catch (thrown) {
     await Promise.all(Object.values(parts).map((part) => rm(part, { force: true })))
@@ -66,14 +70,15 @@ async function receiveInto(
   parts: { entries: string; contents: string },
   source: AsyncIterable<Uint8Array>,
   options: ReceiveOptions,
+  room: Room,
 ): Promise<Omit<ChangeSet, 'paths'>> {
   const bounds = {
     maxEntries: options.bounds?.maxEntries ?? limits.changeMaxEntries,
     maxContentBytes: options.bounds?.maxContentBytes ?? limits.changeMaxContentBytes,
   }
-  await using contentsFile = await open(parts.contents, 'w', 0o600)
-  await using entriesFile = await open(parts.entries, 'w', 0o600)
-  const contents = new ContentFile(contentsFile, options.runDirectory, options.spareBytes ?? SPARE_BYTES)
+  await using contentsFile = await room.write(() => open(parts.contents, 'w', 0o600))
+  await using entriesFile = await room.write(() => open(parts.entries, 'w', 0o600))
+  const contents = new ContentFile(contentsFile, room)
   const entries = new Map<string, StoredChange>()
   const sense = new SenseCheck(options.manifest)
   for await (const change of decodeChanges(source, bounds)) {
@@ -86,13 +91,14 @@ async function receiveInto(
     options.onProgress?.(entries.size, contents.size)
   }
   await contents.end()
-  const sha256 = await writeEntries(entriesFile, entries, contents.size)
+  const sha256 = await writeEntries(entriesFile, entries, contents.size, room)
   return { entries, contentBytes: contents.size, sha256 }
 }
 
 async function store({ entry, content }: DecodedChange, contents: ContentFile): Promise<StoredChange> {
   if (entry.kind !== 'file') return entry
   const offset = contents.size
+  await contents.expect(entry.size)
   // Most files are small and come in one piece: hashing such a one at once is several times faster.
   let only: Buffer | undefined
   let hash: ReturnType<typeof createHash> | undefined
@@ -124,12 +130,16 @@ async function writeEntries(
   file: FileHandle,
   entries: ReadonlyMap<string, StoredChange>,
   contentBytes: number,
+  room: Room,
 ): Promise<string> {
   const hash = createHash('sha256')
   let text = ''
+  let size = 0
   const flush = async () => {
-    hash.update(text)
-    await file.write(text)
+    const bytes = Buffer.from(text)
+    hash.update(bytes)
+    await room.writeAll(file, bytes, size)
+    size += bytes.length
     text = ''
   }
   for (const entry of entries.values()) {
@@ -138,25 +148,76 @@ async function writeEntries(
   }
   text += `${JSON.stringify({ end: true, entries: entries.size, contentBytes })}\n`
   await flush()
-  await file.datasync()
+  await room.write(() => file.datasync())
   return hash.digest('hex')
+}
+
+/** The disk that the change set goes to: some of it stays free, and where it is full the receiver waits. */
+class Room {
+  readonly #options: ReceiveOptions
+  readonly #spareBytes: number
+
+  constructor(options: ReceiveOptions) {
+    this.#options = options
+    this.#spareBytes = options.spareBytes ?? SPARE_BYTES
+  }
+
+  /** Resolves when `bytes` more fit and the spare bytes stay free. @throws {WorkspaceFailure} */
+  async require(bytes: number): Promise<void> {
+    const { runDirectory, waitForRoom } = this.#options
+    const neededBytes = this.#spareBytes + bytes
+    const { bavail, bsize } = await statfs(runDirectory)
+    const freeBytes = bavail * bsize
+    if (freeBytes >= neededBytes) return
+    if (waitForRoom !== undefined) return await this.#wait(neededBytes)
+    throw new WorkspaceFailure(
+      'no_space',
+      `receiving the change set: expected ${neededBytes} free bytes in ${runDirectory}, found ${freeBytes}; free some disk space and collect again`,
+    )
+  }
+
+  /** Does `write`, which may be done again. */
+  write<T>(write: () => Promise<T>): Promise<T> {
+    const wait = this.#options.waitForRoom === undefined ? undefined : () => this.#wait(WRITE_BYTES)
+    return writeWithRoom(write, wait)
+  }
+
+  async writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+    for (let done = 0; done < bytes.length; ) {
+      const write = () => file.write(bytes, done, bytes.length - done, position + done)
+      done += (await this.write(write)).bytesWritten
+    }
+  }
+
+  async #wait(neededBytes: number): Promise<void> {
+    const { runDirectory: directory, waitForRoom, signal } = this.#options
+    try {
+      await waitForRoom?.({
+        what: 'the change set',
+        directory,
+        neededBytes,
+        ...(signal === undefined ? {} : { signal }),
+      })
+    } catch (cause) {
+      if (signal?.aborted) throw signal.reason
+      throw new WorkspaceFailure('no_space', cause instanceof Error ? cause.message : String(cause))
+    }
+  }
 }
 
 /** Appends contents in large writes, and keeps the disk from filling up. */
 class ContentFile {
   readonly #file: FileHandle
-  readonly #directory: string
-  readonly #spareBytes: number
+  readonly #room: Room
   readonly #buffer = Buffer.allocUnsafe(WRITE_BYTES)
   #used = 0
   /** Where in the file the buffer begins. */
   #start = 0
   #sinceCheck = Number.POSITIVE_INFINITY
 
-  constructor(file: FileHandle, directory: string, spareBytes: number) {
+  constructor(file: FileHandle, room: Room) {
     this.#file = file
-    this.#directory = directory
-    this.#spareBytes = spareBytes
+    this.#room = room
   }
 
   get size(): number {
@@ -169,9 +230,14 @@ class ContentFile {
     this.#start = Math.min(this.#start, offset)
   }
 
+  /** A file of this size follows. */
+  async expect(bytes: number): Promise<void> {
+    if (bytes > CHECK_EVERY_BYTES) await this.#check(bytes)
+  }
+
   async append(piece: Buffer): Promise<void> {
     this.#sinceCheck += piece.length
-    if (this.#sinceCheck > CHECK_EVERY_BYTES) await this.#checkSpace()
+    if (this.#sinceCheck > CHECK_EVERY_BYTES) await this.#check(CHECK_EVERY_BYTES)
     let rest = piece
     while (rest.length > 0) {
       const count = rest.copy(this.#buffer, this.#used)
@@ -184,31 +250,18 @@ class ContentFile {
   async end(): Promise<void> {
     await this.#flush()
     await this.#file.truncate(this.size)
-    await this.#file.datasync()
+    await this.#room.write(() => this.#file.datasync())
   }
 
   async #flush(): Promise<void> {
-    for (let done = 0; done < this.#used; ) {
-      const { bytesWritten } = await this.#file.write(
-        this.#buffer,
-        done,
-        this.#used - done,
-        this.#start + done,
-      )
-      done += bytesWritten
-    }
+    await this.#room.writeAll(this.#file, this.#buffer.subarray(0, this.#used), this.#start)
     this.#start += this.#used
     this.#used = 0
   }
 
-  async #checkSpace(): Promise<void> {
+  async #check(bytes: number): Promise<void> {
+    await this.#room.require(bytes)
     this.#sinceCheck = 0
-    const { bavail, bsize } = await statfs(this.#directory)
-    if (bavail * bsize >= this.#spareBytes + CHECK_EVERY_BYTES) return
-    throw new WorkspaceFailure(
-      'no_space',
-      `receiving the change set: only ${bavail * bsize} bytes are free in ${this.#directory}; free some disk space and collect again`,
-    )
   }
 }
 

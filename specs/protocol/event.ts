@@ -8,7 +8,7 @@ import { HostEvent } from './host-event.ts'
 import { AgentPath, Count, Milliseconds, RunId, Sha256 } from './text.ts'
 
 export { AgentEvent, Delta } from './agent-event.ts'
-export { HostEvent, LeftOut } from './host-event.ts'
+export { HostDelta, HostEvent, LeftOut } from './host-event.ts'
 
 /** One line of a journal. */
 export const JournalEvent = z.discriminatedUnion('source', [

@@ -224,6 +224,18 @@ const SteerRequest = z.strictObject({
 const PauseRequest = z.strictObject({ type: z.literal('pause-request'), by: Line })
 const ResumeRequest = z.strictObject({ type: z.literal('resume-request'), by: Line })
 const CancelRequest = z.strictObject({ type: z.literal('cancel-request'), by: Line })
+/** The host's disk was full, and what could not be written waited for room. */
+const DiskWait = z.strictObject({
+  type: z.literal('disk-wait'),
+  /** What could not be written. */
+  what: Line,
+  directory: z.string(),
+  /** Free bytes that were waited for. */
+  neededBytes: Count,
+  durationMs: Milliseconds,
+})
+/** The VM was to be kept for a later run and could not be saved. */
+const VmKeepFailed = z.strictObject({ type: z.literal('vm-keep-failed'), message: Text })
 const RunEnd = z.strictObject({
   type: z.literal('run-end'),
   outcome: RunOutcome,
@@ -234,6 +246,17 @@ const RunEnd = z.strictObject({
   durationMs: Milliseconds,
 })
 
+/** What the host shows of a run while it lasts; never journaled. */
+export const HostDelta = z.strictObject({
+  type: z.literal('disk-full'),
+  /** For people: what cannot be written, how much is free and needed, what to do. */
+  text: Text,
+  directory: z.string(),
+  freeBytes: Count,
+  neededBytes: Count,
+})
+export type HostDelta = z.infer<typeof HostDelta>
+
 export const HostEvent = z.discriminatedUnion('type', [
   RunStart,
   WorkspaceReady,
@@ -241,6 +264,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   VmSleep,
   VmWake,
   VmKept,
+  VmKeepFailed,
   VmEnd,
   SessionStart,
   SessionEnd,
@@ -265,6 +289,7 @@ export const HostEvent = z.discriminatedUnion('type', [
   PauseRequest,
   ResumeRequest,
   CancelRequest,
+  DiskWait,
   RunEnd,
 ])
 export type HostEvent = z.infer<typeof HostEvent>

@@ -127,7 +127,7 @@ describe('a recording', () => {
 
   it('ends at its bound, and says so when more is asked [G.06]', async () => {
     {
-      await using recorder = await Recorder.open(file, header, 1_000)
+      await using recorder = await Recorder.open(file, header, { maxBytes: 1_000 })
       const upstream = recorder.wrap(scripted([['x'], ['y'.repeat(2_000)], ['z']]), null)
       for (const text of ['1', '2', '3']) await read(upstream, chat(user(text)))
     }

@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
@@ -15,17 +15,7 @@ import { newRunId } from '../../runs/store.ts'
 import { Secrets } from '../../secrets/secrets.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { findVms, finish, type TestBench, testBench } from '../support/runs.ts'
-
-/** The process id of QEMU itself for the one VM below `home`. */
-async function findQemu(home: string): Promise<number> {
-  const [id] = await findVms(home)
-  for (const pid of (await readdir('/proc')).filter((name) => /^\d+$/.test(name))) {
-    const comm = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '')
-    const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
-    if (comm.startsWith('qemu-system') && command.includes(`caisson-${id}`)) return Number(pid)
-  }
-  throw new Error(`no QEMU runs for ${id}`)
-}
+import { findQemu } from '../support/vm-processes.ts'
 
 async function untilToolRuns(run: Run): Promise<void> {
   for await (const item of run.watch()) {

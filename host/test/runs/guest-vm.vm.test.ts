@@ -17,7 +17,10 @@ async function startGuestVm(signal?: AbortSignal) {
   started.link.close()
   const exits: VmExit[] = []
   const { workspaceDisk } = started.vm.plan.options
-  const guest = new GuestVm(started.vm, workspaceDisk ?? '', (exit) => exits.push(exit))
+  const guest = new GuestVm(started.vm, workspaceDisk ?? '', {
+    onExit: (exit) => exits.push(exit),
+    onDiskFull: () => undefined,
+  })
   return { vm: started.vm, guest, exits }
 }
 

@@ -140,6 +140,15 @@ describe('buildQemuArgs', () => {
     ])
   })
 
+  it('stops a VM that a run watches when the host disk is full, so that the write is repeated later [V.06]', () => {
+    const spec = { ...base, stopsWhenDiskFull: true }
+    const drives = jsonOf(buildQemuArgs(spec), '-device').filter((device) => device.drive)
+    expect(drives).toMatchObject([
+      { serial: 'root', werror: 'report', rerror: 'report' },
+      { serial: 'scratch', werror: 'enospc', rerror: 'report' },
+    ])
+  })
+
   it('boots a whole disk when there is no kernel of its own', () => {
     const disk = {
       serial: 'disk',
