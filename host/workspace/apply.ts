@@ -9,6 +9,7 @@ import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { openContents, readSlices, type StoredChange } from './change-set.ts'
 import { ancestorsOf, stateAfter } from './conflicts.ts'
+import { INDEX_MAX_BYTES, isIndexPath, meaningOfIndex } from './git-history/index-file.ts'
 import {
   absent,
   type CapturedState,
@@ -201,12 +202,22 @@ class Applier {
       after: target,
       ...(owner === undefined ? {} : { owner }),
       ...(state.kind === 'file' && !isModeOnly ? { offset } : {}),
+      ...this.#indexMeaning(item, path),
       temporary: `.caisson-${this.#options.review.changes.sha256.slice(0, 12)}-${this.#next}`,
     }
     this.#next++
     this.#options.onStep?.({ kind: 'prepared', path })
     // A directory's own mark changes with what is in it; one with something in it cannot be removed anyway.
     return { operation, intent, owner, mark: state.kind === 'directory' ? undefined : mark }
+  }
+
+  #indexMeaning(item: ReviewItem, path: string): { indexMeaning?: string } {
+    const change = this.#changeOf(item)
+    if (change.kind !== 'file' || change.path !== path || !isIndexPath(path) || change.size > INDEX_MAX_BYTES)
+      return {}
+    const bytes = Buffer.concat([...this.#content(change)].map((piece) => Buffer.from(piece)))
+    const indexMeaning = meaningOfIndex(bytes)
+    return indexMeaning === undefined ? {} : { indexMeaning }
   }
 
   async #perform({ operation, intent, owner, mark }: Prepared, queue: TransitionQueue): Promise<void> {

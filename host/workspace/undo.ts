@@ -6,6 +6,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices } from './change-set.ts'
 import { ancestorsOf } from './conflicts.ts'
+import { INDEX_MAX_BYTES, meaningOfIndex } from './git-history/index-file.ts'
+import { readHostBytes } from './git-history/references.ts'
 import { type CapturedState, captureState, isSameState, markOf, type PathState } from './path-state.ts'
 import type { HeldBack } from './selection.ts'
 import { removeTemporary, TransitionQueue } from './transition.ts'
@@ -90,7 +92,8 @@ class Undoer {
     }
     const now = captured.value.state
     if (isSameState(now, before)) return
-    const isLeftAsMade = isSameState(now, after) || isDirectoryOfOurs(now, after, before)
+    const isLeftAsMade =
+      isSameState(now, after) || isDirectoryOfOurs(now, after, before) || this.#isRefreshed(operation, now)
     // An earlier undo that was cut short got further with this path already, or apply never got here.
     if (!isLeftAsMade && this.#wasEarlier(operation, now)) return
     if (!isLeftAsMade) {
@@ -115,6 +118,14 @@ class Undoer {
         this.#onRestored?.(path)
       },
     )
+  }
+
+  /** git's index as apply left it, but for the times and sizes of files that any `git status` writes anew. */
+  #isRefreshed({ path, indexMeaning, after }: LoggedOperation, now: PathState): boolean {
+    if (indexMeaning === undefined || now.kind !== 'file' || after.kind !== 'file') return false
+    if (now.size > INDEX_MAX_BYTES) return false
+    const bytes = readHostBytes(this.#root, path, INDEX_MAX_BYTES)
+    return bytes !== undefined && meaningOfIndex(bytes) === indexMeaning
   }
 
   #wasEarlier(operation: LoggedOperation, now: PathState): boolean {

@@ -14,7 +14,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import { z } from 'zod'
-import { Count, WorkspacePath } from '#specs/protocol/text.ts'
+import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
 import { isSameState, PathState } from './path-state.ts'
 import { WorkspaceFailure } from './workspace-error.ts'
 
@@ -27,6 +27,8 @@ const Intent = z.strictObject({
   owner: z.strictObject({ uid: Count, gid: Count }).optional(),
   /** Where in `undo.bin` the content of a file that was there begins. */
   offset: Count.optional(),
+  /** For git's index: digest of what the new one says of the files, which a refresh of its times leaves as it is. */
+  indexMeaning: Sha256.optional(),
   /** The name beside the path under which new content is staged. */
   temporary: z.string().regex(/^\.caisson-[0-9a-z-]{1,60}$/),
 })

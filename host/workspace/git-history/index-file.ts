@@ -58,16 +58,24 @@ export function parseIndex(bytes: Buffer, idBytes: number): GitIndex {
   return { entries, caches }
 }
 
-/** What an index says of the files, without the times and sizes that git refreshes by itself. */
-export function meaningOfIndex(bytes: Buffer, idBytes: number): string | undefined {
-  try {
-    const hash = createHash('sha256')
-    for (const entry of parseIndex(bytes, idBytes).entries.values()) hash.update(`${JSON.stringify(entry)}\n`)
-    return hash.digest('hex')
-  } catch (thrown) {
-    if (thrown instanceof NotExaminable) return undefined
-    throw thrown
+/** Whether a path of the workspace is a repository's index. */
+export function isIndexPath(path: string): boolean {
+  return /(^|\/)\.git\/(.+\/)?index$/s.test(path)
+}
+
+/** A digest of what an index says of the files, without the times and sizes that `git status` refreshes; nothing if it cannot be read. */
+export function meaningOfIndex(bytes: Buffer): string | undefined {
+  for (const idBytes of [20, 32]) {
+    try {
+      const hash = createHash('sha256')
+      for (const entry of parseIndex(bytes, idBytes).entries.values())
+        hash.update(`${JSON.stringify(entry)}\n`)
+      return hash.digest('hex')
+    } catch (thrown) {
+      if (!(thrown instanceof NotExaminable)) throw thrown
+    }
   }
+  return undefined
 }
 
 function parseEntries(bytes: Buffer, version: number, idBytes: number) {

@@ -366,4 +366,23 @@ describe('commits and the index from the VM', () => {
     )
     expect(historyFlags(none)).toEqual([])
   })
+
+  it('are undone after a git status has refreshed the index, and not after a git add [W.01]', async () => {
+    for (const [command, isUndone] of [
+      ['status', true],
+      ['add', false],
+    ] as const) {
+      using bench = new GitBench(start)
+      const before = snapshot(bench.root)
+      using review = await bench.afterAgent((copy) => commit(copy, { 'a.txt': 'agent\n' }))
+      await apply(bench, review)
+      const index = readFileSync(bench.file('.git/index'))
+      if (command === 'add') put(bench.root, { 'mine.txt': 'm\n' })
+      git(bench.root, command, '.')
+      expect(readFileSync(bench.file('.git/index')).equals(index)).toBe(false)
+      const { conflicts } = await undo(bench)
+      expect(conflicts.map(({ path: at }) => at)).toEqual(isUndone ? [] : ['.git/index'])
+      if (isUndone) expect(snapshot(bench.root)).toEqual(before)
+    }
+  })
 })
