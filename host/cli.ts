@@ -28,6 +28,8 @@ export async function runCli(
   }
   const { own, command } = splitCommand(argv)
   const program = buildProgram({ io, onExit, command, ...(example === undefined ? {} : { example }) })
+  // Loaded only for a shell that asks: it looks at every command.
+  if (argv[0] === 'complete') (await import('./cli/completion.ts')).addComplete(program)
   try {
     await program.parseAsync(own, { from: 'user' })
     return code

@@ -325,7 +325,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Host surfaces
   'H.01': now(
-    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, and JSON lines with --json',
+    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell',
   ),
   'H.02': later('HTTP API and web page', 'the service is not built yet'),
   'H.03': later('ACP, MCP server, VS Code', 'come later'),

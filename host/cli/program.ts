@@ -1,5 +1,5 @@
 /** The command line: what commands there are and what they take. Each command's work is in a file of its own. */
-import { Command, Option } from 'commander'
+import { Argument, Command, Option } from 'commander'
 import { addApprovalCommands } from './approvals-program.ts'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
@@ -10,6 +10,7 @@ import { addRunCommand } from './run-program.ts'
 import { addRunsCommands } from './runs-program.ts'
 import { type Action, addVmCommands } from './vm-program.ts'
 
+const completionShells = ['bash', 'zsh', 'fish']
 const runArgument = 'its id, the beginning of it, or "last"'
 
 export interface ProgramOptions {
@@ -182,6 +183,12 @@ export function buildProgram(options: ProgramOptions): Command {
     .description('Takes back what was applied')
     .option('--json', 'as JSON')
     .action(run(async () => (await import('./workspace.ts')).workspaceUndo))
+  program
+    .command('completion')
+    .addArgument(new Argument('<shell>', 'your shell').choices(completionShells))
+    .description('Prints a completion script, for example: source <(caisson completion bash)')
+    .action(run(async () => (await import('./completion.ts')).printCompletion))
+
   return program
 }
 
