@@ -184,6 +184,12 @@ describe('a model whose calls fit no tool', () => {
     },
   }
 
+  it('is asked again where its only call has no name [T.02]', async () => {
+    const ending = await carryOut(working(rawCall('', '{}'), answer('done')), { files })
+    expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
+    expect([errorsOf(ending), outputsOf(ending)]).toEqual([[], []])
+  })
+
   it.each(Object.keys(calls))('is told of %s, and the run goes on [T.02]', async (kind) => {
     const { reply: said = answer(''), error, output = /./ } = calls[kind] ?? {}
     const ending = await carryOut(working(said, answer('done')), { files })

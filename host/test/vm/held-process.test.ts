@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
@@ -100,11 +101,27 @@ it('gives the command its descriptors, and their ends when it ends', async () =>
 
 /** Pids of its children, once there are any. */
 async function childrenOf({ pid = 0 }: ChildProcess): Promise<number[]> {
-  const list = async () => {
-    const ps = spawn('ps', ['-axo', 'pid=,ppid='], { stdio: ['ignore', 'pipe', 'inherit'] })
-    const rows = (await text(ps.stdout)).split('\n').map((row) => row.trim().split(/\s+/).map(Number))
-    return rows.flatMap(([child, parent]) => (parent === pid && child !== undefined ? [child] : []))
-  }
+  const list = async () =>
+    (await parentsOfAll()).flatMap(([child, parent]) =>
+      parent === pid && child !== undefined ? [child] : [],
+    )
   await expect.poll(async () => (await list()).length).toBeGreaterThan(0)
   return await list()
+}
+
+/** Pid and parent of every process; a minimal Linux has /proc and no ps. */
+async function parentsOfAll(): Promise<(number | undefined)[][]> {
+  if (process.platform === 'linux') {
+    const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
+    return pids.map((name) => {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8')
+        return [Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])]
+      } catch {
+        return []
+      }
+    })
+  }
+  const ps = spawn('ps', ['-axo', 'pid=,ppid='], { stdio: ['ignore', 'pipe', 'inherit'] })
+  return (await text(ps.stdout)).split('\n').map((row) => row.trim().split(/\s+/).map(Number))
 }

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
   existsSync,
@@ -15,6 +14,7 @@ import {
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { runUnprivileged } from '#specs/testing/unprivileged.ts'
 import { writeManifest } from '../../workspace/manifest.ts'
 import { after, apply, before, childProgram, expected, undo } from './apply-support.ts'
 import { Bench, snapshot, type Tree, type TreeNode, treeOf, unwrap } from './support.ts'
@@ -132,20 +132,8 @@ describe('applying', () => {
       ]),
     )
     await writeManifest(path.join(bench.run, 'manifest.jsonl'), manifest)
-    const isRoot = process.geteuid?.() === 0
     chmodSync(bench.file('shut'), 0o555)
-    chmodSync(bench.home, 0o755)
-    if (isRoot) execFileSync('chown', ['-R', '65534:65534', bench.root, bench.run])
-    const summary = JSON.parse(
-      execFileSync(
-        process.execPath,
-        ['--conditions=caisson-source', '--input-type=module', '-e', childProgram(bench)],
-        {
-          ...(isRoot ? { uid: 65534, gid: 65534 } : {}),
-          encoding: 'utf8',
-        },
-      ),
-    )
+    const summary = JSON.parse(runUnprivileged(childProgram(bench)))
     chmodSync(bench.file('shut'), 0o755)
     expect(summary.applied).toEqual(['free.txt'])
     expect(summary.failed).toEqual([{ path: 'shut/x', reason: expect.stringContaining('permission denied') }])

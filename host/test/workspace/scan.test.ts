@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:f
 import { createServer } from 'node:net'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { runUnprivileged } from '#specs/testing/unprivileged.ts'
 import { Bench, treeOf, unwrap } from './support.ts'
 
 async function scanned(sketch: Parameters<typeof treeOf>[0], include: string[] = []) {
@@ -149,19 +150,13 @@ describe('what goes into the VM', () => {
     using bench = new Bench(treeOf({ 'a.txt': 'a', 'shut/x': 'x', 'mute.txt': 'm' }))
     chmodSync(bench.file('shut'), 0)
     chmodSync(bench.file('mute.txt'), 0)
-    chmodSync(bench.home, 0o777)
     const program = `
       import { scanWorkspace } from ${JSON.stringify(path.resolve('host/workspace/scan.ts'))}
       import { buildDisk } from ${JSON.stringify(path.resolve('host/workspace/disk.ts'))}
       const scan = await scanWorkspace({ directory: ${JSON.stringify(bench.root)}, ownFolders: [], home: '/nonexistent' })
       const disk = await buildDisk({ scan: scan.value, file: ${JSON.stringify(path.join(bench.home, 'disk'))} })
       console.log(JSON.stringify([[...disk.value.manifest.entries.keys()], disk.value.manifest.leftOut]))`
-    const asNobody = process.geteuid?.() === 0 ? { uid: 65534, gid: 65534 } : {}
-    const output = execFileSync(
-      process.execPath,
-      ['--conditions=caisson-source', '--input-type=module', '-e', program],
-      { ...asNobody, encoding: 'utf8' },
-    )
+    const output = runUnprivileged(program)
     chmodSync(bench.file('shut'), 0o700)
     expect(JSON.parse(output)).toEqual([
       ['a.txt'],
