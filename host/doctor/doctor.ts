@@ -154,7 +154,7 @@ function describeConfinement({ confinement, seccomp, accelerator }: Machine): Fi
   const heading = { id: 'confinement', title: 'Confinement of QEMU' }
   const best = confinement.launchers[0]
   if (best?.kind === 'bubblewrap') {
-    const user = best.drop ? `as user ${best.drop.uid}` : 'as nobody in a user namespace'
+    const user = best.drop ? 'as a user of its own for each VM' : 'as nobody in a user namespace'
     const seen = `bubblewrap and seccomp: no network, no home, no other programs, ${user}`
     return { ...heading, status: 'ok', seen }
   }

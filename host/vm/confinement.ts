@@ -7,8 +7,9 @@ import { dirname } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 import { killHeld, spawnHeld } from './held-process.ts'
-import { type Command, confinementOf, type Launcher, NOBODY, wrapCommand } from './launcher.ts'
+import { type Command, confinementOf, type Launcher, wrapCommand } from './launcher.ts'
 import { VmError } from './vm-error.ts'
+import { drawVmUser, VM_USERS } from './vm-user.ts'
 
 const TRIAL_DEADLINE_MS = 10_000
 
@@ -53,7 +54,7 @@ function bubblewrapCandidates(bwrap: string | undefined, setpriv: string | undef
   const mapped: Launcher = { kind: 'bubblewrap', bwrap }
   const isRoot = process.geteuid?.() === 0
   if (!isRoot || setpriv === undefined) return [mapped]
-  return [{ ...mapped, drop: { uid: NOBODY, gid: NOBODY, setpriv } }, mapped]
+  return [{ ...mapped, drop: { uid: VM_USERS.first, gid: VM_USERS.first, setpriv } }, mapped]
 }
 
 async function tryLauncher(launcher: Launcher, qemu: string): Promise<string | undefined> {
@@ -89,7 +90,7 @@ export interface LauncherWish {
 }
 
 /**
- * The best launcher that still lets QEMU open what it must.
+ * The best launcher that still lets QEMU open what it must; one that changes the user names a new one for each VM.
  * @throws VmError `confinement_unavailable` in mode `require` without bubblewrap
  */
 export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish): Promise<Launcher> {
@@ -114,7 +115,8 @@ export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish
 /** A launcher that changes the user serves only if that user can open the files and devices. */
 async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Launcher | undefined> {
   if (launcher.kind === 'setpriv' && process.geteuid?.() === 0) {
-    const dropped: Launcher = { ...launcher, drop: { uid: NOBODY, gid: NOBODY } }
+    const user = await drawVmUser()
+    const dropped: Launcher = { ...launcher, drop: { uid: user, gid: user } }
     const readable = await Promise.all([...wish.files, ...wish.devices].map(isOpenToAll))
     return readable.every(Boolean) ? dropped : launcher
   }
@@ -124,14 +126,15 @@ async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Laun
   if (!modes.every((mode) => (mode & 0o004) !== 0)) return undefined
   const groups = await Promise.all(wish.devices.map(deviceGroup))
   if (groups.includes(undefined)) return undefined
-  const gid = groups.find((group) => group !== NOBODY) ?? NOBODY
-  return { ...launcher, drop: { ...launcher.drop, gid } }
+  const uid = await drawVmUser()
+  const gid = groups.find((group) => typeof group === 'number') ?? uid
+  return { ...launcher, drop: { ...launcher.drop, uid, gid } }
 }
 
-/** The group with which nobody can read and write the device; undefined when only its owner can. */
-async function deviceGroup(path: string): Promise<number | undefined> {
+/** The group with which any user can read and write the device; undefined when only its owner can. */
+async function deviceGroup(path: string): Promise<number | 'any' | undefined> {
   const { mode, gid } = await stat(path)
-  if ((mode & 0o006) === 0o006) return NOBODY
+  if ((mode & 0o006) === 0o006) return 'any'
   return (mode & 0o060) === 0o060 && gid !== 0 ? gid : undefined
 }
 

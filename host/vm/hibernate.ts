@@ -115,8 +115,7 @@ async function saveMachine(vm: Vm, files: SavedFiles): Promise<SavedVmRecord> {
   const { memoryBytes } = vm
   try {
     await makeSparseFile(state, 0)
-    // QEMU may be another user; the folder is ours alone.
-    await makeSparseFile(memory, memoryBytes, 0o666)
+    await makeSparseFile(memory, memoryBytes)
     await save(intoMemoryAndRest({ memory, memoryBytes, rest: state }))
     return { ...recordOf(vm), stateSha256: await hashFile(state) }
   } catch (error) {

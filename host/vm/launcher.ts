@@ -3,8 +3,9 @@
 
 import { homedir } from 'node:os'
 import { dirname, sep } from 'node:path'
+import { TEMPLATE_GROUP } from './vm-user.ts'
 
-/** The user that QEMU becomes where the host runs as root. */
+/** The user that QEMU is within a user namespace of its own. */
 export const NOBODY = 65_534
 
 export interface Identity {
@@ -84,7 +85,7 @@ function setprivArgs(drop: Identity | undefined): string[] {
     ? [
         `--reuid=${drop.uid}`,
         `--regid=${drop.gid}`,
-        '--clear-groups',
+        `--groups=${TEMPLATE_GROUP}`,
         '--inh-caps=-all',
         '--bounding-set=-all',
       ]

@@ -35,6 +35,8 @@ export interface MemoryFile {
   readonly share: boolean
   /** Whether this QEMU can map it privately from a file that it may only read. */
   readonly readOnly: boolean
+  /** Whether other VMs map it as well. */
+  readonly isTemplate?: boolean
 }
 
 export interface QemuPlan {

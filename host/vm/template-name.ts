@@ -10,7 +10,7 @@ import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
 
 /** Raise it when a template of an earlier version of this code must not be used any more. */
-const FORMAT = 1
+const FORMAT = 2
 
 /** Names everything whose change makes another template: 32 hex digits. */
 export async function templateName(options: StartVmOptions, machine: Machine): Promise<string> {

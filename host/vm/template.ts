@@ -2,7 +2,7 @@
 // that every VM of the same kind maps privately. Takes one and says how a VM begins from one. No run, workspace or
 // secret has ever been in it; its clock stands at a day long ago (see fresh.ts).
 
-import { chmod, readFile, stat, utimes, writeFile } from 'node:fs/promises'
+import { readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -17,6 +17,7 @@ import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
 import { type SavedMachine, startVm, type Vm } from './vm.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
+import { shareMemory } from './vm-user.ts'
 
 const SAVE_DEADLINE_MS = 60_000
 const REFRESH_DEADLINE_MS = 20_000
@@ -69,8 +70,6 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
   await makeSparseFile(files.workspace, WORKSPACE_DRIVE_BYTES)
   await makeSparseFile(files.overlay, 0)
   if (kind === 'mapped') await makeSparseFile(files.memory, size.memoryBytes)
-  // QEMU may be another user; the folder is ours alone.
-  if (kind === 'mapped') await chmod(files.memory, 0o666)
   const vm = await startVm(
     { ...start, workspaceDisk: files.workspace },
     {
@@ -95,6 +94,7 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
     start.signal?.removeEventListener('abort', stop)
     await vm.stop()
   }
+  if (kind === 'mapped') await shareMemory(files.memory, canMapReadOnly(vm.qmp.version))
   return await sealTemplate(directory, {
     kind,
     qemuVersion: vm.qmp.version,
@@ -173,7 +173,8 @@ export async function openTemplate(directory: string): Promise<Template | undefi
 /** How a VM begins from the template. */
 export function startFrom({ directory, record }: Template): SavedMachine {
   const files = filesOf(directory)
-  const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
+  const readOnly = canMapReadOnly(record.qemuVersion)
+  const memory = { path: files.memory, share: false, readOnly, isTemplate: true }
   return {
     state: {
       stateFile: files.state,

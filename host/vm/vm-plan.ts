@@ -18,6 +18,7 @@ import type { MemoryFile, QemuPlan } from './qemu-process.ts'
 import { VmError } from './vm-error.ts'
 import { createVmFolder, processName, sweepDeadVms, type VmFolder } from './vm-folder.ts'
 import { checkMemory, checkResources, resolveSize, type VmSize } from './vm-options.ts'
+import { giveMemory } from './vm-user.ts'
 
 /** Two of the three ports of every VM; the third is {@link ROOT_PORT}. */
 export const RPC_PORT = 'caisson.rpc'
@@ -93,6 +94,7 @@ export async function planVm(
       files.defer(() => handle.close())
       return handle.fd
     }
+    if (start.memory !== undefined) await prepareMemory(start.memory, launcher)
     const scratch = start.scratch ?? { kind: 'blank', bytes: size.diskBytes }
     const opened = await openDrives(options, scratch, folder, openFile)
     const qemu: QemuPlan = {
@@ -168,6 +170,12 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
     fresh,
     ...(options.signal ? { signal: options.signal } : {}),
   })
+}
+
+/** Where QEMU becomes a user of its own, the memory is that user's; a template's has a group for all of them. */
+async function prepareMemory({ path, isTemplate }: MemoryFile, launcher: Launcher): Promise<void> {
+  const drop = 'drop' in launcher ? launcher.drop : undefined
+  if (drop !== undefined && isTemplate !== true) await giveMemory(path, drop.uid)
 }
 
 async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): Promise<Accelerator> {

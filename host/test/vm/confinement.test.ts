@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type ConfinementFacts, chooseLauncher } from '../../vm/confinement.ts'
 import type { Launcher } from '../../vm/launcher.ts'
 import { VmError } from '../../vm/vm-error.ts'
+import { VM_USERS } from '../../vm/vm-user.ts'
 
 const mapped: Launcher = { kind: 'bubblewrap', bwrap: '/usr/bin/bwrap' }
 const dropping: Launcher = { ...mapped, drop: { uid: 65534, gid: 65534, setpriv: '/usr/bin/setpriv' } }
@@ -32,9 +33,22 @@ function choose(
 
 describe('chooseLauncher', () => {
   it('takes the strictest launcher of which QEMU can still open its files [V.06]', async () => {
-    expect(await choose(all, 'auto')).toEqual(dropping)
+    expect(await choose(all, 'auto')).toMatchObject({
+      kind: 'bubblewrap',
+      drop: { setpriv: '/usr/bin/setpriv' },
+    })
     await chmod(kernel, 0o600)
     expect(await choose(all, 'auto')).toEqual(mapped)
+  })
+
+  it('names a user for each VM that no process is [V.06]', async () => {
+    const launchers = await Promise.all(Array.from({ length: 50 }, () => choose(all, 'auto')))
+    const users = launchers.map((launcher) => ('drop' in launcher ? launcher.drop?.uid : undefined) ?? 0)
+    expect(new Set(users).size).toBe(50)
+    for (const user of users) {
+      expect(user).toBeGreaterThanOrEqual(VM_USERS.first)
+      expect(user).toBeLessThan(VM_USERS.first + VM_USERS.count)
+    }
   })
 
   it('goes on without bubblewrap unless it is required [V.02]', async () => {
@@ -43,7 +57,7 @@ describe('chooseLauncher', () => {
     expect(error).toBeInstanceOf(VmError)
     expect(error).toMatchObject({ code: 'confinement_unavailable', phase: 'prepare' })
     expect(String(error)).toContain('bubblewrap is not installed')
-    expect(await choose(all, 'require')).toEqual(dropping)
+    expect(await choose(all, 'require')).toMatchObject({ kind: 'bubblewrap', drop: {} })
   })
 
   it('does not call it confined where QEMU has no seccomp sandbox', async () => {

@@ -47,6 +47,8 @@ describe('wrapCommand', () => {
     const inner = args.slice(args.indexOf('--') + 1)
     expect(inner.slice(0, 3)).toEqual(['/usr/bin/setpriv', '--reuid=65534', '--regid=108'])
     expect(inner).toContain('--bounding-set=-all')
+    // The memory of templates is of that group, and of nothing else.
+    expect(inner).toContain('--groups=2013265920')
     expect(inner.slice(-own.length)).toEqual(own)
   })
 
