@@ -38,7 +38,7 @@ describe.runIf(process.getuid?.() === 0)('the memory of a VM whose host is root'
       for (const user of users) expect(user - VM_USERS.first).toBeGreaterThanOrEqual(0)
       const [one = 0, other = 0] = vms.map(({ vm }) => vm.pid)
       // The look itself works: who has that user sees both.
-      expect(await lookAs(users[0] ?? 0, one)).toMatch(/4096 bytes[^]*\n0\n/)
+      expect(await lookAs(users[0] ?? 0, one)).toMatch(/4096 bytes[\s\S]*\n0\n/)
       expect(await userOf(other)).toBe(users[1])
       for (const user of [nobody, users[1] ?? 0]) {
         const seen = await lookAs(user, one)
