@@ -322,6 +322,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'R.05': now(
     'What one process at a time may change is locked by the kernel: a dead holder keeps nothing, one that is stopped or in another container loses nothing, and a wait has a bound and names the holder',
   ),
+  'R.06': now(
+    'A journal has one writer from its first line to its last, and a directory one process that changes it, whichever state folder or container asks',
+  ),
+  'R.07': now(
+    'An apply or undo that is interrupted, killed or out of room says what it did, leaves no file of its own behind, and can be gone on with or taken back',
+  ),
 
   // Host surfaces
   'H.01': now(

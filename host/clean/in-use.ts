@@ -3,10 +3,10 @@
 
 import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
+import { lockedRuns } from '../locks/run-lock.ts'
 import type { Folders } from '../state/folders.ts'
 import { judgeProcess } from '../state/process-identity.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
-import { lockedRuns } from '../workspace/index.ts'
 
 /** A record is small; a larger file is something else. */
 const RECORD_MAX_BYTES = 256 * 1024
@@ -29,7 +29,7 @@ export async function findUsage(folders: Pick<Folders, 'vms' | 'runs' | 'locks'>
   const texts = await readRecords([folders.vms, folders.runs])
   const isUnknown = opened === undefined ? hasLiveVm : opened.isUnknown || verdicts.includes('unknown')
   return {
-    isBusy: hasLiveVm || lockedRuns(folders.locks).size > 0 || isUnknown,
+    isBusy: hasLiveVm || (await lockedRuns(folders.locks)).size > 0 || isUnknown,
     uses: (name, inodes) =>
       isUnknown ||
       inodes.some((inode) => opened?.inodes.has(inode) === true) ||

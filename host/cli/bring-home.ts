@@ -18,6 +18,7 @@ import {
   type Selection,
 } from '../workspace/index.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
+import { StopOnSignal } from './interrupts.ts'
 import type { Io } from './io.ts'
 
 /**
@@ -64,7 +65,8 @@ export async function bringHome(
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
     choice === 'ask' ? await ask(io, items, quietMs) : choice === true && isWhole ? ('all' as const) : null
-  const summary = selection === null || items.length === 0 ? null : await changes.apply(selection)
+  using stop = new StopOnSignal()
+  const summary = selection === null || items.length === 0 ? null : await changes.apply(selection, stop)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
   else if (summary !== null) printApplied(io, runId, summary)
   else if (items.length > 0) {
@@ -161,9 +163,18 @@ function noteOf(item: ReviewItem): string {
 /** What was applied, and everything that was not with its reason. */
 export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
   const colours = coloursFor(io.stdout)
-  const { applied, already, conflicts, failed, leftOut, unknown } = summary
+  const { applied, already, conflicts, failed, leftOut, unknown, stopped, notReached } = summary
   const lines = [colours.green(`Applied ${formatCount(applied.length, 'change')}.`)]
   if (already.length > 0) lines.push(`${formatCount(already.length, 'change')} were already so.`)
+  if (stopped !== undefined) {
+    const rest = formatCount(notReached.length, 'change')
+    lines.push(
+      ...applied.slice(0, 50).map((path) => `  applied: ${foreignLine(path)}`),
+      ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
+      colours.yellow(`Stopped before the end, ${rest} not applied: ${foreignLine(stopped.message)}`),
+      `Go on: caisson workspace apply ${runId} --all`,
+    )
+  }
   lines.push(
     ...held('conflict', conflicts, colours),
     ...held('failed', failed, colours),
@@ -184,6 +195,6 @@ function held(word: string, entries: readonly HeldBack[], colours: Colours): str
 }
 
 /** Whether everything that the run changed is now on the host. */
-export function isComplete({ conflicts, failed, leftOut, unknown }: ApplySummary): boolean {
-  return conflicts.length + failed.length + leftOut.length + unknown.length === 0
+export function isComplete({ conflicts, failed, leftOut, unknown, stopped }: ApplySummary): boolean {
+  return stopped === undefined && conflicts.length + failed.length + leftOut.length + unknown.length === 0
 }

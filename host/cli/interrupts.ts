@@ -4,6 +4,29 @@ import type { Run } from '../runs/run.ts'
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
+/** Asks work on the person's files to end between two files, instead of ending the process within one. */
+export class StopOnSignal implements Disposable {
+  readonly #stop = new AbortController()
+  readonly #onSignal = (signal: NodeJS.Signals) => {
+    const reason = new Error(`interrupted by ${signal}`)
+    reason.name = 'AbortError'
+    this.#stop.abort(reason)
+  }
+
+  /** Listens until disposed. */
+  constructor() {
+    for (const signal of signals) process.on(signal, this.#onSignal)
+  }
+
+  get signal(): AbortSignal {
+    return this.#stop.signal
+  }
+
+  [Symbol.dispose](): void {
+    for (const signal of signals) process.off(signal, this.#onSignal)
+  }
+}
+
 export class Interrupts implements Disposable {
   readonly #run: Run
   readonly #output: Writable

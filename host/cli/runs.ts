@@ -1,7 +1,6 @@
 /** `caisson runs`: lists, shows and removes runs. */
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import type { Host } from '../host.ts'
 import type { JournalReading } from '../runs/journal-summary.ts'
 import type { RunSummary } from '../runs/store.ts'
 import { coloursFor } from '../ui/colours.ts'
@@ -60,7 +59,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     else writeLines(io.stdout, linesOf(item, state, colours, before))
   }
   if (flags.json !== true) {
-    const isLive = await isAtWork(host, paths.runId)
+    const isLive = await host.runs.isLive(paths.runId)
     if (!isLive) {
       writeLines(io.stdout, unknownCallLines(state, colours))
       writeLines(io.stdout, brokenOffLines(paths.runId, state).map(colours.yellow))
@@ -68,14 +67,6 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
     writeLines(io.stdout, headLines(events, reading, isLive))
   }
   return exitCodes.completed
-}
-
-/** A run's hooks may be at work before it holds its directory. */
-async function isAtWork(host: Host, runId: string): Promise<boolean> {
-  if (host.runs.isLive(runId)) return true
-  const run = await host.attach(runId)
-  run?.leave()
-  return run !== null
 }
 
 /** What a process that died left undone, and what to do about it. */

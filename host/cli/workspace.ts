@@ -3,6 +3,7 @@ import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { isComplete, printApplied, showChanges } from './bring-home.ts'
 import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { StopOnSignal } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 
@@ -36,9 +37,10 @@ export async function workspaceApply(
     throw new UsageError('name the paths to apply, or --all for what is neither flagged nor in conflict')
   if (paths.length > 0 && flags.all === true) throw new UsageError('either --all or paths, not both')
   const changes = await open(io, name)
-  const summary = await changes.apply(
-    paths.length === 0 ? 'all' : { paths: paths.map((path) => path.replace(/\/+$/, '')) },
-  )
+  using stop = new StopOnSignal()
+  const selection =
+    paths.length === 0 ? ('all' as const) : { paths: paths.map((path) => path.replace(/\/+$/, '')) }
+  const summary = await changes.apply(selection, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else printApplied(io, changes.runId, summary)
   return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
@@ -46,7 +48,8 @@ export async function workspaceApply(
 
 export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
   const changes = await open(io, name)
-  const summary = await changes.undo()
+  using stop = new StopOnSignal()
+  const summary = await changes.undo(stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else {
     const nothing = summary.restored.length === 0 && summary.conflicts.length === 0
@@ -57,6 +60,13 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
     )
     for (const { path, reason } of summary.conflicts)
       io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
+    if (summary.stopped !== undefined)
+      io.stdout.write(
+        `Stopped before the end: ${foreignLine(summary.stopped.message)}\n` +
+          `  go on: caisson workspace undo ${changes.runId}\n`,
+      )
   }
-  return summary.conflicts.length === 0 ? exitCodes.completed : exitCodes.notAllApplied
+  return summary.conflicts.length === 0 && summary.stopped === undefined
+    ? exitCodes.completed
+    : exitCodes.notAllApplied
 }

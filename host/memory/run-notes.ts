@@ -9,7 +9,6 @@ import { requireValue } from '../runs/prepare.ts'
 import { RunRecord } from '../runs/record.ts'
 import type { RunStore } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
-import { lockDirectory } from '../workspace/index.ts'
 import { keyOf, NoteStore, type StoredNote } from './note-store.ts'
 
 /** A note that waits for a person. Its words are the guest's. */
@@ -88,11 +87,9 @@ export class RunNotes {
    * @throws {RunFailure} while a process works on the run or in its workspace. @throws {NoteStoreError}
    */
   async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
-    const { locks } = this.#folders
     const { runId, directory } = this
-    // The same lock as for applying: one process at a time writes to the journal.
-    using _ = requireValue(lockDirectory({ locks, root: directory, runId }))
     await using record = await RunRecord.open(this.#runs.paths(runId))
+    await using _ = requireValue(await record.holdDirectory(directory))
     const { pending } = proposalsOf(runId, await this.#runs.read(runId))
     const decided = pending.flatMap((proposal) => {
       const decision = decisions.get(proposal.note.noteId)

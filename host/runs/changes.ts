@@ -7,8 +7,8 @@ import {
   applyChanges,
   type ChangeSet,
   diffItem,
+  failureOf,
   type HeldBack,
-  lockDirectory,
   type Manifest,
   openContents,
   type Review,
@@ -21,6 +21,7 @@ import {
   selectChanges,
   type UndoSummary,
   undoChanges,
+  type WorkspaceError,
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
 import { KeptRules } from './kept-rules.ts'
@@ -98,8 +99,11 @@ export class RunChanges {
     }
   }
 
-  /** Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done. */
-  async apply(selection: Selection): Promise<ApplySummary> {
+  /** Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done. @param signal ends it between two files */
+  async apply(
+    selection: Selection,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<ApplySummary> {
     const { sha256 } = this.#changes
     return await this.#recorded(async (record, runDirectory) => {
       using review = await this.#review()
@@ -108,24 +112,28 @@ export class RunChanges {
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       if (!isNothing) await this.#keepRules(review)
-      const summary = requireValue(await applyChanges({ review, selection, runDirectory }))
+      const summary = requireValue(
+        await applyChanges({ review, selection, runDirectory, ...(signal ? { signal } : {}) }),
+      )
       if (isNothing) return summary
       const { applied, leftOut, conflicts, failed } = summary
       const lists = { conflicts: bounded(conflicts), failed: bounded(failed) }
-      await record.host({ type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists })
-      return summary
+      const event = { type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists } as const
+      return { ...summary, ...(await attempt(record.host(event))) }
     })
   }
 
   /** Takes back everything that this run applied and nothing else. Journaled as {@link apply} is. */
-  async undo(): Promise<UndoSummary> {
+  async undo({ signal }: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
     return await this.#recorded(async (record, runDirectory) => {
-      const summary = requireValue(await undoChanges({ root: this.#manifest.root, runDirectory }))
+      const { root } = this.#manifest
+      const summary = requireValue(await undoChanges({ root, runDirectory, ...(signal ? { signal } : {}) }))
       const { restored, conflicts } = summary
-      if (conflicts.length === 0) await new KeptRules(this.#folders).forget(this.#manifest.root, this.runId)
+      if (conflicts.length === 0 && summary.stopped === undefined)
+        await new KeptRules(this.#folders).forget(this.#manifest.root, this.runId)
       if (restored.length === 0 && conflicts.length === 0) return summary
-      await record.host({ type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) })
-      return summary
+      const event = { type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) } as const
+      return { ...summary, ...(await attempt(record.host(event))) }
     })
   }
 
@@ -148,14 +156,23 @@ export class RunChanges {
   }
 
   async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {
-    const { locks } = this.#folders
-    using _ = requireValue(lockDirectory({ locks, root: this.#manifest.root, runId: this.runId }))
     await using record = await RunRecord.open(this.#store.paths(this.runId))
+    await using _ = requireValue(await record.holdDirectory(this.#manifest.root))
     return await work(record, record.paths.directory)
   }
 
   async #review(): Promise<Review> {
     return requireValue<Review>(await reviewChanges(this.#manifest, this.#changes))
+  }
+}
+
+/** What was done is done, whether the journal takes its end or not: then the summary says that it did not. */
+async function attempt(written: Promise<void>): Promise<{ readonly stopped?: WorkspaceError }> {
+  try {
+    await written
+    return {}
+  } catch (error) {
+    return { stopped: failureOf('recording in the journal what was done', error).error }
   }
 }
 

@@ -2,8 +2,9 @@
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { RunState } from '#specs/protocol/run-state.ts'
+import { RunBusyError } from '../locks/run-lock.ts'
 import { RunFold } from './outline.ts'
-import { RunBusyError, type RunStore, UnknownRunError } from './store.ts'
+import { type RunStore, UnknownRunError } from './store.ts'
 
 /** Tasks that the agent is told of, the last ones. */
 const maxTasks = 5
@@ -37,7 +38,8 @@ export async function findContinued(store: RunStore, name: string, directory: st
       `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
     )
   }
-  if (store.isLive(runId)) throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
+  if (await store.isLive(runId))
+    throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
   return { runId, kept: await findKept(store, runId), context: await describeTasks(store, runId) }
 }
 

@@ -8,6 +8,7 @@ import path from 'node:path'
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
+import { RunLock } from '../locks/run-lock.ts'
 import { syncDirectory } from '../state/durable.ts'
 import { writeWithRoom } from '../state/room.ts'
 import { chainLine, JournalFullError, type JournalPoint } from './journal-lines.ts'
@@ -60,6 +61,8 @@ const checkpointBytes = 4 * 1024 * 1024
 export interface JournalOptions {
   readonly runId: string
   readonly path: string
+  /** The folder of locks: the run's is held for as long as the journal is open. */
+  readonly locks: string
   /** The clock, ms since 1970. */
   readonly now?: () => number
   /** Absent: those of the protocol. */
@@ -82,6 +85,8 @@ const protocolBounds: JournalBounds = {
 }
 
 export class Journal {
+  /** Nobody else appends while it is held. */
+  readonly lock: RunLock
   readonly #options: JournalOptions
   readonly #file: FileHandle
   readonly #fold: RunFold
@@ -94,7 +99,14 @@ export class Journal {
   /** Asked where the disk is full; lines that follow wait as well. Absent: `append` throws. */
   waitForRoom: (() => Promise<void>) | undefined
 
-  private constructor(options: JournalOptions, file: FileHandle, fold: RunFold, end: JournalPoint) {
+  private constructor(
+    options: JournalOptions,
+    lock: RunLock,
+    file: FileHandle,
+    fold: RunFold,
+    end: JournalPoint,
+  ) {
+    this.lock = lock
     this.#options = options
     this.#file = file
     this.#fold = fold
@@ -104,25 +116,23 @@ export class Journal {
 
   /**
    * Opens or makes the journal; an existing one is verified first and a last line cut short by a crash is dropped.
-   * @throws {JournalError} where it is damaged
+   * @throws {RunBusyError} while another process has it open {JournalError} where it is damaged
    */
   static async open(options: JournalOptions): Promise<Journal> {
-    const { path: place, runId } = options
+    const { path: place, runId, locks } = options
+    await using undo = new AsyncDisposableStack()
+    const lock = undo.use(await RunLock.take(locks, runId))
     const fold = new RunFold()
     // Where there is a summary and no journal, one was lost.
     if ((await readSummary(place)) === undefined) await makeFile(place)
     const { end, tornBytes } = await readWholeJournal(place, runId, (event) => fold.next(event))
-    const file = await open(place, 'a', 0o600)
-    try {
-      if (tornBytes > 0) await file.truncate(end.bytes)
-      // Else a crash would leave more than the summary says was all.
-      if ((await readSummary(place))?.closed === true)
-        await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
-      return new Journal(options, file, fold, end)
-    } catch (error) {
-      await file.close()
-      throw error
-    }
+    const file = undo.use(await open(place, 'a', 0o600))
+    if (tornBytes > 0) await file.truncate(end.bytes)
+    // Else a crash would leave more than the summary says was all.
+    if ((await readSummary(place))?.closed === true)
+      await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
+    undo.move()
+    return new Journal(options, lock, file, fold, end)
   }
 
   /** `hash` of the last line; 64 zeros before the first. */
@@ -214,6 +224,7 @@ export class Journal {
       )
     } finally {
       await this.#file.close()
+      await this.lock[Symbol.asyncDispose]()
     }
   }
 

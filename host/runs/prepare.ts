@@ -7,7 +7,6 @@ import type { PooledVm } from '../vm/vm-pool.ts'
 import {
   buildDisk,
   checkDirectory,
-  lockDirectory,
   type Manifest,
   scanWorkspace,
   type WorkspaceError,
@@ -36,11 +35,11 @@ export async function prepareWorkspace(
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {
-  const { folders, directory, include, runId } = plan
+  const { folders, directory, include } = plan
   await using undo = new AsyncDisposableStack()
   const places = { ownFolders: [folders.home, folders.cache, folders.config] }
   const root = requireValue(checkDirectory(directory, places))
-  undo.use(requireValue(lockDirectory({ locks: folders.locks, root, runId })))
+  undo.use(requireValue(await record.holdDirectory(root)))
   const kept = new KeptRules(folders)
   if (plan.acceptIgnoreRules === true) await kept.accept(root)
   const ruleChanges = await kept.of(root)

@@ -1,9 +1,11 @@
 /** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
+import path from 'node:path'
 import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Recorder } from '../recording/recorder.ts'
 import type { WaitForRoom } from '../state/room.ts'
+import { removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import { Feed } from './feed.ts'
 import { Journal } from './journal.ts'
 import type { RunPaths } from './store.ts'
@@ -27,12 +29,21 @@ export class RunRecord {
   }
 
   static async open(paths: RunPaths, now?: () => number): Promise<RunRecord> {
+    const { runId, journal, locks } = paths
     const clock = now === undefined ? {} : { now }
-    return new RunRecord(paths, await Journal.open({ runId: paths.runId, path: paths.journal, ...clock }))
+    return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...clock }))
   }
 
   get state(): RunState {
     return this.#unrecorded ?? this.#journal.state
+  }
+
+  /** Holds a directory for the run until the result is disposed; see {@link RunLock.holdDirectory}. */
+  async holdDirectory(root: string): Promise<WorkspaceResult<AsyncDisposable>> {
+    const runs = path.dirname(this.paths.directory)
+    return await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
+      removeStagedOf(directory, path.join(runs, runId)),
+    )
   }
 
   /** `hash` of the journal's last line. */

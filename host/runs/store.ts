@@ -5,10 +5,10 @@ import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { RunId } from '#specs/protocol/text.ts'
+import { isRunLocked, lockedRuns, RunBusyError, RunLock } from '../locks/run-lock.ts'
 import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { mapBounded } from '../state/map-bounded.ts'
-import { lockedRuns } from '../workspace/index.ts'
 import { JournalError } from './journal.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './outline.ts'
@@ -18,6 +18,8 @@ export interface RunPaths {
   readonly runId: string
   readonly directory: string
   readonly journal: string
+  /** The folder of locks. */
+  readonly locks: string
   /** The agent's log lines and the VM's console, capped. */
   readonly agentLog: string
   readonly console: string
@@ -57,11 +59,6 @@ export class UnknownRunError extends Error {
   override readonly name = 'UnknownRunError'
 }
 
-/** A run that cannot be touched because a process works on it. */
-export class RunBusyError extends Error {
-  override readonly name = 'RunBusyError'
-}
-
 /** A new id: `run-` and 80 random bits. */
 export function newRunId(): string {
   return `run-${randomBytes(10).toString('hex')}`
@@ -86,6 +83,7 @@ export class RunStore {
       runId,
       directory,
       journal: file('journal.jsonl'),
+      locks: this.#locks,
       agentLog: file('agent.jsonl'),
       console: file('console.txt'),
       exchanges: file('exchanges.jsonl'),
@@ -144,7 +142,7 @@ export class RunStore {
 
   /** Newest first; a damaged journal is listed with its problem, not left out. @throws {FolderError} */
   async list(): Promise<RunSummary[]> {
-    const live = lockedRuns(this.#locks)
+    const live = await lockedRuns(this.#locks)
     const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
@@ -152,19 +150,17 @@ export class RunStore {
   /** What {@link list} says of one run. @throws {FolderError} */
   async summary(runId: string): Promise<RunSummary> {
     await this.#check()
-    return await this.#summarise(runId, this.isLive(runId))
+    return await this.#summarise(runId, await this.isLive(runId))
   }
 
-  /** Whether a process works on the run right now. */
-  isLive(runId: string): boolean {
-    return lockedRuns(this.#locks).has(runId)
+  /** Whether a process works on the run right now, from its first hook to its last. */
+  async isLive(runId: string): Promise<boolean> {
+    return await isRunLocked(this.#locks, this.paths(runId).runId)
   }
 
   /** @throws {RunBusyError} while a process works on it */
   async remove(runId: string): Promise<void> {
-    if (lockedRuns(this.#locks).has(runId)) {
-      throw new RunBusyError(`${runId} is at work; cancel it or wait for its end, then remove it`)
-    }
+    await using _ = await RunLock.take(this.#locks, runId)
     await rm(this.paths(runId).directory, { recursive: true, force: true })
   }
 
@@ -174,16 +170,16 @@ export class RunStore {
       const { disk, control, asleep, kept } = this.paths(id)
       return [disk, control, asleep, `${asleep}.draft`, `${kept}.draft`]
     }
-    const isLeft = (file: string) => {
-      const found = statSync(file, { throwIfNoEntry: false })
-      // A run listens before it holds its lock.
-      return found !== undefined && !(found.isSocket() && Date.now() - found.mtimeMs < 60_000)
-    }
-    const withScratch = (await this.#ids()).filter((id) => scratch(id).some(isLeft))
-    // In this order: a run holds its lock before it makes its disk.
-    const live = lockedRuns(this.#locks)
-    for (const id of withScratch) {
-      if (!live.has(id)) for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
+    const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
+    for (const id of await this.#ids()) {
+      if (!scratch(id).some(isLeft)) continue
+      const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
+        if (error instanceof RunBusyError) return undefined
+        throw error
+      })
+      if (lock === undefined) continue
+      await using _ = lock
+      for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
     }
   }
 

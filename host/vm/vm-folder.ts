@@ -5,6 +5,7 @@ import { randomBytes } from 'node:crypto'
 import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
+import { parseJson } from '../state/json.ts'
 import { findProcessesByArgument, judgeProcess, ownIdentity } from '../state/process-identity.ts'
 
 const RECORD = 'vm.json'
@@ -66,7 +67,7 @@ export async function isWaiting(vms: string, id: string): Promise<boolean> {
 /** Records of the VMs in this state folder, of living and dead hosts. */
 export async function listVmRecords(vms: string): Promise<VmRecord[]> {
   const records = await Promise.all((await listFolders(vms)).map((name) => readRecord(join(vms, name))))
-  return records.filter((record) => record !== undefined)
+  return records.filter((record) => typeof record === 'object')
 }
 
 /**
@@ -78,6 +79,8 @@ export async function sweepDeadVms(vms: string): Promise<string[]> {
   for (const name of await listFolders(vms)) {
     const path = join(vms, name)
     const record = await readRecord(path)
+    // What cannot be looked at now may be of a VM that lives.
+    if (record === 'unreadable') continue
     if (record ? (await judgeProcess(record.host)) !== 'dead' : !(await isOld(path))) continue
     if (record) await killLeftover(record.id)
     await rm(path, { recursive: true, force: true })
@@ -101,13 +104,16 @@ async function listFolders(vms: string): Promise<string[]> {
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name)
 }
 
-async function readRecord(folder: string): Promise<VmRecord | undefined> {
+/** Undefined without a record, or with none of this form. */
+async function readRecord(folder: string): Promise<VmRecord | 'unreadable' | undefined> {
+  let text: string
   try {
-    const parsed = recordSchema.safeParse(JSON.parse(await readFile(join(folder, RECORD), 'utf8')))
-    return parsed.success ? parsed.data : undefined
-  } catch {
-    return undefined
+    text = await readFile(join(folder, RECORD), 'utf8')
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'ENOENT' ? undefined : 'unreadable'
   }
+  const parsed = recordSchema.safeParse(parseJson(text))
+  return parsed.success ? parsed.data : undefined
 }
 
 async function isOld(path: string): Promise<boolean> {

@@ -22,8 +22,9 @@ import {
 } from './path-state.ts'
 import type { Review, ReviewItem } from './review.ts'
 import { type HeldBack, type Selection, selectChanges } from './selection.ts'
-import { removeTemporary, type Transition, TransitionQueue } from './transition.ts'
-import { failureOf, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
+import { removeStaged, stagedName } from './staged-files.ts'
+import { type Transition, TransitionQueue } from './transition.ts'
+import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
 import { type Intent, isOwnState, type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
 
 /** Operations that are logged together before they are done; one wait for the disk serves them all. */
@@ -53,9 +54,16 @@ export interface ApplySummary {
   readonly failed: readonly HeldBack[]
   readonly leftOut: readonly HeldBack[]
   readonly unknown: readonly string[]
+  /** Why it ended before it reached every change; absent: it reached all. What it reached is in the other lists. */
+  readonly stopped?: WorkspaceError
+  /** Chosen, and not looked at, because it was stopped before. */
+  readonly notReached: readonly string[]
 }
 
-/** Applies. The caller holds the directory's lock. Failures: `damaged`, `no_space`, `cancelled`, `internal`. */
+/**
+ * Applies. The caller holds the directory's lock. Failures, with nothing changed: `damaged`, `no_space`, `cancelled`,
+ * `internal`. What ends it after the first change is no failure but {@link ApplySummary.stopped}.
+ */
 export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResult<ApplySummary>> {
   const choice = selectChanges(options.review, options.selection)
   let contents: number | undefined
@@ -63,9 +71,12 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
     using log = new WriteAheadLog(options.runDirectory)
     contents = openContents(options.review.changes.paths.contents)
     const applier = new Applier(options, log, contents)
-    await applier.run(choice.chosen)
+    const stopped = await applier.run(choice.chosen)
+    if (stopped !== undefined && !applier.hasChanged) return { ok: false, error: stopped }
     return workspaceSuccess({
+      ...(stopped === undefined ? {} : { stopped }),
       applied: applier.applied,
+      notReached: applier.notReached,
       already: choice.already,
       conflicts: [...choice.conflicts, ...applier.conflicts],
       failed: applier.failed,
@@ -97,6 +108,7 @@ interface Prepared {
 
 class Applier {
   readonly applied: string[] = []
+  readonly notReached: string[] = []
   readonly conflicts: HeldBack[] = []
   readonly failed: HeldBack[] = []
   readonly #options: ApplyOptions
@@ -107,7 +119,13 @@ class Applier {
   readonly #stopped = new Set<string>()
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
   readonly #outcomes: ({ done: number } | { failed: number; reason: string })[] = []
+  /** Operations of each change that are still to be done. */
+  readonly #open = new Map<ReviewItem, number>()
   #next: number
+  /** Why what undo needs could not be kept. */
+  #unkept: unknown
+  /** Whether anything on the host is other than before. */
+  hasChanged = false
 
   constructor(options: ApplyOptions, log: WriteAheadLog, contents: number) {
     this.#options = options
@@ -117,13 +135,29 @@ class Applier {
     this.#next = log.nextOperation
     this.#own = Map.groupBy(log.operations, ({ path }) => path)
     // A crash between staging and renaming leaves a file of ours beside its path.
-    for (const { path, temporary, outcome } of log.operations) {
-      if (outcome === 'unknown') removeTemporary(this.#root, path, temporary)
-    }
+    removeStaged(this.#root, log.operations)
   }
 
-  async run(items: readonly ReviewItem[]): Promise<void> {
+  /** @returns what ended it before it reached all changes */
+  async run(items: readonly ReviewItem[]): Promise<WorkspaceError | undefined> {
     const operations = items.flatMap((item) => this.#operationsOf(item))
+    for (const { item } of operations) this.#open.set(item, (this.#open.get(item) ?? 0) + 1)
+    let stopped: WorkspaceError | undefined
+    try {
+      await this.#runAll(operations)
+    } catch (thrown) {
+      stopped = failureOf('applying the changes', thrown).error
+    }
+    for (const item of items) {
+      if (this.#stopped.has(item.path)) continue
+      const isWhole = (this.#open.get(item) ?? 0) === 0
+      if (isWhole) this.applied.push(item.path)
+      else this.notReached.push(item.path)
+    }
+    return stopped
+  }
+
+  async #runAll(operations: readonly Operation[]): Promise<void> {
     using queue = new TransitionQueue(this.#root)
     for (let at = 0; at < operations.length; ) {
       this.#options.signal?.throwIfAborted()
@@ -138,6 +172,7 @@ class Applier {
         const operation = operations[at++]
         const prepared = operation === undefined ? undefined : this.#prepare(operation, ahead)
         if (prepared !== undefined) batch.push(prepared)
+        else if (operation !== undefined) this.#close(operation)
       }
       this.#log.intend(batch.map(({ intent }) => intent))
       for (const { intent } of batch) this.#options.onStep?.({ kind: 'intended', path: intent.path })
@@ -146,7 +181,21 @@ class Applier {
       this.#log.record(this.#outcomes.splice(0))
       await nextTurn()
     }
-    for (const { path } of items) if (!this.#stopped.has(path)) this.applied.push(path)
+  }
+
+  /** A log that cannot be written is no matter of the path that is looked at. */
+  #keep(piece: Buffer): void {
+    try {
+      this.#log.keep(piece)
+    } catch (thrown) {
+      this.#unkept = thrown
+      throw thrown
+    }
+  }
+
+  /** There is nothing more to do for the operation: it was done, or it is not needed. */
+  #close({ item }: Operation): void {
+    this.#open.set(item, (this.#open.get(item) ?? 0) - 1)
   }
 
   #operationsOf(item: ReviewItem): Operation[] {
@@ -179,11 +228,12 @@ class Applier {
     const known = ahead.get(path)
     const offset = this.#log.undoOffset
     const isModeOnly = this.#changeOf(item).kind === 'mode'
-    const keep = isModeOnly ? undefined : (piece: Buffer) => this.#log.keep(piece)
+    const keep = isModeOnly ? undefined : (piece: Buffer) => this.#keep(piece)
     const captured =
       known === undefined
         ? captureState(this.#root, path, keep)
         : { ok: true as const, value: { state: known } }
+    if (this.#unkept !== undefined) throw this.#unkept
     if (!captured.ok) return this.#stop(item, captured.error.message)
     const { state, owner, mark } = captured.value as CapturedState
     const target = isModeOnly ? withMode(state, this.#modeOf(item)) : keepSpecialBits(state, after)
@@ -203,7 +253,7 @@ class Applier {
       ...(owner === undefined ? {} : { owner }),
       ...(state.kind === 'file' && !isModeOnly ? { offset } : {}),
       ...this.#indexMeaning(item, path),
-      temporary: `.caisson-${this.#options.review.changes.sha256.slice(0, 12)}-${this.#next}`,
+      temporary: stagedName(this.#options.review.changes.sha256, this.#next),
     }
     this.#next++
     this.#options.onStep?.({ kind: 'prepared', path })
@@ -236,8 +286,11 @@ class Applier {
       owner: owner ?? ownerLike(this.#root, path),
     }
     await queue.add(transition, (made) => {
-      if (made.ok) this.#outcomes.push({ done: intent.op })
-      else this.#fail(item, intent.op, made.error.message.slice(0, 500))
+      if (made.ok) {
+        this.#outcomes.push({ done: intent.op })
+        this.hasChanged = true
+        this.#close(operation)
+      } else this.#fail(item, intent.op, made.error.message.slice(0, 500))
       this.#options.onStep?.(
         made.ok ? { kind: 'done', path } : { kind: 'failed', path, reason: made.error.message },
       )

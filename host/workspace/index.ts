@@ -8,7 +8,6 @@ export { buildDisk, type Disk, type DiskOptions, estimateDiskBytes, workspaceDis
 export type { FlaggedInHistory, HistoryReport } from './git-history/examine.ts'
 export type { MovedReference } from './git-history/references.ts'
 export type { SetAside } from './git-history/set-aside.ts'
-export { type DirectoryLock, type LockOptions, lockDirectory, lockedRuns } from './lock.ts'
 export { type Manifest, type ManifestEntry, readManifest, writeManifest } from './manifest.ts'
 export { type ReceiveOptions, receiveChanges } from './receive.ts'
 export {
@@ -22,5 +21,11 @@ export {
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './rule-changes.ts'
 export { defaultMaxBytes, type Scan, type ScanOptions, scanWorkspace } from './scan.ts'
 export { type Choice, type HeldBack, type Selection, selectChanges } from './selection.ts'
+export { removeStagedOf } from './staged-files.ts'
 export { type UndoOptions, type UndoSummary, undoChanges } from './undo.ts'
-export type { WorkspaceError, WorkspaceErrorCode, WorkspaceResult } from './workspace-error.ts'
+export {
+  failureOf,
+  type WorkspaceError,
+  type WorkspaceErrorCode,
+  type WorkspaceResult,
+} from './workspace-error.ts'

@@ -13,6 +13,7 @@ import { checkDirectory, type OwnPlaces } from './directory-check.ts'
 import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
 import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
 import { holdsSecret, mayHoldSecret } from './secrets.ts'
+import { isStagedName } from './staged-files.ts'
 import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
 
 /** Directories within directories; each holds a descriptor while it is walked. */
@@ -142,6 +143,7 @@ class Walk {
       return
     }
     if (stat.isDirectory()) return this.#subdirectory(directory, name, path, stat, depth)
+    if (isStagedName(name)) return this.#leave(path, 'staged')
     const verdict = this.#decide(path, false)
     if (verdict !== 'take') return this.#leave(path, verdict)
     if (encodePath(path).length > limits.pathMaxBytes) return this.#leave(path, 'too_large')

@@ -187,14 +187,6 @@ class StagedFile implements Disposable {
   }
 }
 
-/** Removes what a transition that did not end may have left beside a path. */
-export function removeTemporary(root: Root, path: string, temporary: string): void {
-  const located = root.locate(path, { links: 'refuse' })
-  if (!located.ok) return
-  using place = located.value
-  place.sibling(temporary).unlink()
-}
-
 function makeDirectory(place: Place, mode: number, owner: Owner | undefined): Done {
   const made = place.makeDirectory(0o700)
   if (!made.ok) return made

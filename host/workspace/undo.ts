@@ -10,8 +10,15 @@ import { INDEX_MAX_BYTES, meaningOfIndex } from './git-history/index-file.ts'
 import { readHostBytes } from './git-history/references.ts'
 import { type CapturedState, captureState, isSameState, markOf, type PathState } from './path-state.ts'
 import type { HeldBack } from './selection.ts'
-import { removeTemporary, TransitionQueue } from './transition.ts'
-import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
+import { removeStaged } from './staged-files.ts'
+import { TransitionQueue } from './transition.ts'
+import {
+  failureOf,
+  type WorkspaceError,
+  type WorkspaceResult,
+  workspaceFailure,
+  workspaceSuccess,
+} from './workspace-error.ts'
 import { type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
 
 export interface UndoOptions {
@@ -28,9 +35,14 @@ export interface UndoSummary {
   readonly restored: readonly string[]
   /** Paths that were changed since, or could not be restored. */
   readonly conflicts: readonly HeldBack[]
+  /** Why it ended before it reached every path; absent: it reached all. It can be run again. */
+  readonly stopped?: WorkspaceError
 }
 
-/** Undoes all of a run's applies. The caller holds the directory's lock. Failures: `damaged`, `unreadable`, `cancelled`. */
+/**
+ * Undoes all of a run's applies. The caller holds the directory's lock. Failures, with nothing restored: `damaged`,
+ * `unreadable`, `cancelled`. What ends it later is no failure but {@link UndoSummary.stopped}.
+ */
 export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult<UndoSummary>> {
   const opened = Root.open(options.root)
   if (!opened.ok) return workspaceFailure('unreadable', `undoing the changes: ${opened.error.message}`)
@@ -38,24 +50,42 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   try {
     using log = new WriteAheadLog(options.runDirectory)
     using queue = new TransitionQueue(root)
+    // Of an apply or undo that was killed.
+    removeStaged(root, log.operations)
     const undoer = new Undoer(root, log, queue, options.onRestored)
-    let turnStart = performance.now()
-    for (const operation of log.operations.toReversed()) {
-      options.signal?.throwIfAborted()
-      await undoer.undo(operation)
-      if (performance.now() - turnStart < 20) continue
-      await nextTurn()
-      turnStart = performance.now()
-    }
-    await queue.flush()
+    const stopped = await undoAll(log.operations, undoer, options.signal)
+    if (stopped === undefined) await queue.flush()
+    else if (undoer.restored.size === 0) return { ok: false, error: stopped }
     const conflicts = [...undoer.conflicts].map(([path, reason]) => ({ path, reason: reason.slice(0, 500) }))
-    if (conflicts.length === 0 && log.operations.length > 0) log.recordUndone()
+    if (stopped === undefined && conflicts.length === 0 && log.operations.length > 0) log.recordUndone()
     return workspaceSuccess({
+      ...(stopped === undefined ? {} : { stopped }),
       restored: [...undoer.restored].filter((path) => !undoer.conflicts.has(path)),
       conflicts,
     })
   } catch (thrown) {
     return failureOf('undoing the changes', thrown)
+  }
+}
+
+/** @returns what ended it before it reached all */
+async function undoAll(
+  operations: readonly LoggedOperation[],
+  undoer: Undoer,
+  signal: AbortSignal | undefined,
+): Promise<WorkspaceError | undefined> {
+  let turnStart = performance.now()
+  try {
+    for (const operation of operations.toReversed()) {
+      signal?.throwIfAborted()
+      await undoer.undo(operation)
+      if (performance.now() - turnStart < 20) continue
+      await nextTurn()
+      turnStart = performance.now()
+    }
+    return undefined
+  } catch (thrown) {
+    return failureOf('undoing the changes', thrown).error
   }
 }
 
@@ -80,7 +110,6 @@ class Undoer {
 
   async undo(operation: LoggedOperation): Promise<void> {
     const { path, before, after, outcome } = operation
-    if (outcome === 'unknown') removeTemporary(this.#root, path, operation.temporary)
     // A failed operation left the path as it was.
     if (outcome === 'failed') return
     if (this.#queue.has(path)) await this.#queue.flush()

@@ -53,15 +53,20 @@ export interface LoggedOperation extends Intent {
  * without changing it; none yet gives nothing. Throws like {@link WriteAheadLog}.
  */
 export function readOwnStates(runDirectory: string): ReadonlyMap<string, readonly LoggedOperation[]> {
+  return Map.groupBy(readLoggedOperations(runDirectory), ({ path }) => path)
+}
+
+/** What was intended since the last complete undo, in order; none without a log. Throws like {@link WriteAheadLog}. */
+export function readLoggedOperations(runDirectory: string): readonly LoggedOperation[] {
   const file = logFile(runDirectory)
   let bytes: Buffer
   try {
     bytes = readFileSync(file)
   } catch (thrown) {
-    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return new Map()
+    if (thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT') return []
     throw thrown
   }
-  return Map.groupBy(parseLog(bytes, file).operations, ({ path }) => path)
+  return parseLog(bytes, file).operations
 }
 
 /** Whether a state is one that apply left, be it in the middle of an operation that a crash cut. */

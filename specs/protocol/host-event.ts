@@ -33,6 +33,8 @@ export const LeftOut = z.strictObject({
     'fifo',
     'too_large',
     'other_filesystem',
+    // By its name a file that an apply which was killed left beside its target.
+    'staged',
   ]),
 })
 export type LeftOut = z.infer<typeof LeftOut>

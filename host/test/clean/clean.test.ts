@@ -11,10 +11,10 @@ import { isFreed, type Kept, measure } from '../../clean/kept.ts'
 import { runCli } from '../../cli.ts'
 import { ensureImage } from '../../image/image.ts'
 import { takeLock } from '../../locks/file-lock.ts'
+import { RunLock } from '../../locks/run-lock.ts'
 import { RunStore } from '../../runs/store.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
 import { ownIdentity } from '../../state/process-identity.ts'
-import { lockDirectory } from '../../workspace/index.ts'
 import { makeAgent, makeRecipe } from '../image/support.ts'
 
 const HOUR_MS = 60 * 60 * 1000
@@ -227,9 +227,7 @@ describe('caisson clean', () => {
     const [ended, live] = ['run-00000000000000000001', 'run-00000000000000000002']
     for (const run of [ended, live])
       await write(path.join(place.folders.runs, run, 'journal.jsonl'), '{"\u001b[2J":1}\n')
-    const workspace = await temporaryFolder('clean-workspace')
-    const lock = lockDirectory({ locks: place.folders.locks, root: workspace, runId: live })
-    expect(lock.ok).toBe(true)
+    await using _ = await RunLock.take(place.folders.locks, live)
     expect(await clean(place, '--older-than', '0h')).toMatchObject({ code: 2 })
     const shown = await clean(place)
     expect(shown.stdout).toContain('damaged journal')

@@ -10,7 +10,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import type { Io } from '../../cli/io.ts'
 import { noteChoice, reviewNotes } from '../../cli/review-notes.ts'
 import { runCli } from '../../cli.ts'
-import { lockDirectory } from '../../workspace/index.ts'
+import { RunLock } from '../../locks/run-lock.ts'
 import { noteIdOf, proposed, proposingRunId, runThatProposed } from '../support/proposals.ts'
 import { Person } from '../ui/support/person.ts'
 
@@ -253,9 +253,7 @@ describe('the review of what a run proposes', () => {
     await run.host.notes.change(() => [
       { kind: 'memory', noteId: noteIdOf(1), workspace: run.directory, text: 'old words', tags: [], at: 1 },
     ])
-    const lock = lockDirectory({ locks: run.host.folders.locks, root: run.directory, runId: proposingRunId })
-    if (!lock.ok) throw new Error(lock.error.message)
-    using _ = lock.value
+    await using _ = await RunLock.take(run.host.folders.locks, proposingRunId)
     const [stdout, stderr] = [new PassThrough(), new PassThrough()]
     const io = { stdin: new PassThrough(), stdout, stderr, env: run.env, version: '0' }
     await reviewNotes(io, run.host, proposingRunId, { choice: 'keep', state: { ...run.state, end: null } })

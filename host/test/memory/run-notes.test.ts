@@ -2,8 +2,8 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { RunLock } from '../../locks/run-lock.ts'
 import type { StoredNote } from '../../memory/note-store.ts'
-import { lockDirectory } from '../../workspace/index.ts'
 import { noteIdOf as idOf, proposed, proposingRunId as runId, runThatProposed } from '../support/proposals.ts'
 
 describe('the notes that a run proposed', () => {
@@ -92,12 +92,11 @@ describe('the notes that a run proposed', () => {
   })
 
   it('wait where the notes cannot be written or a process works on the run [S0.13]', async () => {
-    const { host, directory } = await runThatProposed([proposed(1, 'one')])
+    const { host } = await runThatProposed([proposed(1, 'one')])
     const keep = new Map([[idOf(1), { keep: true } as const]])
-    const lock = lockDirectory({ locks: host.folders.locks, root: directory, runId })
-    if (!lock.ok) throw new Error(lock.error.message)
+    const lock = await RunLock.take(host.folders.locks, runId)
     await expect((await host.runNotes(runId)).decide(keep, 'a test')).rejects.toThrow('in use')
-    lock.value[Symbol.dispose]()
+    await lock[Symbol.asyncDispose]()
     await mkdir(path.dirname(host.notes.file), { recursive: true, mode: 0o700 })
     await writeFile(host.notes.file, '\n'.repeat(17 * 1024 * 1024), { mode: 0o600 })
     await expect((await host.runNotes(runId)).decide(keep, 'a test')).rejects.toThrow('larger than')

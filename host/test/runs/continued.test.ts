@@ -28,7 +28,7 @@ async function makeStore() {
 /** A run of which no more is known than how it began. */
 async function begin(store: RunStore, runId: string, directory: string, continues?: string) {
   const { journal } = await store.create(runId)
-  const written = await Journal.open({ runId, path: journal, now: () => 1_000 })
+  const written = await Journal.open({ runId, path: journal, locks: path.dirname(journal), now: () => 1_000 })
   await written.append({
     source: 'host',
     event: {
@@ -76,7 +76,12 @@ describe('the run that another continues', () => {
   it('tells of calls on the host whose end nobody recorded, so that none is repeated blindly [S1.10, S2.11]', async () => {
     const { store, directory } = await makeStore()
     const { journal } = store.paths(good)
-    const written = await Journal.open({ runId: good, path: journal, now: () => 1_000 })
+    const written = await Journal.open({
+      runId: good,
+      path: journal,
+      locks: path.dirname(journal),
+      now: () => 1_000,
+    })
     const call = { agentPath: 'root', stepId: 's', tool: 'deploy', arguments: '{"to":"x"}' }
     const note = (event: HostEvent) => written.append({ source: 'host', event })
     await note({ type: 'host-tool-start', ...call, callId: 'c1' })

@@ -50,7 +50,12 @@ beforeEach(async () => {
 /** A journal that its writer closed. */
 async function writeClosed(): Promise<Buffer> {
   {
-    await using journal = await Journal.open({ runId, path: file, now: () => 1_000 })
+    await using journal = await Journal.open({
+      runId,
+      path: file,
+      locks: path.dirname(file),
+      now: () => 1_000,
+    })
     for (const text of ['one', 'two \u2028 \u00e4', 'three']) await journal.append(note(text))
     await journal.append(fact(runEnd))
   }
@@ -88,20 +93,22 @@ describe('a journal that was closed', () => {
     await appendFile(file, stray)
     await expect(readJournal(file, runId)).rejects.toThrow(JournalError)
     await expect(readOutline(file, runId)).rejects.toThrow(JournalError)
-    await expect(Journal.open({ runId, path: file })).rejects.toThrow(JournalError)
+    await expect(Journal.open({ runId, path: file, locks: path.dirname(file) })).rejects.toThrow(JournalError)
   })
 
   it('is missed by name when it is gone, and is not begun anew [S0.12]', async () => {
     await writeClosed()
     await rm(file)
     await expect(readJournal(file, runId)).rejects.toThrow(/there is no journal .*caisson runs rm/)
-    await expect(Journal.open({ runId, path: file })).rejects.toThrow(/there is no journal/)
+    await expect(Journal.open({ runId, path: file, locks: path.dirname(file) })).rejects.toThrow(
+      /there is no journal/,
+    )
   })
 })
 
 describe('a journal whose writer was killed', () => {
   it('shows that it lost lines from before the last barrier, and is never called whole [S0.12]', async () => {
-    const journal = await Journal.open({ runId, path: file })
+    const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     await journal.append(note('one'))
     await journal.append(fact({ type: 'apply-start', paths: 1, sha256 }))
     const told = (await readFile(file)).length
@@ -129,7 +136,7 @@ describe('the summary beside a journal', () => {
   ]
 
   it('tells after every line what the fold over the whole journal tells, and is made anew from it [S0.12 W.01]', async () => {
-    await using journal = await Journal.open({ runId, path: file })
+    await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     for (const event of lines) {
       await journal.append(fact(event))
       const events = await readJournal(file, runId)
@@ -150,7 +157,7 @@ describe('the summary beside a journal', () => {
   })
 
   it('leaves a list little to read of a journal without barriers [S0.12]', async () => {
-    await using journal = await Journal.open({ runId, path: file })
+    await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     const text = 'x'.repeat(16_000)
     for (let count = 0; count < 700; count += 1) await journal.append(note(text))
     const { length } = await readFile(file)
@@ -166,7 +173,7 @@ describe('a journal that a guest fills', () => {
     async (seed) => {
       const random = randomFrom(seed)
       const bounds = { maxEvents: 400, maxBytes: 800_000, reservedEvents: 40, reservedBytes: 300_000 }
-      await using journal = await Journal.open({ runId, path: file, bounds })
+      await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file), bounds })
       // Large lines reach the bound of bytes, small ones that of events.
       const largest = seed % 2 === 0 ? 15_000 : 50
       const guestLine = () =>

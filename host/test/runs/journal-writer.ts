@@ -1,10 +1,11 @@
 // Writes a journal under a bound on the size of files until lines are refused, lifts the bound and writes the end.
 import { execFileSync } from 'node:child_process'
+import path from 'node:path'
 import { noUsage } from '#specs/protocol/task.ts'
 import { Journal } from '../../runs/journal.ts'
 
 const [file = '', runId = ''] = process.argv.slice(2)
-const journal = await Journal.open({ runId, path: file })
+const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
 let refused = 0
 let kept = 0
 while (refused < 3) {

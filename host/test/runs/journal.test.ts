@@ -14,7 +14,7 @@ beforeEach(async () => {
 })
 
 async function write(texts: string[]): Promise<string> {
-  await using journal = await Journal.open({ runId, path: file })
+  await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
   await Promise.all(texts.map((text) => journal.append(note(text))))
   return journal.head
 }
@@ -35,7 +35,7 @@ describe('the journal', () => {
 
   it('reads back an event whatever the order of its keys [S0.12]', async () => {
     {
-      await using journal = await Journal.open({ runId, path: file })
+      await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
       await journal.append({ source: 'host', event: { reason: 'r', target: 't', type: 'egress-denied' } })
     }
     expect(await readJournal(file, runId)).toMatchObject([{ event: { type: 'egress-denied', target: 't' } }])
@@ -49,8 +49,9 @@ describe('the journal', () => {
 
   it('drops a last line that a crash cut short, and appends after it', async () => {
     // Never closed: what a killed process leaves.
-    const killed = await Journal.open({ runId, path: file })
+    const killed = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     for (const text of ['one', 'two']) await killed.append(note(text))
+    await killed.lock[Symbol.asyncDispose]()
     await appendFile(file, '{"seq":3,"at":17')
     expect(await readJournal(file, runId)).toHaveLength(2)
     await write(['three'])

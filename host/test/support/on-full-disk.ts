@@ -51,7 +51,7 @@ async function receive(): Promise<object> {
 /** Lines of 10 KiB where 64 fit. */
 async function journal(): Promise<object> {
   const file = path.join(folder, 'journal.jsonl')
-  const journal = await Journal.open({ runId, path: file })
+  const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
   if (waits === 'waits') journal.waitForRoom = makeRoom
   fill(64 * KIB)
   const append = async (at: number): Promise<string> => {
