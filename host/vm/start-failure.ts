@@ -41,11 +41,16 @@ export function tails(qemu: QemuProcess) {
   return { stderrTail: qemu.stderrTail(), consoleTail: qemu.console.text() }
 }
 
-/** QEMU, or what stands in front of it, ended before its monitor spoke. */
+/**
+ * QEMU, or what stands in front of it, ended before its monitor spoke, perhaps since this machine is not as it was. One
+ * that somebody killed says nothing about the machine.
+ */
 export function isLaunchFailure(error: unknown): boolean {
   return (
     error instanceof VmError &&
     error.code === 'qemu_failed' &&
+    error.signal !== 'SIGKILL' &&
+    error.signal !== 'SIGTERM' &&
     (error.phase === 'spawn' || error.phase === 'qmp')
   )
 }
@@ -159,6 +164,7 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
     phase,
     expected: byGuest ? 'the guest to boot' : 'QEMU to keep running',
     seen: byGuest ? 'a guest that ended or panicked' : `its end (${how})`,
+    ...(exit.signal === null ? {} : { signal: exit.signal }),
     remedy: byGuest
       ? 'The console tells why; caisson image verify checks the image.'
       : 'Its stderr tells why; caisson doctor checks QEMU, --accel tcg avoids a broken accelerator.',

@@ -46,6 +46,8 @@ export interface VmErrorDetails {
   readonly stderrTail?: string
   /** The last of the guest's console: hostile text. Absent means QEMU never ran. */
   readonly consoleTail?: string
+  /** The signal that ended QEMU, where one did. */
+  readonly signal?: string
   readonly cause?: unknown
 }
 
@@ -58,6 +60,7 @@ export class VmError extends Error {
   readonly remedy: string
   readonly stderrTail: string
   readonly consoleTail: string
+  readonly signal: string | undefined
 
   constructor(details: VmErrorDetails) {
     super(
@@ -71,5 +74,6 @@ export class VmError extends Error {
     this.remedy = details.remedy
     this.stderrTail = details.stderrTail ?? ''
     this.consoleTail = details.consoleTail ?? ''
+    this.signal = details.signal
   }
 }
