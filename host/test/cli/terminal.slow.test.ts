@@ -43,7 +43,6 @@ describe('caisson run in a terminal', () => {
     await cli.sees('asked by root')
     cli.type('ests\r1\ry\r')
     await cli.sees('kept as your next message to the agent: “please skip the tests')
-    await cli.sees('Type 1-4')
     expect(cli.output()).not.toContain('Allowed')
     cli.type('n\r')
     const { code } = await cli.ended
