@@ -2,8 +2,10 @@
  * Where a link leads: name by name, through the links of the change set and those that lie on the host. Looks by
  * descriptor and never follows one; a hostile change set can make it give up, not make it go on for long.
  */
+import { realpathSync } from 'node:fs'
 import path from 'node:path'
 import type { Root } from '#specs/node/descriptor-walk.ts'
+import { decodePath, encodePath } from '#specs/node/path-text.ts'
 import type { StoredChange } from './change-set.ts'
 
 /** Links that one path may go through; Linux's own bound. */
@@ -22,8 +24,11 @@ export interface LinkTarget {
   readonly ways: readonly string[]
 }
 
-/** Where following a link ends: inside, outside (why), or nowhere that can be said (why). */
-type End = LinkTarget | { readonly out: string } | { readonly lost: string }
+/**
+ * Where following a link ends: inside, outside, nowhere since the system would not follow it as far either, or at a
+ * place that cannot be said, with the reason.
+ */
+type End = LinkTarget | { readonly out: string } | { readonly endless: string } | { readonly lost: string }
 
 export class LinkView {
   readonly #root: Root
@@ -40,13 +45,26 @@ export class LinkView {
   }
 
   /**
-   * What a link at `at` with this target leads to in the workspace: as it will be, and as the host is now.
-   * @returns nothing when it is too long a way to follow
+   * What a link at `at` with this target leads to in the workspace: as it will be, and as the host is now, by a way
+   * outside too.
+   * @returns nothing when following it would cost too much
    */
   targetsOf(at: string, target: string): readonly LinkTarget[] | undefined {
     const ends = [this.#changes, new Map()].map((changes) => this.#follow(at, target, changes))
     if (ends.some((end) => 'lost' in end)) return
-    return ends.filter((end) => 'path' in end)
+    return [...ends.filter((end) => 'path' in end), ...this.#realTarget(at)]
+  }
+
+  /** Where the system itself finds what is at a path of the host. */
+  #realTarget(at: string): LinkTarget[] {
+    try {
+      const place = Buffer.concat([Buffer.from(`${this.#root.path}/`), encodePath(at)])
+      const real = decodePath(realpathSync.native(place, { encoding: 'buffer' }))
+      const below = this.#below(real)
+      return below === undefined ? [] : [{ path: below, ways: [] }]
+    } catch {
+      return []
+    }
   }
 
   /**
@@ -58,6 +76,7 @@ export class LinkView {
     for (const changes of [this.#changes, new Map()]) {
       const end = this.#follow(at, target, changes)
       if ('lost' in end) return end.lost
+      if ('endless' in end) return end.endless
       if ('out' in end) return end.out
     }
     return
@@ -87,7 +106,7 @@ export class LinkView {
       if (found === 'end') end = Math.min(end, resolved.length)
       ways.add(here)
       if (typeof found === 'string') continue
-      if (++links > MAX_LINKS) return { lost: 'a link that goes through too many others' }
+      if (++links > MAX_LINKS) return { endless: 'a link that goes through too many others' }
       via ??= here
       resolved.pop()
       const below = found.target.startsWith('/') ? this.#below(found.target) : found.target

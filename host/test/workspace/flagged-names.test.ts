@@ -1,11 +1,42 @@
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
+import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { foldPath } from '../../workspace/folded-path.ts'
+import { enter, judge, nowhere } from '../../workspace/flag-rules.ts'
+import { foldName, foldPath } from '../../workspace/folded-path.ts'
 import { itemsOf, type Sketch } from './support.ts'
 
 async function flagsOf(before: Sketch, changed: Sketch): Promise<Record<string, string | undefined>> {
   const items = await itemsOf(before, { ...before, ...changed })
   return Object.fromEntries(Object.keys(changed).map((name) => [name, items.get(name)?.flagged]))
+}
+
+/** The nodes that can lie on one disk: nothing lies below a file or link. */
+function tameTree(wild: Readonly<Record<string, string>>): Record<string, string> {
+  const isAbove = (above: string, path: string) => path.startsWith(`${above}/`)
+  const paths = Object.keys(wild).sort()
+  const kept = paths.filter((path) => !paths.some((other) => isAbove(other, path)))
+  return Object.fromEntries(kept.map((path) => [path, wild[path] ?? '']))
+}
+
+/** Every path of at most six names by which the file system reaches a file in the directory, with the file's own path. */
+function* walkThroughLinks(root: string, below = ''): Generator<[string, string]> {
+  const names = readdirSync(path.join(root, below))
+  for (const name of names) {
+    const reached = below === '' ? name : `${below}/${name}`
+    // A link that leads nowhere, or round and round.
+    if (!existsSync(path.join(root, reached))) continue
+    const stat = statSync(path.join(root, reached))
+    const real = realpathSync.native(path.join(root, reached))
+    if (!real.startsWith(`${root}/`) && real !== root) continue
+    if (stat.isFile()) yield [reached, path.relative(root, real)]
+    else if (reached.split('/').length < 6) yield* walkThroughLinks(root, reached)
+  }
+}
+
+function isFlaggedPlace(reached: string): boolean {
+  const tracks = reached.split('/').reduce((above, name) => enter(above, foldName(name)), nowhere)
+  return judge(tracks, 'file') !== undefined
 }
 
 describe('a flagged place by another name', () => {
@@ -90,6 +121,9 @@ describe('a flagged place by another name', () => {
   })
 
   it('is found in a circle of links, and past its end [W.03]', async () => {
+    const around = { '.vscode': '-> ../project/editor', 'editor/x': '1' }
+    expect((await flagsOf(around, { 'editor/x': '2' }))['editor/x']).toContain('.vscode')
+    expect(await flagsOf({ '.vscode': '-> .vscode', a: '1' }, { a: '2' })).toEqual({ a: undefined })
     const before = {
       here: '-> .',
       'a/up': '-> ..',
@@ -100,6 +134,41 @@ describe('a flagged place by another name', () => {
     const flags = await flagsOf(before, { 'editor/x': '2', 'a/b': '2' })
     expect(flags['editor/x']).toContain('.vscode')
     expect(flags['a/b']).toBeUndefined()
+  })
+
+  it('is found in any tree of links that the file system itself resolves [W.03]', {
+    timeout: 120_000,
+  }, async () => {
+    const name = fc.constantFrom('a', 'b', 'c', '.github', 'workflows', '.vscode', '.envrc', '.yarn')
+    const place = fc.array(name, { minLength: 1, maxLength: 3 }).map((names) => names.join('/'))
+    const target = fc.array(fc.oneof(name, fc.constant('..'), fc.constant('.')), {
+      minLength: 1,
+      maxLength: 4,
+    })
+    const node = fc.oneof(
+      fc.constant('old'),
+      target.map((names) => `-> ${names.join('/')}`),
+    )
+    let met = 0
+    await fc.assert(
+      fc.asyncProperty(fc.dictionary(place, node, { minKeys: 2, maxKeys: 9 }), async (wild) => {
+        const before = tameTree(wild)
+        const files = Object.keys(before).filter((path) => before[path] === 'old')
+        const changed = Object.fromEntries(files.map((path) => [path, 'new']))
+        const obeyed = new Set<string>()
+        const items = await itemsOf(before, { ...before, ...changed }, (bench) => {
+          for (const [reached, real] of walkThroughLinks(bench.root))
+            if (isFlaggedPlace(reached)) obeyed.add(real)
+        })
+        for (const path of files) {
+          if (!obeyed.has(path)) continue
+          expect([path, items.get(path)?.flagged]).toEqual([path, expect.any(String)])
+          if (!isFlaggedPlace(path)) met++
+        }
+      }),
+      { seed: 5, numRuns: 400 },
+    )
+    expect(met).toBeGreaterThan(10)
   })
 
   it("of the packages that are installed is not what their links lead to, which is the person's own code [W.03]", async () => {
