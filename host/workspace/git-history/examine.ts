@@ -171,6 +171,7 @@ async function examineRepository(
     if (members.length === 0) return finish()
     const references = new References(options, directory, idBytes)
     moved = references.moved
+    if (references.problem !== undefined) findings.addProblem(references.problem)
     const found = await findNewHistory(store, references.newIds, references.hostIds, budget)
     commits = found.commits.length
     for (const { commit } of found.commits) {

@@ -43,6 +43,8 @@ export class References {
   /** Objects that the change set names and the host does not. */
   readonly newIds: ReadonlySet<string>
   readonly moved: readonly MovedReference[]
+  /** Why references must be named whatever they lead to; nothing if they need not. */
+  readonly problem: string | undefined
   /** Where HEAD pointed on the host: an object. */
   readonly hostHead: string | undefined
   readonly #around: HistorySurroundings
@@ -59,6 +61,7 @@ export class References {
     this.hostIds = host.ids
     this.newIds = changed.ids.difference(host.ids)
     this.moved = movedReferences(host.references, changed, (name) => this.#isDeleted(name))
+    this.problem = problemOf(this.moved, changed.texts)
     this.hostHead = resolveHead(host.texts.get('HEAD'), host.references, this.#idLength)
   }
 
@@ -91,7 +94,7 @@ export class References {
       offsets.set(below, change.offset)
       for (const id of this.#idsOf(below, text)) ids.add(id)
     }
-    return { ids, references: this.#referencesOf(texts, (below) => offsets.get(below) ?? 0) }
+    return { ids, texts, references: this.#referencesOf(texts, (below) => offsets.get(below) ?? 0) }
   }
 
   /**
@@ -165,6 +168,24 @@ function movedReferences(
   for (const [name, { id }] of host)
     if (isDeleted(name) && !changed.references.has(name)) moved.push({ name, from: id })
   return moved
+}
+
+/** Names that git takes for other objects, and links to commits that were only set aside. */
+function problemOf(
+  moved: readonly MovedReference[],
+  changed: ReadonlyMap<string, string>,
+): string | undefined {
+  const names = moved.map(({ name }) => name.toLowerCase())
+  if (names.some((name) => name.startsWith('refs/replace/')))
+    return 'it has objects that stand in for others (refs/replace)'
+  if (names.some((name) => name.startsWith(`${asideFolder}/`)))
+    return 'it changes refs/caisson, where commits of earlier runs are kept'
+  for (const text of changed.values()) {
+    const target = /^ref:\s*(\S+)/.exec(text)?.[1]
+    if (target !== undefined && !/^refs\/(heads|remotes|tags)\//.test(target))
+      return 'a reference leads to another that is no branch or tag'
+  }
+  return undefined
 }
 
 function resolveHead(

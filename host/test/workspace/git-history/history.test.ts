@@ -385,4 +385,41 @@ describe('commits and the index from the VM', () => {
       if (isUndone) expect(snapshot(bench.root)).toEqual(before)
     }
   })
+
+  it.each<[string, (copy: string, blob: string) => void]>([
+    [
+      'a packed reference that puts another file in the place of one',
+      (copy, blob) => {
+        const evilBlob = execFileSync('git', ['hash-object', '-w', '--stdin'], {
+          cwd: copy,
+          input: 'evil:\n',
+        })
+        writeFileSync(
+          path.join(copy, '.git/packed-refs'),
+          `${String(evilBlob).trim()} refs/replace/${blob}\n`,
+        )
+      },
+    ],
+    [
+      'a HEAD that leads to commits that were set aside',
+      (copy) => writeFileSync(path.join(copy, '.git/HEAD'), 'ref: refs/caisson/run/heads/main\n'),
+    ],
+    [
+      'a branch that leads to commits that were set aside',
+      (copy) => writeFileSync(path.join(copy, '.git/refs/heads/main'), 'ref: refs/caisson/run/heads/main\n'),
+    ],
+  ])('that are only named, by %s, are flagged [W.03]', async (_, deed) => {
+    using first = new GitBench(start)
+    using review = await first.afterAgent((copy) => commit(copy, evil))
+    await apply(first, review)
+    git(first.root, 'checkout', '--', '.')
+    rmSync(first.file('b.txt'), { force: true })
+    using bench = new GitBench((root) => execFileSync('cp', ['-a', `${first.root}/.`, root]))
+    const blob = git(bench.root, 'rev-parse', 'HEAD:Makefile').trim()
+    using next = await bench.afterAgent((copy) => deed(copy, blob))
+    await apply(bench, next)
+    expect(historyFlags(next)).toHaveLength(1)
+    git(bench.root, 'reset', '-q', '--hard')
+    expect(readFileSync(bench.file('Makefile'), 'utf8')).toBe(base.Makefile)
+  })
 })
