@@ -17,7 +17,9 @@ const now = (behaviour: string, missing?: string): Requirement => ({
 export const requirements: Readonly<Record<string, Requirement>> = {
   // Planning and execution
   'S0.01': now('A goal that needs it becomes an ordered plan of two or more steps'),
-  'S0.02': now('What the model plans is parsed against a schema and refused otherwise'),
+  'S0.02': now(
+    'A plan of the model, and every answer of which a form is asked, is parsed against its schema and refused otherwise',
+  ),
   'S0.03': now('Planner and executor run without each other'),
   'S0.04': now('The tool registry is typed, refuses doubled and unknown names, and validates arguments'),
   'S0.05': now(
@@ -27,7 +29,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.07': now('Limits and gates are kept below the model'),
   'S0.08': later('HTTP API: POST /run', 'the HTTP service comes later'),
   'S0.09': now(
-    'The provider is configured by environment variables: a key, a server address and a model',
+    'The provider is configured by environment variables or the user’s file: a server address, a model and a proxy; its key comes from a variable, a private file, a command or the keyring, and is never shown',
     'a port: there is no HTTP service yet',
   ),
   'S0.10': now('The command line is a client of the host', 'a VS Code extension'),
@@ -39,7 +41,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.14': now(
     'The workspace can be searched by words, and by meaning with an embedding model: passages ranked, as they are now, and what was left out said',
   ),
-  'S0.15': now('The code is strict ESM TypeScript, linted, formatted, with checked import directions'),
+  'S0.15': now(
+    'The code of specs, runtime, agent and host is strict ESM TypeScript, linted, formatted, with checked import directions',
+  ),
 
   // The agent in the VM
   'S1.01': now('The agent receives tasks from the host over RPC and serves them for ever'),
@@ -331,7 +335,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
 
   // Host surfaces
   'H.01': now(
-    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell',
+    'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a wrong option or setting is refused by its name, and foreign text cannot control the terminal',
   ),
   'H.02': later('HTTP API and web page', 'the service is not built yet'),
   'H.03': later('ACP, MCP server, VS Code', 'come later'),

@@ -63,7 +63,7 @@ describe('a part of a budget', () => {
     })
   })
 
-  it('is never more than what is neither spent nor promised, and a fair share of it where nothing was asked [A.07]', () => {
+  it('is never more than what is neither spent nor promised, and a fair share of it where nothing was asked [A.07 A.03]', () => {
     const budget = whole()
     // Four may run at once; the parent keeps a share of its own.
     const shares = [1, 2, 3, 4].map(() => budget.part({}, 4)?.limits.maxTokens)
@@ -72,7 +72,7 @@ describe('a part of a budget', () => {
     expect(budget.part({}, 1)).toBeNull()
   })
 
-  it('trips with the whole when that is spent by whomever [A.07]', () => {
+  it('trips with the whole when that is spent by whomever [A.07 A.03]', () => {
     const budget = whole({ maxToolCalls: 3 })
     const part = budget.part({ maxToolCalls: 2 }, 1)
     expect([budget.takeCall(), budget.takeCall(), part?.takeCall(), part?.takeCall()]).toEqual([
@@ -104,7 +104,7 @@ describe('a part of a budget', () => {
 })
 
 describe('texts and ids of a run', () => {
-  it('slices a text into pieces that fit, without splitting a character [S1.10]', () => {
+  it('slices a text into pieces that fit, without splitting a character', () => {
     const text = `a${'🎉'.repeat(9_000)}`
     const pieces = [...sliceText(text)]
     expect(pieces.join('')).toBe(text)
@@ -112,14 +112,14 @@ describe('texts and ids of a run', () => {
     for (const piece of pieces) expect(piece.isWellFormed()).toBe(true)
   })
 
-  it('bounds a text in characters and in bytes as JSON [S1.03]', () => {
+  it('bounds a text in characters and in bytes as JSON', () => {
     expect(boundText('abcdef', 4)).toBe('abc…')
     const bound = boundJsonText('\u0001'.repeat(200_000), 262_144, 300_000)
     expect(Buffer.byteLength(JSON.stringify(bound))).toBeLessThanOrEqual(300_000)
     expect(boundJsonText('\ud800x', 10, 100).isWellFormed()).toBe(true)
   })
 
-  it('gives every call an id of its own [S1.07]', () => {
+  it('gives every call an id of its own [T.02]', () => {
     const ids = new CallIds()
     const claimed = ['a', 'a', '', 'not ok', 'x'.repeat(80)].map((wanted) => ids.claim(wanted))
     expect(claimed[0]).toBe('a')

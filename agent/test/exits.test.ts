@@ -14,13 +14,13 @@ function readText(text: string) {
 }
 
 describe('readExits', () => {
-  it('says how the last process ended [S1.12]', () => {
+  it('says how the last process ended', () => {
     const last = { code: null, signal: 'SIGKILL', atMs: 1, stderrTail: 'out of memory\n' }
     const { restarts, lastExit } = readText(JSON.stringify({ restarts: 2, last }))
     expect([restarts, lastExit]).toEqual([2, 'signal SIGKILL; the end of its stderr:\nout of memory'])
   })
 
-  it('takes a first process, a missing file and a broken one as nothing to tell [S1.12]', () => {
+  it('takes a first process, a missing file and a broken one as nothing to tell', () => {
     for (const text of ['{"restarts":0,"last":null}', '', '{"restarts":"x"}', '[]']) {
       expect(readText(text)).toEqual({ restarts: 0 })
     }

@@ -176,7 +176,7 @@ describe('the loop', () => {
     expect(life.completions).toHaveLength(1)
   })
 
-  it('keeps system prompt, tools and the head of each step the same bytes over a run [S0.05]', async () => {
+  it('keeps system prompt, tools and the head of each step the same bytes over a run [A.05]', async () => {
     const life = await live(diligent)
     await life.serve(makeTask())
     const steps = life.model.asked.filter((asked) => !isPlanning(asked))
@@ -199,7 +199,7 @@ describe('the loop', () => {
     expect(completion.message).toContain('fly')
   })
 
-  it('offers the model only the tools that the task names [S0.04]', async () => {
+  it('offers the model only the tools that the task names [S0.04 S4.01]', async () => {
     const life = await live(diligent)
     await life.serve(makeTask({ tools: ['write_note'] }))
     expect(life.model.asked.at(-1)?.tools.map((tool) => tool.function.name)).toEqual(['write_note'])
@@ -259,7 +259,7 @@ describe('faults', () => {
     ],
     ['an executor that throws', { executor: () => Promise.reject(new Error('fault')) }],
     ['a listing that fails', { listWorkspace: () => Promise.reject(new Error('fault')) }],
-  ])('completes once as failed for %s, and goes on [S1.03]', async (_name, parts) => {
+  ])('completes once as failed for %s, and goes on [S1.03 A.03]', async (_name, parts) => {
     const life = await live(diligent, parts)
     for (const number of [1, 2]) {
       const completion = await life.serve(makeTask({ runId: runIdOf(number) }))
@@ -284,13 +284,13 @@ describe('faults', () => {
     expect(life.log.at(-1)).toBe('complete')
   })
 
-  it('ends by its wall time in whatever it is doing [S0.07]', async () => {
+  it('ends by its wall time in whatever it is doing [S0.07 V.06]', async () => {
     const life = await live(diligent, { planner: () => new Promise(() => undefined) })
     const completion = await life.serve(makeTask({ limits: { maxWallMs: 1_000 } }))
     expect(completion).toMatchObject({ outcome: 'failed', reason: 'limit_time' })
   })
 
-  it('ends with a reason for any nonsense of the model, with bounded work [S4.07]', async () => {
+  it('ends with a reason for any nonsense of the model, with bounded work [T.02]', async () => {
     const nonsense = fc.oneof(
       fc.string().map((text) => reply({ text })),
       fc.json().map((text) => reply({ calls: [{ name: 'read_note', arguments: text }] })),

@@ -74,7 +74,7 @@ function expectValid({ messages }: Asked): void {
 }
 
 describe('the requests of a run', () => {
-  it('begin with the same bytes in all steps, and each goes on from the one before [A.05] [S0.05] [A.04]', async () => {
+  it('begin with the same bytes in all steps, and each goes on from the one before [A.05 A.04]', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(turns, { maxLength: 12 }),

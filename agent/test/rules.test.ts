@@ -22,7 +22,7 @@ describe('the agent', () => {
     ['Math.random, which is seeded once', /\bMath\s*\.\s*random\s*\(/],
     ['randomInt, of which Node keeps values ready', /\brandomInt\b/],
     ['randomUUID, of which Node keeps values ready', /\brandomUUID\b(?!\(\{ disableEntropyCache: true \}\))/],
-  ])('never draws from %s: it is the same in every copy of a VM [S0.15 V.03]', (_, way) => {
+  ])('never draws from %s: it is the same in every copy of a VM [V.03]', (_, way) => {
     expect(sources().length).toBeGreaterThan(40)
     expect(sources().filter((file) => way.test(readFileSync(file, 'utf8')))).toEqual([])
   })

@@ -275,7 +275,7 @@ describe('a pause', () => {
 })
 
 describe('a cancel', () => {
-  it('keeps what the model had said, in the journal and in the conversation [A.08]', async () => {
+  it('keeps what the model had said, in the journal and in the conversation [A.08 S1.10]', async () => {
     const silent = { body: delta({ content: 'I have found' }), after: 'hang' } as const
     const { result, events } = await perform([silent], (test) => {
       const watch = setInterval(() => {

@@ -18,7 +18,7 @@ const perform = (
 ) => performStep(script, { ...options, during })
 
 describe('turns', () => {
-  it('calls tools until the model answers in text [S0.07] [S4.07]', async () => {
+  it('calls tools until the model answers in text [S4.07]', async () => {
     const { result, events, diary, asked } = await perform([
       calls(['read_note', { path: 'a' }]),
       reply({ text: ' It says so. ' }),
@@ -30,7 +30,7 @@ describe('turns', () => {
     expect(asked[1]?.messages.at(-2)?.content).toBeNull()
   })
 
-  it('keeps every request a continuation of the one before, byte for byte [S0.05]', async () => {
+  it('keeps every request a continuation of the one before, byte for byte [A.05]', async () => {
     const { asked } = await perform([
       calls(['read_note', { path: 'a' }]),
       calls(['write_note', { path: 'b', content: 'x' }]),
@@ -44,7 +44,7 @@ describe('turns', () => {
       expect(prefixes[n]?.startsWith(prefixes[n - 1] ?? '?')).toBe(true)
   })
 
-  it('runs reading calls at once and gives their results in the order asked [S4.07]', async () => {
+  it('runs reading calls at once and gives their results in the order asked', async () => {
     const { result, diary } = await perform([
       calls(['read_note', { path: 'slow' }], ['read_note', { path: 'a' }], ['read_note', { path: 'b' }]),
       reply({ text: 'done' }),
@@ -57,7 +57,7 @@ describe('turns', () => {
     ])
   })
 
-  it('runs calls one after the other when one of them writes [S4.07]', async () => {
+  it('runs calls one after the other when one of them writes', async () => {
     const { diary } = await perform([
       calls(
         ['read_note', { path: 'slow' }],
@@ -85,7 +85,7 @@ describe('turns', () => {
     expect(codes.toSorted()).toEqual(['invalid_input', 'not_found', 'unknown_tool', undefined].toSorted())
   })
 
-  it('gives calls ids of their own where the model gives none, or the same twice [S1.07]', async () => {
+  it('gives calls ids of their own where the model gives none, or the same twice [T.02]', async () => {
     const { result } = await perform([
       calls(['read_note', { path: 'a' }, 'same'], ['read_note', { path: 'b' }, 'same']),
       calls(['read_note', { path: 'c' }, 'same'], ['read_note', { path: 'd' }]),
@@ -121,12 +121,12 @@ describe('turns', () => {
 })
 
 describe('answers that are none', () => {
-  it('ends as failed when the model says that the step cannot be done [S0.07]', async () => {
+  it('ends as failed when the model says that the step cannot be done', async () => {
     const { result } = await perform([reply({ text: 'STEP FAILED: there is no file' })])
     expect(result).toMatchObject({ state: 'failed', reason: 'step_failed', text: 'there is no file' })
   })
 
-  it('asks again after an empty answer, and gives up after three [S1.07]', async () => {
+  it('asks again after an empty answer, and gives up after three [T.02]', async () => {
     const once = await perform([reply({ text: '' }), reply({ text: 'here' })])
     expect(once.result.text).toBe('here')
     expect(once.asked[1]?.messages.at(-1)?.content).toContain('Your last reply was empty')
@@ -135,7 +135,7 @@ describe('answers that are none', () => {
     expect(always.asked).toHaveLength(3)
   })
 
-  it('lets a cut text go on, and never runs a call that was cut off [S1.07]', async () => {
+  it('lets a cut text go on, and never runs a call that was cut off [G.07]', async () => {
     const { result, diary } = await perform([
       reply({ text: 'I beg', finishReason: 'length' }),
       reply({
@@ -154,7 +154,7 @@ describe('answers that are none', () => {
     expect(artifact).toMatchObject({ toolName: 'write_note', issues: [{ code: 'cut_off' }] })
   })
 
-  it('never runs a call that was cut off, whatever its place in the reply or its form [S1.07] [G.07]', async () => {
+  it('never runs a call that was cut off, whatever its place in the reply or its form [G.07]', async () => {
     const cut = '{"path":"a","content":"x'
     const whole = { path: 'b', content: 'y' }
     const { diary } = await perform([
@@ -178,7 +178,7 @@ describe('answers that are none', () => {
     expect(diary.calls).toEqual(['write b'])
   })
 
-  it('forgets empty answers once the model has acted [S1.07]', async () => {
+  it('forgets empty answers once the model has acted [T.02]', async () => {
     const { result } = await perform((_asked, index) => {
       if (index === 8) return reply({ text: 'done' })
       return index % 2 === 0 ? reply({ text: '' }) : calls(['read_note', { path: `n${index}` }])
@@ -186,19 +186,19 @@ describe('answers that are none', () => {
     expect(result.text).toBe('done')
   })
 
-  it('does not take a call whose arguments were all cut off for one without arguments [S1.07]', async () => {
+  it('does not take a call whose arguments were all cut off for one without arguments [G.07]', async () => {
     const cut = reply({ calls: [{ name: 'wait_long', arguments: '' }], finishReason: 'length' })
     const { diary, result } = await perform([cut, reply({ text: 'done' })])
     expect(diary.calls).toEqual([])
     expect(result.text).toBe('done')
   })
 
-  it('fails when the provider holds the answer back [S1.07]', async () => {
+  it('fails when the provider holds the answer back [T.02]', async () => {
     const { result } = await perform([reply({ text: 'no', finishReason: 'content_filter' })])
     expect(result).toMatchObject({ state: 'failed', reason: 'model_refused' })
   })
 
-  it('asks again when a stream breaks, and runs nothing twice [S1.07]', async () => {
+  it('asks again when a stream breaks, and runs nothing twice [G.05]', async () => {
     const broken = { body: `${delta({ content: 'I wi' })}`, after: 'reset' } as const
     const { result, diary } = await perform([
       broken,
@@ -210,14 +210,14 @@ describe('answers that are none', () => {
     expect(diary.calls).toEqual(['write a'])
   })
 
-  it('fails with a reason when the model stays broken [S1.07]', async () => {
+  it('fails with a reason when the model stays broken [T.02]', async () => {
     const { result } = await perform([{ body: `${event({ choices: [] })}${event('[DONE]')}` }])
     expect(result).toMatchObject({ state: 'failed', reason: 'model_broken' })
   })
 })
 
 describe('limits', () => {
-  it('nudges once and then fails when the same call gives the same again and again [S4.07]', async () => {
+  it('nudges once and then fails when the same call gives the same again and again [A.02]', async () => {
     const { result, asked, diary } = await perform([calls(['read_note', { path: 'a' }])])
     expect(result).toMatchObject({ state: 'failed', reason: 'step_failed' })
     expect(diary.calls).toHaveLength(3)
@@ -225,14 +225,14 @@ describe('limits', () => {
     expect(asked[3]?.messages.at(-1)?.content).toContain('Do something else')
   })
 
-  it('notices two calls that take turns [S4.07]', async () => {
+  it('notices two calls that take turns [A.02]', async () => {
     const { diary } = await perform((_asked, index) =>
       calls(['read_note', { path: index % 2 === 0 ? 'a' : 'b' }]),
     )
     expect(diary.calls.length).toBeLessThanOrEqual(8)
   })
 
-  it('lets edit and test alternate while the edits differ [S4.07]', async () => {
+  it('lets edit and test alternate while the edits differ [A.02]', async () => {
     const { result } = await perform((_asked, index) => {
       if (index === 16) return reply({ text: 'done' })
       return index % 2 === 0
@@ -314,7 +314,7 @@ describe('approvals and cancel', () => {
     expect(result).toMatchObject({ state: 'failed', reason: 'denied' })
   })
 
-  it('ends tools and answers open calls when it is cancelled [S1.03]', async () => {
+  it('ends tools and answers open calls when it is cancelled [A.08]', async () => {
     const { result, diary, events } = await perform(
       [calls(['wait_long', {}], ['write_note', { path: 'a', content: '' }])],
       {},
@@ -326,7 +326,7 @@ describe('approvals and cancel', () => {
     expect(events.at(-1)).toMatchObject({ type: 'tool-end', error: { code: 'cancelled' } })
   })
 
-  it('ends a stream, a stubborn tool and an open approval when it is cancelled [S1.03]', async () => {
+  it('ends a stream, a stubborn tool and an open approval when it is cancelled [A.08]', async () => {
     const soon = ({ cancel }: TestRun): void => void setTimeout(cancel, 100)
     const silent = { body: delta({ content: 'x' }), after: 'hang' } as const
     expect((await perform([silent], {}, soon)).result.state).toBe('cancelled')

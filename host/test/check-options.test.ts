@@ -89,7 +89,7 @@ describe('the options of a run', () => {
     await expect(readdir(home)).rejects.toThrow('ENOENT')
   })
 
-  it('are taken where they are right, each of them [H.01]', () => {
+  it('are taken where they are right, each of them [H.01 S4.01]', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
       mode: 'work',
@@ -166,7 +166,7 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
     expect(ruling?.rule).toContain(way)
 })
 
-it('an application that is told of nothing else is warned once of a key that is not read [S0.09 G.01]', async () => {
+it('an application that is told of nothing else is warned once of a key that is not read [S0.09]', async () => {
   const home = await temporaryFolder('warned')
   const env = {
     PATH: process.env.PATH,

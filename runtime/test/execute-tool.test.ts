@@ -83,7 +83,7 @@ const call = (name: string, args = '{}') =>
   ({ id: 'c1', type: 'function', function: { name, arguments: args } }) as const
 
 describe('executeTool', () => {
-  it('gives what a tool says as a message for the transcript [S2.11]', async () => {
+  it('gives what a tool says as a message for the transcript', async () => {
     expect(await executeTool(environment, call('add', '{"a":2}'), { tools })).toEqual({
       ok: true,
       content: '{"sum":3}',

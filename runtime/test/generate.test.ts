@@ -129,7 +129,7 @@ describe('generate and stream', () => {
     ])
   })
 
-  it('tell names that no provider takes under others, and give them back as they were [S2.11]', async () => {
+  it('tell names that no provider takes under others, and give them back as they were [S2.11 S0.11]', async () => {
     const name = 'look up: été'
     await using test = await open((asked) => {
       const first = asked.tools[0]?.function.name ?? ''

@@ -35,7 +35,7 @@ print('began' if started else 'waits for a child that is not its own')
 os.kill(frozen, signal.SIGKILL)
 `
 
-it('starts a program while another child is held before it has begun [S1.14]', async () => {
+it('starts a program while another child is held before it has begun [S1.04]', async () => {
   const { stdout } = await promisify(execFile)('python3', ['-c', program], { timeout: 50_000 })
   expect(stdout).toBe('began\n')
 })

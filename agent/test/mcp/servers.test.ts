@@ -7,7 +7,7 @@ import { McpWorld, small } from './world.ts'
 const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name)
 
 describe('a server that is a program', () => {
-  it('is started in the sandbox with the network of programs, and gives its tools under names of its own [S2.12] [A.09]', async () => {
+  it('is started in the sandbox with the network of programs, and gives its tools under names of its own [A.09]', async () => {
     await using world = await McpWorld.open({
       mcpServers: { 'my-docs': { ...small(), env: { TOKEN: 'x' }, cwd: 'docs' } },
       taken: ['read_file', 'my_docs_FAIL'],
@@ -32,7 +32,7 @@ describe('a server that is a program', () => {
     expect(search).toMatchObject({ runs: 'server', readOnly: false, requiresApproval: false })
   })
 
-  it('has its arguments checked by its own schema, and its answer in a block that it cannot leave [S2.12]', async () => {
+  it('has its arguments checked by its own schema, and its answer in a block that it cannot leave [A.09]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small() } })
     const tools = await world.tools()
     const wrong = await world.call(tools, 's_search_all', { filter: {} })
@@ -50,7 +50,7 @@ describe('a server that is a program', () => {
     expect((await world.call(tools, 's_huge')).output.length).toBeLessThan(100_000)
   })
 
-  it('that reads by its own word is believed only where the user says so [S2.12]', async () => {
+  it('that reads by its own word is believed only where the user says so [A.09]', async () => {
     await using world = await McpWorld.open({
       mcpServers: { a: small(), b: { ...small(), trustHints: true } },
     })
@@ -58,7 +58,7 @@ describe('a server that is a program', () => {
     expect(names(readers)).toEqual(['b_pid'])
   })
 
-  it('that dies in a call fails that call at once, and is started anew for the next [S2.12]', async () => {
+  it('that dies in a call fails that call at once, and is started anew for the next [A.09]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small() } })
     const tools = await world.tools()
     const died = await world.call(tools, 's_die')
@@ -69,7 +69,7 @@ describe('a server that is a program', () => {
     expect(world.offers).toHaveLength(1)
   })
 
-  it('ends with the run, however it resists [S2.12]', async () => {
+  it('ends with the run, however it resists [A.09]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small('stubborn', 'child') } })
     await world.call(await world.tools(), 's_pid')
     expect(world.programs.running).toBe(1)
@@ -82,7 +82,7 @@ describe('a server that is a program', () => {
     ['never answers', { ...small('dumb'), connectTimeoutMs: 300 }, 'was not ready after 300 ms'],
     ['floods', { ...small('flood'), connectTimeoutMs: 60_000 }, 'a line of more than'],
     ['writes HTML', { ...small('html'), connectTimeoutMs: 3_000 }, '<html>Bad gateway'],
-  ])('that %s is noted, and costs its own tools alone [S2.12]', async (_, broken, words) => {
+  ])('that %s is noted, and costs its own tools alone [A.09]', async (_, broken, words) => {
     await using world = await McpWorld.open({ mcpServers: { broken, good: small() } })
     expect(new Set(names(await world.tools()).map((name) => name.split('_')[0]))).toEqual(new Set(['good']))
     expect(world.notes).toEqual([expect.stringContaining('MCP server broken:')])
@@ -90,7 +90,7 @@ describe('a server that is a program', () => {
     expect(world.news).toEqual(['Starting MCP servers: broken, good'])
   })
 
-  it('is not waited for by a run that is cancelled while it gets ready, and ends with it [S2.12] [A.09]', async () => {
+  it('is not waited for by a run that is cancelled while it gets ready, and ends with it [A.09]', async () => {
     await using world = await McpWorld.openCancelled({
       mcpServers: { s: { ...small('dumb'), connectTimeoutMs: 240_000 } },
     })
@@ -99,7 +99,7 @@ describe('a server that is a program', () => {
     await expect.poll(() => world.programs.running).toBe(0)
   })
 
-  it('runs once more over the view of a sub-agent, when that first calls it, and ends with it [S2.12]', async () => {
+  it('runs once more over the view of a sub-agent, when that first calls it, and ends with it [A.09]', async () => {
     await using world = await McpWorld.open({ mcpServers: { s: small() } })
     const tools = await world.tools()
     const ending = new AbortController()

@@ -114,7 +114,7 @@ describe('the servers of a run', () => {
 })
 
 describe("names of servers' tools", () => {
-  it('are what every provider takes, and differ, whatever servers call them [S2.12] [A.09]', () => {
+  it('are what every provider takes, and differ, whatever servers call them [A.09]', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(fc.string(), fc.string()), { maxLength: 30 }), (pairs) => {
         const names = new ServerToolNames(['read_file'])

@@ -62,7 +62,7 @@ async function execute(
 }
 
 describe('order', () => {
-  it('runs steps after what they need, and hands the answers on [S0.01] [S0.03]', async () => {
+  it('runs steps after what they need, and hands the answers on [S0.03]', async () => {
     const { ending, started, openings, events } = await execute(
       planOf(['c', { needs: ['a', 'b'] }], ['a'], ['b', { needs: ['a'] }]),
     )
@@ -119,7 +119,7 @@ describe('order', () => {
     expect(writesOverlap(b, a)).toBe(overlap)
   })
 
-  it('ends any graph with one end per step, and never starts a step before its needs [S4.07]', async () => {
+  it('ends any graph with one end per step, and never starts a step before its needs [A.01]', async () => {
     const graph = fc
       .array(fc.record({ needs: fc.array(fc.nat(20), { maxLength: 3 }), fate: fc.nat(5) }), {
         minLength: 1,
@@ -160,7 +160,7 @@ describe('order', () => {
 })
 
 describe('failures', () => {
-  it('ends the run when a step fails that says abort [S4.07]', async () => {
+  it('ends the run when a step fails that says abort [A.01]', async () => {
     const plan = planOf(['a'], ['b'], ['c', { needs: ['b'] }])
     const { ending, states } = await execute(plan, { a: result('failed', 'broken disk') })
     expect(states).toEqual({ a: 'failed', b: 'cancelled', c: 'skipped' })
@@ -168,7 +168,7 @@ describe('failures', () => {
     expect(ending.message).toContain('broken disk')
   })
 
-  it('goes on with what does not need a denied step, and fails as denied at its end [S1.11 S4.07]', async () => {
+  it('goes on with what does not need a denied step, and fails as denied at its end [S1.11]', async () => {
     const plan = planOf(['a'], ['b'], ['c', { needs: ['a'] }], ['d', { needs: ['b'] }])
     const { ending, states } = await execute(plan, { a: result('failed', 'they said no', 'denied') })
     expect(states).toEqual({ a: 'failed', b: 'completed', c: 'skipped', d: 'completed' })
@@ -176,7 +176,7 @@ describe('failures', () => {
     expect(ending.message).toMatch(/^2 of 4 steps completed; step "a" failed: they said no/)
   })
 
-  it('names a failure before a denial when both would end the run [S4.07]', async () => {
+  it('names a failure before a denial when both would end the run [A.01]', async () => {
     const { ending } = await execute(planOf(['a'], ['b', { needs: ['c'] }], ['c']), {
       a: result('failed', 'they said no', 'denied'),
       b: result('failed', 'broken disk'),
@@ -184,7 +184,7 @@ describe('failures', () => {
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
   })
 
-  it('goes on without the dependents of a step that says continue [S4.07]', async () => {
+  it('goes on without the dependents of a step that says continue [A.01]', async () => {
     const plan = planOf(
       ['a', { onFailure: 'continue' }],
       ['b', { needs: ['a'] }],

@@ -167,7 +167,7 @@ describe('makePlan', () => {
     expect(asked).toHaveLength(3)
   })
 
-  it('ends with the reason of a model that fails [S0.02]', async () => {
+  it('ends with the reason of a model that fails [S1.03]', async () => {
     const refused = await plan({ status: 401, body: '{"title":"Unauthorized"}' })
     expect(refused.planned).toMatchObject({ ok: false, error: { reason: 'model_refused' } })
     expect(refused.asked).toHaveLength(1)
@@ -176,7 +176,7 @@ describe('makePlan', () => {
     expect(gone.asked.length).toBeGreaterThan(1)
   })
 
-  it('asks again after a failure that passes, and says so [S1.07]', async () => {
+  it('asks again after a failure that passes, and says so [G.05]', async () => {
     const broken = { body: 'data: {"choices":[]}\n\n' }
     const { planned, events } = await plan({ status: 503, body: '' }, broken, planReply(goodPlan))
     expect(planned.ok).toBe(true)

@@ -122,7 +122,7 @@ describe('the list of refusals', () => {
 })
 
 describe('the gate', () => {
-  it('gives a place as soon as one is free, to nobody who has gone, and not for ever [G.02]', async () => {
+  it('gives a place as soon as one is free, to nobody who has gone, and not for ever', async () => {
     const gate = new Gate({ maxOpen: 1, waitMs: 50, resetBurst: 10, resetsPerSecond: 10 })
     expect(await gate.enter(never)).toBe(true)
     expect(await gate.enter(never)).toBe(false)
@@ -135,7 +135,7 @@ describe('the gate', () => {
     expect(await next).toBe(true)
   })
 
-  it('makes those wait who break off too many [G.02]', async () => {
+  it('makes those wait who break off too many', async () => {
     const gate = new Gate({ maxOpen: 100, waitMs: 50, resetBurst: 3, resetsPerSecond: 1 })
     for (let count = 0; count < 5; count += 1) {
       expect(await gate.enter(never)).toBe(count < 4)

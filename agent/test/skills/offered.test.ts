@@ -44,13 +44,13 @@ async function offered(task: WholeRunOptions['task'], root: string) {
 }
 
 describe('memory and skills', () => {
-  it('are not offered where the run has none [S0.13] [S2.13]', async () => {
+  it('are not offered where the run has none [A.09]', async () => {
     const { names, asked } = await offered(undefined, await temporaryFolder('empty'))
     expect(names).toEqual([])
     expect(JSON.stringify(asked.map(({ messages }) => messages.at(1)))).not.toMatch(/# Skills|# Memory/)
   })
 
-  it('are offered and told where there are some, to the planner too [S0.13] [S2.13] [A.09]', async () => {
+  it('are offered and told where there are some, to the planner too [S0.13 A.09]', async () => {
     const root = await temporaryFolder('skills')
     mkdirSync(path.join(root, '.agents/skills/lint'), { recursive: true })
     writeFileSync(

@@ -81,7 +81,7 @@ function toolOver(files: { root: string; knownAs: string }, shelf: SkillShelf, e
 }
 
 describe('the skills of a run', () => {
-  it('are the user’s and those of the workspace, and the user’s win [A.09] [S2.13]', async () => {
+  it('are the user’s and those of the workspace, and the user’s win [A.09]', async () => {
     const { files, skill } = await place()
     skill('.claude/skills/a', 'lint', 'from .claude')
     skill('.agents/skills/a', 'lint', 'from .agents')
@@ -128,7 +128,7 @@ Use tabs
 </memory>`)
   })
 
-  it('and notes fit whatever room there is, whole ones, the newest first [A.04] [S0.13]', () => {
+  it('and notes fit whatever room there is, whole ones, the newest first [S0.13 A.09]', () => {
     const memory = Array.from({ length: 30 }, (_, index) => ({
       noteId: `mem-${String(index).padStart(12, '0')}`,
       text: `note ${index} ${'x'.repeat(300)}`,
@@ -150,7 +150,7 @@ Use tabs
     )
   })
 
-  it('are found whatever lies there, within bounds, and nothing outside is read [S2.13] [S1.08]', async () => {
+  it('are found whatever lies there, within bounds, and nothing outside is read [A.09 S1.08]', async () => {
     const { root, files, write, skill } = await place()
     const outside = await temporaryFolder('outside')
     writeFileSync(path.join(outside, 'SKILL.md'), '---\nname: stolen\ndescription: d\n---\nsecret')
@@ -176,7 +176,7 @@ Use tabs
     expect(JSON.stringify(shelf)).not.toContain('secret')
   })
 
-  it('are looked for in so many folders and no more [S2.13]', async () => {
+  it('are looked for in so many folders and no more [A.09]', async () => {
     const { root, files, skill } = await place()
     for (let number = 0; number < 10_000; number++) {
       if (number < 200) skill(`.agents/skills/${String(number).padStart(5, '0')}`, `s${number}`, 'd')

@@ -138,6 +138,18 @@ describe('sub-agents', () => {
     expect(server.asked).toHaveLength(2)
   })
 
+  it('have no tool that their parent was not given, whatever they are started with [A.07]', async () => {
+    await using server = await startModelServer(byBrief({ ONE: [reply({ text: 'done' })] }))
+    using whole = makeAgents({ model: modelAt(server.baseUrl), files })
+    const chosen = whole.run.registry.select(['read_file', 'spawn_agent'])
+    if (!chosen.ok) throw new Error(chosen.error.message)
+    using bench = makeAgents({ model: modelAt(server.baseUrl), files, registry: chosen.value })
+    const refused = await bench.agents.spawn({ brief: 'ONE', tools: ['write_file'] }, 'fan-out', never)
+    expect(refused.refused?.code).toBe('invalid_input')
+    await bench.agents.spawn({ brief: 'ONE' }, 'fan-out', never)
+    expect(server.asked.map(({ tools }) => tools.map((tool) => tool.function.name))).toEqual([['read_file']])
+  })
+
   it('keep a place in the queue: no more run at once, or in all, than the run may have [A.07]', async () => {
     const slow = { ...reply({ text: 'done' }), headAfterMs: 60 }
     await using server = await startModelServer(byBrief({ ONE: [slow] }))
@@ -236,7 +248,7 @@ describe('sub-agents', () => {
     expect(bench.run.budget.tripped).toBeNull()
   })
 
-  it('end with their run, those that wait too, and bring nothing over then [A.07 S1.03]', async () => {
+  it('end with their run, those that wait too, and bring nothing over then [A.07]', async () => {
     const wait = reply({ text: 'I wait', calls: [{ name: 'wait_long', arguments: {} }] })
     const script = [write('a.txt', 'child'), wait]
     await using server = await startModelServer(byBrief({ ONE: script, TWO: script, THREE: script }))

@@ -174,7 +174,7 @@ describe('ask_user', () => {
     ])
   })
 
-  it('lets the run’s clock stand while the person thinks [S2.16 S0.07]', async () => {
+  it('lets the run’s clock stand while the person thinks [S2.16]', async () => {
     const { result } = await performStep(
       [
         reply({ calls: [{ name: 'ask_user', arguments: { question: 'q', kind: 'confirm' } }] }),

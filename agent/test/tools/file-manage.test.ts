@@ -41,7 +41,7 @@ describe('list_files', () => {
     expect(await callGood(list, { path: 'd', depth: 3 })).toMatchObject({ truncated: false })
   })
 
-  it('returns no more than its limit, the nearest first, and does not enter .git [V.06]', async () => {
+  it('returns no more than its limit, the nearest first, and does not enter .git [T.02]', async () => {
     using folder = temporaryFolder()
     mkdirSync(join(folder.path, 'a/b'), { recursive: true })
     mkdirSync(join(folder.path, '.git/objects'), { recursive: true })
@@ -190,7 +190,7 @@ describe('delete_file', () => {
     expect(existsSync(folder.path)).toBe(true)
   })
 
-  it('says so when a tree is too deep for it, and stops when cancelled [V.06]', async () => {
+  it('says so when a tree is too deep for it, and stops when cancelled [T.02]', async () => {
     using folder = temporaryFolder()
     execFileSync('sh', ['-c', 'cd "$0"; for i in $(seq 300); do mkdir d; cd d; done', folder.path])
     const remove = createDeleteFile({ root: folder.path })

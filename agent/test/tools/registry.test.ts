@@ -81,7 +81,7 @@ describe('names', () => {
     })
   })
 
-  it('describes tools sorted and with few keywords, whatever order they came in [S0.04]', () => {
+  it('describes tools sorted and with few keywords, whatever order they came in [A.05]', () => {
     const specs = createRegistry([...noteTools(), echo], options).specs
     expect(JSON.stringify(createRegistry([echo, ...noteTools().toReversed()], options).specs)).toBe(
       JSON.stringify(specs),
@@ -161,7 +161,7 @@ describe('arguments', () => {
     ['deep JSON', `{"path":${'['.repeat(5_000)}${']'.repeat(5_000)}}`],
     ['prototype keys', '{"path":"x","__proto__":{"polluted":1}}'],
     ['a constructor key', '{"path":"x","constructor":{"prototype":{}}}'],
-  ])('refuses %s with an artifact that names the problem [S2.18]', async (_name, args) => {
+  ])('refuses %s with an artifact that names the problem [S2.18 S0.04]', async (_name, args) => {
     const done = await invokeEcho(args)
     expect(done.error).toMatchObject({ code: 'invalid_input', retryable: false })
     const artifact = parseToolValidationFailureArtifact(done.output)
@@ -178,7 +178,7 @@ describe('arguments', () => {
     ])
   })
 
-  it('refuses huge arguments without reading them [S4.07]', async () => {
+  it('refuses huge arguments without reading them [T.02]', async () => {
     expect((await invokeEcho(`{"path":"${'x'.repeat(2_000_000)}"}`)).error?.code).toBe('too_large')
   })
 
@@ -195,7 +195,7 @@ describe('arguments', () => {
     )
   })
 
-  it('writes equal values as equal text [S0.04]', () => {
+  it('writes equal values as equal text [A.05]', () => {
     expect(toCanonicalJson({ b: [{ d: 1, c: 2 }], a: 0 })).toBe(
       toCanonicalJson({ a: 0, b: [{ c: 2, d: 1 }] }),
     )
@@ -239,7 +239,7 @@ describe('results', () => {
     expect(done.output).not.toContain('secret detail')
   })
 
-  it('cuts long output in its middle with a note, and never gives an empty one [S4.07]', async () => {
+  it('cuts long output in its middle with a note, and never gives an empty one [T.02]', async () => {
     const long = await broken({ render: () => `head${'x'.repeat(50_000_000)}tail` })
     expect(long.output.length).toBeLessThanOrEqual(64 * 1024)
     expect(long.output).toMatch(/^head[\s\S]*characters and more cut[\s\S]*tail$/)
@@ -302,7 +302,7 @@ describe('approvals', () => {
     return done.then((invocation) => ({ invocation, asked, calls: diary.calls }))
   }
 
-  it('asks with canonical arguments and a preview before it acts [S1.11]', async () => {
+  it('asks with canonical arguments and a preview before it acts [S1.11 S1.05]', async () => {
     const { asked, calls } = await drop({ decision: 'allow' })
     expect(asked).toEqual([
       { callId: 'c1', tool: 'drop_note', arguments: '{"path":"b"}', preview: 'deletes b' },

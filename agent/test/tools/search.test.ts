@@ -85,7 +85,7 @@ describe('search_files', () => {
     expect(await told('no .* thing', true)).toBe('No match.')
   })
 
-  it('stops at its limit and says so [V.06]', async () => {
+  it('stops at its limit and says so [T.02]', async () => {
     const { folder, search } = prepare()
     using _ = folder
     writeFileSync(join(folder.path, 'many'), 'needle\n'.repeat(1_000_000))
@@ -130,7 +130,7 @@ describe('search_files', () => {
 })
 
 describe("ripgrep's output", () => {
-  it('is read the same however it is cut, and any other bytes are passed over [V.06]', () => {
+  it('is read the same however it is cut, and any other bytes are passed over', () => {
     const record = Buffer.concat([Buffer.from('./caf\xe9\0', 'latin1'), Buffer.from('3:é\r\n')])
     const noise = fc.oneof(
       fc.constant(
@@ -152,7 +152,7 @@ describe("ripgrep's output", () => {
     )
   })
 
-  it('passes over a line without end instead of holding it [V.06]', () => {
+  it('passes over a line without end instead of holding it [T.02]', () => {
     const reader = new RipgrepReader(5)
     const piece = Buffer.alloc(100_000, 'x')
     for (let at = 0; at < 100; at++) expect(reader.take(piece)).toBe(true)

@@ -142,7 +142,7 @@ describe('files that are hard to edit', () => {
     expect(codes).toEqual(['not_a_file', 'not_a_file', 'outside_workspace'])
   })
 
-  it('end in an answer, not in hours, when their lines are all alike or endless [V.06]', async () => {
+  it('end in an answer, not in hours, when their lines are all alike or endless [T.02]', async () => {
     const same = 'x = 1\n'.repeat(300_000)
     expect((await edit(same, `${' x = 1\n'.repeat(5_000)}y`, 'z')).result).toMatchObject({ ok: false })
     const long = `${'a b '.repeat(500_000)}\n`

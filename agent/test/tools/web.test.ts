@@ -152,7 +152,7 @@ describe('web_search', () => {
     { title: 'B', url: 'https://b.test/', snippet: '' },
   ]
 
-  it('lists what was found, framed as foreign [S1.04]', async () => {
+  it('lists what was found, framed as foreign [S1.04 S4.04]', async () => {
     const { asked, invoke } = open({ results })
     const { output } = await invoke('web_search', { query: 'tides', count: '2' })
     expect(output).toMatch(/^\[2 results\]\n<web-content>\n1\. A .*\n {3}https:\/\/a\.test\/\n/)

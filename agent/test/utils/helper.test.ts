@@ -73,7 +73,7 @@ describe('createHelper', () => {
     ])
   })
 
-  it('starts a program that is spoken to while it runs [S1.04] [A.09]', async () => {
+  it('starts a program that is spoken to while it runs [A.09]', async () => {
     const asked = Promise.withResolvers<unknown>()
     serve = (socket) => {
       const reader = new TypedFrameReader()
@@ -180,7 +180,7 @@ describe('createHelper', () => {
     })
   })
 
-  it('passes the failures of the helper on, and makes values of those of the socket [S1.09]', async () => {
+  it('passes the failures of the helper on, and makes values of those of the socket', async () => {
     serve = answer(reply({ ok: false, error: { code: 'busy', message: 'later' } }))
     expect(await createHelper(path).readStatus()).toEqual({
       ok: false,
@@ -202,7 +202,7 @@ describe('createHelper', () => {
     expect(await createHelper(join(folder, 'none')).mountWorkspace(false)).toMatchObject(unavailable)
   })
 
-  it('refuses a request beyond the bound of a frame before it is sent [S1.09]', async () => {
+  it('refuses a request beyond the bound of a frame before it is sent', async () => {
     const argv = ['x'.repeat(1024 * 1024)]
     expect(await createHelper(path).execInSandbox({ ...request, argv })).toMatchObject({
       ok: false,

@@ -13,7 +13,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 describe('a device opened as a Duplex', () => {
-  it('reads what is written to it without holding a thread [S1.01]', async () => {
+  it('reads what is written to it without holding a thread', async () => {
     const fifo = path.join(folder, 'fifo')
     execFileSync('mkfifo', [fifo])
     // Opened for both directions a FIFO hands its own bytes back.

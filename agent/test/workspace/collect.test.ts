@@ -174,7 +174,7 @@ describe('collecting the change set', () => {
     expect(entries).toMatchObject([{ kind: 'file', path: 'caf\udce9', size: 5 }])
   })
 
-  it('names a file that the change set has no room for, and goes on [V.06]', async () => {
+  it('names a file that the change set has no room for, and goes on [W.02]', async () => {
     using folder = temporaryFolder()
     const trees = makeTrees(folder.path)
     writeFileSync(join(trees.merged, 'a'), 'x'.repeat(10))
@@ -185,7 +185,7 @@ describe('collecting the change set', () => {
     expect(entries.map(({ kind }) => kind)).toEqual(['file', 'unsupported', 'file'])
   })
 
-  it('stops at its bound of entries, when cancelled and when the receiver goes away [V.06]', async () => {
+  it('stops at its bound of entries, when cancelled and when the receiver goes away [T.02]', async () => {
     using folder = temporaryFolder()
     const trees = makeTrees(folder.path)
     for (let at = 0; at < 30; at++) writeFileSync(join(trees.merged, `f${at}`), Buffer.alloc(60_000, at))

@@ -176,7 +176,7 @@ describe('the agent on its ports', () => {
     for (const { daemon } of [denied, allowed]) await expect.poll(() => daemon.link.runId).toBeNull()
   })
 
-  it('refuses unknown tools, a second task and the cancel of an unknown run [S0.04] [S1.03]', async () => {
+  it('refuses unknown tools, a second task and the cancel of an unknown run [S0.04]', async () => {
     const world = openWorld({})
     const refused = await world.link.request(
       taskSubmit,
@@ -189,7 +189,7 @@ describe('the agent on its ports', () => {
     expect(unknown).toMatchObject({ ok: false })
   })
 
-  it('says which part failed when the root side cannot do its part [S1.09]', async () => {
+  it('says which part failed when the root side cannot do its part', async () => {
     const { workspaceOpen } = await import('#specs/protocol/methods.ts')
     const world = openWorld({})
     const answer = await world.link.request(workspaceOpen, {}, { timeoutMs: 5_000 })

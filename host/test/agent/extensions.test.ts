@@ -167,7 +167,7 @@ describe('a tool of the application', () => {
     ])
   })
 
-  it('runs once though the session is lost while it runs, and its answer arrives [S2.11, S1.10, C.03]', async () => {
+  it('runs once though the session is lost while it runs, and its answer arrives [C.03]', async () => {
     let made = 0
     const begun = Promise.withResolvers<void>()
     const end = Promise.withResolvers<string>()
@@ -194,7 +194,7 @@ describe('a tool of the application', () => {
 })
 
 describe('hooks of the application', () => {
-  it('change the arguments of a host tool, which runs with no others [A.10, S2.11]', async () => {
+  it('change the arguments of a host tool, which runs with no others [A.10]', async () => {
     const made: unknown[] = []
     const tools: HostTools = {
       deploy: {

@@ -111,7 +111,7 @@ describe('an MCP server at an address', () => {
     ['streamableHttp', 'streamable-http', 'https://api.test:PORT/mcp'],
     ['sse', 'sse', 'https://api.test:PORT/sse'],
   ] as const)(
-    'is spoken to through the host over %s, which makes the TLS and puts the secret in [S2.12] [G.04] [A.09]',
+    'is spoken to through the host over %s, which makes the TLS and puts the secret in [A.09 G.04]',
     async (way, transport, url) => {
       await using reference = await startEverything(way)
       await using at = await setUp(passOn(reference.port))
@@ -135,7 +135,7 @@ describe('an MCP server at an address', () => {
     30_000,
   )
 
-  it('that is not let out is a problem in words, with the rule, and at once [S2.12] [G.02] [G.03]', async () => {
+  it('that is not let out is a problem in words, with the rule, and at once [A.09 G.02 G.03]', async () => {
     await using at = await setUp((_, response) => void response.end())
     const server = at.connect({ url: 'https://other.test/mcp', connectTimeoutMs: 600_000 })
     const listed = await server.listTools()
@@ -148,7 +148,7 @@ describe('an MCP server at an address', () => {
     expect(at.way.denied).toHaveLength(1)
   })
 
-  it('is not sent the secret of another host [S2.12] [G.04]', async () => {
+  it('is not sent the secret of another host [A.09 G.04]', async () => {
     await using at = await setUp((_, response) => void response.end())
     const server = at.connect({ url: 'https://api.test:PORT/mcp', headers: { 'X-Api-Key': '{{OTHER_KEY}}' } })
     expect((await server.listTools()).ok).toBe(false)
@@ -156,7 +156,7 @@ describe('an MCP server at an address', () => {
     expect(at.seen).toEqual([])
   })
 
-  it('may send on within its origin, and nowhere else [S2.12] [G.02]', async () => {
+  it('may send on within its origin, and nowhere else [A.09 G.02]', async () => {
     await using reference = await startEverything('streamableHttp')
     const pass = passOn(reference.port)
     let host = 'api.test'
@@ -172,7 +172,7 @@ describe('an MCP server at an address', () => {
     expect(elsewhere.problem).toMatch(/Redirect to https:\/\/other\.test:\d+\/mcp not followed/)
   }, 30_000)
 
-  it('whose session with the host is lost fails the call at once [S2.12] [C.04]', async () => {
+  it('whose session with the host is lost fails the call at once [A.09 C.04]', async () => {
     const called = Promise.withResolvers<void>()
     await using at = await setUp((request, response) => {
       if (request.method !== 'POST') return void response.writeHead(405).end()

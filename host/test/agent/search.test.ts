@@ -117,7 +117,7 @@ it('a search by meaning finds what has none of its words, through the gateway wi
   ])
 })
 
-it('a search by meaning ends with the budget of the run, and says so to the model [S0.14, G.04]', async () => {
+it('a search by meaning ends with the budget of the run, and says so to the model [S0.14, G.05]', async () => {
   const { ask, exchanges } = await openSearch({ 'a.txt': 'a kitten' }, 11)
   expect(await ask('cat')).toMatchObject({
     ok: false,

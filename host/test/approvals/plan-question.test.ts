@@ -152,7 +152,7 @@ describe('rules about plans', () => {
 })
 
 describe('a plan from outside', () => {
-  it('is read whole, or refused with the places [S0.02]', () => {
+  it('is read whole, or refused with the places [A.01]', () => {
     expect(readPlanText(JSON.stringify(plan))).toEqual({ ok: true, value: plan })
     expect(readPlanText('{"goal":"g","steps":[{"id":"A b"}]}')).toMatchObject({
       ok: false,

@@ -193,7 +193,7 @@ describe('the approval queue', () => {
     expect(queue.pending).toEqual([])
   })
 
-  it('keeps nothing of a settled question but its answer, and of answers the last 1,024 [S0.07]', async () => {
+  it('keeps nothing of a settled question but its answer, and of answers the last 1,024', async () => {
     setFlagsFromString('--expose-gc')
     const collect = runInNewContext('gc') as () => void
     let journaled = 0

@@ -10,7 +10,7 @@ import { getTestImage } from '../support/vm.ts'
 beforeAll(async () => void (await getTestImage()))
 
 describe('caisson run with a plan of its own', () => {
-  it('makes it, changes nothing, says how to carry it out, and does when told [A.01 S0.01 H.01]', async () => {
+  it('makes it, changes nothing, says how to carry it out, and does when told [A.01 H.01 S0.10]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const planned = await place.run(...runArguments(place, 'Run the command `echo x > x.txt`', '--plan-only'))
     expect(planned).toMatchObject({ code: 0, stdout: expect.stringContaining('only plans, changes nothing') })

@@ -38,7 +38,7 @@ describe('caisson attach', () => {
     }
   })
 
-  it('says which notes the run left to decide about [S0.13] [V.08]', async () => {
+  it('says which notes the run left to decide about [S0.13]', async () => {
     const { record, watched, caisson, end } = await runAtWork()
     const attached = caisson('attach', runId)
     await watched

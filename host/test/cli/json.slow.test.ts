@@ -46,7 +46,7 @@ describe('caisson run --json', () => {
     expect(code).toBe(3)
   })
 
-  it('takes an approval, applies with --apply, and ends with a summary [S1.11 W.01 H.01]', async () => {
+  it('takes an approval, applies with --apply, and ends with a summary [S1.11 W.01 H.01 S0.10]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' })
     const cli = place.start(...runArguments(place, 'Delete old.txt', '--json', '--apply'))
     await cli.sees('"approval-request"')

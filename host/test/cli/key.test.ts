@@ -35,7 +35,7 @@ async function stateOf(home: string): Promise<string> {
 }
 
 describe('caisson key', () => {
-  it('stores what is piped, lists names alone, and removes [H.01] [G.01]', async () => {
+  it('stores what is piped, lists names alone, and removes [H.01 S0.09]', async () => {
     const { keyring, home, run } = await openPlace()
     const end = await run(['key', 'set', 'local'], `${key}\n`)
     expect(end).toMatchObject({
@@ -53,7 +53,7 @@ describe('caisson key', () => {
     expect(await keyring.kept('local')).toBeUndefined()
   })
 
-  it('asks at a terminal without showing what is typed, or how much; can be given up [H.01] [G.01]', async () => {
+  it('asks at a terminal without showing what is typed, or how much; can be given up [H.01 S0.09]', async () => {
     const keyring = await testKeyring()
     const place = await cliPlace({}, { PATH: keyring.PATH })
     const set = place.startInTerminal('key', 'set', 'local')
@@ -70,7 +70,7 @@ describe('caisson key', () => {
     expect(await keyring.kept('local')).toBe(key)
   })
 
-  it('refuses what is no key and what is no name, without repeating it [H.01] [G.01]', async () => {
+  it('refuses what is no key and what is no name, without repeating it [H.01 S0.09]', async () => {
     const { keyring, run } = await openPlace()
     for (const piped of ['', '\n', `${key}\n${key}\n`, `${key}\u0001`, 'x'.repeat(70_000)]) {
       const end = await run(['key', 'set', 'local'], piped)
@@ -83,7 +83,7 @@ describe('caisson key', () => {
     expect(await keyring.calls()).toBe('')
   })
 
-  it('says what is wrong with the keyring, escapes included, and ends with 4 [H.01] [G.01]', async () => {
+  it('says what is wrong with the keyring, escapes included, and ends with 4 [H.01 S0.09]', async () => {
     const { keyring, run } = await openPlace()
     await keyring.lock()
     const end = await run(['key', 'set', 'local'], key)

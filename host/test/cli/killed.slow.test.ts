@@ -4,7 +4,7 @@ import { cliPlace, runArguments } from '../support/cli.ts'
 import { readFiles } from '../support/runs.ts'
 
 describe('caisson run that is ended from outside', () => {
-  it('leaves nothing that the next command does not clear when it is killed [V.06 S0.12]', async () => {
+  it('leaves nothing that the next command does not clear when it is killed [V.06]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const killed = place.start(...runArguments(place, 'Run the command `sleep 300`'))
     await killed.sees('run_bash')

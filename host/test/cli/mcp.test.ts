@@ -56,7 +56,7 @@ describe('caisson mcp', () => {
     expect(await pins.list()).toEqual([])
   })
 
-  it('reads a file of servers, and says what is wrong with it [S2.12]', async () => {
+  it('reads a file of servers, and says what is wrong with it [A.09]', async () => {
     const { root } = await makePlace()
     const file = path.join(root, 'mcp.json')
     await writeFile(file, '{"mcpServers":{"a":{"command":"node","args":["a.js"]}}}')

@@ -180,7 +180,7 @@ describe('caisson notes', () => {
 })
 
 describe('caisson skills list', () => {
-  it('shows skills, roots and what is wrong, with nothing that a terminal obeys [S2.13] [A.09]', async () => {
+  it('shows skills, roots and what is wrong, with nothing that a terminal obeys [A.09]', async () => {
     const { caisson, env } = await place()
     const root = path.join(env.XDG_CONFIG_HOME, 'caisson/skills')
     expect((await caisson('skills', 'list')).stdout).toContain(

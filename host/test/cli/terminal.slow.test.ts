@@ -110,7 +110,7 @@ describe('caisson run in a terminal', () => {
     for (const decision of decisions) expect(decision).toMatchObject({ by: 'person', scope: 'run' })
   })
 
-  it('asks nothing with --approve none: what asks is denied, what does not need it is done [S1.11 S4.07]', async () => {
+  it('asks nothing with --approve none: what asks is denied, what does not need it is done [S1.11]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' })
     const task = 'Delete old.txt and create new.txt with the text hello'
     const cli = place.startInTerminal(...runArguments(place, task, '--approve', 'none'))
@@ -124,7 +124,7 @@ describe('caisson run in a terminal', () => {
     expect(await readFiles(place.workspace)).toEqual({ 'new.txt': 'hello', 'old.txt': 'old\n' })
   })
 
-  it('takes a question back that the agent withdraws, and says why [S1.11 S4.07]', async () => {
+  it('takes a question back that the agent withdraws, and says why [S1.11]', async () => {
     const place = await cliPlace({ 'old.txt': 'old\n' })
     const cli = place.startInTerminal(...runArguments(place, 'Delete old.txt and show missing.txt'))
     const { code, stdout } = await cli.ended

@@ -27,7 +27,7 @@ describe('the example in the document on the configuration', () => {
     for (const source of ['env', 'file', 'keyring', 'command']) expect(text).toContain(`{ ${source} = `)
   })
 
-  it('means what it says: servers, rules and proxy can be used [S1.15] [S0.09]', async () => {
+  it('means what it says: servers, rules and proxy can be used [S1.15 S0.09]', async () => {
     const read = readConfig(await example(), 'configuration.md')
     if (!read.ok) throw new Error(read.error)
     const config = read.value

@@ -32,7 +32,7 @@ describe('hooks of the configuration', () => {
       })
   })
 
-  it('whose command is not there stop every run, and the check of the configuration says so [A.10, S0.09]', async () => {
+  it('whose command is not there stop every run, and the check of the configuration says so [A.10]', async () => {
     const folder = realpathSync(mkdtempSync(path.join(homedir(), '.caisson-hook-test-')))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     const file = path.join(folder, 'guard')

@@ -15,7 +15,7 @@ async function openKeyring() {
 }
 
 describe("the system's keyring", () => {
-  it('takes a key on standard input, and gives it back by its name [G.01]', async () => {
+  it('takes a key on standard input, and gives it back by its name [S0.09]', async () => {
     const { keyring, home, place } = await openKeyring()
     expect(await storeInKeyring('nvidia', key, place)).toMatchObject({ ok: true })
     expect(await keyring.kept('nvidia')).toBe(key)
@@ -30,7 +30,7 @@ describe("the system's keyring", () => {
     expect((await stat(path.join(home, 'keys.json'))).mode & 0o777).toBe(0o600)
   })
 
-  it('is not asked for what names there are, and replaces and removes by name [G.01]', async () => {
+  it('is not asked for what names there are, and replaces and removes by name [S0.09]', async () => {
     const { keyring, place } = await openKeyring()
     for (const name of ['b', 'a', 'b']) await storeInKeyring(name, `${key}-${name}`, place)
     expect(await storedKeys(place)).toEqual(['a', 'b'])
@@ -44,7 +44,7 @@ describe("the system's keyring", () => {
     })
   })
 
-  it('that has no such key, is locked or is not there says so, and what else can hold a key [G.01]', async () => {
+  it('that has no such key, is locked or is not there says so, and what else can hold a key [S0.09]', async () => {
     const { keyring, place } = await openKeyring()
     expect(await resolveKey({ keyring: 'other' }, place)).toMatchObject({
       ok: false,
@@ -67,7 +67,7 @@ describe("the system's keyring", () => {
     expect(found).toMatchObject({ ok: false, error: expect.stringMatching(/\{ env = "NAME" \}|has no key/) })
   })
 
-  it('is not led astray by a damaged list of names [G.01]', async () => {
+  it('is not led astray by a damaged list of names [S0.09]', async () => {
     const { home, place } = await openKeyring()
     for (const text of ['not JSON', '{"a":1}', '["UPPER"]', '["../../x"]', '[1]']) {
       await writeFile(path.join(home, 'keys.json'), text)

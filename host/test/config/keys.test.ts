@@ -27,7 +27,7 @@ async function program(script: string): Promise<string> {
 }
 
 describe('a key', () => {
-  it('comes from a variable, without the space around it [G.01] [S0.09]', async () => {
+  it('comes from a variable, without the space around it [S0.09]', async () => {
     const at = await place({ MY_KEY: ` ${key}\n`, EMPTY: ' ' })
     expect(await revealed({ env: 'MY_KEY' }, at)).toBe(key)
     expect(await revealed({ env: 'EMPTY' }, at)).toContain('the variable EMPTY is not set')
@@ -35,7 +35,7 @@ describe('a key', () => {
     expect(await inspectKey({ env: 'MY_KEY' }, at)).toEqual({ ok: true, value: undefined })
   })
 
-  it('comes from a file, with one line break at its end taken off [G.01]', async () => {
+  it('comes from a file, with one line break at its end taken off [S0.09]', async () => {
     const at = await place()
     const file = path.join(at.folders.home, 'key')
     await writeFile(file, `${key}\n`, { mode: 0o600 })
@@ -46,7 +46,7 @@ describe('a key', () => {
     expect(await revealed({ file }, at)).toContain('holds a line break')
   })
 
-  it('is not taken from a file that others can read or change, and the remedy is named [G.01]', async () => {
+  it('is not taken from a file that others can read or change, and the remedy is named [S0.09]', async () => {
     const at = await place()
     const file = path.join(at.folders.home, 'key')
     await writeFile(file, key, { mode: 0o600 })
@@ -68,7 +68,7 @@ describe('a key', () => {
     expect(await revealed({ file: '~/link' }, at)).toBe(key)
   })
 
-  it('is not taken from a file of another user, root included [G.01]', async () => {
+  it('is not taken from a file of another user, root included [S0.09]', async () => {
     const at = await place()
     let file = '/etc/hostname'
     let owner = 0
@@ -81,7 +81,7 @@ describe('a key', () => {
     expect(await revealed({ file }, at)).toContain(`belongs to user ${owner}`)
   })
 
-  it('comes from the first line that a command prints, run without a shell and not in the current directory [G.01]', async () => {
+  it('comes from the first line that a command prints, run without a shell and not in the current directory [S0.09]', async () => {
     const at = await place()
     const tool = await program(`[ "$(pwd)" = "$HOME" ] || exit 9\nprintf '%s\\n' "$1" second`)
     expect(await revealed({ command: [tool, `${key};$(id)`] }, at)).toBe(`${key};$(id)`)
@@ -90,7 +90,7 @@ describe('a key', () => {
     expect(await inspectKey({ command: ['print-key'] }, byName)).toMatchObject({ ok: true })
   })
 
-  it('never shows what a command prints, and shows what it complains about [G.01]', async () => {
+  it('never shows what a command prints, and shows what it complains about [S0.09]', async () => {
     const at = await place()
     const failing = await revealed(
       { command: [await program(`echo ${key}; echo "no vault ${key}" >&2; exit 3`)] },
@@ -107,7 +107,7 @@ describe('a key', () => {
     expect(flood).toContain('printed more than')
   })
 
-  it('comes from no program of a workspace, of another user, or by a relative path [G.01]', async () => {
+  it('comes from no program of a workspace, of another user, or by a relative path [S0.09]', async () => {
     const at = await place()
     const tool = await program(`echo ${key}`)
     expect(await revealed({ command: ['./print-key'] }, at)).toContain('is a relative path')
@@ -123,7 +123,7 @@ describe('a key', () => {
     expect(await inspectKey({ command: [tool] }, at)).toMatchObject({ ok: false })
   })
 
-  it('is described by its source and checked without being shown [G.01]', () => {
+  it('is described by its source and checked without being shown [S0.09]', () => {
     expect(describeSource({ keyring: 'nvidia' })).toBe('the keyring\'s entry "nvidia"')
     expect(describeSource({ command: ['op', 'read', 'op://x'] })).toBe('the command "op"')
     for (const text of ['', '  ', `${key}\nx: y`, ` ${key}`, 'ключ', 'k'.repeat(10_000)]) {
@@ -137,18 +137,18 @@ describe('a key', () => {
 describe('a program that is run for its output', () => {
   const options = { env: { PATH: '/usr/bin:/bin' }, timeoutMs: 30_000, maxBytes: 1_000 }
 
-  it('is ended at its deadline, also when it ignores that it shall end [G.01]', async () => {
+  it('is ended at its deadline, also when it ignores that it shall end [S0.09]', async () => {
     const stubborn = ['-c', "trap '' TERM INT HUP; sleep 60 & wait"]
     const ran = await runProgram('/bin/sh', stubborn, { ...options, timeoutMs: 200 })
     expect(ran).toEqual({ ok: false, error: 'did not end within 0.2 s' })
   })
 
-  it('is over when it ends, though it left a process behind that holds its output [G.01]', async () => {
+  it('is over when it ends, though it left a process behind that holds its output [S0.09]', async () => {
     const ran = await runProgram('/bin/sh', ['-c', 'sleep 20 & echo out; exit 7'], options)
     expect(ran).toMatchObject({ ok: true, value: { code: 7, stdout: 'out\n' } })
   })
 
-  it('need not read what it is given, and is told apart from one that cannot be run [G.01]', async () => {
+  it('need not read what it is given, and is told apart from one that cannot be run [S0.09]', async () => {
     expect(await runProgram('/bin/true', [], { ...options, input: 'x'.repeat(1_000_000) })).toMatchObject({
       ok: true,
     })

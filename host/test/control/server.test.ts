@@ -63,7 +63,7 @@ describe('the control socket', () => {
     await expect(VmClient.connect(bench.socket)).rejects.toMatchObject({ name: 'ControlError', code: 'gone' })
   })
 
-  it('pauses the VM when asked, and says why it cannot go on [V.08]', async () => {
+  it('pauses the VM when asked, and says why it cannot go on [V.08 V.04]', async () => {
     const { client } = await controlBench()
     await client.setPaused(true)
     await expect(client.setPaused(false)).rejects.toThrow('it cannot go on')
@@ -115,7 +115,7 @@ describe('the control socket', () => {
     await expect(VmClient.connect(file)).rejects.toMatchObject({ code: 'not_served' })
   })
 
-  it('takes the place of one that a killed process left, and leaves nothing behind itself [V.08 V.06]', async () => {
+  it('takes the place of one that a killed process left, and leaves nothing behind itself [V.08]', async () => {
     const file = path.join(await temporaryFolder('stale'), 'control.sock')
     const left = await ControlServer.open(file, {})
     await using next = await ControlServer.open(file, {})

@@ -186,7 +186,7 @@ describe('a connection that a rule asks about', () => {
     expect(questions()).toHaveLength(2)
   })
 
-  it('is one that the agent does not know of, unlike its own question: its clock is to stand still too [S0.07, S1.11]', async () => {
+  it('is one that the agent does not know of, unlike its own question: its clock is to stand still too [S1.11]', async () => {
     const waits: [number, boolean][] = []
     const onWaiting = (change: number, isUnseen: boolean) => waits.push([change, isUnseen])
     const { desk, approvals, request, tunnel, connect, waiting } = await open({ otherwise: 'ask', onWaiting })

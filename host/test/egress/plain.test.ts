@@ -63,7 +63,7 @@ async function ask(way: WayOut, url: string, options: RequestOptions = {}, body?
 }
 
 describe('a request in the clear', () => {
-  it('reaches the permitted server and brings its answer back, large both ways, and is recorded [G.02 S1.14]', async () => {
+  it('reaches the permitted server and brings its answer back, large both ways, and is recorded [G.02]', async () => {
     await using web = await startWeb((request, response) => {
       response.setHeader('set-cookie', ['a=1', 'b=2'])
       request.pipe(response)

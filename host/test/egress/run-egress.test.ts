@@ -169,7 +169,7 @@ describe('the egress of a run', () => {
     })
   })
 
-  it('journals what went out, however long its address was [S1.14]', async () => {
+  it('journals what went out, however long its address was [S0.12]', async () => {
     const { egress, events } = await openEgress()
     const record = { kind: 'http' as const, rule: 'r', bytesOut: 1, bytesIn: 2, durationMs: 3 }
     egress.record({

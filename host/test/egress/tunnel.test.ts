@@ -54,7 +54,7 @@ async function secure(socket: Socket, servername: string): Promise<TLSSocket> {
 }
 
 describe('a tunnel', () => {
-  it('carries TLS to the permitted host, large both ways and with its half-close, and is recorded [G.02 S1.14]', async () => {
+  it('carries TLS to the permitted host, large both ways and with its half-close, and is recorded [G.02]', async () => {
     const body = randomBytes(3 * MiB)
     using server = await startTls((socket) => {
       // Answers when all has come.

@@ -88,7 +88,7 @@ describe('the route to an embedding model', () => {
     })
   })
 
-  it('is refused where the user configured none, and to whatever is not its request [S0.14, S1.10]', async () => {
+  it('is refused where the user configured none, and to whatever is not its request [S0.14]', async () => {
     await using none = await run()
     expect(await ask(none, ['a'])).toMatchObject({ code: 'not_configured' })
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body))
@@ -115,7 +115,7 @@ describe('the route to an embedding model', () => {
     expect(upstream.requests).toEqual([])
   })
 
-  it('takes from the budget of the run, and ends with it [S0.14, G.04]', async () => {
+  it('takes from the budget of the run, and ends with it [S0.14, G.05]', async () => {
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body))
     await using gateway = await run({ embeddings: embeddingsAt(upstream.url), limits: { maxTokens: 20 } })
     expect(await ask(gateway, ['a'])).toMatchObject({ status: 200 })
@@ -137,7 +137,7 @@ describe('the route to an embedding model', () => {
     expect(await ask(dear, ['a'.repeat(30)])).toMatchObject({ code: 'limit_cost' })
   })
 
-  it('counts what a server does not count, by the length of the texts [S0.14, G.04]', async () => {
+  it('counts what a server does not count, by the length of the texts [S0.14, G.05]', async () => {
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body, {}))
     await using gateway = await run({ embeddings: embeddingsAt(upstream.url) })
     await ask(gateway, ['a'.repeat(300)])
@@ -167,7 +167,7 @@ describe('the route to an embedding model', () => {
     }
   })
 
-  it('waits and asks again when the server says too many [S0.14, G.06]', async () => {
+  it('waits and asks again when the server says too many [S0.14, G.05]', async () => {
     let count = 0
     await using upstream = await startUpstream((response, _, body) => {
       if (count++ > 0) return sendVectors(response, body)
@@ -233,7 +233,7 @@ describe('the route to an embedding model', () => {
     },
   )
 
-  it('answers from a recording as it did, with nothing sent [S0.14]', async () => {
+  it('answers from a recording as it did, with nothing sent [S0.14 G.06]', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'caisson-embed-'))
     try {
       const file = path.join(folder, 'exchanges.jsonl')

@@ -45,7 +45,7 @@ describe('the model route', () => {
     expect(test.gateway.usage()).toMatchObject({ requests: 1, inputTokens: 10, outputTokens: 5 })
   })
 
-  it('makes the request anew: own headers, own model, bounded max_tokens, usage asked [S0.07] [G.01]', async () => {
+  it('makes the request anew: own headers, own model, bounded max_tokens, usage asked [S0.07 G.01 G.05 S1.07]', async () => {
     await using upstream = await startUpstream((response) => sendStream(response, sse('[DONE]')))
     await using test = await startGateway(customProvider(upstream.url))
     await test.request({
@@ -78,7 +78,7 @@ describe('the model route', () => {
     ['text', 'hello', 'JSON'],
     ['bytes that are not UTF-8', Buffer.from([0xff, 0xfe, 0x7b]), 'UTF-8'],
     ['deep nesting', `{"messages":${'['.repeat(100_000)}`, 'deeper'],
-  ])('refuses %s by name, without asking the upstream [S0.07]', async (_, body, word) => {
+  ])('refuses %s by name, without asking the upstream [S0.07 G.05]', async (_, body, word) => {
     await using upstream = await startUpstream((response) => sendStream(response))
     await using test = await startGateway(customProvider(upstream.url))
     const answer = await test.request({ body })
@@ -223,7 +223,7 @@ describe('the budget of a run', () => {
     expect(await test.request({ body })).toMatchObject({ status: 429, code: 'limit_tokens' })
   })
 
-  it('counts by estimate when the provider reports nothing [S0.07]', async () => {
+  it('counts by estimate when the provider reports nothing [G.05]', async () => {
     await using upstream = await startUpstream((response) =>
       sendStream(response, textChunk('x'.repeat(4_000)), sse('[DONE]')),
     )

@@ -129,7 +129,7 @@ describe('a hostile or broken upstream', () => {
     expect(await test.request()).toMatchObject({ status: 504, code: 'upstream_timeout' })
   })
 
-  it('that falls silent between events ends the stream with an error event [S0.07]', async () => {
+  it('that falls silent between events ends the stream with an error event [S0.07 G.05]', async () => {
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write(textChunk('begun'))
@@ -141,7 +141,7 @@ describe('a hostile or broken upstream', () => {
     await upstream.closed()
   })
 
-  it('that resets in the middle of an event resets the guest stream, which cannot pass for an end [S0.07]', async () => {
+  it('that resets in the middle of an event resets the guest stream, which cannot pass for an end [C.04]', async () => {
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"choices":[{"delta":{"con')
@@ -159,7 +159,7 @@ describe('a hostile or broken upstream', () => {
     ['bytes that are not HTTP', 'SSH-2.0-OpenSSH_9.2\r\n'],
     ['a status without meaning', 'HTTP/1.1 299 Odd\r\ncontent-length: 0\r\n\r\n'],
     ['a queue', 'HTTP/1.1 202 Accepted\r\nnvcf-reqid: x\r\ncontent-length: 0\r\n\r\n'],
-  ])('that sends %s fails the request, not the gateway [S0.07]', async (_, bytes) => {
+  ])('that sends %s fails the request, not the gateway [T.02]', async (_, bytes) => {
     await using upstream = await startRawUpstream(Buffer.from(bytes), () => {})
     await using test = await startGateway(customProvider(upstream.url), { timeouts: quick })
     const answer = await test.request()
@@ -176,7 +176,7 @@ describe('a hostile or broken upstream', () => {
 })
 
 describe('the two ends', () => {
-  it('a guest that goes away ends the request at the upstream [S0.07]', async () => {
+  it('a guest that goes away ends the request at the upstream', async () => {
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write(textChunk('one'))
@@ -190,7 +190,7 @@ describe('the two ends', () => {
     expect(test.exchanges[0]?.error).toContain('guest ended')
   })
 
-  it('a guest that does not read makes the upstream wait, and no memory grow [S0.07]', async () => {
+  it('a guest that does not read makes the upstream wait, and no memory grow [C.04]', async () => {
     let written = 0
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -238,7 +238,7 @@ describe('the two ends', () => {
     expect(test.exchanges[0]?.error).toContain('read nothing')
   })
 
-  it('closing the gateway ends what is open and refuses what comes [S0.07]', async () => {
+  it('closing the gateway ends what is open and refuses what comes', async () => {
     await using upstream = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write(textChunk('one'))

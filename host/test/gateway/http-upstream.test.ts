@@ -277,7 +277,7 @@ describe('a server that queues a request (202)', () => {
 })
 
 describe('the way to the model server', () => {
-  it('goes through the proxy of the user, with TLS inside it and an authority of the user [G.01]', async () => {
+  it('goes through the proxy of the user, with TLS inside it and an authority of the user [G.01 S0.09]', async () => {
     const authority = await makeAuthority('DNS:model.test')
     await using server = await startUpstream((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })

@@ -138,7 +138,7 @@ it('passes on that the conversation is longer than the context [S0.06]', async (
   expect(answer.text).toMatch(/context/i)
 })
 
-it('a guest that goes away in mid-stream frees the real server at once [S0.07]', async (context) => {
+it('a guest that goes away in mid-stream frees the real server at once', async (context) => {
   await using server = await start(context)
   await using test = await startGateway(provider(server))
   const stream = test.open(chat('at length'))

@@ -46,7 +46,7 @@ describe('the provider of a model', () => {
     ['a list that is longer than the prefix', 'local/big-1', 'far local/big-1'],
     ['what is behind the prefix, however it goes on', 'local/a/b:c', 'local a/b:c'],
     ['no prefix where nothing is behind it', 'local/', 'far local/'],
-  ])('is found by %s [S0.09]', (_, model, expected) => {
+  ])('is found by %s [S0.09 S3.06]', (_, model, expected) => {
     expect(chosen(listed, model)).toBe(expected)
   })
 
@@ -179,7 +179,7 @@ describe('the provider of a model', () => {
     expect(chosen(config, model, env)).toBe(expected)
   })
 
-  it('carries its terms, and the price of the pattern that fits best [S0.09]', () => {
+  it('carries its terms, and the price of the pattern that fits best [G.05]', () => {
     const config = {
       providers: { far: { ...far, models: ['m*'], requestsPerMinute: 7, maxConcurrent: 3 } },
       prices: { 'm*': { input: 1, output: 2 }, m1: { input: 3, output: 4 } },
@@ -202,7 +202,7 @@ describe('the provider of a model', () => {
 })
 
 describe('the key of a configured provider', () => {
-  it('belongs to one server: NVIDIA_API_KEY goes to NVIDIA alone, and no two share a source [G.01]', () => {
+  it('belongs to one server: NVIDIA_API_KEY goes to NVIDIA alone, and no two share a source [G.01 S0.09]', () => {
     const env = { NVIDIA_API_KEY: key }
     const taken = { url: 'https://far.example/v1', key: { env: 'NVIDIA_API_KEY' } }
     expect(chosen({ providers: { far: taken } }, 'm', env)).toBe('invalid_key')
@@ -302,7 +302,7 @@ describe('the key of a configured provider', () => {
 })
 
 describe('a host of the library', () => {
-  it('takes a configuration as an object, or from the file each time a run starts [G.01] [S0.09]', async () => {
+  it('takes a configuration as an object, or from the file each time a run starts [S0.09]', async () => {
     const home = await temporaryFolder('library')
     const keyring = await testKeyring()
     const env = {

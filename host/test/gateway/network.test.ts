@@ -43,7 +43,7 @@ function open(...[config, env]: Parameters<typeof openNetwork>): Network {
 }
 
 describe("the host's own connections", () => {
-  it('trust an authority of the user by its file, and without it do not [G.01]', async () => {
+  it('trust an authority of the user by its file, and without it do not [S0.09]', async () => {
     const authority = await makeAuthority('IP:127.0.0.1')
     await using server = await startServer(authority)
     const url = `https://127.0.0.1:${server.port}/`
@@ -51,7 +51,7 @@ describe("the host's own connections", () => {
     expect(await get(open({ ca: authority.caFile }), url)).toBe('reached')
   })
 
-  it('go through the proxy, TLS with the server inside it, and the password only to the proxy [G.01]', async () => {
+  it('go through the proxy, TLS with the server inside it, and the password only to the proxy [S0.09]', async () => {
     const authority = await makeAuthority('DNS:model.test')
     await using server = await startServer(authority)
     await using proxy = await startConnectProxy({
@@ -90,7 +90,7 @@ describe("the host's own connections", () => {
     expect(through('example.com')).toBe(`http://127.0.0.1:${proxy.port}`)
   })
 
-  it('say why a proxy gave none, without the password [G.01]', async () => {
+  it('say why a proxy gave none, without the password [S0.09]', async () => {
     await using locked = await startConnectProxy({ user: 'me:right' })
     const wrong = open({ proxy: `http://me:wr0ng@127.0.0.1:${locked.port}` })
     const failed = get(wrong, 'https://model.test/')

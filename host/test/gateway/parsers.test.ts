@@ -65,7 +65,7 @@ it('whatever an upstream answers, its error is one bounded form [S0.06]', () => 
   )
 })
 
-it('whatever an upstream streams, the usage is a count, and does not depend on where chunks are cut [S0.07]', () => {
+it('whatever an upstream streams, the usage is a count, and does not depend on where chunks are cut [G.05]', () => {
   const event = fc.oneof(
     json.map((value) => `data: ${JSON.stringify(value)}\n\n`),
     fc

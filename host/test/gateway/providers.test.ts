@@ -39,7 +39,7 @@ describe('the provider', () => {
     expect((await provider({ NVIDIA_API_KEY: '  ' })).name).toBe('offline')
   })
 
-  it('is the offline model where only a key of another program is set, and names it and what is read [S0.09 G.01]', async () => {
+  it('is the offline model where only a key of another program is set, and names it and what is read [S0.09]', async () => {
     for (const name of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'GEMINI_API_KEY']) {
       const { name: chosen, notes } = await provider({ [name]: 'sk-abcdefghijklmnop' })
       expect(chosen).toBe('offline')
@@ -65,7 +65,7 @@ describe('the provider', () => {
     expect(read.ok && read.value.notes.join(' ')).not.toContain('does not read')
   })
 
-  it('is the offline model where nothing chooses among those of the configuration, and says how to [G.01]', async () => {
+  it('is the offline model where nothing chooses among those of the configuration, and says how to', async () => {
     const providers = { local: { url: 'http://127.0.0.1:1/v1', models: ['m-1'] } }
     const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })
     expect(chosen).toMatchObject({ value: { name: 'offline' } })

@@ -174,7 +174,7 @@ describe('a command', () => {
     await expect.poll(left).toBe(0)
   })
 
-  it('ends with the host process, however that ends [A.10, V.06]', async () => {
+  it('ends with the host process, however that ends [A.10]', async () => {
     const mark = `96${process.pid}`
     const file = program(`sleep ${mark} & sleep ${mark}`)
     const module = fileURLToPath(new URL('../../hooks/run-command.ts', import.meta.url))
@@ -189,7 +189,7 @@ describe('a command', () => {
     await expect.poll(count, { timeout: 20_000 }).toBe(0)
   })
 
-  it('comes from no workspace, no folder of others and no relative place [A.10, S0.09]', async () => {
+  it('comes from no workspace, no folder of others and no relative place [A.10]', async () => {
     const where = folder()
     const out = path.join(where, 'ran')
     const file = program(`touch ${out}`, where)

@@ -134,7 +134,7 @@ describe('the hooks of a run', () => {
     expect(await changed.run.ask('before-tool', call)).not.toHaveProperty('byPerson')
   })
 
-  it('say no once the run is over, and no more than so many are asked at once [A.10, S1.08]', async () => {
+  it('say no once the run is over, and no more than so many are asked at once [A.10]', async () => {
     let [running, most] = [0, 0]
     const { run } = open([
       {
@@ -153,7 +153,7 @@ describe('the hooks of a run', () => {
     expect((await run.ask('before-tool', call)).decision).toBe('deny')
   })
 
-  it('are refused where they name a tool as no call does [A.10, S2.09]', () => {
+  it('are refused where they name a tool as no call does [A.10]', () => {
     const run = () => undefined
     for (const name of ['shell_cmd', 'Run-Bash', 'grep'])
       expect(() => codeHook({ point: 'before-tool', tools: [name], run })).toThrow(TypeError)

@@ -79,7 +79,7 @@ describe('the bundle of an agent', () => {
     expect(stderr).toContain('saw that V8 refuses it')
   })
 
-  it('collects no garbage for want of other work, as each copy of it would for itself [V.01 V.06]', async () => {
+  it('collects no garbage for want of other work, as each copy of it would for itself [V.01]', async () => {
     await using scratch = await makeScratch()
     const out = await writeBundle(scratch.folder, growing)
     const flags = ['--trace-gc', '--trace-memory-reducer', '--gc-memory-reducer-start-delay-ms=100']

@@ -27,7 +27,7 @@ it('programs that build the image get no key of the user [G.01]', () => {
   expect(env).toEqual({ HOME: '/home/a', PATH: '/usr/bin' })
 })
 
-it('and they get what their downloads need [G.01]', () => {
+it('and they get what their downloads need', () => {
   const needed = {
     CAISSON_APT_SOURCES: '/srv/apt',
     HTTPS_PROXY: 'http://proxy:3128',

@@ -6,7 +6,7 @@ import { inspectMcpServers } from '../../mcp/inspect.ts'
 const read = (toml: string) => readConfig(toml, 'config.toml')
 
 describe('MCP servers in the configuration', () => {
-  it('are programs in the VM, or addresses with placeholders of secrets [S2.12] [A.09]', () => {
+  it('are programs in the VM, or addresses with placeholders of secrets [A.09]', () => {
     const config = read(`
 [mcpServers.notes]
 command = "node"
@@ -55,17 +55,14 @@ enabled = false
     ['command = "node"\ncomand = "very-secret"', 'there is no setting called comand'],
     ['command = "  "\nargs = ["very-secret"]', 'its command is blank'],
     ['args = ["very-secret"]', 'has neither a command nor a url'],
-  ])(
-    'are refused where they are wrong, by place and never with a value: %s [S2.12] [G.01]',
-    (text, words) => {
-      const config = read(`[mcpServers.one]\n${text}\n`)
-      expect(config).toMatchObject({ ok: false, error: expect.stringContaining(words) })
-      expect(config).toMatchObject({ error: expect.stringContaining('mcpServers.one') })
-      expect(JSON.stringify(config)).not.toContain('very-secret')
-    },
-  )
+  ])('are refused where they are wrong, by place and never with a value: %s [A.09 G.01]', (text, words) => {
+    const config = read(`[mcpServers.one]\n${text}\n`)
+    expect(config).toMatchObject({ ok: false, error: expect.stringContaining(words) })
+    expect(config).toMatchObject({ error: expect.stringContaining('mcpServers.one') })
+    expect(JSON.stringify(config)).not.toContain('very-secret')
+  })
 
-  it('of a name that no tool could have are refused [S2.12]', () => {
+  it('of a name that no tool could have are refused [A.09]', () => {
     expect(read('[mcpServers."a b"]\ncommand = "node"\n').ok).toBe(false)
     expect(mcpServersOf({}, { 'a b': { command: 'node' } })).toMatchObject({
       ok: false,
@@ -73,14 +70,14 @@ enabled = false
     })
   })
 
-  it('of an application go before those of the same name [S2.12]', () => {
+  it('of an application go before those of the same name [A.09]', () => {
     const both = mcpServersOf({ a: { command: 'one' }, b: { command: 'b' } }, { a: { command: 'two' } })
     expect(both).toMatchObject({ ok: true, value: { a: { command: 'two' }, b: { command: 'b' } } })
   })
 })
 
 describe('a file of --mcp', () => {
-  it('has the usual form; what is wrong names file, server and place [S2.12]', () => {
+  it('has the usual form; what is wrong names file, server and place [A.09]', () => {
     const file = '{"mcpServers":{"a":{"command":"node"},"b":{"type":"http","url":"https://x.example/mcp"}}}'
     expect(readMcpFile(file, 'mcp.json')).toMatchObject({ ok: true, value: { a: {}, b: {} } })
     expect(readMcpFile('{', 'mcp.json')).toMatchObject({ error: 'mcp.json: not JSON; correct the file' })
@@ -92,7 +89,7 @@ describe('a file of --mcp', () => {
 })
 
 describe('caisson config check', () => {
-  it('says of each server where it is, and what it lacks [S2.12]', () => {
+  it('says of each server where it is, and what it lacks [A.09]', () => {
     const config = read(`
 [mcpServers.notes]
 command = "node"

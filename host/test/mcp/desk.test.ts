@@ -154,7 +154,7 @@ describe("a workspace's server", () => {
     expect(await again.decide(offer({ runs: 'node evil.js' }))).toMatchObject({ decision: 'deny' })
   })
 
-  it('is denied where nobody is there, with the flag and the rule that would allow it [A.09] [S4.04]', async () => {
+  it('is denied where nobody is there, with the flag and the rule that would allow it [A.09]', async () => {
     const { decide } = open({ attended: false })
     const { decision, hint } = await decide(offer())
     expect(decision).toBe('deny')

@@ -118,7 +118,7 @@ describe('the memory of a run', () => {
     expect(JSON.stringify(events)).not.toContain('s3cr3t')
   })
 
-  it('bounds what a run proposes, of both kinds together [S0.13] [S4.04]', async () => {
+  it('bounds what a run proposes, of both kinds together [S0.13]', async () => {
     const { desk, events } = await open()
     const half = proposalsMaxCount / 2
     for (let number = 0; number < half; number++) noteOf(desk.remember(say(`n${number}`)))

@@ -29,7 +29,7 @@ model.assertDone()
 console.log(response?.content)
 `
 
-it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01 S0.15]', async () => {
+it('installed from its archive in an empty project gives a library that imports and a command that runs a task [H.01]', async () => {
   const folder = await temporaryFolder('package')
   const env = {
     ...inherited,

@@ -31,7 +31,7 @@ function answer(stream: ServerHttp2Stream, status: number, body: string): void {
 }
 
 describe('a request to the gateway', () => {
-  it('goes out as JSON and comes back as a value of its schema [C.04]', async () => {
+  it('goes out as JSON and comes back as a value of its schema', async () => {
     let body = ''
     const { world, seen, ask } = await connected(async (stream) => {
       body = (await stream.toArray()).join('')

@@ -4,7 +4,7 @@ import { forwardOpen, workspaceCollect, workspaceOpen } from '#specs/protocol/me
 import { createWorld, runId, until } from './support.ts'
 
 describe('a handler', () => {
-  it('that throws becomes an internal error without a word of what it threw [S1.09]', async () => {
+  it('that throws becomes an internal error without a word of what it threw [C.02]', async () => {
     await using world = createWorld()
     world.startGuest({
       handlers: {
@@ -21,7 +21,7 @@ describe('a handler', () => {
     expect(world.seen.ends).toEqual([])
   })
 
-  it('whose result breaks the schema becomes an internal error too [S1.06, C.02]', async () => {
+  it('whose result breaks the schema becomes an internal error too [C.02]', async () => {
     await using world = createWorld()
     world.startGuest({
       handlers: { 'workspace/collect': async () => ({ ok: true, value: { entries: -1, contentBytes: 0 } }) },
@@ -30,7 +30,7 @@ describe('a handler', () => {
     expect(answer).toMatchObject({ ok: false, error: { code: 'rejected', rpcCode: -32603 } })
   })
 
-  it('learns by its signal that the caller has cancelled or its deadline has passed [S1.01]', async () => {
+  it('learns by its signal that the caller has cancelled or its deadline has passed', async () => {
     const signals: AbortSignal[] = []
     await using world = createWorld()
     world.startGuest({

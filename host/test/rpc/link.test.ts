@@ -18,7 +18,7 @@ const approval = {
 const never = new AbortController().signal
 
 describe('a session', () => {
-  it('comes up whoever is there first, host or agent [S1.01, C.03]', async () => {
+  it('comes up whoever is there first, host or agent [C.03]', async () => {
     await using world = createWorld()
     await wait(20)
     world.startGuest()
@@ -47,7 +47,7 @@ describe('a session', () => {
     expect(world.seen.ends.every((end) => end.reason === 'restarted')).toBe(true)
   })
 
-  it('fails what it has pending at its end, and sends idempotent requests again [S1.01, C.03]', async () => {
+  it('fails what it has pending at its end, and sends idempotent requests again [C.03]', async () => {
     await using world = createWorld()
     let opened = 0
     world.startGuest({

@@ -21,7 +21,7 @@ async function said(run: ChangedRun, work: (io: Parameters<typeof runsShow>[0]) 
 const headOf = async ({ host }: ChangedRun) => (await host.runs.read(changedRunId)).at(-1)?.hash
 
 describe('the journal of a run', () => {
-  it('keeps its head when nothing was applied or undone, and shows both heads when something was [W.01 S1.05]', async () => {
+  it('keeps its head when nothing was applied or undone, and shows both heads when something was [W.01]', async () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const changes = await run.host.changes(changedRunId)
     expect(await changes.apply({ paths: ['missing'] })).toMatchObject({ applied: [], unknown: ['missing'] })

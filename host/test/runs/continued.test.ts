@@ -73,7 +73,7 @@ describe('the run that another continues', () => {
     expect(await findContinued(store, last, directory)).toMatchObject({ kept: store.paths(last).kept })
   })
 
-  it('tells of calls on the host whose end nobody recorded, so that none is repeated blindly [S1.10, S2.11]', async () => {
+  it('tells of calls on the host whose end nobody recorded, so that none is repeated blindly', async () => {
     const { store, directory } = await makeStore()
     const { journal } = store.paths(good)
     const written = await Journal.open({

@@ -46,7 +46,7 @@ function program(script: string): string {
 }
 
 describe('hooks and host tools in a VM', () => {
-  it('deny, change arguments and run on the host for root and sub-agent alike, and hold the changes back [A.10, S2.11, S4.07]', async () => {
+  it('deny, change arguments and run on the host for root and sub-agent alike, and hold the changes back [A.10, S2.11]', async () => {
     const told: string[] = []
     await using server = await startModelServer(
       byWord(
@@ -124,7 +124,7 @@ describe('hooks and host tools in a VM', () => {
     ])
   }, 300_000)
 
-  it('are commands of the user’s configuration as well, and one before the run ends it before it has begun [A.10, S0.09]', async () => {
+  it('are commands of the user’s configuration as well, and one before the run ends it before it has begun [A.10]', async () => {
     const told: string[] = []
     await using server = await startModelServer(
       byWord(

@@ -27,7 +27,7 @@ async function untilToolRuns(run: Run): Promise<void> {
 const noKey = () => Promise.resolve({ ok: false as const, error: 'there are no keys here' })
 
 describe('a fault in the middle of a run', () => {
-  it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [S1.12 S4.07]', async () => {
+  it('of the link is survived: a VM that stood still for longer than the heartbeat goes on, nothing lost or doubled [R.02]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const run = await bench.start(
       'Run the command `for i in $(seq 1 12); do echo line-$i; sleep 1; done; echo finished > done.txt`',

@@ -45,7 +45,7 @@ describe('the feed of a run', () => {
 })
 
 describe('a late watcher', () => {
-  it('reads a long run in a time that grows with its length, not with its square [S1.10]', async () => {
+  it('reads a long run in a time that grows with its length, not with its square', async () => {
     const msFor = async (count: number): Promise<number> => {
       const feed = new Feed()
       for (let seq = 1; seq <= count; seq += 1) feed.push(event(seq))

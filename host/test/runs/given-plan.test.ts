@@ -64,7 +64,7 @@ describe('a plan that a run is handed', () => {
       /waits for itself/,
     ],
     ['is not there', undefined, /cannot be read .*name a run/],
-  ])('is refused with the reason when it %s [S0.02]', async (_name, text, words) => {
+  ])('is refused with the reason when it %s [A.01]', async (_name, text, words) => {
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     if (text !== undefined) await writeFile(file, text)
     await expect(findGivenPlan(await store(), file)).rejects.toThrow(words)

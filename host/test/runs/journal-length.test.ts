@@ -135,7 +135,7 @@ describe('the summary beside a journal', () => {
     { type: 'hook-end', point: 'after-run', hook: 'h', decision: 'deny', reason: 'r', durationMs: 1 },
   ]
 
-  it('tells after every line what the fold over the whole journal tells, and is made anew from it [S0.12 W.01]', async () => {
+  it('tells after every line what the fold over the whole journal tells, and is made anew from it [S0.12]', async () => {
     await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     for (const event of lines) {
       await journal.append(fact(event))
@@ -156,7 +156,7 @@ describe('the summary beside a journal', () => {
     expect(await readOutline(file, runId)).toMatchObject({ outline, isMadeAnew: true })
   })
 
-  it('leaves a list little to read of a journal without barriers [S0.12]', async () => {
+  it('leaves a list little to read of a journal without barriers', async () => {
     await using journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
     const text = 'x'.repeat(16_000)
     for (let count = 0; count < 700; count += 1) await journal.append(note(text))
@@ -169,7 +169,7 @@ describe('the summary beside a journal', () => {
 
 describe('a journal that a guest fills', () => {
   it.each([1, 2, 3, 4, 5, 6, 7, 8])(
-    'takes every last line of the host, within its bounds, whatever fills it (seed %i) [S0.12 W.01]',
+    'takes every last line of the host, within its bounds, whatever fills it (seed %i) [S0.12]',
     async (seed) => {
       const random = randomFrom(seed)
       const bounds = { maxEvents: 400, maxBytes: 800_000, reservedEvents: 40, reservedBytes: 300_000 }

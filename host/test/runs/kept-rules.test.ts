@@ -45,7 +45,7 @@ describe('ignore rules that a run changed', () => {
     ['are emptied', { ...base, '.gitignore': '' }],
     ['are deleted', { 'a.txt': 'a' }],
     ['are negated', { ...base, '.gitignore': `${rules}!private/\n!my.key.txt\n` }],
-  ])('let nothing new into the next VM when they %s [W.02 S1.08]', async (_, after) => {
+  ])('let nothing new into the next VM when they %s [W.02]', async (_, after) => {
     const run = await applied(after)
     const next = await nextRun(run)
     expect(next.taken).not.toContain('private/customers.csv')
@@ -56,7 +56,7 @@ describe('ignore rules that a run changed', () => {
     expect(await held(run)).toEqual({ runs: [changedRunId], paths: ['my.key.txt', 'private/'] })
   })
 
-  it('hold in .git/info/exclude and in directories below alike [W.02 S1.08]', async () => {
+  it('hold in .git/info/exclude and in directories below alike [W.02]', async () => {
     const before: Sketch = {
       '.git/HEAD': 'ref: refs/heads/main\n',
       '.git/info/exclude': 'private/\n',

@@ -32,7 +32,7 @@ describe('memory', () => {
 })
 
 describe('skills', () => {
-  it('of the user are loaded from the host, and their scripts run; those of the workspace are its words [S2.13] [S2.14] [A.09]', async () => {
+  it('of the user are loaded from the host, and their scripts run; those of the workspace are its words [A.09 S2.14]', async () => {
     const config = await temporaryFolder('config')
     const folder = path.join(config, 'caisson/skills/greet')
     await mkdir(path.join(folder, 'scripts'), { recursive: true, mode: 0o700 })

@@ -11,7 +11,7 @@ function settings(url: string, key: string): Record<string, string> {
 }
 
 describe('a run whose model is a real server', () => {
-  it('plans, calls tools and answers by what the server streams, and its key stays outside [S0.06 S0.07 S1.01 S1.14]', async (context) => {
+  it('plans, calls tools and answers by what the server streams, and its key stays outside [S0.06 S1.01 G.01]', async (context) => {
     await using server = await startServer(context)
     const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, llamaKey))
     const { run, events, state } = await bench.run('Greet me')
@@ -55,7 +55,7 @@ describe('a run whose model is a real server', () => {
     expect(await findVms(bench.home)).toEqual([])
   })
 
-  it('ends as refused when the key is wrong, names the setting, and tells the key to nobody [S0.07 S1.14]', async (context) => {
+  it('ends as refused when the key is wrong, names the setting, and tells the key to nobody [G.01]', async (context) => {
     await using server = await startServer(context)
     const wrong = 'not-the-key-of-this-server-0123456789'
     const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, wrong))
@@ -69,7 +69,7 @@ describe('a run whose model is a real server', () => {
     expect(await filesHolding(wrong, bench.home)).toEqual([])
   })
 
-  it('ends as unreachable when no server answers, and names the address [S0.07 S1.14]', async (context) => {
+  it('ends as unreachable when no server answers, and names the address [S1.03]', async (context) => {
     const server = await startServer(context)
     await server[Symbol.asyncDispose]()
     const bench = await testBench({ 'a.txt': 'a\n' }, settings(server.url, llamaKey))

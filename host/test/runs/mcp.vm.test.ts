@@ -48,7 +48,7 @@ function script(told: string[]) {
 }
 
 describe('MCP servers in a VM', () => {
-  it('are used by the agent and by its sub-agent over a view of its own, where they were allowed, and leave nothing running [S2.12] [A.09]', async () => {
+  it('are used by the agent and by its sub-agent over a view of its own, where they were allowed, and leave nothing running [A.09]', async () => {
     const told: string[] = []
     await using model = await startModelServer(script(told))
     const [filesystem, memory] = await Promise.all(['filesystem', 'memory'].map(bundleServer))

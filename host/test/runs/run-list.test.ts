@@ -24,7 +24,7 @@ async function runsOf(count: number) {
 }
 
 describe('a list of runs', () => {
-  it('reads no journal that has a summary: neither the list, nor last, nor a beginning of an id [S0.12]', async () => {
+  it('reads no journal that has a summary: neither the list, nor last, nor a beginning of an id', async () => {
     const { host } = await runsOf(3)
     const before = await host.runs.list()
     expect(before).toHaveLength(3)
@@ -40,7 +40,7 @@ describe('a list of runs', () => {
     expect(await host.runs.summary(runIdOf(2))).toMatchObject({ prompt: 'p' })
   })
 
-  it('makes a summary that is missing or damaged anew from the journal, once [S0.12]', async () => {
+  it('makes a summary that is missing or damaged anew from the journal, once', async () => {
     const { host } = await runsOf(2)
     const before = await host.runs.list()
     const file = (number: number) => summaryFile(host.runs.paths(runIdOf(number)).journal)
@@ -64,7 +64,7 @@ describe('a list of runs', () => {
   })
 
   it.runIf(process.platform === 'linux')(
-    'of far more runs than files may be open is complete [S0.12]',
+    'of far more runs than files may be open is complete',
     async () => {
       const { host, env } = await runsOf(120)
       const bin = path.join(import.meta.dirname, '../../bin.ts')

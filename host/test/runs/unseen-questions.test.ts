@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { UnseenQuestions } from '../../runs/unseen-questions.ts'
 
 describe('questions that the agent does not know of', () => {
-  it('are told when the first begins and when the last ends, one after the other however slow the telling is [S0.07, S1.11]', async () => {
+  it('are told when the first begins and when the last ends, one after the other however slow the telling is [S1.11]', async () => {
     const told: string[] = []
     const slow = Promise.withResolvers<void>()
     const questions = new UnseenQuestions(async (waiting) => {

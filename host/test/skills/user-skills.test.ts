@@ -22,7 +22,7 @@ async function place() {
 }
 
 describe('the roots of skills', () => {
-  it('are those of the configuration, else the folder beside it [S2.13] [A.09]', () => {
+  it('are those of the configuration, else the folder beside it [A.09]', () => {
     const folders = { config: '/c/caisson' }
     expect(skillRoots(Config.parse({}), folders)).toEqual(['/c/caisson/skills'])
     const config = Config.parse({ skills: { roots: ['~/skills', '/usr/share/skills'] } })
@@ -32,7 +32,7 @@ describe('the roots of skills', () => {
 })
 
 describe("the user's skills", () => {
-  it('are told in a line each, and loaded whole with the files beside them [S2.13] [S2.14] [A.09]', async () => {
+  it('are told in a line each, and loaded whole with the files beside them [A.09 S2.14]', async () => {
     const { write, skill, read } = await place()
     skill('one', 'tidy', 'Tidies up')
     write('one/scripts/run.sh', '#!/bin/sh\necho ran\n', 0o755)
@@ -50,7 +50,7 @@ describe("the user's skills", () => {
     expect((await read('one', 'two')).heads()).toEqual([{ skillId: 'tidy', description: 'The later one' }])
   })
 
-  it('are not taken from a folder or a file that others can change [S2.13, S0.09]', async () => {
+  it('are not taken from a folder or a file that others can change [A.09]', async () => {
     const { base, write, skill, read } = await place()
     skill('root/mine', 'mine', 'fine')
     skill('root/shared', 'shared', 'not fine')
@@ -64,7 +64,7 @@ describe("the user's skills", () => {
     expect(await skills.load('mine')).toMatchObject({ files: [], leftOut: ['run.sh'] })
   })
 
-  it('say what cannot be used, and let nothing out of their root [S2.13]', async () => {
+  it('say what cannot be used, and let nothing out of their root [A.09]', async () => {
     const { base, write, skill, read } = await place()
     write('secret', 'password')
     skill('root/a', 'a', 'fine')
@@ -92,7 +92,7 @@ describe("the user's skills", () => {
     expect(loaded?.leftOut).toEqual(['leak', 'loop'])
   })
 
-  it('are not read where others can write [H.01] [S2.13]', async () => {
+  it('are not read where others can write [H.01 A.09]', async () => {
     const { base, skill, read } = await place()
     skill('open/a', 'a', 'd')
     chmodSync(path.join(base, 'open'), 0o777)
@@ -111,7 +111,7 @@ describe("the user's skills", () => {
     ])
   })
 
-  it('that the configuration names and that are not there are said by config check [S2.13]', async () => {
+  it('that the configuration names and that are not there are said by config check [A.09]', async () => {
     const { base, skill } = await place()
     skill('there/a', 'a', 'd')
     const folders = { home: base, config: path.join(base, 'no-config') }
@@ -126,7 +126,7 @@ describe("the user's skills", () => {
     expect(await factsOf({})).toEqual([])
   })
 
-  it('stay within their bounds, whatever their number and size [S2.13]', async () => {
+  it('stay within their bounds, whatever their number and size [A.09]', async () => {
     const { write, skill, read } = await place()
     for (let number = 0; number < 300; number++)
       skill(`many/${number}`, `s${number}`, 'd'.repeat(2_000), number === 0 ? 'i'.repeat(500_000) : 'x')

@@ -33,7 +33,7 @@ describe('state folders', () => {
     await expect(checkFolder('/dev/null')).rejects.toThrow(/is not a folder/)
   })
 
-  it('are refused, before anything is made, below a folder that others can write to [V.06]', async () => {
+  it('are refused, before anything is made, below a folder that others can write to', async () => {
     const base = await temporaryFolder('folders')
     const shared = path.join(base, 'shared')
     await mkdir(shared)
@@ -66,7 +66,7 @@ describe('state folders', () => {
     await expect(host.changes('run-00000000000000000000')).rejects.toThrow(refused)
   })
 
-  it('may be reached through links of this user or of root, as macOS and some homes have them [V.06]', async () => {
+  it('may be reached through links of this user or of root, as macOS and some homes have them', async () => {
     const base = await temporaryFolder('folders')
     await mkdir(path.join(base, 'real/deep'), { recursive: true })
     await symlink(path.join(base, 'real'), path.join(base, 'absolute'))
@@ -78,7 +78,7 @@ describe('state folders', () => {
     await expect(prepareFolders(folders)).rejects.toThrow(/real, which can be written by others/)
   })
 
-  it('are refused when a link or folder of somebody else leads to them, or nothing [V.06]', async () => {
+  it('are refused when a link or folder of somebody else leads to them, or nothing', async () => {
     const base = await temporaryFolder('folders')
     const link = path.join(base, 'link')
     await symlink('round', path.join(base, 'round'))

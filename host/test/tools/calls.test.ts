@@ -59,7 +59,7 @@ async function call({ calls }: Bench, args: unknown = { id: 'a' }, signal = neve
 }
 
 describe('a call of a host tool', () => {
-  it('is journaled before it begins and after it has ended, and knows whose it is [S2.11, S1.10]', async () => {
+  it('is journaled before it begins and after it has ended, and knows whose it is [S0.12]', async () => {
     const seen: unknown[] = []
     const one = bench({
       execute: (input, { runId: run, agentPath, callId }) => {
@@ -75,7 +75,7 @@ describe('a call of a host tool', () => {
     ])
   })
 
-  it('asks unless it only reads or says otherwise, in words of the host, and tells the model of a no [S1.11, S0.09]', async () => {
+  it('asks unless it only reads or says otherwise, in words of the host, and tells the model of a no [S1.11]', async () => {
     const denied = bench({ readOnly: false, preview: () => 'deploys a' }, { decision: 'deny' })
     expect(await call(denied)).toMatchObject({
       ok: false,
@@ -97,7 +97,7 @@ describe('a call of a host tool', () => {
     expect((await call(named)).ok).toBe(false)
   })
 
-  it('is not made with arguments that do not fit, in a run that only plans, or beyond the run’s number [S4.07, S1.08]', async () => {
+  it('is not made with arguments that do not fit, in a run that only plans, or beyond the run’s number [S0.07]', async () => {
     let made = 0
     const execute = (): string => `${++made}`
     for (const wrong of [{ id: 1 }, {}, { id: 'a', more: 1 }, [], 'x', null])
@@ -132,7 +132,7 @@ describe('a call of a host tool', () => {
     expect(await call(bench({ execute: () => ({ big: 1n }) }))).toMatchObject({ error: { code: 'internal' } })
   })
 
-  it('ends with its time, with the step that called, and with the run; its effect is then unknown [S1.09]', async () => {
+  it('ends with its time, with the step that called, and with the run; its effect is then unknown [S0.07]', async () => {
     const forever = { execute: () => new Promise<never>(() => undefined) }
     const late = bench({ ...forever, timeoutMs: 20 })
     expect(await call(late)).toMatchObject({
@@ -154,7 +154,7 @@ describe('a call of a host tool', () => {
     expect(await call(over)).toMatchObject({ error: { code: 'cancelled' } })
   })
 
-  it('shows, journals and carries out one spelling of its arguments, and nothing that the journal cannot take [S2.11, S1.10, S0.12]', async () => {
+  it('shows, journals and carries out one spelling of its arguments, and nothing that the journal cannot take', async () => {
     const seen: unknown[] = []
     const one = bench({
       inputSchema: { type: 'object' },
@@ -178,7 +178,7 @@ describe('a call of a host tool', () => {
     expect(one.asked).toHaveLength(1)
   })
 
-  it('gives output that fits a frame, whatever is in it [S1.08, C.02]', async () => {
+  it('gives output that fits a frame, whatever is in it [C.02]', async () => {
     for (const output of ['x'.repeat(3_000_000), '\u0001'.repeat(400_000), '\ud800'.repeat(10)]) {
       const result = await call(bench({ execute: () => output }))
       expect(Buffer.byteLength(JSON.stringify(result))).toBeLessThan(600_000)

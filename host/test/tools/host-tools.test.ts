@@ -21,7 +21,7 @@ describe('tools of an application', () => {
       expect(() => prepareHostTools({ [name]: plain }), name).toThrow(TypeError)
   })
 
-  it('are not waited for where a schema takes for ever over what a guest wrote [S2.11, T.02]', () => {
+  it('are not waited for where a schema takes for ever over what a guest wrote [T.02]', () => {
     const pattern = '^(a+)+$'
     const json = { type: 'object', properties: { id: { type: 'string', pattern } } }
     const zod = z.object({ id: z.string().regex(new RegExp(pattern)) })
@@ -35,7 +35,7 @@ describe('tools of an application', () => {
     }
   })
 
-  it('are offered sorted, with a schema of an object that a model is shown [S2.11, S4.05]', () => {
+  it('are offered sorted, with a schema of an object that a model is shown [S2.11]', () => {
     const tools = prepareHostTools({
       zeta: { ...plain, readOnly: true },
       Alpha: {
@@ -60,7 +60,7 @@ describe('tools of an application', () => {
     )
   })
 
-  it('take only input that fits their schema, of zod as of JSON [S4.07]', () => {
+  it('take only input that fits their schema, of zod as of JSON [S2.11]', () => {
     const tools = prepareHostTools({
       by_zod: plain,
       by_json: {
@@ -107,12 +107,12 @@ describe('the tools that a run may use', () => {
 describe('a list of tools', () => {
   const further = { hostTools: ['look_up'], mcpServers: ['my.docs'], directory: '/nowhere' }
 
-  it('may name what there can be: the agent’s tools, the application’s, and those of MCP servers [S2.09]', () => {
+  it('may name what there can be: the agent’s tools, the application’s, and those of MCP servers', () => {
     const entries = ['run_*', 'look_up', 'my_docs_read', 'my_*', '*_read', '!web_*', '!nope_*', '!run_bash']
     expect(() => requirePossible(entries, further)).not.toThrow()
   })
 
-  it('is refused for a name or pattern of no tool that there can be, with what there is [S2.09]', async () => {
+  it('is refused for a name or pattern of no tool that there can be, with what there is', async () => {
     for (const entry of ['nope_*', 'list_flies', '!list_flies', 'docs_read', 'submit_plan', 'use_mcp_server'])
       expect(() => requirePossible([entry], further), entry).toThrow(
         /no tool is named .*list_files, .*look_up, .* and my_docs_\* of your MCP servers/,

@@ -76,7 +76,7 @@ describe('the lines of a run', () => {
     ])
   })
 
-  it('come from a state that does not grow with calls that never end [S1.05]', () => {
+  it('come from a state that does not grow with calls that never end [H.01]', () => {
     let state = planned()
     for (let at = 0; at < 1_000; at++) {
       const call = { stepId: 'a', callId: `c${at}`, tool: 't', arguments: '{}' }
@@ -86,7 +86,7 @@ describe('the lines of a run', () => {
     expect(state.toolCalls).toBe(1_000)
   })
 
-  it('are made for a step that a model calls "constructor", too [S1.05]', () => {
+  it('are made for a step that a model calls "constructor", too [H.01]', () => {
     const step = { id: 'constructor', title: 'T', instructions: 'I.', writes: [] }
     const plan = Plan.parse({ goal: 'A goal', steps: [step] })
     const state = reduceRun(initialRunState, { event: { type: 'plan-update', revision: 1, plan } })
@@ -94,7 +94,7 @@ describe('the lines of a run', () => {
     expect(runEnd(state, 'failed', 'it broke')).toContain('it broke')
   })
 
-  it('say of tokens whether some of them are an estimate [S1.10]', () => {
+  it('say of tokens whether some of them are an estimate [G.05]', () => {
     const exchange = { type: 'model-end', status: 200, durationMs: 1, usage: noUsage } as const
     const counted = planned({ ...exchange, estimated: false }, exchange)
     expect(runEnd(counted, 'completed', 'x')).toContain('· 0 tokens')
@@ -133,7 +133,7 @@ describe('the lines of a run', () => {
     expect(kept).toEqual([expect.stringContaining('The VM that was kept is ready in 1.5 s')])
   })
 
-  it('name the arguments of a call, and of a long text only its beginning [S1.05]', () => {
+  it('name the arguments of a call, and of a long text only its beginning [H.01]', () => {
     expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
       '    run_bash command: ls -la · timeoutMs: 1000',
     )
@@ -147,7 +147,7 @@ describe('the lines of a run', () => {
     )
   })
 
-  it('stay short and inert whatever the agent sends as arguments [S1.05]', () => {
+  it('stay short and inert whatever the agent sends as arguments [H.01]', () => {
     const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`k${at}\n`, 'v'.repeat(999)]))
     for (const args of [JSON.stringify(many), '[1]', 'no json \u001b[2J', '{"a":"\\u001b[2J\\u202e"}', '{']) {
       const line = toolStart(args)
@@ -156,7 +156,7 @@ describe('the lines of a run', () => {
     }
   })
 
-  it('say an answer once, and once more only what did not fit [S1.10]', () => {
+  it('say an answer once, and once more only what did not fit [H.01]', () => {
     for (const [lines, times] of [
       [3, 1],
       [60, 2],
@@ -197,7 +197,7 @@ describe('a question of the agent', () => {
   const asked = { type: 'approval-request', kind: 'cooperative', request, digest: '0'.repeat(64) } as const
   const decided = { type: 'approval-decision', approvalId: 'q1', scope: 'once' } as const
 
-  it('is one line with its options, and so is its answer, as the question words it [S2.16 A.08]', () => {
+  it('is one line with its options, and so is its answer, as the question words it [S2.16]', () => {
     const before = planned(asked)
     const call = { type: 'tool-start', stepId: 's', callId: 'c', tool: 'ask_user', arguments: '{}' } as const
     expect(linesOf(call, before)).toEqual([])

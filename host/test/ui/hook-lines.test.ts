@@ -10,7 +10,7 @@ const hook = { type: 'hook-end', point: 'before-tool', hook: 'guard', durationMs
 const shown = (event: HostEvent): string => linesOf({ event }, initialRunState, colours).join('\n')
 
 describe('on the screen', () => {
-  it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10, S0.09]', () => {
+  it('a hook is seen where it changed something, failed or said no, whatever it says of it [A.10]', () => {
     expect(shown({ ...hook, decision: 'allow' })).toBe('')
     expect(shown({ ...hook, decision: 'deny', reason: 'no\u001b[2J', agentPath: 'root/pen' })).toMatch(
       /\[pen\] hook guard \(before-tool\) says no: no/,
@@ -25,7 +25,7 @@ describe('on the screen', () => {
     expect(shown({ ...hook, decision: 'ask' })).toContain('wants a person to decide')
   })
 
-  it('a tool that runs on the host is marked, and a question of the host is not the agent’s [S2.11, S1.11]', () => {
+  it('a tool that runs on the host is marked, and a question of the host is not the agent’s [S1.11]', () => {
     const call = { agentPath: 'root', stepId: 's', callId: 'c', tool: 'deploy', arguments: '{"to":"x"}' }
     expect(shown({ type: 'host-tool-start', ...call })).toContain('deploy runs on this host, outside the VM')
     const request = { approvalId: 'host-1', preview: 'Runs deploy on this host.', ...call }

@@ -114,7 +114,7 @@ describe('a plan on the screen', () => {
 })
 
 describe('sub-agents and people on the screen', () => {
-  it('stand each behind the name of who speaks, in every line [S1.13 A.07 H.01]', () => {
+  it('stand each behind the name of who speaks, in every line [H.01]', () => {
     const path = 'root/tests'
     const call = { stepId: 's', callId: 'c', tool: 'run_bash' }
     const shown = tell(
@@ -149,7 +149,7 @@ describe('sub-agents and people on the screen', () => {
     ])
   })
 
-  it('are told: messages, holds, attempts, shorter conversations, and who a question is from [A.08 A.04]', () => {
+  it('are told: messages, holds, attempts, shorter conversations, and who a question is from [A.08]', () => {
     const request = {
       approvalId: 'a',
       agentPath: 'root/tests',

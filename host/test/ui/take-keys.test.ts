@@ -43,7 +43,7 @@ describe('keys that are taken', () => {
     expect(modes).toEqual([true, true, false])
   })
 
-  it('still interrupt the program with Ctrl-C, which is no key of a line [H.01 S1.03]', async () => {
+  it('still interrupt the program with Ctrl-C, which is no key of a line [H.01 A.08]', async () => {
     const { input } = terminal()
     const keys: string[] = []
     using _ = takeKeys(input, (typed) => keys.push(typed))

@@ -146,14 +146,14 @@ describe('run_bash and run_python', () => {
 })
 
 describe('what a program cannot do to the VM', () => {
-  it('a fork bomb is held at its limit, reported and ended [S1.14]', async () => {
+  it('a fork bomb is held at its limit, reported and ended [V.06]', async () => {
     const called = await bash(':(){ :|:& };:; sleep 2', { timeoutMs: 8_000, options: { pids: 64 } })
     expect(called.result.value.pidsRefused).toBeGreaterThan(0)
     expect(called.told).toContain('forks were refused: at most 64')
     await expectNothingLeft()
   })
 
-  it('a memory hog is ended with all it started, and told why [S1.14]', async () => {
+  it('a memory hog is ended with all it started, and told why [V.06]', async () => {
     const code = 'hog = []\nwhile True: hog.append(bytearray(8_000_000))'
     const called = await python(code, { options: { memoryBytes: 96 * MIB } })
     expect(called.result.value).toMatchObject({ oomKilled: true, exitCode: null, signal: 'SIGKILL' })
@@ -161,7 +161,7 @@ describe('what a program cannot do to the VM', () => {
     await expectNothingLeft()
   })
 
-  it('hogs that keep to their own limits cannot starve the agent together [S1.14]', async () => {
+  it('hogs that keep to their own limits cannot starve the agent together [V.06]', async () => {
     const code =
       'import time\nhog = bytearray(400_000_000)\nfor i in range(0, len(hog), 4096): hog[i] = 1\ntime.sleep(3)'
     const ended = await Promise.all([1, 2, 3].map(() => valueFrom(python(code))))
@@ -169,7 +169,7 @@ describe('what a program cannot do to the VM', () => {
     await expectNothingLeft()
   })
 
-  it('endless output is bounded in helper and agent, and ends the program [S1.14]', async () => {
+  it('endless output is bounded in helper and agent, and ends the program [S1.04]', async () => {
     const before = await expectNothingLeft()
     const called = await bash('yes', { options: { outputMaxBytes: 24 * MIB } })
     expect(called.result.value).toMatchObject({ outputExceeded: true, exitCode: null })
@@ -180,7 +180,7 @@ describe('what a program cannot do to the VM', () => {
     expect(after.agentMiB - before.agentMiB).toBeLessThan(128)
   })
 
-  it('a client that reads slowly slows the program down, and loses nothing [S1.14]', async () => {
+  it('a client that reads slowly slows the program down, and loses nothing [S1.04]', async () => {
     const request = {
       argv: ['head', '-c', '2000000', '/dev/zero'],
       limits: { wallMs: 60_000, memoryBytes: 64 * MIB, pids: 16, cpuPercent: 100 },
@@ -203,7 +203,7 @@ describe('what a program cannot do to the VM', () => {
     expect(ignored).toMatchObject({ ended: { ok: true, value: { exitCode: 5 } } })
   })
 
-  it('a full disk is reported, and is usable again once something is deleted [S1.14]', async () => {
+  it('a full disk is reported, and is usable again once something is deleted [V.06]', async () => {
     const called = await bash('head -c 1G /dev/zero > big')
     expect(called.result.value.stderr).toContain('No space left on device')
     expect(called.result.value).toMatchObject({ exitCode: 1, diskFull: true })
@@ -212,7 +212,7 @@ describe('what a program cannot do to the VM', () => {
     await expectNothingLeft()
   })
 
-  it('after a time-out nothing of a call lives on, however it hid [S1.14]', async () => {
+  it('after a time-out nothing of a call lives on, however it hid [S1.04]', async () => {
     const hidden = `for i in 1 2 3 4 5; do (trap '' TERM HUP; setsid bash -c "trap '' TERM HUP; sleep 1000 & sleep 1000" &) & done`
     const called = await bash(`${hidden}; sleep 1000`, { timeoutMs: 1_500 })
     expect(called.result.value).toMatchObject({ timedOut: true, exitCode: null, signal: 'SIGKILL' })
@@ -220,7 +220,7 @@ describe('what a program cannot do to the VM', () => {
     await expectNothingLeft()
   })
 
-  it('a call that is cancelled, or ends before what it started, leaves nothing [S1.14]', async () => {
+  it('a call that is cancelled, or ends before what it started, leaves nothing [S1.04]', async () => {
     const cancelled = await bash('sleep 1000 & setsid sleep 1000', { cancelAfterMs: 700 })
     expect(cancelled.result).toMatchObject({ ok: false, error: { code: 'cancelled' } })
     await expect.poll(() => probe.ask({ op: 'look' })).toMatchObject({ workProcesses: 0, callGroups: 0 })

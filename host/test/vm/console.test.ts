@@ -35,7 +35,7 @@ describe('VmConsole', () => {
     expect(console.text()).toBe('one\r\ntwo\n\nthe rest')
   })
 
-  it('stays small when a guest never ends its line [V.06]', async () => {
+  it('stays small when a guest never ends its line [T.02]', async () => {
     const stream = new PassThrough()
     const console = new VmConsole(stream)
     const lines: string[] = []

@@ -69,11 +69,11 @@ describe('the helper socket', () => {
     ],
     ['a shell with a wall limit', JSON.stringify({ ...shell, limits })],
     ['a limit that is missing', JSON.stringify({ ...exec, limits: { wallMs: 1 } })],
-  ])('refuses %s with a reason [S1.14]', async (_, payload) => {
+  ])('refuses %s with a reason [C.02]', async (_, payload) => {
     expect(await answerTo(frame('J', payload))).toMatchObject({ ok: false, error: { code: 'bad_request' } })
   })
 
-  it('refuses what is no frame, and a frame in the wrong place [S1.14]', async () => {
+  it('refuses what is no frame, and a frame in the wrong place [C.02]', async () => {
     for (const bytes of [
       Buffer.from('GET / HTTP/1.1\r\n\r\n'),
       Buffer.from([0, 0, 0, 0, 0x4a]),
@@ -85,7 +85,7 @@ describe('the helper socket', () => {
       expect(await answerTo(bytes)).toMatchObject({ ok: false, error: { code: 'bad_request' } })
   })
 
-  it('outlives any bytes at all [S1.14]', async () => {
+  it('outlives any bytes at all [C.02]', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 40 }),
       fc
@@ -104,7 +104,7 @@ describe('the helper socket', () => {
     expect(await probe.ask({ op: 'status' })).toMatchObject({ ok: true, value: { agentRestarts: 0 } })
   })
 
-  it('cannot be reached from inside a call [S1.14]', async () => {
+  it('cannot be reached from inside a call', async () => {
     const { result } = await bash(
       'ls -d /run /run/caisson /proc/1/root/run 2>&1; cat /proc/net/unix | grep -c "@"',
     )
@@ -135,7 +135,7 @@ describe('the helper socket', () => {
 })
 
 describe('PID 1', () => {
-  it('gives the agent the rights to file work, and no others [S1.14]', async () => {
+  it('gives the agent the rights to file work, and no others', async () => {
     expect(await probe.ask({ op: 'look' })).toMatchObject({
       // chown, dac_override, fowner
       capabilities: '000000000000000b',

@@ -12,7 +12,7 @@ const own = [request.qemu, ...request.args]
 const bubblewrap: Launcher = { kind: 'bubblewrap', bwrap: '/usr/bin/bwrap' }
 
 describe('wrapCommand', () => {
-  it('shows QEMU nothing but /usr, its boot files and its devices, without network, user or environment [V.06]', () => {
+  it('shows QEMU nothing but /usr, its boot files and its devices, without network, user or environment', () => {
     const { file, args } = wrapCommand(bubblewrap, request)
     expect(file).toBe('/usr/bin/bwrap')
     for (const flag of [

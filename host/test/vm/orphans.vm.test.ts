@@ -109,7 +109,7 @@ describe('a QEMU whose host process dies', () => {
     expect(names).not.toContain(left)
   })
 
-  it("does not end by the terminal's Ctrl-C, which is for the host to handle [V.06]", async () => {
+  it("does not end by the terminal's Ctrl-C, which is for the host to handle", async () => {
     using home = makeTestFolders()
     const { host, pid } = await startHost({ kind: 'vm' }, { ...process.env, CAISSON_HOME: home.folders.home })
     // What a terminal does: the signal goes to every process of the foreground group.

@@ -36,7 +36,7 @@ function jsonOf(args: readonly string[], name: string): Record<string, unknown>[
 }
 
 describe('buildQemuArgs', () => {
-  it('attaches no network card, display or USB, and takes no default device [V.06]', () => {
+  it('attaches no network card, display or USB, and takes no default device [S1.14]', () => {
     const args = buildQemuArgs(base)
     for (const flag of ['-nodefaults', '-no-user-config', '-no-reboot']) expect(args).toContain(flag)
     expect(valuesOf(args, '-display')).toEqual(['none'])
@@ -54,7 +54,7 @@ describe('buildQemuArgs', () => {
     expect(args.join(' ')).not.toMatch(/-net|usb/)
   })
 
-  it('denies QEMU to spawn, to raise its privileges and to change its limits [V.06]', () => {
+  it('denies QEMU to spawn, to raise its privileges and to change its limits', () => {
     const sandbox = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
     expect(valuesOf(buildQemuArgs(base), '-sandbox')).toEqual([sandbox])
     expect(buildQemuArgs({ ...base, seccomp: false })).not.toContain('-sandbox')
@@ -113,7 +113,7 @@ describe('buildQemuArgs', () => {
     expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
   })
 
-  it('names the memory backend so that a template can replace it', () => {
+  it('names the memory backend so that a template can replace it [V.06]', () => {
     const args = buildQemuArgs(base)
     expect(valuesOf(args, '-machine')).toEqual(['q35,memory-backend=ram'])
     expect(jsonOf(args, '-object')[0]).toEqual({

@@ -79,7 +79,7 @@ async function processorUseIn(ms: number, home: { readonly vms: string }) {
 }
 
 describe('a host with a pool', () => {
-  it('gives runs VMs that wait, each with its own files, replaces them, and boots one for a run that asks for it [V.01 V.08 W.02]', async () => {
+  it('gives runs VMs that wait, each with its own files, replaces them, and boots one for a run that asks for it [V.01 W.02]', async () => {
     const home = await temporaryFolder('home')
     await using host = new Host({ env: { ...process.env, CAISSON_HOME: home }, pool: { size: 2, vm } })
     await host.warm()

@@ -113,7 +113,7 @@ describe('startVm', () => {
 })
 
 describe.runIf(process.platform === 'linux')('the confinement of QEMU', () => {
-  it('leaves it no privileges, environment, network or file outside of /usr [V.06]', async () => {
+  it('leaves it no privileges, environment, network or file outside of /usr', async () => {
     using home = makeTestFolders()
     await using vm = await startTestVm({ ...home, confine: 'require' })
     expect(vm.confinement).toBe('bubblewrap+seccomp')

@@ -121,7 +121,7 @@ describe('the workspace disk', () => {
     expect(manifest.entries.get('tool')?.mode).toBe(0o4755)
   })
 
-  it('refuses a workspace larger than the disk and leaves no file behind [S4.06]', async () => {
+  it('refuses a workspace larger than the disk and leaves no file behind [V.06]', async () => {
     using bench = new Bench(treeOf({ big: Buffer.alloc(100_000) }))
     const scan = unwrap(await bench.scan())
     const file = path.join(bench.home, 'disk')
@@ -132,7 +132,7 @@ describe('the workspace disk', () => {
 })
 
 describe('the manifest', () => {
-  it('reads back what was written, and refuses any changed byte [W.01]', async () => {
+  it('reads back what was written, and refuses any changed byte', async () => {
     using bench = new Bench(treeOf({ 'a/b': 'x', '.env': 's', link: '-> a' }))
     const { manifest } = await bench.takeIn()
     const file = path.join(bench.home, 'manifest.jsonl')

@@ -178,7 +178,7 @@ describe('a flagged place by another name', () => {
     })
   })
 
-  it('is any spelling that a file system takes for it [W.03 S1.08]', async () => {
+  it('is any spelling that a file system takes for it [W.03]', async () => {
     const names = [
       'pac\u212aage.json',
       '.\uff47it/config',

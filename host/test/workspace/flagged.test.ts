@@ -65,7 +65,7 @@ describe('flagged paths', () => {
     },
   )
 
-  it('include links that climb behind a name, for that name may be a link itself [S1.08 W.03]', async () => {
+  it('include links that climb behind a name, for that name may be a link itself [W.03]', async () => {
     const link = (target: string) => flagOf('a', `-> ${target}`)
     // With a link `d -> .` this is ../.ssh, whatever its text says.
     expect(await link('d/../.ssh')).toContain('leads out')

@@ -13,7 +13,7 @@ class CountedEntries extends Map<string, ManifestEntry> {
 }
 
 describe('the sense of a change set', () => {
-  it('costs the same for each entry, however deep it lies [W.01]', async () => {
+  it('costs the same for each entry, however deep it lies [T.02]', async () => {
     using bench = new Bench(treeOf({ 'a/b': 'b' }))
     const { manifest } = await bench.takeIn()
     const entries = new CountedEntries(manifest.entries)
@@ -30,7 +30,7 @@ describe('the sense of a change set', () => {
     expect(entries.asked).toBeLessThan(5 * depth)
   })
 
-  it('knows what is below a new directory as new, and what comes after it by the manifest again [W.01]', async () => {
+  it('knows what is below a new directory as new, and what comes after it by the manifest again [C.02]', async () => {
     using bench = new Bench(treeOf({ 'was-file': 'x', 'z/in': 'z' }))
     const { manifest } = await bench.takeIn()
     const check = new SenseCheck(manifest)

@@ -23,7 +23,7 @@ async function receive(bench: Bench, options: Pick<ReceiveOptions, 'source' | 's
 }
 
 describe('receiving from a guest that says nothing', () => {
-  it('ends when the host gives up, without waiting for the next chunk [W.01]', async () => {
+  it('ends when the host gives up, without waiting for the next chunk', async () => {
     using bench = new Bench(treeOf({ a: 'a' }))
     const stop = new AbortController()
     const source = beginningOf(() => {
@@ -33,14 +33,14 @@ describe('receiving from a guest that says nothing', () => {
     expect(await receive(bench, { source, signal: stop.signal })).toBe('cancelled')
   })
 
-  it('ends at once when the host gave up before [W.01]', async () => {
+  it('ends at once when the host gave up before', async () => {
     using bench = new Bench(treeOf({ a: 'a' }))
     expect(await receive(bench, { source: beginningOf(never), signal: AbortSignal.abort() })).toBe(
       'cancelled',
     )
   })
 
-  it('is cancelled, not cut short, when the same signal also ends the stream [W.01]', async () => {
+  it('is cancelled, not cut short, when the same signal also ends the stream', async () => {
     using bench = new Bench(treeOf({ a: 'a' }))
     for (const failure of [new Error('stream was destroyed'), undefined]) {
       const stop = new AbortController()

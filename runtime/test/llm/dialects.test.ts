@@ -43,7 +43,7 @@ const rows: [number, ModelErrorCode, boolean][] = [
 
 describe('statuses', () => {
   it.each(rows)(
-    'gives %i the code %s and its own rule, in every dialect [G.05] [S1.07]',
+    'gives %i the code %s and its own rule, in every dialect [G.05]',
     (status, code, retryable) => {
       for (const dialect of dialects) {
         const error = errorFromResponse(status, errorDialects[dialect](status, 'the reason'), null)
@@ -112,7 +112,7 @@ describe('words', () => {
     [400, '{"error":{"message":"parameter stream must be true"}}', 'stream_required'],
     [400, '{"error":{"message":"stream_options is not supported"}}', 'invalid_request'],
     [400, '{"error":{"message":"the upstream is not supported"}}', 'invalid_request'],
-  ])('reads status %i with %s as %s [G.05] [S1.07]', (status, body, code) => {
+  ])('reads status %i with %s as %s [G.05]', (status, body, code) => {
     expect(errorFromResponse(status, body, null)).toMatchObject({ code, status })
   })
 

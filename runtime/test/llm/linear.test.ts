@@ -34,7 +34,7 @@ async function countWork(body: string): Promise<{ parsed: number; joined: number
 }
 
 describe('the client', () => {
-  it('parses each byte of a stream once, and joins arguments once [S1.07] [G.07]', async () => {
+  it('parses each byte of a stream once, and joins arguments once [G.07 T.02]', async () => {
     const bodyOf = (count: number): string => {
       const head = toolDelta({ index: 0, id: 'a', function: { name: 'f', arguments: '{"x":"' } })
       const piece = toolDelta({

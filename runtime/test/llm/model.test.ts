@@ -30,14 +30,14 @@ async function ask(replies: readonly ServerReply[], options: Partial<ModelOption
 const busy = { status: 503, body: '' }
 
 describe('createModel', () => {
-  it('asks again with doubled, bounded and jittered pauses, up to its attempts [S1.07]', async () => {
+  it('asks again with doubled, bounded and jittered pauses, up to its attempts [G.05]', async () => {
     const { turn, pauses, asked } = await ask([busy])
     expect(turn).toMatchObject({ ok: false, error: { code: 'overloaded' } })
     expect(asked).toHaveLength(5)
     expect(pauses).toEqual([3, 6, 8, 8])
   })
 
-  it('waits as long as the server wishes, within reason [S1.07]', async () => {
+  it('waits as long as the server wishes, within reason [G.05]', async () => {
     const wish = (seconds: string): ServerReply => ({
       status: 429,
       body: '',
@@ -47,7 +47,7 @@ describe('createModel', () => {
     expect(pauses).toEqual([18, 20])
   })
 
-  it('does not ask again when that cannot help [S1.07]', async () => {
+  it('does not ask again when that cannot help [G.05]', async () => {
     const spent = JSON.stringify({ error: { message: 'x', type: 'gateway_error', code: 'limit_tokens' } })
     for (const body of [spent, '{"detail":"quota exceeded"}'])
       expect((await ask([{ status: 429, body }])).asked).toHaveLength(1)
@@ -62,7 +62,7 @@ describe('createModel', () => {
     expect((await ask([failure(429)], { maxAttempts: 2 })).asked).toHaveLength(2)
   })
 
-  it('sends the same bytes again [S1.07]', async () => {
+  it('sends the same bytes again [G.05]', async () => {
     const { asked } = await ask([
       busy,
       { body: delta({ content: 'half' }), after: 'reset' },

@@ -16,7 +16,7 @@ describe('parseModelJson', () => {
     ['For each {name}: {"a":1}', 1],
     ['{"a":1} is {it', 1],
     ['{"a":1 /* one */}', 1],
-  ])('reads %j with %i corrections [S0.02]', (text, corrections) => {
+  ])('reads %j with %i corrections [G.07]', (text, corrections) => {
     const parsed = parseModelJson(text)
     expect(parsed.ok && parsed.value.value).toEqual({ a: 1 })
     expect(parsed.ok && parsed.value.corrections.length).toBe(corrections)
@@ -40,16 +40,16 @@ describe('parseModelJson', () => {
     '["a" "b"]',
     '{"a":"x" "b":"y"}',
     '['.repeat(100_000),
-  ])('does not guess at %.20j [S0.02]', (text) => {
+  ])('does not guess at %.20j [G.07]', (text) => {
     expect(parseModelJson(text).ok).toBe(false)
   })
 
-  it('keeps line breaks, quotes and words of strings that it mends around [S0.02]', () => {
+  it('keeps line breaks, quotes and words of strings that it mends around [G.07]', () => {
     const parsed = parseModelJson(`{'a': "it's\n{b: 1,} // no", c: 'x "y" None', d: None,}`)
     expect(parsed.ok && parsed.value.value).toEqual({ a: "it's\n{b: 1,} // no", c: 'x "y" None', d: null })
   })
 
-  it('adds closing braces only where it is told to, and only behind a whole value [S0.02] [G.07]', () => {
+  it('adds closing braces only where it is told to, and only behind a whole value [G.07]', () => {
     const value = (text: string) => {
       const parsed = parseModelJson(text, { closeObjects: true })
       return parsed.ok ? parsed.value.value : null
@@ -72,12 +72,12 @@ describe('parseModelJson', () => {
       expect(value(cut), cut).toBeNull()
   })
 
-  it('keeps a fence that stands inside of a string [S0.02]', () => {
+  it('keeps a fence that stands inside of a string [G.07]', () => {
     const value = { code: '```js\nx\n```' }
     expect(parseModelJson(`\`\`\`json\n${JSON.stringify(value)}\n\`\`\``)).toMatchObject({ value: { value } })
   })
 
-  it('gives back every JSON value as it is, also between prose [S0.02]', () => {
+  it('gives back every JSON value as it is, also between prose [G.07]', () => {
     fc.assert(
       fc.property(
         fc.dictionary(
@@ -97,7 +97,7 @@ describe('parseModelJson', () => {
     )
   })
 
-  it('does not try to mend what has more quotation marks than could be gone through [S0.02]', () => {
+  it('does not try to mend what has more quotation marks than could be gone through [T.02]', () => {
     for (const text of ['"a'.repeat(150_000), `{"a":"${'"a'.repeat(150_000)}`, '`a'.repeat(150_000)])
       expect(parseModelJson(text)).toMatchObject({
         ok: false,
@@ -108,7 +108,7 @@ describe('parseModelJson', () => {
     expect(parseModelJson(file)).toMatchObject({ ok: true })
   })
 
-  it('takes hostile text in time that grows with its length alone [S0.02]', () => {
+  it('takes hostile text in time that grows with its length alone [T.02]', () => {
     const time = (size: number): number => {
       const startedAt = performance.now()
       for (const unit of ['```', '{ ', '``` \n', '"\\', '{"a":[']) parseModelJson(unit.repeat(size))

@@ -83,7 +83,7 @@ describe('the kinds of chat completions', () => {
     expect(store.status('azure').baseUrl).toBe('https://mine.openai.azure.com')
   })
 
-  it('say tools, choice, form, effort, temperature, own headers and own fields in its words [S2.04] [S2.06]', async () => {
+  it('say tools, choice, form, effort, temperature, own headers and own fields in its words [S2.04 S2.06 S0.11]', async () => {
     const schema = { type: 'object', properties: {} }
     const { asked } = await askKind(
       'openai',

@@ -60,7 +60,7 @@ for (const provider of ['openai-compatible', 'ollama', 'anthropic']) {
       expect(count).toBeGreaterThan(5)
     })
 
-    it('calls tools at once and takes its calls back with their results [S2.06] [S2.08]', async (context) => {
+    it('calls tools at once and takes its calls back with their results [S2.06 S2.08 S0.11]', async (context) => {
       await using server = await start(context)
       await using environment = open(server)
       const ask = (messages: readonly LLMChatMessage[]) => {

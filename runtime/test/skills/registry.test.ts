@@ -132,7 +132,7 @@ describe('the registry of skills', () => {
     expect(await registry.loadSkill('stolen')).toBeNull()
   })
 
-  it('reads no more files than there may be skills, also where none of them is one [S2.13] [V.06]', async () => {
+  it('reads no more files than there may be skills, also where none of them is one [S2.13]', async () => {
     const broken = `---\nx: ${'['.repeat(2_000)}\n---\n`
     for (let at = 0; at < 9; at++) write(`a/s${at}/SKILL.md`, at < 3 ? broken : skill(`s${at}`, 'd'))
     const read: string[] = []

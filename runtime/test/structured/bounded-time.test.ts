@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import { openSchema } from '../../structured/schema.ts'
 
-it('work that never gives way ends with its time, and is told from what fails by itself [G.07]', () => {
+it('work that never gives way ends with its time, and is told from what fails by itself [T.02]', () => {
   const thrownBy = (work: () => void): unknown => {
     try {
       return withinTime(work, 50)
@@ -24,7 +24,7 @@ it('work that never gives way ends with its time, and is told from what fails by
   expect(isOutOfTime(own)).toBe(false)
 })
 
-it('a model hears that its pattern takes too long, not of our scripts [G.07]', async () => {
+it('a model hears that its pattern takes too long, not of our scripts [T.02]', async () => {
   const opened = await openSchema({ type: 'string', pattern: '^(a+)+$' })
   expect(opened.ok && opened.value.check(`${'a'.repeat(40)}!`)).toEqual({
     ok: false,

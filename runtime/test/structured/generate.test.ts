@@ -30,7 +30,7 @@ async function open(script: Script | readonly ServerReply[]) {
 }
 
 describe('generateStructured', () => {
-  it('gives the value of a zod schema, typed, with what all requests used [S2.01] [G.07]', async () => {
+  it('gives the value of a zod schema, typed, with what all requests used [S2.01 S0.02]', async () => {
     await using world = await open([
       reply({ text: '{"name":"Ada"}' }),
       reply({ text: '{"name":"Ada","age":36}' }),
@@ -46,7 +46,7 @@ describe('generateStructured', () => {
     expect(world.server.asked[1]?.messages.at(-1)?.content).toContain('age: ')
   })
 
-  it('goes on to a call where the server does not take the form, and remembers it in the environment [G.07]', async () => {
+  it('goes on to a call where the server does not take the form, and remembers it in the environment [S0.02]', async () => {
     await using world = await open(({ body }) =>
       body.response_format === undefined
         ? reply({ calls: [{ name: 'person', arguments: { name: 'Ada', age: 36 } }] })
@@ -64,7 +64,7 @@ describe('generateStructured', () => {
     ])
   })
 
-  it('throws what a model never gave, what a server refused, and what is misuse, each as itself [G.07]', async () => {
+  it('throws what a model never gave, what a server refused, and what is misuse, each as itself [S0.02]', async () => {
     await using never = await open([reply({ text: 'no' })])
     const invalid = await generateStructured({ ...never.request, schema: person }).catch(
       (error: unknown) => error,

@@ -15,7 +15,7 @@ const schema = {
   additionalProperties: false,
 }
 
-it('gets a value of the schema out of a model that would say something else, and call more than once [G.07]', async (context) => {
+it('gets a value of the schema out of a model that would say something else, and call more than once [S0.02]', async (context) => {
   await using server = await start(context)
   await using environment = createLLMEnvironment({
     providers: {

@@ -48,7 +48,7 @@ const formOf = (body: Readonly<Record<string, unknown>>): string =>
   body.response_format !== undefined ? 'response_format' : body.tool_choice !== undefined ? 'tool' : 'prompt'
 
 describe('requestStructured', () => {
-  it('asks for the schema as the form of the answer, and says it in words too [G.07]', async () => {
+  it('asks for the schema as the form of the answer, and says it in words too [S0.02]', async () => {
     const { answer, asked } = await ask([said(ada)])
     expect(answer).toMatchObject({ ok: true, value: { value: ada, corrections: [], requests: 1 } })
     expect(asked[0]?.body.response_format).toEqual({
@@ -59,7 +59,7 @@ describe('requestStructured', () => {
     expect(asked[0]?.messages[1]?.content).toMatch(/^Who wrote the first program\?\n\n/)
   })
 
-  it('goes on to a call that must be made, and to words alone, where a server refuses [G.07]', async () => {
+  it('goes on to a call that must be made, and to words alone, where a server refuses [S0.02]', async () => {
     const { answer, asked } = await ask(({ body }) => {
       if (body.response_format !== undefined) return failure(400, 'response_format is not supported')
       if (body.tool_choice !== undefined) return failure(422, 'tool_choice: extra inputs are not permitted')
@@ -72,7 +72,7 @@ describe('requestStructured', () => {
     expect(asked[2]?.tools).toEqual([])
   })
 
-  it('remembers for a model what its server refused [G.07]', async () => {
+  it('remembers for a model what its server refused [S0.02]', async () => {
     await using server = await startModelServer(({ body }) =>
       body.response_format === undefined ? called(ada) : failure(400, 'no such field'),
     )
@@ -90,7 +90,7 @@ describe('requestStructured', () => {
     ])
   })
 
-  it('does not take a server that refuses everything for one that refuses a form [G.07]', async () => {
+  it('does not take a server that refuses everything for one that refuses a form [S0.02]', async () => {
     let isBroken = true
     await using server = await startModelServer(() => (isBroken ? failure(400, 'no') : said(ada)))
     const model = createModel({ model: 'm', baseUrl: server.baseUrl, firstDelayMs: 1 })
@@ -108,7 +108,7 @@ describe('requestStructured', () => {
     ])
   })
 
-  it('asks again with what is wrong, at most twice, and counts what all requests used [G.07]', async () => {
+  it('asks again with what is wrong, at most twice, and counts what all requests used [S0.02]', async () => {
     const { answer, asked } = await ask([said({ name: 'Ada' }), said({ name: 'Ada', age: -1 }), said(ada)])
     expect(answer).toMatchObject({
       ok: true,
@@ -124,7 +124,7 @@ describe('requestStructured', () => {
     expect(never.asked).toHaveLength(3)
   })
 
-  it('answers every call of an invalid answer before it asks again [G.07]', async () => {
+  it('answers every call of an invalid answer before it asks again [S0.02]', async () => {
     const twice = reply({
       calls: [
         { name: 'answer', arguments: {} },
@@ -141,14 +141,14 @@ describe('requestStructured', () => {
     ['a fence', '```json\n{"name":"Ada","age":36}\n```'],
     ['words around it', 'Gladly: {"name":"Ada","age":36} is the one.'],
     ['single quotes', "{'name':'Ada','age':36}"],
-  ])('puts right what is certain, as %s, and says so [G.07]', async (_name, text) => {
+  ])('puts right what is certain, as %s, and says so [S0.02]', async (_name, text) => {
     const { answer, asked } = await ask([said(text)])
     expect(answer).toMatchObject({ ok: true, value: { value: ada } })
     expect(answer.ok && answer.value.corrections).not.toEqual([])
     expect(asked).toHaveLength(1)
   })
 
-  it('asks for what is no object within one, and takes it out again [G.07]', async () => {
+  it('asks for what is no object within one, and takes it out again [S0.02]', async () => {
     const list: JsonSchema = { type: 'array', items: { $ref: '#/$defs/N' }, $defs: { N: { type: 'number' } } }
     for (const text of ['{"value":[1,2]}', '[1,2]']) {
       const { answer, asked } = await ask([said(text)], list)
@@ -159,7 +159,7 @@ describe('requestStructured', () => {
     }
   })
 
-  it('ends with the reason of a model that fails, withholds or is interrupted [G.07]', async () => {
+  it('ends with the reason of a model that fails, withholds or is interrupted [S0.02]', async () => {
     const refused = await ask([failure(401, 'who are you?')])
     expect(refused.answer).toMatchObject({
       ok: false,
@@ -178,14 +178,14 @@ describe('openSchema', () => {
     ['a schema that is made of itself', { $ref: '#' }],
     ['a pattern that is none', { type: 'string', pattern: '(' }],
     ['names that are no list', { type: 'object', required: 3 }],
-  ])('refuses %s [G.07]', async (_name, schema) => {
+  ])('refuses %s [S0.02]', async (_name, schema) => {
     expect(await openSchema(schema as JsonSchema)).toMatchObject({
       ok: false,
       error: expect.stringContaining('not a usable JSON schema'),
     })
   })
 
-  it('says where something is wrong and what [G.07]', async () => {
+  it('says where something is wrong and what [S0.02]', async () => {
     const schema = { type: 'object', properties: { files: { type: 'array', items: person } } }
     const opened = await openSchema(schema)
     const checked = opened.ok && opened.value.check({ files: [ada, { name: 1, age: 1, more: 2 }] })
@@ -195,13 +195,13 @@ describe('openSchema', () => {
     expect(words).toContain('files.1.more: not allowed here')
   })
 
-  it('takes the names that every object has for names like others [G.07]', async () => {
+  it('takes the names that every object has for names like others [S0.02]', async () => {
     const opened = await openSchema({ type: 'object', required: ['constructor', 'toString'] })
     expect(opened.ok && opened.value.check({}).ok).toBe(false)
     expect(opened.ok && opened.value.check({ constructor: 1, toString: 2 }).ok).toBe(true)
   })
 
-  it('never throws, whatever the schema and the value are [G.07]', async () => {
+  it('never throws, whatever the schema and the value are [S0.02]', async () => {
     const keyword = fc.constantFrom(
       'type',
       'required',
@@ -224,7 +224,7 @@ describe('openSchema', () => {
     )
   })
 
-  it('opens zod schemas as well, with what they make of a value [G.07]', () => {
+  it('opens zod schemas as well, with what they make of a value [S0.02]', () => {
     const schema = openZodSchema(z.strictObject({ n: z.number(), tag: z.string().default('none') }))
     expect(schema.json).toMatchObject({ type: 'object', required: ['n'] })
     expect(schema.check({ n: 1 })).toEqual({ ok: true, value: { n: 1, tag: 'none' } })

@@ -11,12 +11,12 @@ const keep = (pieces: readonly Uint8Array[]): OutputKeeper => {
 const textOf = (...pieces: string[]): string => keep(pieces.map((piece) => Buffer.from(piece))).text()
 
 describe('OutputKeeper', () => {
-  it('keeps all that fits, up to the last byte [S1.04]', () => {
+  it('keeps all that fits, up to the last byte [S2.15]', () => {
     expect(textOf()).toBe('')
     expect(textOf('0123456789', '01234567')).toBe('012345678901234567')
   })
 
-  it('keeps beginning and end of more, and says how much is gone [S1.04]', () => {
+  it('keeps beginning and end of more, and says how much is gone [S2.15]', () => {
     expect(textOf('0123456789abc', 'defghijklmnop')).toBe('0123456789\n[… 8 bytes cut …]\nijklmnop')
   })
 

@@ -16,7 +16,7 @@ const noise = fc.oneof(
 )
 
 describe('the preamble', () => {
-  it('is found after any bytes of an earlier session, however they are cut [S1.01, C.03]', () => {
+  it('is found after any bytes of an earlier session, however they are cut [C.03]', () => {
     fc.assert(
       fc.property(
         noise,

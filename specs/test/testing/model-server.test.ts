@@ -19,7 +19,7 @@ async function startFor(...script: ServerReply[]) {
 }
 
 describe('the scripted model server', () => {
-  it('streams a reply that the official client reads whole [S0.06]', async () => {
+  it('streams a reply that the official client reads whole [T.01]', async () => {
     await using test = await startFor({ ...reply(content), pieceBytes: [3, 50, 1] })
     const stream = test.client.chat.completions.stream({
       model: 'm',
@@ -37,7 +37,7 @@ describe('the scripted model server', () => {
     expect(usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 3 })
   })
 
-  it('gives the same reply whole to who asks for no stream [S0.06]', async () => {
+  it('gives the same reply whole to who asks for no stream [T.01]', async () => {
     await using test = await startFor(reply(content))
     const { choices, usage } = await test.client.chat.completions.create({ model: 'm', messages })
     expect(choices[0]?.message).toMatchObject({
@@ -52,7 +52,7 @@ describe('the scripted model server', () => {
     [404, OpenAI.NotFoundError],
     [429, OpenAI.RateLimitError],
     [503, OpenAI.InternalServerError],
-  ])('answers %i as the official client knows it [S0.06]', async (status, kind) => {
+  ])('answers %i as the official client knows it [T.01]', async (status, kind) => {
     await using test = await startFor(failure(status, 'because', 'openai', { 'retry-after': '2' }))
     const error = await test.client.chat.completions.create({ model: 'm', messages }).catch((cause) => cause)
     expect(error).toBeInstanceOf(kind)
@@ -60,7 +60,7 @@ describe('the scripted model server', () => {
     expect((error as InstanceType<typeof OpenAI.APIError>).headers?.get('retry-after')).toBe('2')
   })
 
-  it('keeps what it was asked, answers in turn and then repeats itself [S0.06]', async () => {
+  it('keeps what it was asked, answers in turn and then repeats itself [T.01]', async () => {
     await using test = await startFor(reply({ text: 'one' }), reply({ text: 'two' }))
     const said: (string | null | undefined)[] = []
     for (let turn = 0; turn < 3; turn++) {
@@ -75,7 +75,7 @@ describe('the scripted model server', () => {
     expect(test.server.mostOpen()).toBe(1)
   })
 
-  it('breaks connections where the script says so, and counts who leaves [S0.06]', async () => {
+  it('breaks connections where the script says so, and counts who leaves [T.01]', async () => {
     const script = [faults['a connection reset in the middle'], faults['a connection reset before the head']]
     await using server = await startModelServer([...script, faults['silence after the head']])
     const ask = async (): Promise<string> => {
@@ -91,7 +91,7 @@ describe('the scripted model server', () => {
     await expect.poll(() => server.abandoned()).toBe(3)
   })
 
-  it('has dresses and faults whose bytes differ each from every other [S0.06]', () => {
+  it('has dresses and faults whose bytes differ each from every other [T.01]', () => {
     for (const list of [dresses, faults]) {
       const seen = Object.values<ServerReply>(list).map((one) => JSON.stringify(one))
       expect(new Set(seen).size).toBe(seen.length)

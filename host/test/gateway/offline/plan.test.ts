@@ -21,7 +21,7 @@ describe('the offline plan', () => {
     `Create a.txt with "${'long '.repeat(200)}"`,
     'Run `one\ntwo\nthree`. Delete notes.txt.',
     'Sing',
-  ])('says its goal and each title in one short line: %s [S0.01]', (task) => {
+  ])('says its goal and each title in one short line: %s [S4.06]', (task) => {
     const plan = Plan.parse(planTask(task, workspace))
     for (const line of [plan.goal, ...plan.steps.map(({ title }) => title)])
       expect(line).toMatch(/^.{3,120}$/)

@@ -44,7 +44,7 @@ describe('the reader of pages', () => {
     })
   })
 
-  it('reads no file, writes none, starts nothing and, on Linux, reaches no network, whatever runs in it [S1.04]', async () => {
+  it('reads no file, writes none, starts nothing and, on Linux, reaches no network, whatever runs in it', async () => {
     const folder = await temporaryFolder('reader')
     const file = path.join(folder, 'private.txt')
     writeFileSync(file, 'private')
