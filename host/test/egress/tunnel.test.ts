@@ -78,7 +78,7 @@ describe('a tunnel', () => {
     expect(way.refusals.watch().list()).toEqual([])
   })
 
-  it('is refused at once with its rule, in status line, body and the list of refusals [G.03 S1.14]', async () => {
+  it('is refused at once with its rule, in status line, body and the list of refusals [G.03]', async () => {
     await using way = await openWayOut()
     const watch = way.refusals.watch()
     const { head, socket } = await ask(way, 'packages.test:443')
@@ -297,7 +297,7 @@ describe('a tunnel', () => {
 })
 
 describe('the guest’s proxy', () => {
-  it('tells who asks it for a page of its own what it is [S1.14]', async () => {
+  it('tells who asks it for a page of its own what it is', async () => {
     await using way = await openWayOut()
     const [response] = (await once(httpRequest({ port: way.port, path: '/' }).end(), 'response')) as [
       NodeJS.ReadableStream & { statusCode: number },

@@ -107,7 +107,7 @@ describe('receiving a change set', () => {
     expect(readdirSync(bench.run)).toEqual([])
   })
 
-  it('refuses more entries or bytes than allowed [V.06]', async () => {
+  it('refuses more entries or bytes than allowed [S0.07]', async () => {
     using bench = new Bench(base)
     const { manifest } = await bench.takeIn()
     const source = () => encodeChanges([file('x1', '12345'), file('x2')])
@@ -117,7 +117,7 @@ describe('receiving a change set', () => {
     }
   })
 
-  it('stops before the disk of the host is full [W.05]', async () => {
+  it('stops before the disk of the host is full', async () => {
     using bench = new Bench(base)
     const { manifest } = await bench.takeIn()
     const source = encodeChanges([file('x1')])
