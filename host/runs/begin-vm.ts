@@ -1,7 +1,7 @@
 /** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
-import { rm } from 'node:fs/promises'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { findSavedVm, wakeVm } from '../vm/hibernate.ts'
+import { removeSaved } from '../vm/saved-claim.ts'
 import type { StartVmOptions } from '../vm/vm.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { checkResources } from '../vm/vm-options.ts'
@@ -92,5 +92,5 @@ function isPassing(error: unknown): boolean {
 }
 
 async function remove(directory: string): Promise<void> {
-  await rm(directory, { recursive: true, force: true }).catch(() => undefined)
+  await removeSaved(directory).catch(() => undefined)
 }

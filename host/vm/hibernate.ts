@@ -11,7 +11,7 @@ import { renameDurably, syncDirectory } from '../state/durable.ts'
 import { parseJson } from '../state/json.ts'
 import { MachineStreamError } from './machine-stream.ts'
 import { canMapReadOnly } from './qemu-process.ts'
-import { giveBackOfDead, giveBackSaved, markRan, SAVED_RECORD, takeSaved } from './saved-claim.ts'
+import { giveBackOfDead, SAVED_RECORD, takeSaved } from './saved-claim.ts'
 import { continueVm, intoFile, intoMemoryAndRest, type StateReceiver, saveState } from './saved-state.ts'
 import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
@@ -187,7 +187,7 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
   const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase } = record
   const isMapped = isMemoryMapped(record)
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
-  await takeSaved(directory)
+  const claim = await takeSaved(directory)
   try {
     const scratch = { kind: 'moved', file: await lend(files.scratch), format: scratchFormat } as const
     return await resumeVm(
@@ -200,13 +200,13 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
         },
         // What is mapped is not in the state; QEMU is to load whatever is.
         withoutMemory: false,
-        beforeRun: () => markRan(directory),
+        beforeRun: () => claim.markRan(),
       },
     )
   } catch (error) {
-    const hasRun = error instanceof VmError && error.phase === 'fresh'
     const isWhole = (await isThere(files.scratch)) && (!hasBase || (await isThere(files.base)))
-    if (!hasRun && isWhole) await giveBackSaved(directory)
+    // Where this fails the record is still taken, by nobody: whoever looks next gives it back.
+    await (isWhole ? claim.giveBack() : claim.markRan()).catch(() => undefined)
     throw error
   }
 }
