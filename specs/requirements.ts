@@ -46,7 +46,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   // The agent in the VM
-  'S1.01': now('The agent receives tasks from the host over RPC and serves them for ever'),
+  'S1.01': now(
+    'The agent receives tasks from the host over RPC and serves one after another, also after one that failed',
+  ),
   'S1.02': now('The plan reaches the host before the first step runs'),
   'S1.03': now('Completion is reported exactly once, for success, failure and cancellation'),
   'S1.04': now(
@@ -60,8 +62,11 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.08': now('File tools read and write nothing outside the workspace'),
   'S1.09': now('No exception crosses a tool boundary'),
   'S1.10': now('Model deltas and progress are streamed to the host'),
-  'S1.11': now('Destructive operations wait for an approval that is decided on the host'),
-  'S1.12': now('Every operation is logged in structured form and reaches the host'),
+  'S1.11': now(
+    'Tools that ask wait for an approval that is decided on the host: those that delete, and those that the run names',
+    'approval of what a program deletes inside the VM, which the review of the changes shows',
+  ),
+  'S1.12': now('Every tool call is logged in structured form, and the log reaches the host'),
   'S1.13': now('Sub-agents in parallel'),
   'S1.14': now(
     'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',

@@ -46,7 +46,7 @@ describe('the provider of a model', () => {
     ['a list that is longer than the prefix', 'local/big-1', 'far local/big-1'],
     ['what is behind the prefix, however it goes on', 'local/a/b:c', 'local a/b:c'],
     ['no prefix where nothing is behind it', 'local/', 'far local/'],
-  ])('is found by %s [S0.09 S3.06]', (_, model, expected) => {
+  ])('is found by %s [S0.09 S3.06 S1.07]', (_, model, expected) => {
     expect(chosen(listed, model)).toBe(expected)
   })
 

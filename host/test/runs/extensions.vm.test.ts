@@ -46,7 +46,7 @@ function program(script: string): string {
 }
 
 describe('hooks and host tools in a VM', () => {
-  it('deny, change arguments and run on the host for root and sub-agent alike, and hold the changes back [A.10, S2.11]', async () => {
+  it('deny, change arguments and run on the host for root and sub-agent alike, and hold the changes back [A.10, S2.11, S4.01]', async () => {
     const told: string[] = []
     await using server = await startModelServer(
       byWord(

@@ -134,7 +134,7 @@ describe('a run in a real VM', () => {
     expect(left.filter((name) => name.startsWith('asleep'))).toEqual([])
   })
 
-  it('refuses a second run on a folder that is in use, and names the first [R.05]', async () => {
+  it('refuses a second run on a folder that is in use, and names the first [R.06]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const first = await bench.start('Run the command `sleep 20`')
     for await (const item of first.watch()) {

@@ -76,7 +76,7 @@ describe('the answer about a way out', () => {
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
-  it('is for once, for the run or for always, for the host unless another reach is chosen [S1.11]', async () => {
+  it('is for once, for the run or for always, for the host unless another reach is chosen [S1.11 G.03]', async () => {
     for (const [keys, scope] of [
       ['1\r', 'once'],
       ['y\r', 'once'],

@@ -113,7 +113,7 @@ describe('buildQemuArgs', () => {
     expect(overlay).toMatchObject({ driver: 'file', 'node-name': 'overlay', filename: '/dev/fdset/200' })
   })
 
-  it('names the memory backend so that a template can replace it [V.06]', () => {
+  it('gives the VM its memory and CPUs, the memory by a name that a template can replace [V.06]', () => {
     const args = buildQemuArgs(base)
     expect(valuesOf(args, '-machine')).toEqual(['q35,memory-backend=ram'])
     expect(jsonOf(args, '-object')[0]).toEqual({
@@ -122,6 +122,7 @@ describe('buildQemuArgs', () => {
       size: 512 * MIB,
     })
     expect(valuesOf(args, '-m')).toEqual(['512M'])
+    expect(valuesOf(args, '-smp')).toEqual(['2'])
   })
 
   it('emulates with a small translation cache on all threads, and passes the host CPU through otherwise', () => {
