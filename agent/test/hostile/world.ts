@@ -148,7 +148,7 @@ export async function carryOut(script: Script, options: WorldOptions = {}): Prom
   )
   try {
     inbox.submit(makeTask(options.task))
-    const completion = await heard.ended(options.deadlineMs ?? 15_000, model.asked)
+    const completion = await heard.ended(options.deadlineMs ?? 50_000, model.asked)
     const { events, agentPaths } = heard
     const files = snapshot(root)
     const isChanged = JSON.stringify(files) !== before
