@@ -26,6 +26,7 @@ import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError, requireAgents } from './runs/given-plan.ts'
+import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/kept-bounds.ts'
 import { readKnowledge } from './runs/knowledge.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
 import { RunRecord } from './runs/record.ts'
@@ -167,6 +168,7 @@ export class Host implements AsyncDisposable {
     const plan = await this.#plan(options)
     await this.#prepareTemplate(plan, options)
     await this.runs.clearScratch()
+    await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
     const paths = await this.runs.create(plan.runId)
     return new Run(plan, await RunRecord.open(paths))
   }
@@ -356,4 +358,12 @@ function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
   if (policy.ok) return policy.value
   throw new RuleError(policy.error)
+}
+
+function keptBoundsOf({ kept }: Config): KeptBounds {
+  const { maxRuns, maxBytes } = defaultKeptBounds
+  return {
+    maxRuns: kept.maxRuns ?? maxRuns,
+    maxBytes: kept.maxGiB === undefined ? maxBytes : kept.maxGiB * 1024 ** 3,
+  }
 }

@@ -29,6 +29,7 @@ const environmentErrors: ReadonlySet<string> = new Set([
   'GrantFileError',
   'NoteStoreError',
   'RunBusyError',
+  'KeptBoundsError',
 ])
 const usageErrors: ReadonlySet<string> = new Set([
   'UsageError',

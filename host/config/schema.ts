@@ -140,6 +140,15 @@ export const Config = z.strictObject({
       maxCostUsd: z.number().positive().optional(),
     })
     .default({}),
+  /** What is kept of all runs together; where it is reached no run begins. */
+  kept: z
+    .strictObject({
+      /** Absent: 2,000. */
+      maxRuns: z.int().min(1).optional(),
+      /** On disk; absent: 100. */
+      maxGiB: z.number().positive().optional(),
+    })
+    .default({}),
   /** How this host itself reaches the internet. */
   network: z
     .strictObject({

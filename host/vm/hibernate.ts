@@ -3,7 +3,7 @@
 // wake that fails before the guest ran leaves what was saved as it was.
 // The memory is saved as a file that a wake maps instead of reading it, as far as QEMU's form of a state is known here.
 
-import { access, link, mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
@@ -13,7 +13,7 @@ import { MachineStreamError } from './machine-stream.ts'
 import { canMapReadOnly } from './qemu-process.ts'
 import { giveBackOfDead, SAVED_RECORD, takeSaved } from './saved-claim.ts'
 import { continueVm, intoFile, intoMemoryAndRest, type StateReceiver, saveState } from './saved-state.ts'
-import { hashFile, makeSparseFile, syncFile } from './sparse-file.ts'
+import { type FileSample, hashFile, makeSparseFile, sampleFile, syncFile } from './sparse-file.ts'
 import { resumeVm, type Vm } from './vm.ts'
 import { VmError } from './vm-error.ts'
 import { resolveSize } from './vm-options.ts'
@@ -27,8 +27,10 @@ const WAKE_TRIES = 3
 const WAKE_PAUSE_MS = 500
 const COPY_BYTES = 1024 * 1024
 
+const Sample = z.strictObject({ bytes: z.int(), sha256: z.string() })
+
 const recordSchema = z.strictObject({
-  version: z.literal(2),
+  version: z.literal(3),
   savedAtMs: z.int(),
   qemuVersion: z.string().max(100),
   accelerator: z.enum(['kvm', 'hvf', 'tcg']),
@@ -42,6 +44,8 @@ const recordSchema = z.strictObject({
   image: z.array(z.string()).max(8),
   /** Of the state, where the memory lies in a file of its own, to be mapped; absent: it is part of the state. */
   stateSha256: z.string().optional(),
+  /** Of the files that are too long to be hashed at each wake; see `sampleFile`. */
+  samples: z.strictObject({ scratch: Sample, memory: Sample.optional() }),
 })
 export type SavedVmRecord = z.infer<typeof recordSchema>
 
@@ -73,9 +77,14 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
   try {
     await rm(draft, { recursive: true, force: true })
     await mkdir(draft, { mode: 0o700 })
-    const record = await saveMachine(vm, files)
+    const machine = await saveMachine(vm, files)
     if (scratch.base !== undefined) await keepBase(scratch.base, files.base)
     await syncFile(scratch.file)
+    const samples = {
+      scratch: await sampleFile(scratch.file),
+      ...(machine.stateSha256 === undefined ? {} : { memory: await sampleFile(files.memory) }),
+    }
+    const record = { ...machine, samples }
     await writeFile(join(draft, SAVED_RECORD), `${JSON.stringify(record, null, 2)}\n`, {
       mode: 0o600,
       flush: true,
@@ -102,7 +111,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
 }
 
 /** The state into its files, the memory as one to be mapped where that can be. */
-async function saveMachine(vm: Vm, files: SavedFiles): Promise<SavedVmRecord> {
+async function saveMachine(vm: Vm, files: SavedFiles): Promise<Omit<SavedVmRecord, 'samples'>> {
   const save = async (receive: StateReceiver) =>
     await saveState(vm.qmp, {
       socketFolder: vm.plan.folder.sockets,
@@ -171,15 +180,21 @@ export function isMemoryMapped(record: SavedVmRecord): boolean {
 
 /** Of a state that holds the memory QEMU itself notices that it is cut short. */
 async function checkFiles({ directory, record }: SavedVm): Promise<void> {
+  const { memory, state, scratch } = filesOf(directory)
+  await checkSample(scratch, record.samples.scratch)
+  if (record.samples.memory !== undefined) await checkSample(memory, record.samples.memory)
   if (record.stateSha256 === undefined) return
-  const { memory, state } = filesOf(directory)
-  const { size } = await stat(memory).catch(() => ({ size: 0 }))
-  if (size !== record.memoryBytes) {
-    throw new HibernationError(`${memory}: ${record.memoryBytes} bytes were saved, ${size} are there`)
-  }
   if ((await hashFile(state).catch(() => undefined)) !== record.stateSha256) {
     throw new HibernationError(`${state}: the saved state is not the one that was written`)
   }
+}
+
+async function checkSample(file: string, saved: FileSample): Promise<void> {
+  const found = await sampleFile(file).catch(() => ({ bytes: 0, sha256: '' }))
+  if (found.bytes !== saved.bytes)
+    throw new HibernationError(`${file}: ${saved.bytes} bytes were saved, ${found.bytes} are there`)
+  if (found.sha256 !== saved.sha256)
+    throw new HibernationError(`${file} is not the file that was saved: it was changed or damaged`)
 }
 
 async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm): Promise<Vm> {
@@ -237,10 +252,10 @@ function filesOf(directory: string) {
   }
 }
 
-function recordOf(vm: Vm): SavedVmRecord {
+function recordOf(vm: Vm): Omit<SavedVmRecord, 'samples'> {
   const { plan, accelerator, memoryBytes, cpus, qmp } = vm
   return {
-    version: 2,
+    version: 3,
     savedAtMs: Date.now(),
     qemuVersion: qmp.version,
     accelerator,

@@ -26,6 +26,37 @@ export async function syncFile(file: string): Promise<void> {
   }
 }
 
+/** Pieces of a file that a sample looks at, and bytes of each. */
+const SAMPLES = 128
+const SAMPLE_BYTES = 64 * 1024
+
+export interface FileSample {
+  readonly bytes: number
+  readonly sha256: string
+}
+
+/**
+ * The length of a file and a digest over 128 pieces of 64 KiB, evenly spread from its first to its last byte: all of it up to
+ * 8 MiB. It costs milliseconds. Finds a file that was cut, emptied, exchanged or overwritten at length; not one changed byte.
+ */
+export async function sampleFile(file: string): Promise<FileSample> {
+  const handle = await open(file)
+  try {
+    const { size } = await handle.stat()
+    const hash = createHash('sha256')
+    const piece = Buffer.allocUnsafe(SAMPLE_BYTES)
+    const last = Math.max(0, size - SAMPLE_BYTES)
+    for (let index = 0; index < SAMPLES; index += 1) {
+      const at = Math.floor((last * index) / (SAMPLES - 1))
+      const { bytesRead } = await handle.read(piece, 0, SAMPLE_BYTES, at)
+      hash.update(piece.subarray(0, bytesRead))
+    }
+    return { bytes: size, sha256: hash.digest('hex') }
+  } finally {
+    await handle.close()
+  }
+}
+
 /** SHA-256 in hex. By pieces: a state that holds the memory is as long as that. */
 export async function hashFile(file: string): Promise<string> {
   const hash = createHash('sha256')

@@ -26,6 +26,7 @@ import { exitCodes } from '../../host/cli/exit-codes.ts'
 import { buildProgram } from '../../host/cli/program.ts'
 import { proposalsMaxCount } from '../../host/memory/desk.ts'
 import { noteMaxChars } from '../../host/memory/note-store.ts'
+import * as kept from '../../host/runs/kept-bounds.ts'
 import * as vm from '../../host/vm/vm-options.ts'
 import { isReservedToolName } from '../protocol/tool-names.ts'
 
@@ -258,6 +259,10 @@ describe('the documents on limits', () => {
         'journal',
         `${grouped(limits.runMaxEvents)} events, ${limits.runMaxJournalBytes / MiB} MiB; ` +
           `${grouped(limits.runReservedEvents)} and ${limits.runReservedJournalBytes / MiB} MiB of them for the run's end, apply and undo`,
+      ],
+      [
+        'all runs of a user together',
+        `${grouped(kept.defaultKeptBounds.maxRuns)} runs, ${kept.defaultKeptBounds.maxBytes / GiB} GiB on disk`,
       ],
       [
         'notes that a run proposes',

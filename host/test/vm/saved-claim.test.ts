@@ -14,7 +14,7 @@ async function saved(): Promise<string> {
   const directory = path.join(await temporaryFolder('saved'), 'vm')
   await mkdir(directory)
   const record = {
-    version: 2,
+    version: 3,
     savedAtMs: 1,
     qemuVersion: '7.2.0',
     accelerator: 'tcg',
@@ -24,6 +24,7 @@ async function saved(): Promise<string> {
     scratchFormat: 'raw',
     hasBase: false,
     image: [],
+    samples: { scratch: { bytes: 1, sha256: '' } },
   }
   await writeFile(path.join(directory, SAVED_RECORD), JSON.stringify(record))
   return directory
