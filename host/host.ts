@@ -33,6 +33,7 @@ import { RunRecord } from './runs/record.ts'
 import { Run } from './runs/run.ts'
 import type { RunPlan } from './runs/run-plan.ts'
 import { newRunId, RunStore } from './runs/store.ts'
+import { type RunUndo, undoRun } from './runs/undo-run.ts'
 import { warmUp } from './runs/warm-up.ts'
 import { SecretChanges, Secrets } from './secrets/secrets.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -185,6 +186,11 @@ export class Host implements AsyncDisposable {
   /** The changes that a run brought home, to review, apply and undo. @throws {UnknownRunError} */
   async changes(runId: string): Promise<RunChanges> {
     return await RunChanges.open(runId, this.runs, this.folders)
+  }
+
+  /** Takes back what a run applied; needs nothing of the run but its apply log. @throws {RunFailure} @throws {UnknownRunError} */
+  async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
+    return await undoRun(runId, this.runs, this.folders, options)
   }
 
   /** What a run proposed to remember, to keep or to drop. @throws {UnknownRunError} */

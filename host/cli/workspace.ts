@@ -47,26 +47,26 @@ export async function workspaceApply(
 }
 
 export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
-  const changes = await open(io, name)
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(name)
   using stop = new StopOnSignal()
-  const summary = await changes.undo(stop)
+  const summary = await host.undo(runId, stop)
   if (flags.json === true) await writeJsonLine(io.stdout, summary)
   else {
     const nothing = summary.restored.length === 0 && summary.conflicts.length === 0
-    io.stdout.write(
-      nothing
-        ? 'Nothing of this run is applied.\n'
-        : `Restored ${formatCount(summary.restored.length, 'path')}.\n`,
-    )
+    if (!nothing) io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
+    else if (summary.problems.length === 0) io.stdout.write('Nothing of this run is applied.\n')
     for (const { path, reason } of summary.conflicts)
       io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
     if (summary.stopped !== undefined)
       io.stdout.write(
         `Stopped before the end: ${foreignLine(summary.stopped.message)}\n` +
-          `  go on: caisson workspace undo ${changes.runId}\n`,
+          `  go on: caisson workspace undo ${runId}\n`,
       )
   }
-  return summary.conflicts.length === 0 && summary.stopped === undefined
+  for (const problem of summary.problems) io.stderr.write(`caisson: ${foreignLine(problem, 2_000)}\n`)
+  const isWhole = summary.conflicts.length === 0 && summary.problems.length === 0
+  return isWhole && summary.stopped === undefined
     ? exitCodes.completed
     : exitCodes.notAllApplied
 }

@@ -1,6 +1,5 @@
 /** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
 import { closeSync } from 'node:fs'
-import { limits } from '#specs/protocol/limits.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplySummary,
@@ -8,26 +7,26 @@ import {
   type ChangeSet,
   diffItem,
   failureOf,
-  type HeldBack,
   type Manifest,
   openContents,
   type Review,
   type ReviewItem,
+  readAppliedCount,
   readChangeSet,
   readManifest,
   reviewChanges,
   ruleChangeOf,
   type Selection,
   selectChanges,
-  type UndoSummary,
-  undoChanges,
   type WorkspaceError,
 } from '../workspace/index.ts'
 import { RunFailure } from './ending.ts'
+import { JournalError } from './journal.ts'
 import { KeptRules } from './kept-rules.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { RunRecord } from './record.ts'
 import type { RunStore } from './store.ts'
+import { boundHeld, type RunUndo, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {
   /** A unified diff, or null with the reason in `noDiff`. Foreign text. */
@@ -61,16 +60,19 @@ export class RunChanges {
 
   /** @throws {RunFailure} when the run brought no changes home, or what it kept is damaged */
   static async open(runId: string, store: RunStore, folders: Folders): Promise<RunChanges> {
-    const events = (await store.read(runId)).map(({ event }) => event)
-    const ready = events.findLast((event) => event.type === 'changes-ready')
-    const workspace = events.find((event) => event.type === 'workspace-ready')
-    if (ready?.type !== 'changes-ready' || workspace?.type !== 'workspace-ready') {
-      throw new RunFailure('environment', `${runId} brought no changes home; see: caisson runs show ${runId}`)
+    try {
+      const digests = await readDigests(runId, store)
+      const { directory } = store.paths(runId)
+      const manifest = requireValue(await readManifest(manifestFile(directory), digests.manifest))
+      const changes = requireValue(await readChangeSet(directory, digests.changes))
+      return new RunChanges(runId, store, folders, manifest, changes)
+    } catch (error) {
+      const isDamage =
+        error instanceof JournalError || (error instanceof RunFailure && error.reason === 'environment')
+      if (!isDamage || readAppliedCount(store.paths(runId).directory) === 0) throw error
+      const remedy = `what was applied can still be taken back: caisson workspace undo ${runId}`
+      throw new RunFailure('environment', `${error.message}; ${remedy}`, { cause: error })
     }
-    const { directory } = store.paths(runId)
-    const manifest = requireValue(await readManifest(manifestFile(directory), workspace.manifestSha256))
-    const changes = requireValue(await readChangeSet(directory, ready.sha256))
-    return new RunChanges(runId, store, folders, manifest, changes)
   }
 
   /** The workspace on the host. */
@@ -108,7 +110,8 @@ export class RunChanges {
     return await this.#recorded(async (record, runDirectory) => {
       using review = await this.#review()
       // An apply that broke off has a beginning in the journal, and gets its end.
-      const isNothing = selectChanges(review, selection).chosen.length === 0 && !(await this.#brokeOff())
+      const isNothing =
+        selectChanges(review, selection).chosen.length === 0 && record.state.unfinished === null
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       if (!isNothing) await this.#keepRules(review)
@@ -116,25 +119,16 @@ export class RunChanges {
         await applyChanges({ review, selection, runDirectory, ...(signal ? { signal } : {}) }),
       )
       if (isNothing) return summary
-      const { applied, leftOut, conflicts, failed } = summary
-      const lists = { conflicts: bounded(conflicts), failed: bounded(failed) }
+      const { applied, leftOut, conflicts, failed, total } = summary
+      const lists = { conflicts: boundHeld(conflicts), failed: boundHeld(failed), total }
       const event = { type: 'apply-end', applied: applied.length, leftOut: leftOut.length, ...lists } as const
       return { ...summary, ...(await attempt(record.host(event))) }
     })
   }
 
-  /** Takes back everything that this run applied and nothing else. Journaled as {@link apply} is. */
-  async undo({ signal }: { readonly signal?: AbortSignal } = {}): Promise<UndoSummary> {
-    return await this.#recorded(async (record, runDirectory) => {
-      const { root } = this.#manifest
-      const summary = requireValue(await undoChanges({ root, runDirectory, ...(signal ? { signal } : {}) }))
-      const { restored, conflicts } = summary
-      if (conflicts.length === 0 && summary.stopped === undefined)
-        await new KeptRules(this.#folders).forget(this.#manifest.root, this.runId)
-      if (restored.length === 0 && conflicts.length === 0) return summary
-      const event = { type: 'undo-end', restored: restored.length, conflicts: bounded(conflicts) } as const
-      return { ...summary, ...(await attempt(record.host(event))) }
-    })
+  /** Takes back everything that this run applied and nothing else. See {@link undoRun}. */
+  async undo(options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
+    return await undoRun(this.runId, this.#store, this.#folders, options)
   }
 
   /** Before an apply: what the run does to ignore rules, chosen or not, for its commits may bring it later. */
@@ -146,13 +140,6 @@ export class RunChanges {
     } finally {
       closeSync(contents)
     }
-  }
-
-  /** Whether the last apply has no end in the journal. */
-  async #brokeOff(): Promise<boolean> {
-    const events = await this.#store.read(this.runId)
-    const last = events.findLast(({ event }) => event.type === 'apply-start' || event.type === 'apply-end')
-    return last?.event.type === 'apply-start'
   }
 
   async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {
@@ -176,8 +163,15 @@ async function attempt(written: Promise<void>): Promise<{ readonly stopped?: Wor
   }
 }
 
-function bounded(held: readonly HeldBack[]): HeldBack[] {
-  return held
-    .slice(0, 1_000)
-    .map(({ path, reason }) => ({ path, reason: reason.slice(0, limits.lineMaxChars) }))
+/** Of the manifest and the change set, by the journal. @throws {RunFailure} where no changes came home */
+async function readDigests(runId: string, store: RunStore): Promise<{ manifest: string; changes: string }> {
+  let manifest: string | undefined
+  let changes: string | undefined
+  await store.visit(runId, ({ event }) => {
+    if (event.type === 'workspace-ready') manifest ??= event.manifestSha256
+    else if (event.type === 'changes-ready') changes = event.sha256
+  })
+  if (manifest === undefined || changes === undefined)
+    throw new RunFailure('environment', `${runId} brought no changes home; see: caisson runs show ${runId}`)
+  return { manifest, changes }
 }

@@ -9,6 +9,7 @@ import { isRunLocked, lockedRuns, RunBusyError, RunLock } from '../locks/run-loc
 import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { mapBounded } from '../state/map-bounded.ts'
+import { readAppliedCount } from '../workspace/index.ts'
 import { JournalError } from './journal.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './outline.ts'
@@ -199,7 +200,12 @@ export class RunStore {
     const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
     try {
       const outline = await this.#outline(runId, isLive)
-      return { runId, ...outline, startedAt: outline.startedAt ?? 0, isLive, keepsVm }
+      const { state } = outline
+      // An apply or undo whose process died: only its log tells how far it came.
+      const isBroken = state.unfinished !== null && !isLive
+      const applied = isBroken ? readAppliedCount(directory) : state.applied
+      const startedAt = outline.startedAt ?? 0
+      return { runId, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
     } catch (error) {
       // Whatever else failed, such as too many open files, says nothing about the run.
       if (!(error instanceof JournalError)) throw error

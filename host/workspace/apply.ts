@@ -25,7 +25,7 @@ import { type HeldBack, type Selection, selectChanges } from './selection.ts'
 import { removeStaged, stagedName } from './staged-files.ts'
 import { type Transition, TransitionQueue } from './transition.ts'
 import { failureOf, type WorkspaceError, type WorkspaceResult, workspaceSuccess } from './workspace-error.ts'
-import { type Intent, isOwnState, type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
+import { type Intent, isOwnState, type LoggedOperation, type Outcome, WriteAheadLog } from './write-ahead.ts'
 
 /** Operations that are logged together before they are done; one wait for the disk serves them all. */
 const BATCH_OPERATIONS = 64
@@ -58,6 +58,8 @@ export interface ApplySummary {
   readonly stopped?: WorkspaceError
   /** Chosen, and not looked at, because it was stopped before. */
   readonly notReached: readonly string[]
+  /** Paths of the run that are applied now, by this apply and earlier ones. */
+  readonly total: number
 }
 
 /**
@@ -68,7 +70,9 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
   const choice = selectChanges(options.review, options.selection)
   let contents: number | undefined
   try {
-    using log = new WriteAheadLog(options.runDirectory)
+    const { changes, index } = options.review
+    const about = { root: index.manifest.root, changes: changes.sha256 }
+    using log = new WriteAheadLog(options.runDirectory, about)
     contents = openContents(options.review.changes.paths.contents)
     const applier = new Applier(options, log, contents)
     const stopped = await applier.run(choice.chosen)
@@ -82,6 +86,7 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
       failed: applier.failed,
       leftOut: choice.leftOut,
       unknown: choice.unknown,
+      total: log.applied,
     })
   } catch (thrown) {
     return failureOf('applying the changes', thrown)
@@ -136,6 +141,7 @@ class Applier {
     this.#own = Map.groupBy(log.operations, ({ path }) => path)
     // A crash between staging and renaming leaves a file of ours beside its path.
     removeStaged(this.#root, log.operations)
+    for (const chain of this.#own.values()) log.record(judgeUnknown(chain, this.#root))
   }
 
   /** @returns what ended it before it reached all changes */
@@ -145,8 +151,10 @@ class Applier {
     let stopped: WorkspaceError | undefined
     try {
       await this.#runAll(operations)
+      this.#log.end()
     } catch (thrown) {
       stopped = failureOf('applying the changes', thrown).error
+      this.#recordStopped()
     }
     for (const item of items) {
       if (this.#stopped.has(item.path)) continue
@@ -180,6 +188,16 @@ class Applier {
       await queue.flush()
       this.#log.record(this.#outcomes.splice(0))
       await nextTurn()
+    }
+  }
+
+  /** What was done until now. A log that takes no more lines is not called ended, and undo looks at each path anyway. */
+  #recordStopped(): void {
+    try {
+      this.#log.record(this.#outcomes.splice(0))
+      this.#log.end()
+    } catch {
+      // Said so above.
     }
   }
 
@@ -333,6 +351,24 @@ class Applier {
   #content(change: StoredChange): Iterable<Buffer> {
     return change.kind === 'file' ? readSlices(this.#contents, change.offset, change.size) : []
   }
+}
+
+/** What became of the operations on one path whose outcomes a crash took, by what is there now. */
+function judgeUnknown(chain: readonly LoggedOperation[], root: Root): Outcome[] {
+  if (chain.at(-1)?.outcome !== 'unknown') return []
+  const captured = captureState(root, chain.at(-1)?.path ?? '')
+  if (!captured.ok) return []
+  const outcomes: Outcome[] = []
+  let isDone = false
+  for (const { op, before, after, outcome } of chain.toReversed()) {
+    if (outcome !== 'unknown') break
+    isDone ||= isSameState(captured.value.state, after)
+    if (isDone) outcomes.push({ done: op })
+    else if (isSameState(captured.value.state, before))
+      outcomes.push({ failed: op, reason: 'a crash came first' })
+    else break
+  }
+  return outcomes
 }
 
 /** The states that paths will be in once the operations of a batch before this one are done. */

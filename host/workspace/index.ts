@@ -29,3 +29,4 @@ export {
   type WorkspaceErrorCode,
   type WorkspaceResult,
 } from './workspace-error.ts'
+export { type ApplyLog, countApplied, readAppliedCount, readApplyLog } from './write-ahead.ts'

@@ -19,11 +19,9 @@ import {
   workspaceFailure,
   workspaceSuccess,
 } from './workspace-error.ts'
-import { type LoggedOperation, WriteAheadLog } from './write-ahead.ts'
+import { type LoggedOperation, type Outcome, readApplyLog, WriteAheadLog } from './write-ahead.ts'
 
 export interface UndoOptions {
-  /** The real path of the workspace, from the manifest. */
-  readonly root: string
   readonly runDirectory: string
   readonly signal?: AbortSignal
   /** Called after each path that was restored; what it throws ends the undo there, and it can be run again. */
@@ -37,14 +35,23 @@ export interface UndoSummary {
   readonly conflicts: readonly HeldBack[]
   /** Why it ended before it reached every path; absent: it reached all. It can be run again. */
   readonly stopped?: WorkspaceError
+  /** Paths of the run that are still applied. */
+  readonly total: number
 }
 
 /**
- * Undoes all of a run's applies. The caller holds the directory's lock. Failures, with nothing restored: `damaged`,
+ * Undoes all of a run's applies, from its apply log alone. The caller holds the directory's lock. Failures, with nothing restored: `damaged`,
  * `unreadable`, `cancelled`. What ends it later is no failure but {@link UndoSummary.stopped}.
  */
 export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult<UndoSummary>> {
-  const opened = Root.open(options.root)
+  let place: string | undefined
+  try {
+    place = readApplyLog(options.runDirectory)?.root
+  } catch (thrown) {
+    return failureOf('undoing the changes', thrown)
+  }
+  if (place === undefined) return workspaceSuccess({ restored: [], conflicts: [], total: 0 })
+  const opened = Root.open(place)
   if (!opened.ok) return workspaceFailure('unreadable', `undoing the changes: ${opened.error.message}`)
   using root = opened.value
   try {
@@ -55,13 +62,16 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
     const undoer = new Undoer(root, log, queue, options.onRestored)
     const stopped = await undoAll(log.operations, undoer, options.signal)
     if (stopped === undefined) await queue.flush()
-    else if (undoer.restored.size === 0) return { ok: false, error: stopped }
+    undoer.recordAll()
+    if (stopped !== undefined && undoer.restored.size === 0) return { ok: false, error: stopped }
     const conflicts = [...undoer.conflicts].map(([path, reason]) => ({ path, reason: reason.slice(0, 500) }))
-    if (stopped === undefined && conflicts.length === 0 && log.operations.length > 0) log.recordUndone()
+    if (stopped === undefined && conflicts.length === 0) log.removeUndone()
+    else undoer.recordEnd()
     return workspaceSuccess({
       ...(stopped === undefined ? {} : { stopped }),
       restored: [...undoer.restored].filter((path) => !undoer.conflicts.has(path)),
       conflicts,
+      total: log.applied,
     })
   } catch (thrown) {
     return failureOf('undoing the changes', thrown)
@@ -79,6 +89,7 @@ async function undoAll(
     for (const operation of operations.toReversed()) {
       signal?.throwIfAborted()
       await undoer.undo(operation)
+      undoer.recordSome()
       if (performance.now() - turnStart < 20) continue
       await nextTurn()
       turnStart = performance.now()
@@ -99,6 +110,7 @@ class Undoer {
 
   readonly #queue: TransitionQueue
   readonly #onRestored: ((path: string) => void) | undefined
+  readonly #outcomes: Outcome[] = []
 
   constructor(root: Root, log: WriteAheadLog, queue: TransitionQueue, onRestored?: (path: string) => void) {
     this.#root = root
@@ -106,6 +118,28 @@ class Undoer {
     this.#queue = queue
     this.#onRestored = onRestored
     this.#chains = Map.groupBy(log.operations, ({ path }) => path)
+  }
+
+  /** After an undo that is killed the log tells about how much is applied. */
+  recordSome(): void {
+    if (this.#outcomes.length >= 64) this.recordAll()
+  }
+
+  recordAll(): void {
+    this.#try(() => this.#log.record(this.#outcomes.splice(0)))
+  }
+
+  recordEnd(): void {
+    this.#try(() => this.#log.end())
+  }
+
+  /** A disk that takes no more lines keeps nothing from being restored: undo looks at each path, not at these lines. */
+  #try(write: () => void): void {
+    try {
+      write()
+    } catch {
+      // Said so above.
+    }
   }
 
   async undo(operation: LoggedOperation): Promise<void> {
@@ -120,7 +154,7 @@ class Undoer {
       return this.#refuse(path, captured.error.message)
     }
     const now = captured.value.state
-    if (isSameState(now, before)) return
+    if (isSameState(now, before)) return this.#noteRestored(operation)
     const isLeftAsMade =
       isSameState(now, after) || isDirectoryOfOurs(now, after, before) || this.#isRefreshed(operation, now)
     // An earlier undo that was cut short got further with this path already, or apply never got here.
@@ -144,6 +178,7 @@ class Undoer {
       (made) => {
         if (!made.ok) return this.#refuse(path, made.error.message)
         this.restored.add(path)
+        this.#noteRestored(operation)
         this.#onRestored?.(path)
       },
     )
@@ -155,6 +190,10 @@ class Undoer {
     if (now.size > INDEX_MAX_BYTES) return false
     const bytes = readHostBytes(this.#root, path, INDEX_MAX_BYTES)
     return bytes !== undefined && meaningOfIndex(bytes) === indexMeaning
+  }
+
+  #noteRestored({ op, outcome }: LoggedOperation): void {
+    if (outcome !== 'restored') this.#outcomes.push({ restored: op })
   }
 
   #wasEarlier(operation: LoggedOperation, now: PathState): boolean {

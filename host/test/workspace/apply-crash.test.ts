@@ -44,7 +44,6 @@ describe('a crash', () => {
       await apply(bench, review)
       let steps = 0
       const first = await undoChanges({
-        root: bench.root,
         runDirectory: bench.run,
         onRestored: () => {
           if (++steps === at) throw new Error('crash')
@@ -69,13 +68,13 @@ describe('a crash', () => {
       },
     })
     const log = path.join(bench.run, 'apply.jsonl')
-    const { temporary } = JSON.parse(readFileSync(log, 'utf8').split('\n')[0] ?? '')
+    const { temporary } = JSON.parse(readFileSync(log, 'utf8').split('\n')[1]?.slice(17) ?? '')
     writeFileSync(bench.file(temporary), 'half')
     writeFileSync(log, `${readFileSync(log, 'utf8')}{"op":1,"pa`)
     expect((await undo(bench)).conflicts).toEqual([])
     expect(snapshot(bench.root)).toEqual(expected(before))
     writeFileSync(log, 'not a log line\n')
-    const damaged = await undoChanges({ root: bench.root, runDirectory: bench.run })
+    const damaged = await undoChanges({ runDirectory: bench.run })
     expect(damaged).toMatchObject({ ok: false, error: { code: 'damaged' } })
   })
 

@@ -67,7 +67,6 @@ describe('an apply that ends early', () => {
     const again = new AbortController()
     const undone = unwrap(
       await undoChanges({
-        root: bench.root,
         runDirectory: bench.run,
         signal: again.signal,
         onRestored: () => again.abort(),

@@ -53,7 +53,7 @@ export async function apply(
 }
 
 export async function undo(bench: Bench) {
-  return unwrap(await undoChanges({ root: bench.root, runDirectory: bench.run }))
+  return unwrap(await undoChanges({ runDirectory: bench.run }))
 }
 
 /** The snapshot that a tree has once it lies on a disk. */

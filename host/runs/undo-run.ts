@@ -1,0 +1,156 @@
+/**
+ * Takes back what a run applied, from the run's apply log and nothing else of the run. A journal that is damaged, or a
+ * disk that takes no more lines, keeps no file from being restored; what is missing is said.
+ */
+import { limits } from '#specs/protocol/limits.ts'
+import { RunBusyError, RunLock } from '../locks/run-lock.ts'
+import type { Folders } from '../state/folders.ts'
+import {
+  type ApplyLog,
+  countApplied,
+  type HeldBack,
+  readApplyLog,
+  type UndoSummary,
+  undoChanges,
+} from '../workspace/index.ts'
+import { RunFailure } from './ending.ts'
+import { JournalError } from './journal.ts'
+import { KeptRules } from './kept-rules.ts'
+import type { RunFold } from './outline.ts'
+import { requireValue } from './prepare.ts'
+import { RunRecord } from './record.ts'
+import type { RunStore } from './store.ts'
+
+export interface RunUndo extends UndoSummary {
+  /** What is not as it should be: files that may still be applied, or an undo that the journal does not have. For people. */
+  readonly problems: readonly string[]
+}
+
+/**
+ * @throws {RunFailure} where the directory is in use or the apply log is damaged. @throws {RunBusyError}
+ * @throws {UnknownRunError}
+ */
+export async function undoRun(
+  runId: string,
+  store: RunStore,
+  folders: Folders,
+  { signal }: { readonly signal?: AbortSignal } = {},
+): Promise<RunUndo> {
+  const { directory } = store.paths(runId)
+  const journal = await readState(store, runId)
+  const root = readLog(directory)?.root ?? ('fold' in journal ? journal.fold.facts.workspace : '')
+  if (root === '') throw new RunFailure('environment', `${runId} has no apply log, and ${textOf(journal)}`)
+  const problems: string[] = []
+  await using held = await holdRun(store, runId, root, problems)
+  const { record } = held
+  // With the run held: it may have been applied meanwhile.
+  const log = readLog(directory)
+  problems.unshift(...findGaps(log, await readState(store, runId)))
+  const paths = new Set(log?.operations.map(({ path }) => path)).size
+  const forgetRules = async () =>
+    await new KeptRules(folders).forget(root, runId).catch((error: unknown) => {
+      problems.push(`the run's ignore rules are still kept: ${reasonOf(error)}`)
+    })
+  if (paths === 0 && (record === null || record.state.unfinished === null)) {
+    await forgetRules()
+    return { restored: [], conflicts: [], total: 0, problems }
+  }
+  await record?.host({ type: 'undo-start', paths }).catch(noteUnrecorded(problems))
+  const options = { runDirectory: directory, ...(signal === undefined ? {} : { signal }) }
+  const summary = requireValue(await undoChanges(options))
+  const { restored, conflicts, total, stopped } = summary
+  if (conflicts.length === 0 && stopped === undefined) await forgetRules()
+  await record
+    ?.host({ type: 'undo-end', restored: restored.length, conflicts: boundHeld(conflicts), total })
+    .catch(noteUnrecorded(problems))
+  return { ...summary, problems }
+}
+
+/** The run and its directory, with the record where the journal can be written. @throws {RunFailure} {RunBusyError} */
+async function holdRun(
+  store: RunStore,
+  runId: string,
+  root: string,
+  problems: string[],
+): Promise<AsyncDisposable & { readonly record: RunRecord | null }> {
+  await using undo = new AsyncDisposableStack()
+  const record = await openRecord(store, runId, problems)
+  if (record !== null) {
+    undo.use(record)
+    undo.use(requireValue(await record.holdDirectory(root)))
+  } else {
+    const lock = undo.use(await RunLock.take(store.paths(runId).locks, runId))
+    undo.use(requireValue(await lock.holdDirectory(root)))
+  }
+  const held = undo.move()
+  return { record, [Symbol.asyncDispose]: () => held.disposeAsync() }
+}
+
+type JournalState = { readonly fold: RunFold } | { readonly damage: string }
+
+async function readState(store: RunStore, runId: string): Promise<JournalState> {
+  try {
+    return { fold: await store.fold(runId) }
+  } catch (error) {
+    if (error instanceof JournalError) return { damage: error.message }
+    throw error
+  }
+}
+
+function textOf(journal: JournalState): string {
+  return 'damage' in journal ? `its journal cannot be used: ${journal.damage}` : 'it has not begun'
+}
+
+/** @throws {RunFailure} */
+function readLog(runDirectory: string): ApplyLog | undefined {
+  try {
+    return readApplyLog(runDirectory)
+  } catch (error) {
+    throw new RunFailure('environment', reasonOf(error), {
+      cause: error,
+    })
+  }
+}
+
+/** Why more may be applied than the log can take back. */
+function findGaps(log: ApplyLog | undefined, journal: JournalState): string[] {
+  const found = countApplied(log?.operations ?? [])
+  if ('damage' in journal) {
+    const gap =
+      log?.isEnded === true ? [] : ['the apply log has no end: more may have been applied than was restored']
+    return [`this undo is not recorded: ${journal.damage}`, ...gap]
+  }
+  const { applied, unfinished } = journal.fold.state
+  if (unfinished !== null || applied === null || (found >= applied && log?.isEnded !== false)) return []
+  return [
+    `the apply log lost lines: by the journal ${applied} paths are applied, the log has ${found}; the others cannot be taken back`,
+  ]
+}
+
+/** Null where the journal is damaged, as {@link findGaps} then says. */
+async function openRecord(store: RunStore, runId: string, problems: string[]): Promise<RunRecord | null> {
+  try {
+    return await RunRecord.open(store.paths(runId))
+  } catch (error) {
+    if (error instanceof RunBusyError) throw error
+    if (!(error instanceof JournalError)) noteUnrecorded(problems)(error)
+    return null
+  }
+}
+
+function noteUnrecorded(problems: string[]): (error: unknown) => void {
+  return (error) => {
+    problems.push(`this undo is not recorded: ${reasonOf(error)}`)
+  }
+}
+
+/** As many as the journal takes, with reasons that fit in a line. */
+export function boundHeld(held: readonly HeldBack[]): HeldBack[] {
+  return held
+    .slice(0, 1_000)
+    .map(({ path, reason }) => ({ path, reason: reason.slice(0, limits.lineMaxChars) }))
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
