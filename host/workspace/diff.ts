@@ -4,10 +4,12 @@
  * escapes it.
  */
 import { isUtf8 } from 'node:buffer'
+import { hash } from 'node:crypto'
 import { closeSync } from 'node:fs'
 import { createTwoFilesPatch } from 'diff'
 import { openContents, readSlices } from './change-set.ts'
 import { isBinary, type Review, type ReviewItem } from './review.ts'
+import { WorkspaceFailure } from './workspace-error.ts'
 
 export interface DiffBounds {
   /** Bytes of the larger side; absent: 512 KiB. */
@@ -76,15 +78,22 @@ function newText(review: Review, item: ReviewItem, maxBytes: number): string | D
   if (change?.kind !== 'file') return ''
   const contents = openContents(review.changes.paths.contents)
   try {
-    return textOf(contents, change.offset, change.size, maxBytes)
+    return textOf(contents, change.offset, change.size, maxBytes, change.sha256)
+  } catch (thrown) {
+    if (thrown instanceof WorkspaceFailure) return damaged
+    throw thrown
   } finally {
     closeSync(contents)
   }
 }
 
-function textOf(fd: number, offset: number, size: number, maxBytes: number): string | Diff {
+const damaged = none('its stored content is damaged: it is not what the run made, and cannot be applied')
+
+/** @param sha256 what the content must be; absent: whatever is there */
+function textOf(fd: number, offset: number, size: number, maxBytes: number, sha256?: string): string | Diff {
   if (size > maxBytes) return none(`too large to show (${size} bytes)`)
   const bytes = Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece)))
+  if (sha256 !== undefined && hash('sha256', bytes) !== sha256) return damaged
   if (isBinary(bytes)) return none(`binary (${size} bytes)`)
   if (!isUtf8(bytes)) return none(`not UTF-8 text (${size} bytes)`)
   return bytes.toString('utf8')

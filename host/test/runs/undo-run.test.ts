@@ -47,14 +47,14 @@ async function flip(file: string): Promise<void> {
   await writeFile(file, bytes)
 }
 
+const harms = [
+  ['gone', (file: string) => rm(file)],
+  ['damaged', flip],
+  ['empty', (file: string) => truncate(file, 0)],
+] as const
+
 describe('undo', () => {
   const others = ['journal.jsonl', 'summary.json', 'manifest.jsonl', 'changes.jsonl', 'changes.bin']
-  const harms = [
-    ['gone', (file: string) => rm(file)],
-    ['damaged', flip],
-    ['empty', (file: string) => truncate(file, 0)],
-  ] as const
-
   it.each(harms)(
     'restores everything with each file of the run %s but its own two [W.01]',
     async (_, harm) => {
@@ -128,6 +128,19 @@ describe('undo', () => {
     }
     expect(new Set(sizes).size).toBe(1)
   })
+})
+
+describe('a diff of changes', () => {
+  it.each(harms.slice(1))(
+    'says of stored content that is %s that it is not what the run made [W.02]',
+    async (_, harm) => {
+      const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'changed' })
+      await harm(path.join(run.host.runs.paths(changedRunId).directory, 'changes.bin'))
+      const changes = await run.host.changes(changedRunId)
+      const told = await Array.fromAsync(changes.reviewWithDiffs())
+      expect(told).toMatchObject([{ diff: null, noDiff: expect.stringContaining('damaged') }])
+    },
+  )
 })
 
 describe('a list of runs', () => {
