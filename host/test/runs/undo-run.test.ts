@@ -137,7 +137,8 @@ describe('a diff of changes', () => {
       const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'changed' })
       await harm(path.join(run.host.runs.paths(changedRunId).directory, 'changes.bin'))
       const changes = await run.host.changes(changedRunId)
-      const told = await Array.fromAsync(changes.reviewWithDiffs())
+      const told: object[] = []
+    for await (const item of changes.reviewWithDiffs()) told.push(item)
       expect(told).toMatchObject([{ diff: null, noDiff: expect.stringContaining('damaged') }])
     },
   )
