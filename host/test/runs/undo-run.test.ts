@@ -138,7 +138,7 @@ describe('a diff of changes', () => {
       await harm(path.join(run.host.runs.paths(changedRunId).directory, 'changes.bin'))
       const changes = await run.host.changes(changedRunId)
       const told: object[] = []
-    for await (const item of changes.reviewWithDiffs()) told.push(item)
+      for await (const item of changes.reviewWithDiffs()) told.push(item)
       expect(told).toMatchObject([{ diff: null, noDiff: expect.stringContaining('damaged') }])
     },
   )
