@@ -66,7 +66,5 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
   }
   for (const problem of summary.problems) io.stderr.write(`caisson: ${foreignLine(problem, 2_000)}\n`)
   const isWhole = summary.conflicts.length === 0 && summary.problems.length === 0
-  return isWhole && summary.stopped === undefined
-    ? exitCodes.completed
-    : exitCodes.notAllApplied
+  return isWhole && summary.stopped === undefined ? exitCodes.completed : exitCodes.notAllApplied
 }

@@ -183,7 +183,7 @@ export class WriteAheadLog implements Disposable {
     // Contents without a log were left by a complete undo that a crash cut short.
     const isEmpty = this.operations.length === 0
     ftruncateSync(this.#log, isEmpty ? 0 : read.bytes)
-    if (isEmpty) ftruncateSync(this.#undo, 0)
+    if (isEmpty && fstatSync(this.#undo).size > 0) ftruncateSync(this.#undo, 0)
     this.#isEmpty = isEmpty
     this.#sum = isEmpty ? '' : read.sum
     this.#undoSize = fstatSync(this.#undo).size
