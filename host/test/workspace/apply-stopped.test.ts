@@ -37,7 +37,7 @@ describe('an apply that ends early', () => {
     rmSync(contents)
     expect((await undo(bench)).conflicts).toEqual([])
     expect(snapshot(bench.root)).toEqual(was)
-    rmSync(contents)
+    rmSync(contents, { force: true })
     symlinkSync('/dev/full', contents)
     await apply(bench, review)
     rmSync(contents)
