@@ -1,10 +1,11 @@
-/** Checks what an application passes for a run against one schema, before anything starts; names each field that is wrong. */
+/** Checks what an application passes for a host or a run against schemas, before anything starts; names each field that is wrong. */
 import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
+import type { HostOptions } from './host.ts'
 import type { RunOptions } from './run-options.ts'
 import { VmError } from './vm/vm-error.ts'
 import { resolveSize, type VmSize } from './vm/vm-options.ts'
@@ -103,8 +104,36 @@ type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : never) : never
 const hasSameFields: Same<keyof RunOptions, keyof z.infer<typeof Options>> = true
 void hasSameFields
 
+/** All that may be passed for a host. The configuration has a schema of its own, which reads it when it is used. */
+const Choices = z.strictObject({
+  pool: z
+    .strictObject({
+      size: z.int().min(0),
+      maxVms: z.int().min(1).optional(),
+      maxMemoryBytes: z.number().positive().optional(),
+      waitMs: z.number().min(0).optional(),
+      vm: VmChoice.optional(),
+    })
+    .optional(),
+  config: z.unknown().optional(),
+  /** Not a record, for `process.env` is no plain object. */
+  env: z
+    .custom((value) => typeof value === 'object' && value !== null, 'expected a map of variables')
+    .optional(),
+})
+const hasSameChoices: Same<keyof HostOptions, keyof z.infer<typeof Choices>> = true
+void hasSameChoices
+
 /** Names that there are, by the place of an object. */
-const knownNames: Readonly<Record<string, readonly string[]>> = {
+type Names = Readonly<Record<string, readonly string[]>>
+
+const namesOfHost: Names = {
+  '': Object.keys(Choices.shape),
+  pool: Object.keys(Choices.shape.pool.unwrap().shape),
+  'pool.vm': Object.keys(VmChoice.shape),
+}
+
+const namesOfRun: Names = {
   '': Object.keys(Options.shape),
   limits: Object.keys(RunLimits.shape),
   vm: Object.keys(VmChoice.shape),
@@ -116,7 +145,7 @@ const knownNames: Readonly<Record<string, readonly string[]>> = {
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkRunOptions(options: RunOptions): void {
   const parsed = Options.safeParse(options)
-  const problems = parsed.success ? [] : problemsOf(parsed.error)
+  const problems = parsed.success ? [] : problemsOf(parsed.error, namesOfRun)
   if (parsed.success && isBlank(options))
     problems.push({
       field: 'prompt',
@@ -125,24 +154,31 @@ export function checkRunOptions(options: RunOptions): void {
   if (problems.length > 0) throw new OptionsError('the options of the run cannot be used', problems)
 }
 
+/** @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkHostOptions(options: HostOptions): void {
+  const parsed = Choices.safeParse(options)
+  if (!parsed.success)
+    throw new OptionsError('the options of the host cannot be used', problemsOf(parsed.error, namesOfHost))
+}
+
 /** @throws {OptionsError} naming the rule and the field */
 export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
   const parsed = z
     .strictObject({ egress: z.strictObject({ rules: z.array(EgressRule) }) })
     .safeParse({ egress: { rules } })
   if (parsed.success) return parsed.data.egress.rules
-  throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error))
+  throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error, namesOfRun))
 }
 
 function isBlank({ prompt, plan, planFrom }: RunOptions): boolean {
   return prompt.trim() === '' && plan === undefined && planFrom === undefined
 }
 
-function problemsOf({ issues }: z.ZodError): Problem[] {
+function problemsOf({ issues }: z.ZodError, names: Names): Problem[] {
   return issues.slice(0, problemsMaxCount).flatMap((issue) => {
     const field = issue.path.join('.')
     if (issue.code !== 'unrecognized_keys') return [{ field, message: issue.message }]
-    const known = knownNames[field.replace(/\.?\d+$/, '')]
+    const known = names[field.replace(/\.?\d+$/, '')]
     const among = known === undefined ? '' : `; the names are ${known.join(', ')}`
     return issue.keys.map((key) => ({
       field: field === '' ? key : `${field}.${key}`,

@@ -3,7 +3,7 @@ import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RuleError, refuseOtherNames } from './approvals/rules.ts'
-import { checkEgressRules, checkRunOptions } from './check-options.ts'
+import { checkEgressRules, checkHostOptions, checkRunOptions } from './check-options.ts'
 import type { Config, ConfigInput } from './config/schema.ts'
 import { ConfigError, Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
@@ -88,7 +88,9 @@ export class Host implements AsyncDisposable {
   readonly #warned = new Set<string>()
   #isClosed = false
 
+  /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
   constructor(options: HostOptions = {}) {
+    checkHostOptions(options)
     this.#poolOptions = options.pool
     const env = options.env ?? process.env
     this.folders = resolveFolders(env)

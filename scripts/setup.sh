@@ -50,7 +50,7 @@ npm_install() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$lock" ] && return
   say "npm packages in ${1#"$root"/}"
   # The certificates that this machine trusts, a company's own among them, as the system's Node would use.
-  (cd "$1" && NODE_USE_SYSTEM_CA=1 npm ci --no-audit --no-fund --loglevel=error >&2) || give_up "npm ci failed in $1"
+  (cd "$1" && NODE_USE_SYSTEM_CA=1 npm ci --no-audit --no-fund --no-update-notifier --loglevel=error >&2) || give_up "npm ci failed in $1"
   echo "$lock" >"$stamp"
 }
 

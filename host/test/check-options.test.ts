@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ruleCall } from '../approvals/answers.ts'
 import { checkRunOptions, OptionsError } from '../check-options.ts'
-import { Host, type RunOptions } from '../host.ts'
+import { Host, type HostOptions, type RunOptions } from '../host.ts'
 import { UnknownRunError } from '../runs/store.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
@@ -135,6 +135,41 @@ describe('the options of a run', () => {
     )
   })
 })
+
+describe('the options of a host', () => {
+  it.each<[string, object, string[], RegExp]>([
+    ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, env/],
+    ['a size below zero', { pool: { size: -4 } }, ['pool.size'], />=0/],
+    ['a pool without a size', { pool: {} }, ['pool.size'], /expected number/],
+    ['an unknown field of a pool', { pool: { size: 1, max: 2 } }, ['pool.max'], /names are size, maxVms/],
+    ['an unknown field of its VMs', { pool: { size: 1, vm: { ram: 2 } } }, ['pool.vm.ram'], /memoryBytes/],
+    ['a word for the environment', { env: 'HOME=/tmp' }, ['env'], /a map of variables/],
+  ])('are refused with the name of the field: %s [H.01]', (_, options, fields, message) => {
+    const error = thrownBy(() => new Host(options as HostOptions))
+    expect(error).toBeInstanceOf(OptionsError)
+    expect((error as OptionsError).fields).toEqual(fields)
+    expect((error as OptionsError).message).toMatch(message)
+  })
+
+  it('are taken where they are right, each of them [H.01]', () => {
+    const pool = { size: 0, maxVms: 2, maxMemoryBytes: 1024 ** 3, waitMs: 0, vm: { cpus: 1 } }
+    const all: Required<HostOptions> = {
+      pool,
+      config: { model: 'm' },
+      env: { HOME: '/tmp', PATH: undefined },
+    }
+    expect(() => new Host(all)).not.toThrow()
+    expect(() => new Host({ env: process.env })).not.toThrow()
+  })
+})
+
+function thrownBy(act: () => unknown): unknown {
+  try {
+    return act()
+  } catch (error) {
+    return error
+  }
+}
 
 describe('a run that is not there', () => {
   it.each(['run-nope', 'last', 'run-0123456789abcdef0123', ''])(
