@@ -4,7 +4,7 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RuleError, refuseOtherNames } from './approvals/rules.ts'
 import { checkEgressRules, checkHostOptions, checkRunOptions } from './check-options.ts'
-import type { Config, ConfigInput } from './config/schema.ts'
+import type { Config } from './config/schema.ts'
 import { ConfigError, Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
@@ -14,6 +14,7 @@ import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { contextTokensOf } from './gateway/model-choice.ts'
 import type { ProviderChoice } from './gateway/providers.ts'
 import { codeHook } from './hooks/code-hook.ts'
+import type { HostOptions, HostPoolOptions } from './host-options.ts'
 import { ensureImage, type Image } from './image/image.ts'
 import { mcpServersOf } from './mcp/config.ts'
 import { McpPins } from './mcp/pins.ts'
@@ -40,26 +41,12 @@ import { skillRoots, UserSkills } from './skills/user-skills.ts'
 import { type Folders, prepareFolders, resolveFolders } from './state/folders.ts'
 import { prepareHostTools } from './tools/host-tools.ts'
 import { requirePossible, toolListOf } from './tools/tool-list.ts'
-import { VmPool, type VmPoolOptions } from './vm/vm-pool.ts'
+import { VmPool } from './vm/vm-pool.ts'
 import { prepareTemplate } from './vm/warm-start.ts'
 import { checkDirectory } from './workspace/index.ts'
 
-/** VMs that are kept ready for runs of one kind; other runs start their own as without a pool. */
-export interface HostPoolOptions extends VmPoolOptions {
-  /** What the VMs are; a run that says the same of its VM gets one of these. */
-  readonly vm?: RunOptions['vm']
-}
-
-export interface HostOptions {
-  /** Warm VMs for runs, which begin to work the sooner; absent: none. A host with a pool is to be closed. */
-  readonly pool?: HostPoolOptions
-  /** The configuration, as the file would say it; absent: the user's file, read when a run starts. */
-  readonly config?: ConfigInput
-  /** Where keys, model, and folders are read from; absent: the process's own environment. */
-  readonly env?: Readonly<Record<string, string | undefined>>
-}
-
 export { ConfigError, ProviderError } from './config/settings.ts'
+export type { HostOptions, HostPoolOptions } from './host-options.ts'
 export type { RunOptions } from './run-options.ts'
 export { PlanError } from './runs/given-plan.ts'
 

@@ -14,6 +14,7 @@ import {
   type ApplySummary,
   type HeldBack,
   holdBack,
+  notChosen,
   type ReviewItem,
   type Selection,
 } from '../workspace/index.ts'
@@ -165,7 +166,8 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
   const colours = coloursFor(io.stdout)
   const { applied, already, conflicts, failed, leftOut, unknown, stopped, notReached } = summary
   const lines = [colours.green(`Applied ${formatCount(applied.length, 'change')}.`)]
-  if (already.length > 0) lines.push(`${formatCount(already.length, 'change')} were already so.`)
+  if (already.length > 0)
+    lines.push(`${formatCount(already.length, 'change was', 'changes were')} already in place.`)
   if (stopped !== undefined) {
     const rest = formatCount(notReached.length, 'change')
     lines.push(
@@ -175,11 +177,14 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
       `Go on: caisson workspace apply ${runId} --all`,
     )
   }
+  const heldBack = leftOut.filter(({ reason }) => reason !== notChosen)
+  const others = leftOut.length - heldBack.length
   lines.push(
     ...held('conflict', conflicts, colours),
     ...held('failed', failed, colours),
-    ...held('left out', leftOut, colours),
+    ...held('left out', heldBack, colours),
   )
+  if (others > 0) lines.push(colours.dim(`  ${formatCount(others, 'more change')} not chosen`))
   for (const path of unknown) lines.push(colours.yellow(`  no change has the path ${foreignLine(path)}`))
   if (leftOut.some(({ path }) => !unknown.includes(path)))
     lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)

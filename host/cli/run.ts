@@ -64,7 +64,7 @@ export async function runTask(
   const isExample = task === undefined && flags.planFrom === undefined
   const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
   if (prompt.trim() === '' && flags.planFrom === undefined)
-    throw new UsageError('say what the agent is to do: caisson run "TASK"')
+    throw new UsageError('no task was given; expected: caisson run "TASK"')
   const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
     ...(await optionsOf(io, prompt, flags)),

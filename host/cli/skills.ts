@@ -25,7 +25,9 @@ export async function skillsList(io: Io, flags: { json?: boolean }): Promise<Exi
     ])
   if (lines.length === 0) lines.push('no skills')
   const shown = (root: string) => foreignLine(root) + (missing.includes(root) ? ' (not there)' : '')
-  lines.push(`Roots, the later before the earlier: ${roots.map(shown).join(', ') || 'none'}`)
+  lines.push(
+    `Folders searched, a later one overrides an earlier one: ${roots.map(shown).join(', ') || 'none'}`,
+  )
   lines.push(
     ...problems.map(({ path, problem }) => colours.yellow(`${foreignLine(path)}: ${foreignLine(problem)}`)),
   )

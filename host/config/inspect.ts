@@ -147,5 +147,8 @@ function inspectEgress({ egress }: Config): ConfigFact {
   const made = makePolicy({ configuration: egress.rules, otherwise: egress.default })
   if (!made.ok) return { what: 'egress', seen: 'cannot be used', problem: made.error, stopsRuns: true }
   const otherwise = egress.default === 'ask' ? 'asked' : 'denied'
-  return { what: 'egress', seen: `${egress.rules.length} rules; whatever none is about is ${otherwise}` }
+  return {
+    what: 'egress',
+    seen: `${egress.rules.length} rules; an access that no rule matches is ${otherwise}`,
+  }
 }

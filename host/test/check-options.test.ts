@@ -37,7 +37,12 @@ const wrong: [string, object, string[], RegExp][] = [
     ['aprove'],
     /no option has this name; the names are prompt, mode,.* approve,/,
   ],
-  ['too little memory', { vm: { memoryBytes: 1 } }, ['vm.memoryBytes'], /expected memory of 256 to/],
+  [
+    'too little memory',
+    { vm: { memoryBytes: 1 } },
+    ['vm.memoryBytes'],
+    /expected memory of 256 to .*, seen: 1 B/,
+  ],
   ['too many processors', { vm: { cpus: 1.5 } }, ['vm.cpus'], /1 to 64 CPUs/],
   ['an unknown accelerator', { vm: { accelerator: 'xen' } }, ['vm.accelerator'], /"kvm"/],
   ['a list of tools that is none', { tools: ['a', 1] }, ['tools'], /a map from names to true or false/],

@@ -192,7 +192,11 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
       colours.dim('  an earlier run changed the ignore rules; --accept-ignore-rules lets these paths in'),
     )
   const rest = event.leftOut - Math.min(told.length, 5)
-  if (rest > 0) lines.push(colours.dim(`  left out: ${rest} more (ignored files among them)`))
+  if (rest > 0) {
+    const areAllNamed = event.examples.length === event.leftOut && told.length <= 5
+    const what = areAllNamed ? 'ignored path' : 'more path'
+    lines.push(colours.dim(`  left out: ${formatCount(rest, what)}`))
+  }
   return lines
 }
 

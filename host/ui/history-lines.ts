@@ -35,7 +35,7 @@ export function historyLines(
       ...(kept.length === 0
         ? []
         : [
-            '  git does not check out or push what is kept so; look at it with git log, take it with git merge',
+            '  git does not check out or push this reference; git log REFERENCE shows its commits, git merge REFERENCE takes them',
           ]),
     ]
   })

@@ -17,7 +17,7 @@ export function changeLine(item: ReviewItem, colours: Colours): string {
   const warnings = [
     item.flagged === undefined ? '' : colours.yellow(`flagged: ${foreignLine(item.flagged)}`),
     item.standing.kind === 'conflict' ? colours.red(`conflict: ${foreignLine(item.standing.reason)}`) : '',
-    item.standing.kind === 'applied' ? colours.dim('already so') : '',
+    item.standing.kind === 'applied' ? colours.dim('already in place') : '',
     item.reason === undefined ? '' : colours.red(foreignLine(item.reason)),
   ].filter((part) => part !== '')
   return `  ${mark} ${foreignLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`

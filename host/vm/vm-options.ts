@@ -50,7 +50,7 @@ function checkBytes(what: string, bytes: number, least: number, most: number): v
   if (Number.isSafeInteger(bytes) && bytes % MIB === 0 && bytes >= least && bytes <= most) return
   throw badOption(
     `${what} of ${least / MIB} to ${most / MIB} MiB in whole MiB`,
-    Number.isFinite(bytes) ? `${bytes / MIB} MiB` : String(bytes),
+    bytes % MIB === 0 ? `${bytes / MIB} MiB` : `${bytes} B`,
     `Choose a ${what} size in that range.`,
   )
 }

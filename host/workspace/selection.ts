@@ -30,6 +30,9 @@ export interface Choice {
   readonly unknown: readonly string[]
 }
 
+/** Why a change stays out that the selection does not name. */
+export const notChosen = 'not chosen'
+
 /** Sorts a review's items by what the selection means for them. */
 export function selectChanges(review: Review, selection: Selection): Choice {
   const named =
@@ -45,7 +48,7 @@ export function selectChanges(review: Review, selection: Selection): Choice {
     const isNamed = named?.exact.has(item.path) === true
     const isWanted = named === undefined || named.all.has(item.path)
     const above = blocked.above(item.path)
-    if (!isWanted) leftOut.push({ path: item.path, reason: 'not chosen' })
+    if (!isWanted) leftOut.push({ path: item.path, reason: notChosen })
     else if (item.change === 'unsupported') leftOut.push({ path: item.path, reason: holdBack(item) ?? '' })
     else if (item.standing.kind === 'applied') already.push(item.path)
     else if (item.standing.kind === 'conflict')

@@ -53,11 +53,11 @@ describe('the command line', () => {
     })
     expect(await cli(['run'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('say what the agent is to do'),
+      stderr: expect.stringContaining('no task was given'),
     })
     expect(await cli(['run', '  '])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('say what the agent is to do'),
+      stderr: expect.stringContaining('no task was given'),
     })
     expect(await cli(['run', 'x', '--memory', 'much'])).toMatchObject({
       code: 2,

@@ -184,7 +184,7 @@ describe('caisson skills list', () => {
     const { caisson, env } = await place()
     const root = path.join(env.XDG_CONFIG_HOME, 'caisson/skills')
     expect((await caisson('skills', 'list')).stdout).toContain(
-      `no skills\nRoots, the later before the earlier: ${root} (not there)`,
+      `no skills\nFolders searched, a later one overrides an earlier one: ${root} (not there)`,
     )
     await mkdir(path.join(root, 'a'), { recursive: true, mode: 0o700 })
     await mkdir(path.join(root, 'b\u001b[31m'), { mode: 0o700 })
@@ -195,7 +195,7 @@ describe('caisson skills list', () => {
     await writeFile(path.join(root, 'b\u001b[31m/SKILL.md'), '---\nname: [\n---\nDo.')
     const { stdout } = await caisson('skills', 'list')
     expect(stdout).toMatch(/^tidy {2}Tidies/)
-    expect(stdout).toContain(`Roots, the later before the earlier: ${root}`)
+    expect(stdout).toContain(`Folders searched, a later one overrides an earlier one: ${root}`)
     expect(stdout).toContain('neither its name nor its folder can be an id')
     expect(stdout).not.toContain('\u001b[31m')
     expect((await caisson('skills', 'list', '--json')).stdout).toContain('"skillId":"tidy"')

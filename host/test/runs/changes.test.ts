@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { type ApplyChoice, bringHome } from '../../cli/bring-home.ts'
 import { runsShow } from '../../cli/runs.ts'
+import { runCli } from '../../cli.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 
@@ -19,6 +20,22 @@ async function said(run: ChangedRun, work: (io: Parameters<typeof runsShow>[0]) 
 }
 
 const headOf = async ({ host }: ChangedRun) => (await host.runs.read(changedRunId)).at(-1)?.hash
+
+describe('what is applied by name', () => {
+  it('counts changes that are in place or were not chosen, in the right number [H.01 W.01]', async () => {
+    const before = { 'a.txt': 'a', 'b.txt': 'b', 'c.txt': 'c' }
+    const run = await runThatChanged(before, { 'a.txt': 'A', 'b.txt': 'B', 'c.txt': 'C' })
+    const apply = (...names: string[]) =>
+      said(run, (io) => runCli(['workspace', 'apply', 'last', ...names], io))
+    const first = await apply('a.txt')
+    expect(first.text).toContain('Applied 1 change.\n  2 more changes not chosen\n')
+    expect(first.text).not.toContain('b.txt')
+    expect((await apply('a.txt')).text).toContain('Applied 0 changes.\n1 change was already in place.\n')
+    const rest = await apply('--all')
+    expect(rest.text).toContain('Applied 2 changes.\n1 change was already in place.\n')
+    expect(rest).toMatchObject({ code: 0 })
+  })
+})
 
 describe('the journal of a run', () => {
   it('keeps its head when nothing was applied or undone, and shows both heads when something was [W.01]', async () => {

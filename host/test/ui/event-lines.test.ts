@@ -76,6 +76,28 @@ describe('the lines of a run', () => {
     ])
   })
 
+  it('say what of a workspace stays out, and call a path ignored only where its reason is known [H.01 W.02]', () => {
+    const ready = (leftOut: number, ...examples: (readonly [string, 'ignored' | 'secret'])[]) =>
+      linesOf(
+        {
+          type: 'workspace-ready',
+          files: 1,
+          bytes: 2,
+          leftOut,
+          examples: examples.map(([path, reason]) => ({ path, reason })),
+          manifestSha256: 'a'.repeat(64),
+        },
+        planned(),
+      ).slice(1)
+    expect(ready(0)).toEqual([])
+    expect(ready(1, ['a.log', 'ignored'])).toEqual(['  left out: 1 ignored path'])
+    expect(ready(2, ['.env', 'secret'], ['a.log', 'ignored'])).toEqual([
+      '  left out: .env (secret)',
+      '  left out: 1 ignored path',
+    ])
+    expect(ready(9, ['a.log', 'ignored'])).toEqual(['  left out: 9 more paths'])
+  })
+
   it('come from a state that does not grow with calls that never end [H.01]', () => {
     let state = planned()
     for (let at = 0; at < 1_000; at++) {
