@@ -138,8 +138,10 @@ export class Talk implements Disposable {
       signal,
       onWithdrawn: (line: string) => void this.keep(line),
     }
+    let draft = typed.trim()
+    let isTyped = false
     const wanted =
-      typed.trim() !== ''
+      draft !== ''
         ? 'message'
         : await choose(
             io,
@@ -152,11 +154,18 @@ export class Talk implements Disposable {
               { value: 'nothing', label: 'nothing' },
             ],
             'message',
+            (text) => {
+              draft = text
+              isTyped = true
+              return 'message'
+            },
           )
     if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
     if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
     if (wanted !== 'message') return
-    const text = await write(io, 'What should the agent know? (Esc: nothing)', typed.trim())
+    // Lines pasted behind it are part of the message or lost; their line ends send nothing.
+    if (isTyped) draft = plainText(`${draft} ${await collectKeys(this.#io.stdin, settleMs, signal)}`).trim()
+    const text = await write(io, 'What should the agent know? (Enter sends, Esc does not)', draft)
     if (text !== null && text.trim() !== '') this.#tell(this.#run.steer(text, person))
   }
 

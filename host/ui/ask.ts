@@ -22,12 +22,14 @@ export interface Choice<T extends string> {
 /**
  * The value chosen, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn.
  * @param onEnter what Enter alone chooses; only for what grants nothing
+ * @param onText what a line of words chooses; only for what grants nothing. Absent: a line of words is not an answer
  */
 export async function choose<T extends string>(
   io: PromptIo,
   message: string,
   choices: readonly Choice<T>[],
   onEnter?: NoInfer<T>,
+  onText?: (typed: string) => NoInfer<T>,
 ): Promise<T | null> {
   const rows = choices.map(
     ({ label, key }, at) => `  ${at + 1}${key === undefined ? '' : ` or ${key}`} · ${label}`,
@@ -36,11 +38,15 @@ export async function choose<T extends string>(
   const letters = choices.flatMap(({ key }) => key ?? [])
   const range = choices.length === 1 ? '1' : `1-${choices.length}`
   const expected = [range, ...letters].join(', ') + (onEnter === undefined ? '' : ' or Enter')
-  return await ask(io, `Type ${expected} › `, (line) => {
+  return await ask(io, `Type ${expected} › `, (line, typed) => {
     if (line === '') return onEnter
-    return choices.find(({ key }, at) => line === String(at + 1) || line === key)?.value
+    const named = choices.find(({ key }, at) => line === String(at + 1) || line === key)
+    return named?.value ?? (isWords.test(line) ? onText?.(typed) : undefined)
   })
 }
+
+/** Not a slip such as `7` or `j`. */
+const isWords = /\p{L}{2}/u
 
 /** The values chosen by their numbers, which may be none; null as above. */
 export async function chooseSeveral<T>(
@@ -72,12 +78,12 @@ export function columnsOf(output: { readonly columns?: number }): number {
 async function ask<T>(
   io: PromptIo,
   prompt: string,
-  read: (line: string) => T | undefined,
+  read: (line: string, typed: string) => T | undefined,
 ): Promise<T | null> {
   for (;;) {
     const typed = await readTyped(io, prompt)
     if (typed === null) return null
-    const value = read(typed.trim().toLowerCase())
+    const value = read(typed.trim().toLowerCase(), typed.trim())
     if (value !== undefined) return value
     if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
     await settleKeys(io)

@@ -45,6 +45,25 @@ describe('a person who says something to a run', () => {
     await expect.poll(() => person.said).toEqual(['resume', 'pause'])
   })
 
+  it.each([
+    ['a message', 'Skip the tests, please\r', 'steer Skip the tests, please'],
+    ['the first of lines that come at once', 'line one\r\ny\r\nline three\r', 'steer line one'],
+  ])('may type %s in place of a number, sent by one more Enter [A.08 H.01]', async (_, keys, said) => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('\r')
+    await person.sees('Type 1-3 or Enter')
+    person.type('7\r')
+    await person.sees('“7” is not an answer here.')
+    await new Promise((resolve) => setTimeout(resolve, 1_500))
+    person.type(keys)
+    await person.sees('What should the agent know?')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(person.said).toEqual([])
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual([said])
+  })
+
   it('is offered nothing any more when the run is being cancelled [A.08]', async () => {
     using person = sitDown()
     await person.sees('Enter: message, pause')
