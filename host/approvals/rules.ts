@@ -30,7 +30,10 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
 /** @throws {RuleError} naming the file and the field that is wrong. */
 export async function readRules(path: string): Promise<ApprovalRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RuleError(`cannot read the approval rules in ${path}: ${reasonOf(cause)}`, { cause })
+    throw new RuleError(
+      `cannot read the approval rules in ${path}: ${reasonOf(cause)}. Expected ask, all, none or a file of rules`,
+      { cause },
+    )
   })
   let json: unknown
   try {

@@ -81,7 +81,9 @@ describe('the command line', () => {
     })
     expect(await cli(['run', 'x', '--approve', '/nowhere/rules'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('cannot read the approval rules in /nowhere/rules: it does not exist'),
+      stderr: expect.stringContaining(
+        'cannot read the approval rules in /nowhere/rules: it does not exist. Expected ask, all, none or a file',
+      ),
     })
     expect(await cli(['run', 'x', '--max-agents', '-1'])).toMatchObject({
       code: 2,
