@@ -77,6 +77,16 @@ export class Flagger {
     )
   }
 
+  /** Whether git on the host takes a directory for a repository, or for the `.git` of a working tree. */
+  isRepository(directory: string): boolean {
+    return this.#places
+      .at(directory)
+      .some(
+        (track) =>
+          (track.kind === 'git' && track.below === '') || (track.kind === 'repository' && track.whole),
+      )
+  }
+
   #subject(change: StoredChange, kind: 'file' | 'link'): FlagSubject {
     const { path } = change
     return {

@@ -84,6 +84,7 @@ export async function reviewChanges(
     const { reports, reasons } = await examineHistory({
       ...{ root, index, changes: received.entries, contents },
       judge: (subject) => flags.reasonOf(subject),
+      isRepository: (directory) => flags.isRepository(directory),
     })
     const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)

@@ -37,6 +37,8 @@ const vainMaxCount = 32
 export class Reply {
   readonly text: string
   readonly #tools: ReadonlyMap<string, ToolSpec>
+  /** The last search for each mark. */
+  readonly #searches = new Map<string, { readonly from: number; readonly at: number }>()
   #vain = 0
 
   constructor(text: string, tools: readonly ToolSpec[]) {
@@ -65,6 +67,15 @@ export class Reply {
   /** Behind the bracket that closes the one at `from`; -1 when none does. */
   endOfGroup(from: number): number {
     return this.found(endOfGroup(this.text, from))
+  }
+
+  /** As `indexOf` of the text: calls that follow one another share the search for a mark that is far behind them. */
+  indexOf(mark: string, from: number): number {
+    const known = this.#searches.get(mark)
+    if (known !== undefined && known.from <= from && (known.at < 0 || known.at >= from)) return known.at
+    const at = this.text.indexOf(mark, from)
+    this.#searches.set(mark, { from, at })
+    return at
   }
 
   /** Counts a search in vain. */
@@ -133,7 +144,7 @@ function endsThere(reply: Reply, at: number, { open, close }: CallMarks): boolea
   const { text } = reply
   const next = skipSpace(text, skipWord(text, skipEndMarks(text, at), ';'))
   if (next >= text.length || (close !== '' && text.startsWith(close, next))) return true
-  const stops = [open, close].flatMap((mark) => (mark === '' ? [] : [reply.found(text.indexOf(mark, next))]))
+  const stops = [open, close].flatMap((mark) => (mark === '' ? [] : [reply.found(reply.indexOf(mark, next))]))
   const rest = text.slice(at, Math.min(text.length, ...stops.filter((stop) => stop >= 0)))
   return rest.trim() === '' || (/^[ \t\r]*\n/.test(rest) && !rest.includes('}'))
 }
@@ -149,7 +160,7 @@ function readBroken(
   { close }: CallMarks,
   calls: readonly WrittenCall[],
 ): ReadCalls {
-  const found = close === '' ? -1 : reply.found(reply.text.indexOf(close, at))
+  const found = close === '' ? -1 : reply.found(reply.indexOf(close, at))
   const end = found < 0 ? reply.text.length : found
   const broken = brokenCall(reply.text.slice(at, end).trim(), reply)
   return { end: found < 0 ? end : end + close.length, calls: [...calls, ...broken], isWhole: false }
@@ -218,7 +229,7 @@ export function readArguments(reply: Reply, from: number, marks: CallMarks): Rea
   const behind = group < 0 ? -1 : skipWord(text, group, '```')
   if (group >= 0 && endsThere(reply, behind, marks))
     return { json: text.slice(at, group), end: behind, isWhole: true }
-  const found = reply.found(text.indexOf(marks.close, at))
+  const found = reply.found(reply.indexOf(marks.close, at))
   const end = found < 0 ? text.length : found
   const json = text.slice(at, end).trim()
   // Empty arguments are whole only where the call was closed.

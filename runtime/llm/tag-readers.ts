@@ -37,7 +37,7 @@ function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
   const head = readTag(text, from, tags.call)
   const tool = head === null ? undefined : reply.findTool(head.name)
   if (head === null || tool === undefined) {
-    const close = text.indexOf(tags.callEnd, from)
+    const close = reply.indexOf(tags.callEnd, from)
     const end = close < 0 ? text.length : close + tags.callEnd.length
     return { end, calls: [], isWhole: false }
   }
@@ -45,6 +45,8 @@ function readTaggedCall(reply: Reply, from: number, tags: Tags): ReadCalls {
   if (read !== null) {
     return { end: read.end, calls: [{ name: tool.name, argumentsText: read.json }], isWhole: true }
   }
+  // Parameters that are refused may have been looked for in all of the text.
+  if (text.startsWith(tags.parameter, skipSpace(text, head.end))) reply.found(-1)
   // Some models give JSON in these tags; whatever else stands there is for validation to refuse.
   const raw = readArguments(reply, head.end, { open: tags.call, close: tags.callEnd })
   const isClosed = text.startsWith(tags.callEnd, skipSpace(text, raw.end))

@@ -4,6 +4,7 @@
  */
 
 export const flaggedPaths = `
+  .latexmkrc buildServer.json config.nims latexmkrc x.nimble
   .Renviron .Rprofile .ackrc .agents/skills/x/SKILL.md .aider.conf.yml .aiderignore .amazonq
   .amazonq/rules/x.md .asdfrc .augment .augment/rules/x.md .babelrc .babelrc.js .bashrc .bazelrc
   .bazelversion .buckconfig .buildkite/pipeline.yml .builds/x .builds/x.yml .bzr/branch/branch.conf

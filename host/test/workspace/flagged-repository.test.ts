@@ -155,7 +155,7 @@ describe('a directory that git takes for a repository', () => {
     expect(directory.get('w/.git')?.flagged).toContain('another kind of file')
   })
 
-  it('is flagged in the configuration of a bare repository of the person, whose history is not [W.03]', async () => {
+  it('is flagged in the configuration of a bare repository of the person, whose objects are not [W.03]', async () => {
     using bench = new Bench()
     mkdirSync(bench.file('store.git'))
     execFileSync('git', ['init', '-q', '--bare', bench.file('store.git')])
@@ -163,10 +163,12 @@ describe('a directory that git takes for a repository', () => {
     const items = await itemsOf(before, {
       ...before,
       'store.git/config': own,
+      'store.git/objects/info/packs': 'x',
       'store.git/refs/heads/main': 'x',
     })
     expect(items.get('store.git/config')?.flagged).toContain('git')
-    expect(items.get('store.git/refs/heads/main')?.flagged).toBeUndefined()
+    expect(items.get('store.git/objects/info/packs')?.flagged).toBeUndefined()
+    expect(items.get('store.git/refs/heads/main')?.flagged).toContain('could not be examined')
   })
 
   it('is not flagged in its history where other worktrees of the person share it [W.03]', async () => {

@@ -471,6 +471,21 @@ export const editors: readonly FlagGroup[] = [
         patterns: ['build.zig', 'build.zig.zon', 'zls.json'],
       },
       { tool: 'XMake', source: 'https://xmake.io/', patterns: ['xmake.lua'] },
+      {
+        tool: 'Build server protocol of SourceKit-LSP',
+        source: 'https://github.com/swiftlang/sourcekit-lsp/blob/main/Contributor%20Documentation/BSP%20Extensions.md',
+        patterns: ['buildServer.json'],
+      },
+      {
+        tool: 'latexmk, which editors run on save',
+        source: 'https://ctan.org/pkg/latexmk',
+        patterns: ['latexmkrc', '.latexmkrc'],
+      },
+      {
+        tool: 'Nim language servers',
+        source: 'https://nim-lang.org/docs/nims.html',
+        patterns: ['*.nims', 'nim.cfg', '*.nim.cfg', '*.nimble'],
+      },
     ],
   },
 ]

@@ -4,8 +4,9 @@
  * data; no git runs, no configuration is obeyed but the form of object names.
  */
 import { createHash } from 'node:crypto'
+import { posix } from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
-import { foldPath } from '../folded-path.ts'
+import { foldName } from '../folded-path.ts'
 import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
 import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'
@@ -45,6 +46,8 @@ export interface HistorySubject {
 export interface ExamineOptions extends HistorySurroundings {
   /** Why a path must be named to be applied, as for a change of the working files. */
   judge(subject: HistorySubject): string | undefined
+  /** Whether git on the host takes a directory for a repository, or for the `.git` of a working tree. */
+  isRepository(directory: string): boolean
   readonly bounds?: HistoryBounds
 }
 
@@ -92,11 +95,11 @@ export async function examineHistory(options: ExamineOptions): Promise<History> 
 }
 
 /** The changes below each repository that say where its history ends. */
-function membersByRepository({ changes, index }: ExamineOptions): Map<string, string[]> {
+function membersByRepository({ changes, index, isRepository }: ExamineOptions): Map<string, string[]> {
   const repositories = new Map<string, string[]>()
   for (const change of changes.values()) {
     if (change.kind === 'mode' || change.kind === 'unsupported') continue
-    const found = repositoryOf(change.path)
+    const found = repositoryOf(change.path, isRepository)
     // A directory alone says nothing; what is in it is looked at by itself.
     if (found === undefined || (change.kind === 'directory' && index.get(change.path)?.kind !== 'file'))
       continue
@@ -109,19 +112,23 @@ function membersByRepository({ changes, index }: ExamineOptions): Map<string, st
 }
 
 /**
- * The repository that a path belongs to. A submodule's name may have slashes, so the repository below `modules` ends
- * where what follows looks like git's; where that is too early, the repository has no such objects and is flagged.
+ * The repository that a path belongs to, whatever its directory is called. A submodule's name may have slashes, so the
+ * repository below `modules` ends where what follows looks like git's; where that is too early, the repository has no
+ * such objects and is flagged.
  */
-function repositoryOf(path: string): [directory: string, below: string] | undefined {
+function repositoryOf(
+  path: string,
+  isRepository: ExamineOptions['isRepository'],
+): [directory: string, below: string] | undefined {
   const names = path.split('/')
-  const plain = foldPath(path).split('/')
-  const git = plain.indexOf('.git')
-  if (git === -1) return
-  const isModule = plain[git + 1] === 'modules'
-  for (let at = isModule ? git + 3 : git + 1; at < names.length; at++) {
-    const below = names.slice(at).join('/')
-    if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]
-    if (!isModule) return
+  for (let git = 1; git < names.length; git++) {
+    if (!isRepository(names.slice(0, git).join('/'))) continue
+    const isModule = foldName(names[git] ?? '') === 'modules'
+    for (let at = isModule ? git + 2 : git; at < names.length; at++) {
+      const below = names.slice(at).join('/')
+      if (isReference(below) || isObject(below)) return [names.slice(0, at).join('/'), below]
+      if (!isModule) break
+    }
   }
   return
 }
@@ -145,7 +152,7 @@ async function examineRepository(
   let moved: readonly MovedReference[] = []
   let commits = 0
   let idLength = 40
-  const findings = new Findings(options, budget)
+  const findings = new Findings(options, budget, workingTreeOf(options, directory))
   const finish = (problem?: string): Examined => {
     const reason =
       problem === undefined
@@ -223,12 +230,15 @@ class Findings {
   count = 0
   readonly #options: ExamineOptions
   readonly #budget: Budget
+  /** What the paths of the working tree begin with below the workspace: empty, or with a final slash. */
+  readonly #prefix: string
   readonly #judged = new Set<string>()
   readonly #paths = new Set<string>()
   #problem: string | undefined
 
-  constructor(options: ExamineOptions, budget: Budget) {
+  constructor(options: ExamineOptions, budget: Budget, workingTree: string) {
     this.#options = options
+    this.#prefix = workingTree === '' ? '' : `${workingTree}/`
     this.#budget = budget
   }
 
@@ -282,7 +292,8 @@ class Findings {
   }
 
   #add(store: ObjectStore, changed: ChangedPath, isOwn: () => boolean = () => false): void {
-    const { path, after, before } = changed
+    const { after, before } = changed
+    const path = `${this.#prefix}${changed.path}`
     const key = `${after?.mode ?? 0} ${after?.id ?? ''} ${before?.id ?? ''} ${path}`
     if (this.#judged.has(key)) return
     this.#judged.add(key)
@@ -354,6 +365,17 @@ function entryAt(store: ObjectStore, tree: string, path: string): TreeEntry | un
     at = entry.id
   }
   return
+}
+
+/** Where the working tree of a repository lies below the workspace, as the host has it; empty where it is the workspace. */
+function workingTreeOf({ root }: ExamineOptions, directory: string): string {
+  const text = readHostBytes(root, `${directory}/config`, 1024 * 1024)?.toString('latin1') ?? ''
+  const set = /^\s*worktree\s*=\s*"?([^"\r\n]+)"?\s*$/im.exec(text)?.[1]
+  // In a repository that is called `.git` the working tree is the directory above.
+  const named = set ?? (/(^|\/)\.git$/i.test(directory) ? '..' : undefined)
+  if (named === undefined || named.startsWith('/')) return ''
+  const tree = posix.join(directory, named)
+  return tree === '.' || tree === '..' || tree.startsWith('../') ? '' : tree.replace(/\/$/, '')
 }
 
 /** Bytes of an object's name, as the repository's configuration on the host says, or the one that comes. */

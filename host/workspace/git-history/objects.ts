@@ -251,6 +251,8 @@ export class ObjectStore implements Disposable {
         this.#changedLoose.set(name.replace('/', ''), this.#rangeOf(change))
       else if (/^pack\/[^/]+\.(pack|idx)$/.test(name)) packs.add(change.path.replace(/\.(pack|idx)$/, ''))
     }
+    // Every object is looked for in each of them.
+    if (packs.size > MAX_PACKS) throw new NotExaminable('too many packs come')
     for (const name of packs) {
       const pack = this.#openPack(name, (path) => {
         const change = this.#changeAt(path)

@@ -217,3 +217,15 @@ describe('calls as JSON whose brackets close too early', () => {
     expect(read.ok).toBe(false)
   })
 })
+
+describe('hostile text', () => {
+  // Each took minutes or hours while one call was read again for each call before it.
+  it.each([
+    ['calls whose parameters end far behind them', '<function=write_file><parameter=path>x</function>'],
+    ['calls of unknown tools', '<|tool_call_begin|>other<|tool_call_argument_begin|>{"a":"x"} '],
+  ])('is read in time linear in its length: %s [G.07]', { timeout: 60_000 }, (_, one) => {
+    const end = '</parameter></function><|tool_call_end|>'
+    const { calls } = readText(one.repeat(1_000_000 / one.length) + end, [tool])
+    for (const { argumentsText } of calls) expect(() => JSON.parse(argumentsText)).toThrow()
+  })
+})

@@ -1,0 +1,86 @@
+// Where repositories lie: their history is judged wherever that is, and by the paths of their own working tree.
+import { mkdirSync, readFileSync, renameSync, symlinkSync } from 'node:fs'
+import path from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { apply } from '../apply-support.ts'
+import { type Files, GitBench, git, put, repository } from './git-bench.ts'
+
+const base: Files = { 'a.txt': 'a\n', Makefile: 'all:\n' }
+const evil: Files = { 'a.txt': 'agent\n', Makefile: 'all: ; touch PWNED\n' }
+
+/** Commits these files alone: a repository may lie in its own working tree. */
+function commit(root: string, files: Files): void {
+  put(root, files)
+  git(root, 'add', '--', ...Object.keys(files))
+  git(root, 'commit', '-q', '-m', 'work')
+}
+
+/** Ways to have a repository in a directory that is not called `.git`; each gives the working tree that uses it. */
+const layouts: Readonly<Record<string, { make: (root: string) => void; tree: string }>> = {
+  'a .git file': {
+    make: repository(base, (root) => {
+      renameSync(path.join(root, '.git'), path.join(root, '.bare'))
+      put(root, { '.git': 'gitdir: ./.bare\n' })
+    }),
+    tree: '',
+  },
+  'a link': {
+    make: repository(base, (root) => {
+      renameSync(path.join(root, '.git'), path.join(root, 'store'))
+      symlinkSync('store', path.join(root, '.git'))
+    }),
+    tree: '',
+  },
+  'a working tree within': {
+    make: (root) => {
+      mkdirSync(path.join(root, 'work'))
+      repository(base)(path.join(root, 'work'))
+      renameSync(path.join(root, 'work/.git'), path.join(root, 'store.git'))
+      put(root, { 'work/.git': 'gitdir: ../store.git\n' })
+      git(path.join(root, 'work'), 'config', 'core.worktree', '../work')
+    },
+    tree: 'work',
+  },
+}
+
+describe('a repository in a directory of another name', () => {
+  it.each(Object.entries(layouts))(
+    'reached by %s brings no flagged file by a checkout after "all" [W.03]',
+    async (_, { make, tree }) => {
+      using bench = new GitBench(make)
+      using review = await bench.afterAgent((copy) => commit(path.join(copy, tree), evil))
+      await apply(bench, review)
+      const root = bench.file(tree === '' ? '.' : tree)
+      git(root, 'checkout', '--', '.')
+      git(root, 'reset', '-q', '--hard')
+      expect(readFileSync(path.join(root, 'Makefile'), 'utf8')).toBe(base.Makefile)
+      expect(review.history[0]).toMatchObject({ commits: 1, flaggedCount: 1, isExamined: true })
+    },
+  )
+
+  it.each(Object.entries(layouts))('reached by %s comes whole without flagged files [W.03]', async (_, layout) => {
+    using bench = new GitBench(layout.make)
+    using review = await bench.afterAgent((copy) => commit(path.join(copy, layout.tree), { 'a.txt': 'b\n' }))
+    await apply(bench, review)
+    const root = bench.file(layout.tree === '' ? '.' : layout.tree)
+    expect(git(root, 'status', '--porcelain', '-uno')).toBe('')
+    expect(git(root, 'log', '--oneline').trim().split('\n')).toHaveLength(2)
+  })
+})
+
+describe('a repository within the workspace', () => {
+  it('is judged by the paths that its files have below the workspace [W.03]', async () => {
+    using bench = new GitBench((root) => {
+      mkdirSync(path.join(root, 'sub'))
+      repository({ 'a.txt': 'a\n', 'tools/check': '#!/bin/sh\n' })(path.join(root, 'sub'))
+      git(path.join(root, 'sub'), 'config', 'core.fsmonitor', 'tools/check')
+    })
+    using review = await bench.afterAgent((copy) =>
+      commit(path.join(copy, 'sub'), { 'tools/check': '#!/bin/sh\ntouch PWNED\n' }),
+    )
+    expect(review.history[0]?.flagged.map((flagged) => flagged.path)).toEqual(['sub/tools/check'])
+    await apply(bench, review)
+    git(bench.file('sub'), '-c', 'core.fsmonitor=false', 'checkout', '--', '.')
+    expect(readFileSync(bench.file('sub/tools/check'), 'utf8')).toBe('#!/bin/sh\n')
+  })
+})
