@@ -473,7 +473,8 @@ export const editors: readonly FlagGroup[] = [
       { tool: 'XMake', source: 'https://xmake.io/', patterns: ['xmake.lua'] },
       {
         tool: 'Build server protocol of SourceKit-LSP',
-        source: 'https://github.com/swiftlang/sourcekit-lsp/blob/main/Contributor%20Documentation/BSP%20Extensions.md',
+        source:
+          'https://github.com/swiftlang/sourcekit-lsp/blob/main/Contributor%20Documentation/BSP%20Extensions.md',
         patterns: ['buildServer.json'],
       },
       {

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { posix } from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
-import { foldName } from '../folded-path.ts'
+import { foldName, foldPath } from '../folded-path.ts'
 import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
 import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'
@@ -134,7 +134,7 @@ function repositoryOf(
 }
 
 function isObject(below: string): boolean {
-  return /^objects(\/|$)/i.test(below)
+  return /^objects(\/|$)/.test(foldPath(below))
 }
 
 interface Examined {
@@ -148,7 +148,7 @@ async function examineRepository(
   members: readonly string[],
 ): Promise<Examined> {
   const budget = new Budget(options.bounds)
-  let objectReasons: ReadonlyMap<string, string> = new Map()
+  let objectReasons: ReadonlyMap<string, string> | undefined
   let moved: readonly MovedReference[] = []
   let commits = 0
   let idLength = 40
@@ -168,7 +168,7 @@ async function examineRepository(
       isExamined: problem === undefined,
       ...(reason === undefined ? {} : { reason }),
     }
-    return { report, objectReasons }
+    return { report, objectReasons: objectReasons ?? unexaminedObjects(options, directory, reason) }
   }
   try {
     const idBytes = idBytesOf(options, directory)
@@ -193,6 +193,18 @@ async function examineRepository(
     if (thrown instanceof NotExaminable) return finish(thrown.message)
     throw thrown
   }
+}
+
+/** Objects that nothing was compared with: under a false name one would stand in for an object of the host. */
+function unexaminedObjects(
+  { changes }: ExamineOptions,
+  directory: string,
+  reason = "git's objects could not be examined",
+): ReadonlyMap<string, string> {
+  const paths = [...changes.keys()].filter(
+    (path) => path.startsWith(`${directory}/`) && isObject(path.slice(directory.length + 1)),
+  )
+  return new Map(paths.map((path) => [path, reason]))
 }
 
 interface MemberContext {

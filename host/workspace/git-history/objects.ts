@@ -8,6 +8,7 @@ import { decodePath } from '#specs/node/path-text.ts'
 import type { OpenFile } from '#specs/node/place.ts'
 import type { StoredChange } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
+import { foldPath } from '../folded-path.ts'
 import { type Budget, ByteRange, NotExaminable } from './budget.ts'
 import {
   type GitObject,
@@ -95,11 +96,18 @@ export class ObjectStore implements Disposable {
   async checkChanges(): Promise<Map<string, string>> {
     const reasons = new Map<string, string>()
     for (const change of this.#around.changes.values()) {
-      if (!change.path.startsWith(`${this.#directory}/`) && change.path !== this.#directory) continue
-      const reason = await this.#check(change)
+      const isExact = change.path === this.#directory || change.path.startsWith(`${this.#directory}/`)
+      if (!isExact && !this.#isOtherSpelling(change.path)) continue
+      const reason = isExact ? await this.#check(change) : unchecked
       if (reason !== undefined) reasons.set(change.path, reason)
     }
     return reasons
+  }
+
+  /** A path that some file systems take for one below `objects`. */
+  #isOtherSpelling(path: string): boolean {
+    const end = this.#directory.lastIndexOf('/') + 1
+    return path.startsWith(this.#directory.slice(0, end)) && /^objects(\/|$)/.test(foldPath(path.slice(end)))
   }
 
   [Symbol.dispose](): void {

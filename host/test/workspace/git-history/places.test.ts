@@ -1,5 +1,15 @@
 // Where repositories lie: their history is judged wherever that is, and by the paths of their own working tree.
-import { mkdirSync, readFileSync, renameSync, symlinkSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { apply } from '../apply-support.ts'
@@ -58,14 +68,19 @@ describe('a repository in a directory of another name', () => {
     },
   )
 
-  it.each(Object.entries(layouts))('reached by %s comes whole without flagged files [W.03]', async (_, layout) => {
-    using bench = new GitBench(layout.make)
-    using review = await bench.afterAgent((copy) => commit(path.join(copy, layout.tree), { 'a.txt': 'b\n' }))
-    await apply(bench, review)
-    const root = bench.file(layout.tree === '' ? '.' : layout.tree)
-    expect(git(root, 'status', '--porcelain', '-uno')).toBe('')
-    expect(git(root, 'log', '--oneline').trim().split('\n')).toHaveLength(2)
-  })
+  it.each(Object.entries(layouts))(
+    'reached by %s comes whole without flagged files [W.03]',
+    async (_, layout) => {
+      using bench = new GitBench(layout.make)
+      using review = await bench.afterAgent((copy) =>
+        commit(path.join(copy, layout.tree), { 'a.txt': 'b\n' }),
+      )
+      await apply(bench, review)
+      const root = bench.file(layout.tree === '' ? '.' : layout.tree)
+      expect(git(root, 'status', '--porcelain', '-uno')).toBe('')
+      expect(git(root, 'log', '--oneline').trim().split('\n')).toHaveLength(2)
+    },
+  )
 })
 
 describe('a repository within the workspace', () => {
@@ -83,4 +98,57 @@ describe('a repository within the workspace', () => {
     git(bench.file('sub'), '-c', 'core.fsmonitor=false', 'checkout', '--', '.')
     expect(readFileSync(bench.file('sub/tools/check'), 'utf8')).toBe('#!/bin/sh\n')
   })
+})
+
+/** A pack in which the Makefile of the host and that of the agent stand under one another's name. */
+function putSwappedPack(copy: string): string {
+  const folder = path.join(copy, '.git/objects/pack')
+  writeFileSync(path.join(copy, 'evil'), evil.Makefile ?? '')
+  const ids = [git(copy, 'rev-parse', 'HEAD:Makefile').trim(), git(copy, 'hash-object', '-w', 'evil').trim()]
+  rmSync(path.join(copy, 'evil'))
+  const options = { cwd: copy, input: `${ids.join('\n')}\n`, encoding: 'utf8' } as const
+  const hash = execFileSync('git', ['pack-objects', '-q', path.join(folder, 'pack')], options).trim()
+  const file = path.join(folder, `pack-${hash}.idx`)
+  const idx = readFileSync(file)
+  const offsets = 1032 + 2 * 24
+  const [first, second] = [idx.readUInt32BE(offsets), idx.readUInt32BE(offsets + 4)]
+  idx.writeUInt32BE(second, offsets)
+  idx.writeUInt32BE(first, offsets + 4)
+  chmodSync(file, 0o644)
+  writeFileSync(file, idx)
+  return `pack-${hash}`
+}
+
+describe('a pack with a false index, without a commit', () => {
+  /** What keeps the repository's objects from being examined at all. */
+  const spoilers: Readonly<Record<string, (folder: string, pack: string) => void>> = {
+    'a damaged pack': (folder) => {
+      for (const ending of ['pack', 'idx']) writeFileSync(path.join(folder, `pack-0.${ending}`), 'x')
+    },
+    'more packs than are looked through': (folder, pack) => {
+      for (let copy = 0; copy < 201; copy++)
+        for (const ending of ['pack', 'idx'])
+          copyFileSync(path.join(folder, `${pack}.${ending}`), path.join(folder, `pack-${copy}.${ending}`))
+    },
+  }
+
+  it.each(Object.entries(spoilers))('is not applied by "all" beside %s [W.03]', async (_, spoil) => {
+    using bench = new GitBench(repository(base))
+    using review = await bench.afterAgent((copy) =>
+      spoil(path.join(copy, '.git/objects/pack'), putSwappedPack(copy)),
+    )
+    const packs = review.items.filter(({ path: at }) => /objects\/pack\//.test(at))
+    expect(packs.length).toBeGreaterThan(2)
+    expect(packs.filter(({ flagged }) => flagged === undefined)).toEqual([])
+    await apply(bench, review)
+    rmSync(bench.file('Makefile'))
+    git(bench.root, 'checkout', '--', '.')
+    expect(readFileSync(bench.file('Makefile'), 'utf8')).toBe(base.Makefile)
+  })
+})
+
+it('objects are flagged in a directory whose name some file systems take for objects [W.03]', async () => {
+  using bench = new GitBench(repository(base))
+  using review = await bench.afterAgent((copy) => put(copy, { '.git/OBJECTS/ab/cd': 'x' }))
+  expect(review.items.find(({ path: at }) => at === '.git/OBJECTS/ab/cd')?.flagged).toContain('git trusts')
 })
