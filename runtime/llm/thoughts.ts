@@ -14,15 +14,16 @@ interface ThoughtMarks {
   readonly paired?: boolean
 }
 
-const tag = '(?i:think|thinking|thought|thoughts|reasoning|seed:think|mm:think)'
+const tag =
+  '(?i:think|thinking|thought|thoughts|reasoning|reflection|scratchpad|inner_monologue|seed:think|mm:think)'
 
 const families: readonly ThoughtMarks[] = [
-  // deepseek, qwen, nemotron, glm, exaone, reka; with a namespace: seed-oss, minimax
-  { family: 'tags', open: `<${tag}\\s{0,4}>`, close: `</${tag}\\s{0,4}>` },
+  // deepseek, qwen, nemotron, glm, exaone, reka; with a namespace: seed-oss, minimax; what prompts ask for
+  { family: 'tags', open: `<${tag}(?:\\s[^<>]{0,100})?>`, close: `</${tag}\\s{0,4}>` },
   { family: 'mistral', open: '\\[THINK\\]', close: '\\[/THINK\\]' },
   {
     family: 'gpt-oss',
-    open: '<\\|channel\\|>analysis[^<]{0,100}<\\|message\\|>',
+    open: '<\\|channel\\|>analysis(?:[^<]{0,100}<\\|message\\|>)?',
     // A call in the commentary is read by the table of calls; everything else there is said to the person.
     close:
       '(?:<\\|end\\|>\\s{0,4})?<\\|start\\|>assistant(?=<\\|channel\\|>commentary to=| to=)|(?:<\\|end\\|>\\s{0,4})?(?:<\\|start\\|>assistant)?<\\|channel\\|>(?:final|commentary)(?! to=)[^<]{0,100}(?:<\\|constrain\\|>[^<]{0,100})?<\\|message\\|>',

@@ -22,6 +22,10 @@ const families: readonly (readonly [string, string])[] = [
   ['<thinking>', '</thinking>'],
   ['<Thought>', '</Thought>'],
   ['<reasoning>', '</reasoning>'],
+  ['<think kind="plan">', '</think>'],
+  ['<reflection>', '</reflection>'],
+  ['<scratchpad>', '</scratchpad>'],
+  ['<inner_monologue>', '</inner_monologue>'],
   ['<seed:think>', '</seed:think>'],
   ['<mm:think>', '</mm:think>'],
   ['[THINK]', '[/THINK]'],
@@ -33,6 +37,7 @@ const families: readonly (readonly [string, string])[] = [
   ['<|begin_of_thought|>', '<|end_of_thought|>'],
   ['<|channel|>analysis<|message|>', '<|end|><|start|>assistant<|channel|>final<|message|>'],
   ['<|channel|>analysis<|message|>', '<|channel|>commentary<|message|>'],
+  ['<|channel|>analysis', '<|channel|>commentary<|message|>'],
 ]
 
 describe.each(families)('a thought between %s and %s', (open, close) => {
