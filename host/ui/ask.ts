@@ -5,7 +5,7 @@
 import { fitLine } from './fit.ts'
 import { foreignLine } from './foreign.ts'
 import { type SettleIo, settleKeys } from './settle-keys.ts'
-import { readLine } from './typed-line.ts'
+import { readLine, type TypedLine } from './typed-line.ts'
 
 export interface PromptIo extends SettleIo {
   /** Takes what was typed into a prompt that is withdrawn. */
@@ -66,7 +66,7 @@ export async function chooseSeveral<T>(
 /** What the person wrote, or null as above. @param initial text that is already there, to be edited */
 export async function write(io: PromptIo, message: string, initial = ''): Promise<string | null> {
   writeRows(io, [message])
-  return await readTyped(io, '› ', initial)
+  return (await readTyped(io, '› ', initial))?.text ?? null
 }
 
 /** Cells of the terminal's rows. */
@@ -81,19 +81,25 @@ async function ask<T>(
   read: (line: string, typed: string) => T | undefined,
 ): Promise<T | null> {
   for (;;) {
-    const typed = await readTyped(io, prompt)
-    if (typed === null) return null
-    const value = read(typed.trim().toLowerCase(), typed.trim())
+    const line = await readTyped(io, prompt)
+    if (line === null) return null
+    const typed = line.text
+    const value = line.isPasted ? undefined : read(typed.trim().toLowerCase(), typed.trim())
     if (value !== undefined) return value
-    if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
+    if (line.isPasted) io.output.write('Several lines at once are not an answer here.\n')
+    else if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
     await settleKeys(io)
   }
 }
 
-async function readTyped(io: PromptIo, prompt: string, initial = ''): Promise<string | null> {
+async function readTyped(
+  io: PromptIo,
+  prompt: string,
+  initial = '',
+): Promise<Extract<TypedLine, { kind: 'line' }> | null> {
   const typed = await readLine(io, prompt, initial)
   if (typed.kind === 'withdrawn') io.onWithdrawn?.(typed.text)
-  return typed.kind === 'line' ? typed.text : null
+  return typed.kind === 'line' ? typed : null
 }
 
 function writeRows(io: PromptIo, lines: readonly string[]): void {

@@ -11,7 +11,9 @@ export interface LineIo {
 
 /** `left` by Esc, Ctrl-C, Ctrl-D or the end of input. */
 export type TypedLine =
-  | { readonly kind: 'line' | 'withdrawn'; readonly text: string }
+  /** `isPasted`: more keys came with the line, as no hand types them. */
+  | { readonly kind: 'line'; readonly text: string; readonly isPasted: boolean }
+  | { readonly kind: 'withdrawn'; readonly text: string }
   | { readonly kind: 'left' }
 
 /** How long a lone Esc may be the beginning of an arrow key. */
@@ -34,13 +36,23 @@ export async function readLine(
     tabSize: 2,
     escapeCodeTimeout,
   })
+  let line: string | undefined
+  let keysBehind = 0
   const onKey = (_: string | undefined, key: Key | undefined): void => {
+    // The line feed of a line end of two characters is part of it.
+    if (line !== undefined && (key?.sequence !== '\n' || keysBehind > 0)) keysBehind++
     if (key?.name === 'escape') resolve({ kind: 'left' })
   }
+  const onLine = (text: string): void => {
+    line = text
+    // Behind all keys that the terminal handed over at once.
+    setImmediate(() => resolve({ kind: 'line', text, isPasted: keysBehind > 0 }))
+  }
   const onAbort = (): void => resolve({ kind: 'withdrawn', text: lines.line })
-  lines.once('line', (text) => resolve({ kind: 'line', text }))
+  lines.once('line', onLine)
   for (const event of ['SIGINT', 'close'] as const) lines.once(event, () => resolve({ kind: 'left' }))
-  input.on('keypress', onKey)
+  // Before the line's own listener: the key that ends the line is none behind it.
+  input.prependListener('keypress', onKey)
   signal.addEventListener('abort', onAbort, { once: true })
   try {
     lines.prompt()

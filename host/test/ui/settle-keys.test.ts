@@ -198,7 +198,22 @@ describe('text that is typed while a question appears', () => {
     expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
-  it('still interrupts by Ctrl-C [A.08]', async () => {
+  it.each(['1\r2\r', 'y\ryes, all of it', '1\r\n2\r\n'])(
+    'answers nothing with several lines that are pasted at once, though the first is an answer: %j [S1.11]',
+    async (pasted) => {
+      const person = sitDownTyping('')
+      const { input, output, signal } = person
+      const answer = promptApproval(call, { input, output, signal, quietMs: 25 })
+      await person.sees('Type 1-4')
+      person.type(pasted)
+      await person.sees('Several lines at once')
+      await expect.poll(() => person.listens).toBe(true)
+      person.type('3\r\n')
+      expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
+    },
+  )
+
+  it('still interrupts by Ctrl-C [S1.03]', async () => {
     const person = sitDownTyping('')
     const interrupted = once(process, 'SIGINT')
     const keys = collectKeys(person.input, 25, person.signal)
