@@ -10,7 +10,7 @@ it('programs that build the image get no key of the user [G.01]', () => {
       'AWS_SECRET_ACCESS_KEY',
       'GITHUB_TOKEN',
       'NPM_TOKEN',
-      'npm_config_//registry.npmjs.org/:_authToken',
+      'npm_config_//registry.example/:_authToken',
       'npm_config__auth',
       'LD_PRELOAD',
       'NODE_OPTIONS',
