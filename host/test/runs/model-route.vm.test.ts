@@ -24,7 +24,9 @@ describe('a run by a server with wishes of its own', () => {
         answered === 1
           ? { id: 'call00001', name: 'submit_plan', arguments: plan }
           : { id: `call0000${answered}`, name: 'read_file', arguments: { path: 'note.txt' } }
-      return reply({ calls: [call], usage })
+      // This server counts though it takes no field that asks for it.
+      const { uncounted: _, ...counted } = reply({ calls: [call], usage })
+      return counted
     })
     const config = await temporaryFolder('config')
     await mkdir(path.join(config, 'caisson'))
