@@ -38,11 +38,13 @@ export async function choose<T extends string>(
   const letters = choices.flatMap(({ key }) => key ?? [])
   const range = choices.length === 1 ? '1' : `1-${choices.length}`
   const expected = [range, ...letters].join(', ') + (onEnter === undefined ? '' : ' or Enter')
-  return await ask(io, `Type ${expected} › `, (line, typed) => {
+  const readWords = (typed: string) => (isWords.test(typed) ? onText?.(typed) : undefined)
+  const read = (line: string, typed: string) => {
     if (line === '') return onEnter
     const named = choices.find(({ key }, at) => line === String(at + 1) || line === key)
-    return named?.value ?? (isWords.test(line) ? onText?.(typed) : undefined)
-  })
+    return named?.value ?? readWords(typed)
+  }
+  return await ask(io, `Type ${expected} › `, read, readWords)
 }
 
 /** Not a slip such as `7` or `j`. */
@@ -74,17 +76,22 @@ export function columnsOf(output: { readonly columns?: number }): number {
   return output.columns || 80
 }
 
-/** Asks until the line can be read. What follows a line that cannot be, such as the rest of a pasted text, answers nothing. */
+/**
+ * Asks until the line can be read. What follows a line that cannot be, such as the rest of a pasted text, answers nothing.
+ * @param readPasted reads the first of several lines that came at once; only for what grants nothing
+ */
 async function ask<T>(
   io: PromptIo,
   prompt: string,
   read: (line: string, typed: string) => T | undefined,
+  readPasted: (typed: string) => T | undefined = () => undefined,
 ): Promise<T | null> {
   for (;;) {
     const line = await readTyped(io, prompt)
     if (line === null) return null
     const typed = line.text
-    const value = line.isPasted ? undefined : read(typed.trim().toLowerCase(), typed.trim())
+    const text = typed.trim()
+    const value = line.isPasted ? readPasted(text) : read(text.toLowerCase(), text)
     if (value !== undefined) return value
     if (line.isPasted) io.output.write('Several lines at once are not an answer here.\n')
     else if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
