@@ -11,7 +11,7 @@ describe('caisson run that is ended from outside', () => {
     expect((await place.run('runs', 'list')).stdout).toMatch(/ running /)
     expect(await place.run('runs', 'rm', 'last')).toMatchObject({
       code: 4,
-      stderr: expect.stringContaining('is at work'),
+      stderr: expect.stringContaining('is in use by'),
     })
     killed.child.kill('SIGKILL')
     await killed.ended

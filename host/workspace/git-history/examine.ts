@@ -97,9 +97,10 @@ export async function examineHistory(options: ExamineOptions): Promise<History> 
 /** The changes below each repository that say where its history ends. */
 function membersByRepository({ changes, index, isRepository }: ExamineOptions): Map<string, string[]> {
   const repositories = new Map<string, string[]>()
+  const repositoriesAbove = findRepositoriesAbove(isRepository)
   for (const change of changes.values()) {
     if (change.kind === 'mode' || change.kind === 'unsupported') continue
-    const found = repositoryOf(change.path, isRepository)
+    const found = repositoryOf(change.path, repositoriesAbove)
     // A directory alone says nothing; what is in it is looked at by itself.
     if (found === undefined || (change.kind === 'directory' && index.get(change.path)?.kind !== 'file'))
       continue
@@ -118,11 +119,12 @@ function membersByRepository({ changes, index, isRepository }: ExamineOptions): 
  */
 function repositoryOf(
   path: string,
-  isRepository: ExamineOptions['isRepository'],
+  repositoriesAbove: RepositoriesAbove,
 ): [directory: string, below: string] | undefined {
+  const depths = repositoriesAbove(path)
+  if (depths.length === 0) return
   const names = path.split('/')
-  for (let git = 1; git < names.length; git++) {
-    if (!isRepository(names.slice(0, git).join('/'))) continue
+  for (const git of depths) {
     const isModule = foldName(names[git] ?? '') === 'modules'
     for (let at = isModule ? git + 2 : git; at < names.length; at++) {
       const below = names.slice(at).join('/')
@@ -131,6 +133,26 @@ function repositoryOf(
     }
   }
   return
+}
+
+/** How many names the directories above a path have that are repositories, the shortest first. */
+type RepositoriesAbove = (path: string) => readonly number[]
+
+/** Each directory is judged once, however many changes are below it. */
+function findRepositoriesAbove(isRepository: ExamineOptions['isRepository']): RepositoriesAbove {
+  const known = new Map<string, readonly number[]>()
+  const above: RepositoriesAbove = (path) => {
+    const end = path.lastIndexOf('/')
+    if (end < 0) return []
+    const directory = path.slice(0, end)
+    const found = known.get(directory)
+    if (found !== undefined) return found
+    const own = isRepository(directory) ? [directory.split('/').length] : []
+    const all = [...above(directory), ...own]
+    known.set(directory, all)
+    return all
+  }
+  return above
 }
 
 function isObject(below: string): boolean {
