@@ -4,6 +4,8 @@
  */
 import { agents } from './flag-table/agents.ts'
 import { editors } from './flag-table/editors.ts'
+import { languageServers } from './flag-table/language-servers.ts'
+import { linters } from './flag-table/linters.ts'
 import { packages } from './flag-table/packages.ts'
 import type { FlagGroup } from './flag-table/row.ts'
 import { shells } from './flag-table/shells.ts'
@@ -14,6 +16,8 @@ export const flagTable: readonly FlagGroup[] = [
   ...versionControl,
   ...packages,
   ...editors,
+  ...linters,
+  ...languageServers,
   ...shells,
   ...agents,
 ]

@@ -1,0 +1,206 @@
+/** Language servers, and the build definitions that they evaluate when a folder is opened. */
+import type { FlagGroup } from './row.ts'
+
+export const languageServers: readonly FlagGroup[] = [
+  {
+    reason: 'a language server runs it, or takes from it what to run, when a folder is opened',
+    rows: [
+      {
+        tool: 'Nx Console',
+        source: 'https://nx.dev/docs/reference/nx-json',
+        patterns: ['nx.json', '.nx', 'project.json', 'workspace.json'],
+      },
+      {
+        tool: 'Deno',
+        source: 'https://docs.deno.com/runtime/reference/lint_plugins/',
+        patterns: ['deno.json', 'deno.jsonc'],
+      },
+      {
+        tool: 'lua-language-server',
+        source: 'https://luals.github.io/wiki/plugins/',
+        patterns: ['.luarc.json*'],
+      },
+      {
+        tool: 'Haskell Language Server',
+        source:
+          'https://haskell-language-server.readthedocs.io/en/latest/configuration.html#configuring-your-project-build',
+        patterns: [
+          'hie.yaml',
+          '*.cabal',
+          'cabal.project*',
+          'stack.yaml',
+          'package.yaml',
+          'setup.hs',
+          'setup.lhs',
+        ],
+      },
+      {
+        tool: 'OCaml LSP (dune)',
+        source: 'https://dune.readthedocs.io/en/stable/overview.html',
+        patterns: ['dune', 'dune-project', 'dune-workspace'],
+      },
+      {
+        tool: 'rust-analyzer',
+        source: 'https://rust-analyzer.github.io/book/security.html',
+        patterns: [
+          'Cargo.toml',
+          'build.rs',
+          '.cargo',
+          'rust-toolchain',
+          'rust-toolchain.toml',
+          '.rust-analyzer.toml',
+          'rust-analyzer.toml',
+        ],
+      },
+      { tool: 'clangd', source: 'https://clangd.llvm.org/config', patterns: ['.clangd', '.ccls'] },
+      {
+        tool: 'C/C++ for VS Code',
+        source: 'https://code.visualstudio.com/docs/cpp/configure-intellisense',
+        patterns: ['compile_commands.json', 'compile_flags.txt'],
+      },
+      {
+        tool: 'CMake Tools',
+        source: 'https://github.com/microsoft/vscode-cmake-tools/blob/main/docs/configure.md',
+        patterns: [
+          'CMakeLists.txt',
+          '*.cmake',
+          'CMakePresets.json',
+          'CMakeUserPresets.json',
+          'cmake-kits.json',
+          'cmake-variants.*',
+        ],
+      },
+      {
+        tool: 'Meson',
+        source: 'https://mesonbuild.com/IDE-integration.html',
+        patterns: ['meson.build', 'meson.options', 'meson_options.txt'],
+      },
+      {
+        tool: 'Makefile Tools',
+        source: 'https://code.visualstudio.com/docs/cpp/makefile-tools',
+        patterns: ['Makefile', 'GNUmakefile', 'makefile.*', '*.mk', '*.mak'],
+      },
+      {
+        tool: 'MSBuild (C# Dev Kit, Rider)',
+        source: 'https://learn.microsoft.com/visualstudio/msbuild/msbuild',
+        patterns: [
+          '*.csproj',
+          '*.fsproj',
+          '*.vbproj',
+          '*.vcxproj',
+          '*.proj',
+          '*.targets',
+          '*.props',
+          '*.sln',
+          '*.slnx',
+          'Directory.*.rsp',
+          'global.json',
+          'omnisharp.json',
+        ],
+      },
+      {
+        tool: 'Gradle import',
+        source: 'https://www.jetbrains.com/help/idea/work-with-gradle-projects.html',
+        patterns: [
+          '*.gradle',
+          '*.gradle.kts',
+          '*.gradle.dcl',
+          'gradle.properties',
+          'gradlew',
+          'gradlew.bat',
+          'gradle/wrapper',
+          'gradle/*.toml',
+          'gradle/*.properties',
+          'gradle/init.d',
+          'buildSrc',
+          'build-logic',
+          '.gradle',
+        ],
+      },
+      {
+        tool: 'Maven import',
+        source: 'https://www.jetbrains.com/help/idea/maven-support.html',
+        patterns: ['pom.xml', '.mvn', 'mvnw', 'mvnw.cmd'],
+      },
+      {
+        tool: 'Metals (sbt, Mill, scala-cli, Bloop, BSP)',
+        source: 'https://scalameta.org/metals/docs/build-tools/overview/',
+        patterns: [
+          '*.sbt',
+          'build.sc',
+          'build.mill',
+          'mill.bat',
+          'project/build.properties',
+          'project/*.scala',
+          '.bloop',
+          '.bsp',
+          '.metals',
+          '.scalafix.conf',
+          '.scala-build',
+          'project.scala',
+        ],
+      },
+      {
+        tool: 'clojure-lsp',
+        source: 'https://clojure-lsp.io/settings/',
+        patterns: ['project.clj', 'deps.edn', 'shadow-cljs.edn', 'bb.edn', '.lsp', '.clj-kondo'],
+      },
+      {
+        tool: 'ElixirLS (Mix)',
+        source: 'https://hexdocs.pm/mix/Mix.html',
+        patterns: ['mix.exs', '.formatter.exs', '.credo.exs', 'config/*.exs'],
+      },
+      {
+        tool: 'Erlang LS (rebar3)',
+        source: 'https://rebar3.org/docs/configuration/config_script/',
+        patterns: ['rebar.config*', 'erlang_ls.config', 'erlang.mk'],
+      },
+      {
+        tool: 'SourceKit-LSP (SwiftPM)',
+        source: 'https://docs.swift.org/swiftpm/documentation/packagemanagerdocs/',
+        patterns: ['Package.swift', 'package@swift-*.swift', '.swiftpm', '.sourcekit-lsp'],
+      },
+      {
+        tool: 'Dart analysis server',
+        source: 'https://dart.dev/tools/analysis',
+        patterns: ['analysis_options.y*ml', '.fvm', '.fvmrc'],
+      },
+      {
+        tool: 'Julia extension',
+        source: 'https://www.julia-vscode.org/docs/stable/userguide/env/',
+        patterns: ['Project.toml', 'JuliaProject.toml', 'Manifest*.toml', 'JuliaManifest*.toml'],
+      },
+      {
+        tool: 'Ruby LSP, Solargraph, Steep',
+        source: 'https://shopify.github.io/ruby-lsp/',
+        patterns: [
+          'Gemfile',
+          'gems.rb',
+          '*.gemspec',
+          '.ruby-lsp',
+          '.solargraph.yml',
+          'Steepfile',
+          '.yardopts',
+          '.bundle',
+        ],
+      },
+      {
+        tool: 'ZLS (Zig)',
+        source: 'https://zigtools.org/zls/configure/per-build/',
+        patterns: ['build.zig', 'build.zig.zon', 'zls.json'],
+      },
+      { tool: 'XMake', source: 'https://xmake.io/', patterns: ['xmake.lua'] },
+      {
+        tool: 'Build server protocol of SourceKit-LSP',
+        source:
+          'https://github.com/swiftlang/sourcekit-lsp/blob/main/Contributor%20Documentation/BSP%20Extensions.md',
+        patterns: ['buildServer.json'],
+      },
+      {
+        tool: 'Nim language servers',
+        source: 'https://nim-lang.org/docs/nims.html',
+        patterns: ['*.nims', 'nim.cfg', '*.nim.cfg', '*.nimble'],
+      },
+    ],
+  },
+]
