@@ -8,7 +8,14 @@ import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { historyLines } from '../ui/history-lines.ts'
-import { changeLine, diffLines } from '../ui/review-lines.ts'
+import {
+  changeLine,
+  diffLines,
+  type FoldedObjects,
+  foldObjects,
+  nameObjects,
+  objectsLine,
+} from '../ui/review-lines.ts'
 import { settleKeys } from '../ui/settle-keys.ts'
 import {
   type ApplySummary,
@@ -65,7 +72,11 @@ export async function bringHome(
   if (emit === undefined) await showChanges(io, changes, inspected)
   const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
   const selection =
-    choice === 'ask' ? await ask(io, items, quietMs) : choice === true && isWhole ? ('all' as const) : null
+    choice === 'ask'
+      ? await ask(io, inspected, quietMs)
+      : choice === true && isWhole
+        ? ('all' as const)
+        : null
   using stop = new StopOnSignal()
   const summary = selection === null || items.length === 0 ? null : await changes.apply(selection, stop)
   if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
@@ -102,18 +113,31 @@ export async function showChanges(
     `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
   )
   writeLines(io.stdout, historyLines(history, aside, colours))
-  if (items.length > bounds.maxDiffs) {
+  const entries = foldObjects(items, history)
+  if (entries.length > bounds.maxDiffs) {
     writeLines(
       io.stdout,
-      items.slice(0, listedMax).map((item) => changeLine(item, colours)),
+      entries
+        .slice(0, listedMax)
+        .map((entry) =>
+          'items' in entry ? objectsLine(entry, colours) : changeLine(entry, colours, history),
+        ),
     )
-    if (items.length > listedMax) io.stdout.write(`  … ${items.length - listedMax} more\n`)
+    if (entries.length > listedMax) io.stdout.write(`  … ${entries.length - listedMax} more\n`)
     io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
     return
   }
+  const folded = new Map<string, FoldedObjects>()
+  for (const entry of entries)
+    if ('items' in entry) for (const { path } of entry.items) folded.set(path, entry)
   let isCut = false
   for await (const item of changes.reviewWithDiffs()) {
-    const { lines, rest } = diffLines(item, colours, bounds)
+    const objects = folded.get(item.path)
+    if (objects !== undefined) {
+      if (objects.items[0]?.path === item.path) writeLines(io.stdout, [objectsLine(objects, colours)])
+      continue
+    }
+    const { lines, rest } = diffLines(item, colours, bounds, history)
     writeLines(io.stdout, lines)
     isCut ||= rest > 0
   }
@@ -122,7 +146,7 @@ export async function showChanges(
 
 async function ask(
   io: Io,
-  items: readonly ReviewItem[],
+  { items, history }: Inspected,
   quietMs: number | undefined,
 ): Promise<Selection | null> {
   if (items.length === 0) return null
@@ -150,11 +174,22 @@ async function ask(
   const chosen = await chooseSeveral(
     prompt,
     'Apply which?',
-    offered.map((item) => ({ value: item.path, label: `${foreignLine(item.path, 200)} (${noteOf(item)})` })),
+    foldObjects(offered, history).map((entry) =>
+      'items' in entry
+        ? { value: entry.items, label: `${nameObjects(entry)} (${noteOfSome(entry.items)})` }
+        : { value: [entry], label: `${foreignLine(entry.path, 200)} (${noteOf(entry)})` },
+    ),
   )
   if (chosen === null || chosen.length === 0) return null
   // What was not chosen stays out, though the folder it lies in was.
-  return { paths: chosen, exact: true }
+  return { paths: chosen.flat().map(({ path }) => path), exact: true }
+}
+
+/** Objects that are shown as one have one reason, if any. */
+function noteOfSome(items: readonly ReviewItem[]): string {
+  const [first] = items
+  const flagged = items.find((item) => item.flagged !== undefined)
+  return first === undefined ? '' : noteOf(flagged ?? first)
 }
 
 function noteOf(item: ReviewItem): string {
@@ -164,7 +199,7 @@ function noteOf(item: ReviewItem): string {
 /** What was applied, and everything that was not with its reason. */
 export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
   const colours = coloursFor(io.stdout)
-  const { applied, already, conflicts, failed, leftOut, unknown, stopped, notReached } = summary
+  const { applied, already, conflicts, failed, leftOut, stopped, notReached } = summary
   const lines = [colours.green(`Applied ${formatCount(applied.length, 'change')}.`)]
   if (already.length > 0)
     lines.push(`${formatCount(already.length, 'change was', 'changes were')} already in place.`)
@@ -185,8 +220,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
     ...held('left out', heldBack, colours),
   )
   if (others > 0) lines.push(colours.dim(`  ${formatCount(others, 'more change')} not chosen`))
-  for (const path of unknown) lines.push(colours.yellow(`  no change has the path ${foreignLine(path)}`))
-  if (leftOut.some(({ path }) => !unknown.includes(path)))
+  if (leftOut.length > 0)
     lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
   if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)
   writeLines(io.stdout, lines)
@@ -200,6 +234,6 @@ function held(word: string, entries: readonly HeldBack[], colours: Colours): str
 }
 
 /** Whether everything that the run changed is now on the host. */
-export function isComplete({ conflicts, failed, leftOut, unknown, stopped }: ApplySummary): boolean {
-  return stopped === undefined && conflicts.length + failed.length + leftOut.length + unknown.length === 0
+export function isComplete({ conflicts, failed, leftOut, stopped }: ApplySummary): boolean {
+  return stopped === undefined && conflicts.length + failed.length + leftOut.length === 0
 }

@@ -1,7 +1,11 @@
+import { rmSync } from 'node:fs'
+import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { coloursFor } from '../../ui/colours.ts'
-import { diffLines } from '../../ui/review-lines.ts'
+import { changeLine, diffLines, foldObjects, objectsLine } from '../../ui/review-lines.ts'
 import { diffItem } from '../../workspace/diff.ts'
+import type { Review } from '../../workspace/review.ts'
+import { commit, GitBench, git, put, repository } from '../workspace/git-history/git-bench.ts'
 import { Bench, type Sketch, treeOf } from '../workspace/support.ts'
 
 const colours = coloursFor({ isTTY: false }, {})
@@ -39,5 +43,55 @@ describe('the lines of a review', () => {
     const [added] = await shown({}, { 'run.sh': script('a') })
     const [changed] = await shown({ 'run.sh': script('a') }, { 'run.sh': script('bb') })
     expect([added, changed]).toEqual(['  A run.sh (executable, 1 B)', '  M run.sh (executable, 2 B)'])
+  })
+})
+
+describe('what git keeps, in a review', () => {
+  const list = ({ items, history }: Review) =>
+    foldObjects(items, history).map((entry) =>
+      'items' in entry ? objectsLine(entry, colours) : changeLine(entry, colours, history),
+    )
+
+  it('is for objects one line with their number and size, and the change set keeps each [W.01 W.03]', async () => {
+    using bench = new GitBench(repository({ 'a.txt': 'a' }))
+    using review = await bench.afterAgent((copy) => commit(copy, { 'b.txt': 'b', 'd/c.txt': 'c' }))
+    const objects = review.items.filter(({ path }) => path.startsWith('.git/objects/'))
+    const files = objects.filter(({ after }) => after?.kind === 'file')
+    // Two contents, two directories, one commit.
+    expect(files).toHaveLength(5)
+    const bytes = files.reduce((sum, { after }) => sum + (after?.size ?? 0), 0)
+    const lines = list(review)
+    expect(lines.filter((line) => line.includes('object'))).toEqual([
+      `  A 5 git objects in .git (${bytes} B)`,
+    ])
+    expect(lines).toHaveLength(review.items.length - objects.length + 1)
+  })
+
+  it('leaves the reason of a history that could not be examined to the history above [W.03]', async () => {
+    using bench = new GitBench(repository({ 'a.txt': 'a' }))
+    using review = await bench.afterAgent((copy) => {
+      commit(copy, { 'b.txt': 'b' })
+      const tree = git(copy, 'rev-parse', 'HEAD^{tree}').trim()
+      rmSync(path.join(copy, '.git/objects', tree.slice(0, 2), tree.slice(2)))
+    })
+    const reason = review.history[0]?.reason ?? ''
+    expect(reason).toContain('could not be examined')
+    const lines = list(review)
+    expect(lines.join('\n')).not.toContain(reason)
+    expect(lines.filter((line) => /refs\/heads\/main|index/.test(line))).toEqual(
+      Array(3).fill(expect.stringMatching(/flagged: see the git history above$/)),
+    )
+  })
+
+  it('is listed file by file where a file is no object of its name [W.03]', async () => {
+    using bench = new GitBench(repository({ 'a.txt': 'a' }))
+    const named = `objects/${'ab'}/${'0'.repeat(38)}`
+    using review = await bench.afterAgent((copy) => {
+      put(copy, { [named]: 'x', '.git/objects/info/alternates': '/other\n', [`.git/${named}`]: 'x' })
+    })
+    const lines = list(review).join('\n')
+    expect(lines).not.toContain('git object')
+    for (const shown of [`A ${named} (`, 'A .git/objects/info/alternates (', `A .git/${named} (`])
+      expect(lines).toContain(shown)
   })
 })
