@@ -43,6 +43,7 @@ export {
 } from './host.ts'
 export { type DamagedLine, type NoteStore, NoteStoreError, type StoredNote } from './memory/note-store.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './memory/run-notes.ts'
+export { UnknownPathError } from './runs/changes.ts'
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'

@@ -41,6 +41,7 @@ const usageErrors: ReadonlySet<string> = new Set([
   'UnknownRunError',
   'RecordingError',
   'UnknownVmError',
+  'UnknownPathError',
   'WorkspaceRefusedError',
 ])
 

@@ -8,6 +8,7 @@ import { foreignLine } from '../ui/foreign.ts'
 import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
+import { directoryOf } from './memory.ts'
 
 /** The servers of a file of `--mcp`. @throws {UsageError} */
 export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
@@ -41,19 +42,20 @@ export async function mcpForget(
 ): Promise<ExitCode> {
   const { folders, mcpPins } = hostOf(io)
   await prepareFolders(folders)
-  const known = new Set((await mcpPins.list()).map(({ server }) => server))
-  const unknown = names.find((name) => !known.has(name))
-  if (unknown !== undefined)
+  const directory = flags.workspace === undefined ? undefined : await directoryOf(flags.workspace)
+  const pins = await mcpPins.list()
+  const isKnown = (name: string) =>
+    pins.some((pin) => pin.server === name && (directory === undefined || pin.directory === directory))
+  const unknown = names.find((name) => !isKnown(name))
+  if (unknown !== undefined) {
+    const where = directory === undefined ? '' : ` for ${foreignLine(directory)}`
     throw new UsageError(
-      `no MCP server ${foreignLine(unknown)} was allowed: caisson mcp list shows what there is`,
+      `no MCP server "${foreignLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
     )
+  }
   for (const name of names) {
-    const gone = await mcpPins.forget(name, flags.workspace)
+    const gone = await mcpPins.forget(name, directory)
     for (const pin of gone) io.stdout.write(`forgotten: ${lineOf(pin)}\n`)
-    if (gone.length === 0)
-      io.stdout.write(
-        `nothing was allowed of ${foreignLine(name)} in ${foreignLine(flags.workspace ?? '')}\n`,
-      )
   }
   return exitCodes.completed
 }

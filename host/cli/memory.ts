@@ -247,7 +247,7 @@ function findNote<T extends { readonly noteId: string }>(
 }
 
 /** Its real path; of one that is not there any more the path itself. */
-async function directoryOf(directory = '.'): Promise<string> {
+export async function directoryOf(directory = '.'): Promise<string> {
   const whole = path.resolve(directory)
   return await realpath(whole).catch(() => whole)
 }

@@ -111,8 +111,10 @@ function headLines(
 
 export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
   const { runs } = hostOf(io)
-  for (const name of names) {
-    const { runId } = await runs.find(name)
+  // A name that is no run's stops the command before anything is removed.
+  const runIds = new Set<string>()
+  for (const name of names) runIds.add((await runs.find(name)).runId)
+  for (const runId of runIds) {
     await runs.remove(runId)
     io.stdout.write(`removed ${runId}\n`)
   }

@@ -37,6 +37,11 @@ export interface ReviewedChange extends ReviewItem {
 /** Every change, what becomes of git repositories, and which branches are kept under a name of their own. */
 export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
 
+/** A path that was named to be applied, and that no change has. */
+export class UnknownPathError extends Error {
+  override readonly name = 'UnknownPathError'
+}
+
 export class RunChanges {
   readonly runId: string
   readonly #store: RunStore
@@ -101,7 +106,11 @@ export class RunChanges {
     }
   }
 
-  /** Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done. @param signal ends it between two files */
+  /**
+   * Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done.
+   * @param signal ends it between two files
+   * @throws {UnknownPathError} before anything is applied, for a path that no change has
+   */
   async apply(
     selection: Selection,
     { signal }: { readonly signal?: AbortSignal } = {},
@@ -110,8 +119,9 @@ export class RunChanges {
     return await this.#recorded(async (record, runDirectory) => {
       using review = await this.#review()
       // An apply that broke off has a beginning in the journal, and gets its end.
-      const isNothing =
-        selectChanges(review, selection).chosen.length === 0 && record.state.unfinished === null
+      const { chosen, unknown } = selectChanges(review, selection)
+      if (unknown.length > 0) throw new UnknownPathError(describeUnknown(this.runId, unknown))
+      const isNothing = chosen.length === 0 && record.state.unfinished === null
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
       if (!isNothing) await this.#keepRules(review)
@@ -151,6 +161,15 @@ export class RunChanges {
   async #review(): Promise<Review> {
     return requireValue<Review>(await reviewChanges(this.#manifest, this.#changes))
   }
+}
+
+function describeUnknown(runId: string, unknown: readonly string[]): string {
+  const named = unknown.slice(0, 10).map((path) => JSON.stringify(path))
+  const more = unknown.length > named.length ? ` and ${unknown.length - named.length} more` : ''
+  return (
+    `no change of ${runId} has the path ${named.join(', ')}${more}; nothing was applied. ` +
+    `List the paths: caisson workspace diff ${runId}`
+  )
 }
 
 /** What was done is done, whether the journal takes its end or not: then the summary says that it did not. */

@@ -53,7 +53,6 @@ export interface ApplySummary {
   readonly conflicts: readonly HeldBack[]
   readonly failed: readonly HeldBack[]
   readonly leftOut: readonly HeldBack[]
-  readonly unknown: readonly string[]
   /** Why it ended before it reached every change; absent: it reached all. What it reached is in the other lists. */
   readonly stopped?: WorkspaceError
   /** Chosen, and not looked at, because it was stopped before. */
@@ -85,7 +84,6 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
       conflicts: [...choice.conflicts, ...applier.conflicts],
       failed: applier.failed,
       leftOut: choice.leftOut,
-      unknown: choice.unknown,
       total: log.applied,
     })
   } catch (thrown) {

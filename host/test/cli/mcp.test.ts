@@ -49,7 +49,13 @@ describe('caisson mcp', () => {
     expect(stdout).not.toContain('\u001b')
     const lines = (await caisson('mcp', 'list', '--json')).stdout.trim().split('\n')
     expect(lines.map((line) => JSON.parse(line).server)).toEqual(['notes', 'notes', 'other'])
-    expect((await caisson('mcp', 'forget', 'notes', '--workspace', '/w')).stdout).toMatch(/^forgotten: notes/)
+    expect(await caisson('mcp', 'forget', 'notes', 'other', '--workspace', '/w')).toMatchObject({
+      ...{ code: 2, stdout: '' },
+      stderr: expect.stringContaining('no MCP server "other" was allowed for /w; nothing was forgotten'),
+    })
+    expect((await caisson('mcp', 'forget', 'notes', '--workspace', '/w/../w/')).stdout).toMatch(
+      /^forgotten: notes/,
+    )
     expect(await pins.list()).toHaveLength(2)
     expect((await caisson('mcp', 'forget', 'nobody')).code).toBe(2)
     expect((await caisson('mcp', 'forget', 'notes', 'other')).code).toBe(0)

@@ -1,5 +1,5 @@
 // What becomes of a run's changes after it, in its journal and for whoever called.
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest'
 import { type ApplyChoice, bringHome } from '../../cli/bring-home.ts'
 import { runsShow } from '../../cli/runs.ts'
 import { runCli } from '../../cli.ts'
+import { UnknownPathError } from '../../runs/changes.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 
@@ -16,7 +17,8 @@ async function said(run: ChangedRun, work: (io: Parameters<typeof runsShow>[0]) 
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
   const code = await work({ stdin, stdout, stderr, env: run.env, version: '0' })
   stdout.end()
-  return { code, text: await text(stdout) }
+  stderr.end()
+  return { code, text: await text(stdout), error: await text(stderr) }
 }
 
 const headOf = async ({ host }: ChangedRun) => (await host.runs.read(changedRunId)).at(-1)?.hash
@@ -37,11 +39,37 @@ describe('what is applied by name', () => {
   })
 })
 
+describe('a path that no change has', () => {
+  it('is a usage error that names it, before anything is applied [H.01 W.01]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'A' })
+    for (const paths of [['nope.md'], ['a.txt', 'nope.md/'], ['./nope.md', 'a.txt']]) {
+      const { code, error } = await said(run, (io) => runCli(['workspace', 'apply', 'last', ...paths], io))
+      expect([code, error]).toEqual([2, expect.stringMatching(/no change .*"nope\.md".*nothing was applied/)])
+      expect(error).toContain(`caisson workspace diff ${changedRunId}`)
+    }
+    expect(await readFile(path.join(run.directory, 'a.txt'), 'utf8')).toBe('a')
+    expect(await headOf(run)).toBe(run.head)
+    const changes = await run.host.changes(changedRunId)
+    await expect(changes.apply({ paths: ['missing'] })).rejects.toBeInstanceOf(UnknownPathError)
+  })
+})
+
+describe('runs rm', () => {
+  it('removes nothing where one of the names is no run [H.01]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'A' })
+    const remove = (...names: string[]) => said(run, (io) => runCli(['runs', 'rm', ...names], io))
+    expect(await remove('last', 'run-ffff')).toMatchObject({
+      ...{ code: 2, text: '' },
+      error: expect.stringContaining('no run is called "run-ffff"'),
+    })
+    expect(await remove('last', changedRunId)).toMatchObject({ code: 0, text: `removed ${changedRunId}\n` })
+  })
+})
+
 describe('the journal of a run', () => {
   it('keeps its head when nothing was applied or undone, and shows both heads when something was [W.01]', async () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const changes = await run.host.changes(changedRunId)
-    expect(await changes.apply({ paths: ['missing'] })).toMatchObject({ applied: [], unknown: ['missing'] })
     await writeFile(path.join(run.directory, 'a.txt'), 'in the way')
     expect(await changes.apply('all')).toMatchObject({ applied: [], conflicts: [{ path: 'a.txt' }] })
     expect(await changes.undo()).toEqual({ restored: [], conflicts: [], total: 0, problems: [] })

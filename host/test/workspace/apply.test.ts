@@ -24,7 +24,7 @@ describe('applying', () => {
     using bench = new Bench(before)
     using review = await bench.review(before, after)
     const summary = await apply(bench, review)
-    expect(summary).toMatchObject({ conflicts: [], failed: [], leftOut: [], unknown: [] })
+    expect(summary).toMatchObject({ conflicts: [], failed: [], leftOut: [] })
     expect(snapshot(bench.root)).toEqual(expected(after))
     expect(readdirSync(bench.root).filter((name) => name.startsWith('.caisson'))).toEqual([])
   })
