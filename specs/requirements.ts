@@ -36,7 +36,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S0.11': now('Tool calling does not depend on the provider'),
   'S0.12': now('Every execution leaves an audit log whose damage is noticed'),
   'S0.13': now(
-    'What a run proposes to remember is kept by a person alone, and then known to later runs of the workspace',
+    'A person alone keeps notes, of their own or proposed by a run; later runs of the workspace know and search them; notes are bounded, hold no secret of the agent, and survive damage of their file',
   ),
   'S0.14': now(
     'The workspace can be searched by words, and by meaning with an embedding model: passages ranked, as they are now, and what was left out said',
@@ -90,7 +90,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.06': now(
     'Providers of seven kinds stand behind one interface, isolated per environment, with a status that shows no key',
   ),
-  'S2.07': now('`stream` yields pieces and returns what `generate` returns, with the same tools'),
+  'S2.07': now(
+    '`stream` yields pieces and returns what `generate` returns, with the same tools; both repeat a request that may succeed later, and throw other failures with a code',
+  ),
   'S2.08': now('A response says what it is, with its calls, its message for the transcript and its usage'),
   'S2.19': now(
     'The turn loop is generic in its state and asks the model by itself or through the application',
@@ -100,7 +102,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S2.22': now(
     'The checks of an iteration come in a fixed order, and an instruction for one turn lives one turn',
   ),
-  'S2.23': now('Guards stop a batch of calls before the application carries it out'),
+  'S2.23': now(
+    'Guards stop a batch of calls before the application carries it out, and count anew after a text',
+  ),
   'S2.24': now('A time-out ends the loop at any moment; a model error is thrown; the end is told once'),
   'S2.25': now('The result of the turn loop holds its whole trace, and its counters can be seeded'),
   'S2.26': now('The hooks of the turn loop are called in a fixed order and change nothing'),
@@ -119,7 +123,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     "The library's MCP servers speak over three transports; their tools are namespaced, cached and merged, and all end with their registry",
   ),
   'S2.13': now(
-    'The library finds skills under roots, the later root first, whatever links and files it meets',
+    'The library finds skills under roots, in any file system that it is given, the later root first, whatever links and files it meets; roots can change at run time',
   ),
   'S2.14': now(
     '`load_skill` gives a skill in a block that its text cannot close, or says that there is none',
@@ -135,13 +139,16 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'S2.18': now('A validation failure tells the model which argument is wrong and what was expected'),
   'S4.04': now('Arithmetic without eval, a search of the web, and notes of proposals'),
-  'S4.05': now('Tools are typed by structure, without a base class'),
+  'S4.05': now(
+    'Tools are typed by structure, without a base class; an extension that cannot be opened leaves only its own tools out, and the run says why',
+    'tools that register themselves: each is a line in agent/main.ts',
+  ),
   'S4.06': now(
     'Without a key a deterministic, labelled offline model answers: it carries out the requests that specs/gateway.md lists and says that it does not understand others',
   ),
   'S4.07': now('The trace is complete, a failing tool does not end the agent, and steps are limited'),
 
-  'S4.01': now('A run with a goal and chosen tools is started from a program, without HTTP'),
+  'S4.01': now('A run with a goal, a context and chosen tools is started from a program, without HTTP'),
   'S4.02': later('HTTP API: POST /api/v1/run-task with a trace', 'the service is not built yet'),
   'S4.03': later(
     'HTTP API: governance notes, health and generated documents',
@@ -216,6 +223,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'V.06': now(
     'Memory, CPUs, disk and wall time are bounded, what a VM used is freed when it ends, and no QEMU outlives its host process',
+    'showing how much of its memory, CPUs and disk a running VM uses',
   ),
   'V.07': now(
     'The image is built by one recipe, by a script or by Packer, for amd64 and arm64, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is shown and can be freed',
@@ -223,6 +231,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'V.08': now(
     'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
+  ),
+  'V.09': now(
+    'QEMU runs without network, environment and privileges, under a seccomp filter, and sees only the programs of the system and its own files; where this sandbox is required and missing, no VM starts',
+  ),
+  'V.10': now(
+    'The host runs only programs that it found by an absolute path, outside of workspaces and packages, where no other user can change them',
   ),
 
   // The agent core
@@ -237,11 +251,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'one more turn after a limit was reached, to conclude',
   ),
   'A.04': now(
-    'The conversation is valid at every moment, and made shorter without losing rules, task, plan and budget',
+    'The conversation is valid at every moment; before it exceeds the window of the model it is made shorter, without losing rules, task, plan and budget, and what was cut can be read again',
+    'a conversation that goes on after a crash: runs end with their host process (R.01)',
   ),
   'A.05': now('What the model is sent begins with the same bytes in every request of a run'),
   'A.06': now(
-    'Edits land where they are meant, patches whole or not at all, and what changed since it was read is not overwritten',
+    'Edits land where they are meant or show the nearest lines, patches are applied whole or not at all, and what changed since it was read is not overwritten',
   ),
   'A.07': now(
     'Sub-agents work at once, each on a view of its own and with no more rights than their parent; they ask the person as the run does, and what they change is merged or shown as a conflict',
@@ -256,6 +271,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
   'A.10': now(
     'What the user’s hooks refuse around runs, steps, model requests and tool calls does not happen, at every depth',
+  ),
+  'A.11': now(
+    'A plan is put before a person where that is wanted, who allows it, changes it or denies it with words; a plan can be handed in, and a run that only plans changes nothing and lets nothing out',
   ),
 
   // The test kit, and what nobody writes on purpose
@@ -284,7 +302,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'No key enters the guest, not even its memory, or a program that builds its image; keys are taken out of what servers answer, and credentials that the guest sends are dropped',
   ),
   'G.02': now(
-    'Nothing leaves the VM but by a rule of the user or an answer: rules name host, port, method and path; deny wins, order does not matter, spellings do not help; names are resolved on the host, and neither a permitted name nor a redirect leads to an address inside',
+    'Nothing leaves the VM but by a rule of the user or an answer: rules name host, port, method and path; deny wins, order does not matter, spellings do not help; names are resolved on the host or by the user’s proxy, and neither a permitted name nor a redirect leads to an address inside',
   ),
   'G.03': now(
     'A refused connection says that it was refused, by which rule, and what to do; a person can be asked for it, by scope, and what was refused then works',
@@ -301,13 +319,18 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A stream is read alike in every form that servers give it; calls that a model wrote badly are repaired where the repair is certain and loses nothing, and asked again where not; calls that it only considered are never carried out',
   ),
 
+  'G.08': now(
+    'A permitted connection is carried unchanged within limits of count, bytes, time and silence, holds the faster side back, and ends on one side when it ends on the other',
+  ),
+
   // Workspace
   'W.01': now(
     'The change set is shown as a diff and applied whole or by file; conflicts are shown; it can be undone and applied again',
     'applying single hunks',
   ),
   'W.02': now(
-    'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive',
+    'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive; a review of many thousand changes leaves other work its turns',
+    'a bound for the time that thousands of files take, which is only measured',
   ),
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),
   'W.04': later('Checkpoints and rewind', 'come later'),

@@ -86,7 +86,7 @@ describe('what a task brings', () => {
     expect(diary.closed).toBe(3)
   })
 
-  it('is made again over the view of each sub-agent, and ends with it [S1.13]', async () => {
+  it('is made again over the view of each sub-agent, and ends with it [A.07]', async () => {
     const [open, diary] = bringing(['look_up'])
     let turn = 0
     const script: Script = (asked) => {
@@ -103,7 +103,7 @@ describe('what a task brings', () => {
     expect(child?.signal.aborted).toBe(true)
   })
 
-  it('costs the run nothing but its tools when it fails to open, to have tools, or to close [S4.07]', async () => {
+  it('costs the run nothing but its tools when it fails to open, to have tools, or to close [S4.07 S4.05]', async () => {
     const fault = () => Promise.reject(new Error('out of order'))
     const [noTools, diary] = bringing(['a_tool'], { toolsFor: fault })
     const [noEnd] = bringing(['b_tool'], { close: fault })

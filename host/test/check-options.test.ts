@@ -94,7 +94,7 @@ describe('the options of a run', () => {
     await expect(readdir(home)).rejects.toThrow('ENOENT')
   })
 
-  it('are taken where they are right, each of them [H.01 S4.01]', () => {
+  it('are taken where they are right, each of them [H.01]', () => {
     const all: Required<RunOptions> = {
       prompt: 'x',
       mode: 'work',

@@ -95,7 +95,7 @@ describe('executeTool', () => {
     expect((await executeTool(environment, call('nothing'), { tools })).content).toBe('(no output)')
   })
 
-  it('makes a durable artifact of arguments that do not fit, and does nothing [S2.11]', async () => {
+  it('makes a durable artifact of arguments that do not fit, and does nothing [S2.18]', async () => {
     for (const [name, args] of [
       ['add', '{"a":"x"}'],
       ['add', '{"a":1,"c":2}'],
@@ -178,7 +178,7 @@ describe('executeTool', () => {
     )
   })
 
-  it('makes words of every failure of a tool, and of calls of tools that are not there [S2.11]', async () => {
+  it('makes words of every failure of a tool, and of calls of tools that are not there [S1.09]', async () => {
     const contents = []
     for (const name of ['fails', 'circle', 'nobody', '__proto__'])
       contents.push((await executeTool(environment, call(name), { tools })).content.split('\n')[0])
@@ -212,11 +212,11 @@ describe('executeTool', () => {
     expect((await executeTool(readers, call('nothing'), { tools })).ok).toBe(true)
   })
 
-  it('throws for a tool that the application carries out itself [S2.11]', async () => {
+  it('throws for a tool that the application carries out itself', async () => {
     await expect(executeTool(environment, call('own'), { tools })).rejects.toThrow(TypeError)
   })
 
-  it('loads skills, which the environment or the call may switch off [S2.11] [S2.14]', async () => {
+  it('loads skills, which the environment or the call may switch off [S2.14 S2.10]', async () => {
     const skilled = createLLMEnvironment({ skillRoots: [folder] })
     const loading = call('load_skill', '{"skill_id":"x"}')
     expect((await executeTool(skilled, loading)).content).toContain('Do x.')

@@ -129,7 +129,7 @@ describe('generate and stream', () => {
     ])
   })
 
-  it('tell names that no provider takes under others, and give them back as they were [S2.11 S0.11]', async () => {
+  it('tell names that no provider takes under others, and give them back as they were [S0.11]', async () => {
     const name = 'look up: été'
     await using test = await open((asked) => {
       const first = asked.tools[0]?.function.name ?? ''
@@ -167,7 +167,7 @@ describe('generate and stream', () => {
     expect(server.asked.map((asked) => asked.tools.length)).toEqual([1, 2, 1])
   })
 
-  it('find calls that a model wrote into its text, where tools were offered [S2.07]', async () => {
+  it('find calls that a model wrote into its text, where tools were offered [G.07]', async () => {
     const text = '<tool_call>{"name": "read_it", "arguments": {"path": "a"}}</tool_call>'
     await using test = await open([reply({ text })])
     expect(await generate({ ...test.request, tools })).toMatchObject({

@@ -78,7 +78,7 @@ describe('order', () => {
     )
   })
 
-  it('runs ready steps at once up to the limit, in the order of the plan [S0.07]', async () => {
+  it('runs ready steps at once up to the limit, in the order of the plan [S0.07 A.01]', async () => {
     const { mostRunning, started } = await execute(
       planOf(['a'], ['b'], ['c'], ['d']),
       {},
@@ -199,7 +199,7 @@ describe('failures', () => {
     expect(ending.message).toContain('no luck')
   })
 
-  it('has not completed when no step has [S1.03]', async () => {
+  it('has not completed when no step has [A.01]', async () => {
     const { ending } = await execute(planOf(['a', { onFailure: 'continue' }]), {
       a: result('failed', 'x', 'denied'),
     })

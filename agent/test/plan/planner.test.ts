@@ -167,7 +167,7 @@ describe('makePlan', () => {
     expect(asked).toHaveLength(3)
   })
 
-  it('ends with the reason of a model that fails [S1.03]', async () => {
+  it('ends with the reason of a model that fails [A.02]', async () => {
     const refused = await plan({ status: 401, body: '{"title":"Unauthorized"}' })
     expect(refused.planned).toMatchObject({ ok: false, error: { reason: 'model_refused' } })
     expect(refused.asked).toHaveLength(1)

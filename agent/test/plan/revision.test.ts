@@ -211,7 +211,7 @@ describe('another plan', () => {
     expect(updates).toEqual([])
   })
 
-  it('is put before a person where plans are, and stays out when it is denied [A.01]', async () => {
+  it('is put before a person where plans are, and stays out when it is denied [A.01 A.11]', async () => {
     const next = planOf(['a'], ['d'])
     for (const decision of ['allow', 'deny'] as const) {
       const answers: unknown[] = []

@@ -42,14 +42,14 @@ async function work(
 const answering = (asked: Asked): ServerReply => reply({ text: `did ${stepOf(asked)}` })
 
 describe('a plan that the task brings', () => {
-  it('is carried out without a word of the model about it [A.01]', async () => {
+  it('is carried out without a word of the model about it [A.11]', async () => {
     const { ending, asked, updates } = await work({ plan: plain }, answering)
     expect(ending).toMatchObject({ outcome: 'completed', summary: 'did act' })
     expect(asked.map(stepOf)).toEqual(['look', 'act'])
     expect(updates).toMatchObject([{ revision: 1, plan: plain }])
   })
 
-  it('ends the run at once when it cannot be carried out [A.01]', async () => {
+  it('ends the run at once when it cannot be carried out [A.11]', async () => {
     const plan = planOf(step('a', { kind: 'agent', tools: ['fly'], output: { $ref: '#/nowhere' } }))
     const { ending, asked, events } = await work({ plan }, answering)
     expect(ending).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
@@ -95,7 +95,7 @@ describe('a plan that needs more sub-agents than there can be', () => {
 describe('the question about a plan', () => {
   const planning = (asked: Asked): ServerReply => (isPlanning(asked) ? planReply(plain) : answering(asked))
 
-  it('comes after the plan and before the first step, with the plan in readable lines [A.01]', async () => {
+  it('comes after the plan and before the first step, with the plan in readable lines [A.11]', async () => {
     const { ending, approvals, events } = await work({ approvePlan: true }, planning)
     expect(ending.outcome).toBe('completed')
     expect(approvals).toHaveLength(1)
@@ -109,12 +109,12 @@ describe('the question about a plan', () => {
     )
   })
 
-  it('is not asked where nobody wants it [A.01]', async () => {
+  it('is not asked where nobody wants it [A.11]', async () => {
     const { approvals } = await work({}, planning)
     expect(approvals).toEqual([])
   })
 
-  it('may be answered with another plan, which is carried out and recorded [A.01]', async () => {
+  it('may be answered with another plan, which is carried out and recorded [A.11]', async () => {
     const edited = planOf(step('only'))
     const { updates, ending } = await work({ approvePlan: true }, planning, () =>
       Promise.resolve({ decision: 'allow', plan: edited }),
@@ -126,7 +126,7 @@ describe('the question about a plan', () => {
     expect(ending.summary).toBe('did only')
   })
 
-  it('is asked again when the other plan cannot be carried out [A.01]', async () => {
+  it('is asked again when the other plan cannot be carried out [A.11]', async () => {
     const bad = planOf(step('x', { kind: 'agent', tools: ['fly'] }))
     let asked = 0
     const { events, approvals, ending } = await work({ approvePlan: true }, planning, () =>
@@ -140,7 +140,7 @@ describe('the question about a plan', () => {
     expect(ending.summary).toBe('did act')
   })
 
-  it('is followed by a plan that does what the denial says, a bounded number of times [A.01]', async () => {
+  it('is followed by a plan that does what the denial says, a bounded number of times [A.11]', async () => {
     let asked = 0
     const {
       updates,
@@ -168,7 +168,7 @@ describe('the question about a plan', () => {
     expect(never.approvals).toHaveLength(4)
   })
 
-  it('ends the run as denied when it is denied without a word, and nothing starts [A.01]', async () => {
+  it('ends the run as denied when it is denied without a word, and nothing starts [A.11]', async () => {
     const { ending, events, asked } = await work({ approvePlan: true }, planning, () =>
       Promise.resolve({ decision: 'deny' }),
     )
@@ -188,7 +188,7 @@ describe('a run that only plans', () => {
           ? planReply({ goal: 'g', steps: [] })
           : planReply(asked.messages.length > 0 ? plain : {})
 
-  it('looks around with what only reads, and ends with its plan and no step [A.01]', async () => {
+  it('looks around with what only reads, and ends with its plan and no step [A.11]', async () => {
     const { ending, events, updates, asked, diary, approvals } = await work(
       { mode: 'plan', approvePlan: true },
       look,
@@ -214,14 +214,14 @@ describe('a run that only plans', () => {
     ])
   })
 
-  it('takes a plan that was written as text, and fails without one [A.01]', async () => {
+  it('takes a plan that was written as text, and fails without one [A.11]', async () => {
     const written = await work({ mode: 'plan' }, () => reply({ text: JSON.stringify(plain) }))
     expect(written.ending.outcome).toBe('completed')
     const none = await work({ mode: 'plan' }, () => reply({ text: 'There is nothing to do.' }))
     expect(none.ending).toMatchObject({ outcome: 'failed', reason: 'plan_invalid' })
   })
 
-  it('may run programs only where the kernel keeps the workspace as it is [A.01]', async () => {
+  it('may run programs only where the kernel keeps the workspace as it is [A.11]', async () => {
     expect(await isMountedReadOnly(tmpdir())).toBe(false)
     expect(await isMountedReadOnly('/nonexistent')).toBe(false)
     const { run } = makeRun({ model: () => Promise.reject(new Error('not asked')) })

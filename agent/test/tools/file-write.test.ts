@@ -118,7 +118,7 @@ describe('edit_file', () => {
     expect(after).toBe(content)
   })
 
-  it('shows the nearest lines when the text is not there [S1.04]', async () => {
+  it('shows the nearest lines when the text is not there [S1.04 A.06]', async () => {
     const content = 'def a():\n    return 1\n\ndef b(x):\n    y = x + 1\n    return y\n'
     const { result, after } = await edit(content, 'def b(x):\n  y = x + 1\n  return y', 'pass', true)
     expect(result).toMatchObject({ ok: false, error: { code: 'no_match' } })

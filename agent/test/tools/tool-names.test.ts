@@ -4,7 +4,7 @@ import { chooseNames } from '../../tools/tool-names.ts'
 const all = ['edit_file', 'read_file', 'read_output', 'run_bash']
 
 describe('a list of names', () => {
-  it('means names and patterns, in the order of the tools; what is taken away stays away unless a later entry gives it back [S2.10]', () => {
+  it('means names and patterns, in the order of the tools; what is taken away stays away unless a later entry gives it back [S4.01]', () => {
     const chosen = (...wanted: string[]) => chooseNames(all, wanted)
     expect(chosen('run_bash', 'read_*')).toEqual({
       ok: true,
@@ -16,7 +16,7 @@ describe('a list of names', () => {
     expect(chosen()).toEqual({ ok: true, value: [] })
   })
 
-  it('is refused when an entry is about nothing, so that a slip leaves nothing open [S2.10, S0.04]', () => {
+  it('is refused when an entry is about nothing, so that a slip leaves nothing open [S0.04, S4.01]', () => {
     expect(chooseNames(all, ['read_file', 'fly'])).toEqual({ ok: false, error: ['fly'] })
     expect(chooseNames(all, ['!run_bassh'])).toEqual({ ok: false, error: ['!run_bassh'] })
     expect(chooseNames(all, ['github_*'])).toEqual({ ok: false, error: ['github_*'] })

@@ -36,7 +36,7 @@ function open(options: Partial<ApprovalQueueOptions> = {}) {
 }
 
 describe('a question about a plan', () => {
-  it('is answered with a yes, and the host knows which plan that was [S1.11 A.01]', async () => {
+  it('is answered with a yes, and the host knows which plan that was [S1.11 A.11]', async () => {
     const { queue, allowed, events } = open()
     const decision = queue.ask(question())
     await expect.poll(() => queue.pending).toEqual(['p1'])
@@ -46,7 +46,7 @@ describe('a question about a plan', () => {
     expect(events[1]).toMatchObject({ type: 'approval-decision', by: 'person' })
   })
 
-  it('is answered with another plan, which is journaled and goes to the agent [S1.11 A.01]', async () => {
+  it('is answered with another plan, which is journaled and goes to the agent [S1.11 A.11]', async () => {
     const { queue, allowed, events } = open()
     const decision = queue.ask(question())
     await expect.poll(() => queue.pending).toEqual(['p1'])
@@ -59,7 +59,7 @@ describe('a question about a plan', () => {
     expect(allowed).toEqual([mine, plan])
   })
 
-  it('is denied without a word where nobody is there, so that no other plan is made in vain [S1.11 A.01]', async () => {
+  it('is denied without a word where nobody is there, so that no other plan is made in vain [S1.11 A.11]', async () => {
     const { queue, events } = open({ attended: false })
     expect(await queue.ask(question())).toEqual({ decision: 'deny' })
     expect(events[1]).toMatchObject({
@@ -92,7 +92,7 @@ describe('a question about a plan', () => {
     ['of a sub-agent', { agentPath: 'root/helper' }],
     ['without a plan', { arguments: '{"goal":"Tidy up"}' }],
   ])(
-    '%s is put before nobody, so that no yes to it stands for the plans that come [S1.11 A.01]',
+    '%s is put before nobody, so that no yes to it stands for the plans that come [S1.11 A.11]',
     async (_, over) => {
       const { queue, events, allowed } = open({ mode: 'all' })
       expect(await queue.ask(question(over))).toEqual({ decision: 'deny' })
@@ -152,7 +152,7 @@ describe('rules about plans', () => {
 })
 
 describe('a plan from outside', () => {
-  it('is read whole, or refused with the places [A.01]', () => {
+  it('is read whole, or refused with the places [A.11]', () => {
     expect(readPlanText(JSON.stringify(plan))).toEqual({ ok: true, value: plan })
     expect(readPlanText('{"goal":"g","steps":[{"id":"A b"}]}')).toMatchObject({
       ok: false,

@@ -10,7 +10,7 @@ import { getTestImage } from '../support/vm.ts'
 beforeAll(async () => void (await getTestImage()))
 
 describe('caisson run with a plan of its own', () => {
-  it('makes it, changes nothing, says how to carry it out, and does when told [A.01 H.01 S0.10]', async () => {
+  it('makes it, changes nothing, says how to carry it out, and does when told [H.01 S0.10 A.11]', async () => {
     const place = await cliPlace({ 'a.txt': 'a\n' })
     const planned = await place.run(...runArguments(place, 'Run the command `echo x > x.txt`', '--plan-only'))
     expect(planned).toMatchObject({ code: 0, stdout: expect.stringContaining('only plans, changes nothing') })
@@ -24,7 +24,7 @@ describe('caisson run with a plan of its own', () => {
     expect(await place.leftovers()).toEqual([])
   })
 
-  it('asks about it, takes what the person made of it in their editor, and without anybody denies it [A.01 S1.11]', async () => {
+  it('asks about it, takes what the person made of it in their editor, and without anybody denies it [S1.11 A.11]', async () => {
     const editor = path.join(await temporaryFolder('editor'), 'my-editor')
     await writeFile(editor, '#!/bin/sh\nsed -i "s/\\"goal\\": \\"/&My way: /" "$1"\n')
     await chmod(editor, 0o700)

@@ -70,7 +70,7 @@ describe('decisions on standard input', () => {
     expect(wrong.problems).toHaveLength(7)
   })
 
-  it('carry messages, holds, and a plan in the place of the agent’s [S1.11 A.08 A.01]', async () => {
+  it('carry messages, holds, and a plan in the place of the agent’s [S1.11 A.08 A.11]', async () => {
     const plan = { goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] }
     const { values, problems } = await read(
       `{"steer":"use tabs"}\n{"pause":true}\n{"pause":false}\n${JSON.stringify({ approvalId: 'p', decision: 'allow', plan })}\n`,

@@ -13,7 +13,7 @@ async function editor(script: string): Promise<string> {
 }
 
 describe('the editor for a plan', () => {
-  it('is VISUAL before EDITOR, with its arguments, in the file’s own folder, and leaves nothing there [A.01]', async () => {
+  it('is VISUAL before EDITOR, with its arguments, in the file’s own folder, and leaves nothing there [A.11]', async () => {
     const folder = await temporaryFolder('run')
     const visual = await editor('pwd > "$1"; stat -c %a "$2" >> "$1"; sed -i s/old/new/ "$2"')
     const seen = path.join(await temporaryFolder('seen'), 'seen')

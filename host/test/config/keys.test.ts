@@ -107,7 +107,7 @@ describe('a key', () => {
     expect(flood).toContain('printed more than')
   })
 
-  it('comes from no program of a workspace, of another user, or by a relative path [S0.09]', async () => {
+  it('comes from no program of a workspace, of another user, or by a relative path [S0.09 V.10]', async () => {
     const at = await place()
     const tool = await program(`echo ${key}`)
     expect(await revealed({ command: ['./print-key'] }, at)).toContain('is a relative path')

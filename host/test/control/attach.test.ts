@@ -166,7 +166,7 @@ describe('an attached run', () => {
     expect(await answered).toEqual({ decision: 'allow', scope: 'always', reach: 'suffix', by: 'person' })
   })
 
-  it('may answer a question about a plan with another one, and not with what is none [V.08 S1.11 A.01]', async () => {
+  it('may answer a question about a plan with another one, and not with what is none [V.08 S1.11 A.11]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     const plan = Plan.parse({ goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })

@@ -79,7 +79,7 @@ describe('runDoctor', () => {
     expect((await examine()).byId('key')).toMatchObject({ status: 'warn' })
   })
 
-  it('shows the path of each program, and which one on PATH is not run and why [V.02]', async () => {
+  it('shows the path of each program, and which one on PATH is not run and why [V.02 V.10]', async () => {
     const packages = join(root, 'node_modules/.bin')
     await mkdir(packages, { recursive: true })
     await copyFile('/bin/true', join(packages, 'bwrap'))

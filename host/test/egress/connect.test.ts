@@ -98,7 +98,7 @@ describe('a connection', () => {
     expect(names).toEqual([])
   })
 
-  it('takes the next address when one does not answer [G.02]', async () => {
+  it('takes the next address when one does not answer [G.08]', async () => {
     const server = await startServer()
     const { resolve } = answers(['127.0.0.2', '::1', '127.0.0.1'])
     const connected = await createConnector({ network: directNetwork, resolve })(

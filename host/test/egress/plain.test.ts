@@ -63,7 +63,7 @@ async function ask(way: WayOut, url: string, options: RequestOptions = {}, body?
 }
 
 describe('a request in the clear', () => {
-  it('reaches the permitted server and brings its answer back, large both ways, and is recorded [G.02]', async () => {
+  it('reaches the permitted server and brings its answer back, large both ways, and is recorded [G.08]', async () => {
     await using web = await startWeb((request, response) => {
       response.setHeader('set-cookie', ['a=1', 'b=2'])
       request.pipe(response)
@@ -238,7 +238,7 @@ describe('a request in the clear', () => {
     expect((await way.recorded(1))[0]?.error).toBe('the answer broke off')
   })
 
-  it('ends at its limits, before an answer with words [G.02 G.03]', async () => {
+  it('ends at its limits, before an answer with words [G.03 G.08]', async () => {
     await using web = await startWeb((request, response) => {
       if (request.url === '/big') response.end(Buffer.alloc(2 * MiB))
     })
@@ -252,7 +252,7 @@ describe('a request in the clear', () => {
     ])
   })
 
-  it('goes through for HEAD, 204 and 304, and for many on one connection [G.02]', async () => {
+  it('goes through for HEAD, 204 and 304, and for many on one connection [G.08]', async () => {
     await using web = await startWeb((request, response) => {
       response.writeHead(Number(request.url?.slice(1)), { 'x-method': request.method })
       response.end()
@@ -271,7 +271,7 @@ describe('a request in the clear', () => {
     ])
   })
 
-  it('ends at the server when the program goes [G.02]', async () => {
+  it('ends at the server when the program goes [G.08]', async () => {
     let closed = 0
     await using web = await startWeb((request) => request.once('close', () => (closed += 1)))
     await using way = await openWayOut({ rules: web.rules })
@@ -356,7 +356,7 @@ describe('the headers of a request', () => {
     expect(host({ host: '2001:db8::1', port: 8080, method: 'GET' })).toEqual({ host: '[2001:db8::1]:8080' })
   })
 
-  it('of an answer are refused where there are more than anybody needs [G.02]', () => {
+  it('of an answer are refused where there are more than anybody needs [G.08]', () => {
     const many = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`x-${at}`, '1']))
     expect(passHeaders(many)).toBe(null)
     expect(passHeaders({ 'x-a': 'a', 'transfer-encoding': 'chunked', 'content-length': '3' })).toEqual({

@@ -11,7 +11,7 @@ describe('a look-up', () => {
     expect(found.ok && found.value.every((address) => notPublic(address) !== null)).toBe(true)
   })
 
-  it('gives each address once, in the resolver’s order [G.02]', async () => {
+  it('gives each address once, in the resolver’s order [G.08]', async () => {
     const addresses = ['2.2.2.2', '::1', '2.2.2.2', '1.1.1.1'].map((address) => ({ address }))
     const resolve = createResolver({ lookup: () => Promise.resolve(addresses) })
     expect(await resolve('example.com', never)).toEqual({ ok: true, value: ['2.2.2.2', '::1', '1.1.1.1'] })
@@ -40,7 +40,7 @@ describe('a look-up', () => {
     })
   })
 
-  it('takes two threads of the process at most; who waits for one and gives up asks nobody [G.02]', async () => {
+  it('takes two threads of the process at most; who waits for one and gives up asks nobody [G.08]', async () => {
     const open: PromiseWithResolvers<{ address: string }[]>[] = []
     const names: string[] = []
     const resolve = createResolver({

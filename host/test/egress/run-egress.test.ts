@@ -154,14 +154,14 @@ describe('the egress of a run', () => {
     ])
   })
 
-  it('journals a bounded number of refusals, and says when it stops [G.02]', async () => {
+  it('journals a bounded number of refusals, and says when it stops [G.08]', async () => {
     const { egress, events } = await openEgress()
     for (let count = 0; count < 300; count++) await egress.admit(target(), never)
     expect(events).toHaveLength(256)
     expect(events.at(-1)).toMatchObject({ reason: expect.stringContaining('not listed') })
   })
 
-  it('lets one run out a bounded number of times [G.02]', async () => {
+  it('lets one run out a bounded number of times [G.08]', async () => {
     const { egress } = await openEgress({ rules: [{ effect: 'allow', host: '*' }] })
     for (let count = 0; count < 10_000; count++) await egress.admit(target(), never)
     expect(await egress.admit(target(), never)).toMatchObject({

@@ -54,7 +54,7 @@ async function secure(socket: Socket, servername: string): Promise<TLSSocket> {
 }
 
 describe('a tunnel', () => {
-  it('carries TLS to the permitted host, large both ways and with its half-close, and is recorded [G.02]', async () => {
+  it('carries TLS to the permitted host, large both ways and with its half-close, and is recorded [G.08]', async () => {
     const body = randomBytes(3 * MiB)
     using server = await startTls((socket) => {
       // Answers when all has come.
@@ -131,7 +131,7 @@ describe('a tunnel', () => {
     expect(bytes).toBe(0)
   })
 
-  it('ends at its limits of bytes, time and silence, and says so [G.02]', async () => {
+  it('ends at its limits of bytes, time and silence, and says so [G.08]', async () => {
     using server = await startTls((socket) => {
       socket.on('error', () => undefined)
       socket.write(Buffer.alloc(2 * MiB))
@@ -163,7 +163,7 @@ describe('a tunnel', () => {
     await until(() => server.sockets.every((one) => one.destroyed || one.readableEnded), 'the end outside')
   })
 
-  it('holds the server back while the program does not read [G.02 C.04]', async () => {
+  it('holds the server back while the program does not read [C.04 G.08]', async () => {
     let taken = 0
     using server = await startTls((socket) => {
       socket.on('error', () => undefined)
@@ -188,7 +188,7 @@ describe('a tunnel', () => {
     await way.recorded(1)
   })
 
-  it('ends outside when the program is killed, and in the guest when the server breaks off [G.02]', async () => {
+  it('ends outside when the program is killed, and in the guest when the server breaks off [G.08]', async () => {
     using server = await startTls((socket) => {
       socket.on('error', () => undefined)
       socket.write('x')
@@ -250,7 +250,7 @@ describe('a tunnel', () => {
     expect((await way.recorded(1))[0]?.rule).toBe('a person')
   })
 
-  it('leaves room for the model: more than its share wait or are refused, and are told [G.02]', async () => {
+  it('leaves room for the model: more than its share wait or are refused, and are told [G.08]', async () => {
     await using server = await startTcp(() => undefined)
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [server.port] }]
     await using way = await openWayOut({ rules, maxOpen: 2 })
@@ -267,7 +267,7 @@ describe('a tunnel', () => {
     expect((await ask(narrow, target)).head).toContain('HTTP/1.1 503 ')
   })
 
-  it('that is broken off again and again is held back before the host ends the session for it [G.02 C.04]', async () => {
+  it('that is broken off again and again is held back before the host ends the session for it [C.04 G.08]', async () => {
     await using way = await openWayOut({
       askFor: (_target, _decision, signal) =>
         new Promise((resolve) => {

@@ -56,7 +56,7 @@ async function setUp(hosts: string[] = ['api.test']) {
 const upgrade = { 'caisson-upgrade': 'https' }
 
 describe('a request that the host is told to make by https', () => {
-  it('holds the secret at the server alone: the answer comes back without it [G.04 G.02]', async () => {
+  it('holds the secret at the server alone: the answer comes back without it [G.04]', async () => {
     await using at = await setUp()
     const headers = { ...upgrade, authorization: 'Bearer {{API_KEY}}', range: 'bytes=1-2' }
     const answer = await at.ask('http://api.test:PORT/a', headers)

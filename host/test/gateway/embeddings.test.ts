@@ -45,7 +45,7 @@ function sendVectors(
 const run = startGateway.bind(null, offlineProvider(false))
 
 describe('the route to an embedding model', () => {
-  it('sends nothing that a hook before the model refuses [A.10, S0.14]', async () => {
+  it('sends nothing that a hook before the model refuses [A.10]', async () => {
     let sent = 0
     await using upstream = await startUpstream((response, _, body) => {
       sent += 1
@@ -115,7 +115,7 @@ describe('the route to an embedding model', () => {
     expect(upstream.requests).toEqual([])
   })
 
-  it('takes from the budget of the run, and ends with it [S0.14, G.05]', async () => {
+  it('takes from the budget of the run, and ends with it [G.05]', async () => {
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body))
     await using gateway = await run({ embeddings: embeddingsAt(upstream.url), limits: { maxTokens: 20 } })
     expect(await ask(gateway, ['a'])).toMatchObject({ status: 200 })
@@ -137,14 +137,14 @@ describe('the route to an embedding model', () => {
     expect(await ask(dear, ['a'.repeat(30)])).toMatchObject({ code: 'limit_cost' })
   })
 
-  it('counts what a server does not count, by the length of the texts [S0.14, G.05]', async () => {
+  it('counts what a server does not count, by the length of the texts [G.05]', async () => {
     await using upstream = await startUpstream((response, _, body) => sendVectors(response, body, {}))
     await using gateway = await run({ embeddings: embeddingsAt(upstream.url) })
     await ask(gateway, ['a'.repeat(300)])
     expect(gateway.exchanges).toMatchObject([{ estimated: true, usage: { inputTokens: 101 } }])
   })
 
-  it('leaves out a field that a server refuses, and remembers it for the next run [S0.14, G.05]', async () => {
+  it('leaves out a field that a server refuses, and remembers it for the next run [G.05]', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'caisson-embed-'))
     try {
       await using upstream = await startUpstream((response, _, body) => {
@@ -167,7 +167,7 @@ describe('the route to an embedding model', () => {
     }
   })
 
-  it('waits and asks again when the server says too many [S0.14, G.05]', async () => {
+  it('waits and asks again when the server says too many [G.05]', async () => {
     let count = 0
     await using upstream = await startUpstream((response, _, body) => {
       if (count++ > 0) return sendVectors(response, body)

@@ -118,7 +118,7 @@ describe('everything else', () => {
     expect(upstream.requests).toHaveLength(0)
   })
 
-  it('resets a path that is a whole address, as HTTP/2 wants it [S1.14]', async () => {
+  it('resets a path that is a whole address, as HTTP/2 wants it [C.02]', async () => {
     await using upstream = await startUpstream((response) => sendStream(response))
     await using test = await startGateway(customProvider(upstream.url))
     const answer = await test.request({ path: 'http://evil.example/v1/chat/completions' })
@@ -135,12 +135,12 @@ describe('everything else', () => {
     '/V1/chat/completions',
     '/',
     '/constructor',
-  ])('has no path %s [S1.14]', async (path) => {
+  ])('has no path %s [C.02]', async (path) => {
     await using test = await startGateway(offlineProvider(false))
     expect(await test.request({ path })).toMatchObject({ status: 404, code: 'not_found' })
   })
 
-  it('takes each path with its method alone [S1.14]', async () => {
+  it('takes each path with its method alone [C.02]', async () => {
     await using test = await startGateway(offlineProvider(false))
     expect(await test.request({ method: 'GET' })).toMatchObject({ status: 405, code: 'method_not_allowed' })
     expect(await test.request({ method: 'PUT', path: '/v1/models' })).toMatchObject({ status: 405 })

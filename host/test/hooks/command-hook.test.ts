@@ -189,7 +189,7 @@ describe('a command', () => {
     await expect.poll(count, { timeout: 20_000 }).toBe(0)
   })
 
-  it('comes from no workspace, no folder of others and no relative place [A.10]', async () => {
+  it('comes from no workspace, no folder of others and no relative place [A.10 V.10]', async () => {
     const where = folder()
     const out = path.join(where, 'ran')
     const file = program(`touch ${out}`, where)

@@ -28,7 +28,7 @@ async function search(...folders: string[]) {
 }
 
 describe('a program of the host', () => {
-  it('is the first on PATH that only this user and root can change, by its real path', async () => {
+  it('is the first on PATH that only this user and root can change, by its real path [V.10]', async () => {
     const good = folderWith('good')
     symlinkSync(good, path.join(base, 'link'))
     expect(await search(path.join(base, 'none'), path.join(base, 'link'), folderWith('later'))).toEqual({
@@ -38,7 +38,7 @@ describe('a program of the host', () => {
     expect(await findProgram('sh')).toMatch(/^\/.*sh$/)
   })
 
-  it("is never one of a project's packages, and the message says so", async () => {
+  it("is never one of a project's packages, and the message says so [V.10]", async () => {
     const packages = folderWith('project/node_modules/.bin')
     symlinkSync(packages, path.join(base, 'bin'))
     for (const folder of [packages, path.join(base, 'bin')]) {
@@ -48,7 +48,7 @@ describe('a program of the host', () => {
     }
   })
 
-  it('never comes from an entry of PATH that depends on the current directory', async () => {
+  it('never comes from an entry of PATH that depends on the current directory [V.10]', async () => {
     const relative = path.relative(process.cwd(), folderWith('here'))
     expect((await search(relative)).said).toContain('relative path')
     expect((await search(relative)).path).toBeUndefined()
@@ -56,7 +56,7 @@ describe('a program of the host', () => {
     expect(inCwd.path).toBeUndefined()
   })
 
-  it('never comes from a workspace, nor by a link into one', async () => {
+  it('never comes from a workspace, nor by a link into one [V.10]', async () => {
     const inside = folderWith('workspace/bin')
     const outside = path.join(base, 'outside')
     mkdirSync(outside)
@@ -73,7 +73,7 @@ describe('a program of the host', () => {
   it.each([
     ['is writable by all', 0o777],
     ['is writable by all, though sticky', 0o1777],
-  ])('never comes from a folder that %s', async (_, mode) => {
+  ])('never comes from a folder that %s [V.10]', async (_, mode) => {
     const shared = folderWith('shared', mode)
     const found = await search(shared)
     expect(found.path).toBeUndefined()
@@ -81,7 +81,7 @@ describe('a program of the host', () => {
     expect((await trustedSearchPath(shared)).split(':')).not.toContain(shared)
   })
 
-  it("may come from a folder of this user's own group, and never from one that another group can write", async () => {
+  it("may come from a folder of this user's own group, and never from one that another group can write [V.10]", async () => {
     const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0]
     const shared = folderWith('shared', 0o775)
     // A group of the same number as the user is the user's alone.
@@ -94,7 +94,7 @@ describe('a program of the host', () => {
     expect((await search(shared)).said).toContain('belongs to user 65534')
   })
 
-  it('never lies below a folder that others can exchange, nor can be written by them itself', async () => {
+  it('never lies below a folder that others can exchange, nor can be written by them itself [V.10]', async () => {
     const below = folderWith('shared/deep/bin')
     chmodSync(path.join(base, 'shared'), 0o777)
     expect((await search(below)).said).toContain(`"${base}/shared" can be written by others (mode 777)`)
@@ -103,7 +103,7 @@ describe('a program of the host', () => {
     expect((await search(good)).said).toContain('it can be written by others')
   })
 
-  it('is reported as missing with what was left out and why', async () => {
+  it('is reported as missing with what was left out and why [V.10]', async () => {
     const shared = folderWith('shared', 0o777, 'caisson-no-such-tool')
     const before = process.env.PATH
     try {
@@ -116,7 +116,7 @@ describe('a program of the host', () => {
     }
   })
 
-  it('is looked for by scripts of the host in the same folders alone', async () => {
+  it('is looked for by scripts of the host in the same folders alone [V.10]', async () => {
     const good = folderWith('good')
     const search = ['', 'bin', folderWith('p/node_modules/.bin'), good, good, path.join(base, 'none')]
     const folders = (await trustedSearchPath(search.join(':'))).split(':')

@@ -61,7 +61,7 @@ async function inVm(
 }
 
 describe('a run that only plans', () => {
-  it('can change nothing in its VM whoever tries, has no way out for programs, and ends with its plan [A.01 S0.07 G.02]', async () => {
+  it('can change nothing in its VM whoever tries, has no way out for programs, and ends with its plan [S0.07 A.11]', async () => {
     const seen = Promise.withResolvers<void>()
     const looked = Promise.withResolvers<void>()
     const attempts = [
@@ -114,7 +114,7 @@ describe('a run that only plans', () => {
 })
 
 describe('a plan that is handed over', () => {
-  it('is carried out as it is, and the model makes none [A.01 S0.03]', async () => {
+  it('is carried out as it is, and the model makes none [S0.03 A.11]', async () => {
     await using model = await scripted((_, done) =>
       done === 0 ? call('write_file', { path: 'hello.txt', content: 'hello' }) : { text: 'done' },
     )
@@ -131,7 +131,7 @@ describe('a plan that is handed over', () => {
 })
 
 describe('a plan that is asked about', () => {
-  it('is carried out as the person changed it, and a no without a word ends the run as denied [A.01 S1.11]', async () => {
+  it('is carried out as the person changed it, and a no without a word ends the run as denied [S1.11 A.11]', async () => {
     await using model = await scripted((asked, done) => {
       if (isPlanning(asked)) return submit
       return done === 0 ? call('write_file', { path: 'mine.txt', content: 'mine' }) : { text: 'done' }

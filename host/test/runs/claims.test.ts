@@ -104,7 +104,7 @@ describe('a plan is believed', () => {
     )
   })
 
-  it('to be the one that was handed over, or that a person made of it [A.01]', () => {
+  it('to be the one that was handed over, or that a person made of it [A.11]', () => {
     const plan = planOf(step('a'))
     const other = planOf(step('b'))
     expect(say(new AgentClaims({ ...work, plan }), update(1, plan))).toEqual([null])
@@ -131,7 +131,7 @@ describe('where a person is asked about the plan', () => {
     ])
   })
 
-  it('the plan of a person is measured like one of the agent [A.01]', () => {
+  it('the plan of a person is measured like one of the agent [A.01 A.11]', () => {
     const claims = new AgentClaims(asked)
     claims.allowPlan(plan)
     say(claims, update(1, plan), start('a'))
@@ -147,7 +147,7 @@ describe('where a person is asked about the plan', () => {
 })
 
 describe('a sub-agent is believed', () => {
-  it('from its beginning to its end, once [S1.13 A.07 S0.07]', () => {
+  it('from its beginning to its end, once [A.07 S0.07]', () => {
     const claims = new AgentClaims(work)
     const story: [string, AgentEvent][] = [
       ['root/a', begin],
@@ -191,7 +191,7 @@ describe('a sub-agent is believed', () => {
         ['root/c', begin],
       ],
     ],
-  ])('and not %s [S1.13 A.07 S0.07]', (_name, story) => {
+  ])('and not %s [A.07 S0.07]', (_name, story) => {
     const found = say(new AgentClaims(work), ...story)
     expect(found.at(-1)).toEqual(expect.any(String))
     expect(found.slice(0, -1).every((problem) => problem === null)).toBe(true)

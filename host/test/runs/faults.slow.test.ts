@@ -85,7 +85,7 @@ describe('a fault in the middle of a run', () => {
     expect(paths).toEqual(['crash-now', 'kept.txt'])
   })
 
-  it('of an agent that carries a plan out which nobody allowed ends its session and the run, with its work to review [S0.07 S1.11 A.01]', async () => {
+  it('of an agent that carries a plan out which nobody allowed ends its session and the run, with its work to review [S0.07 S1.11 A.11]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const prompt = 'Run the command `echo early > early.txt; sleep 60`'
     const run = await startWithAgent(bench, 'lying-main.ts', { prompt, approvePlan: true })

@@ -37,7 +37,7 @@ async function journal(runs: RunStore, revisions: readonly Plan[]): Promise<void
 }
 
 describe('a plan that a run is handed', () => {
-  it('is the last one of an earlier run, with its task, by id, beginning or last [A.01]', async () => {
+  it('is the last one of an earlier run, with its task, by id, beginning or last [A.11]', async () => {
     const runs = await store()
     const revised = { ...plan, goal: 'Tidy up better' }
     await journal(runs, [plan, revised])
@@ -45,7 +45,7 @@ describe('a plan that a run is handed', () => {
       expect(await findGivenPlan(runs, name)).toEqual({ plan: revised, from: runId, prompt: 'please tidy' })
   })
 
-  it('is a file with a plan as JSON [A.01]', async () => {
+  it('is a file with a plan as JSON [A.11]', async () => {
     const runs = await store()
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     await writeFile(
@@ -64,19 +64,19 @@ describe('a plan that a run is handed', () => {
       /waits for itself/,
     ],
     ['is not there', undefined, /cannot be read .*name a run/],
-  ])('is refused with the reason when it %s [A.01]', async (_name, text, words) => {
+  ])('is refused with the reason when it %s [A.11]', async (_name, text, words) => {
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     if (text !== undefined) await writeFile(file, text)
     await expect(findGivenPlan(await store(), file)).rejects.toThrow(words)
   })
 
-  it('is refused at once where the file is a FIFO that nobody writes to [A.01]', async () => {
+  it('is refused at once where the file is a FIFO that nobody writes to [A.11]', async () => {
     const file = path.join(await temporaryFolder('plan'), 'plan.json')
     execFileSync('mkfifo', [file])
     await expect(findGivenPlan(await store(), file)).rejects.toThrow(/is not a file/)
   })
 
-  it('is refused when it needs more sub-agents than its run may have, before any VM [A.01 A.07]', () => {
+  it('is refused when it needs more sub-agents than its run may have, before any VM [A.07 A.11]', () => {
     const agents = ['a', 'b', 'c'].map((id) => ({ id, kind: 'agent', title: id, instructions: 'do' }))
     const given = givenPlanOf({ goal: 'g', steps: agents })
     expect(() => requireAgents(given, 2)).toThrow(/need 3 sub-agents .* where 2 can begin.*--max-agents/)

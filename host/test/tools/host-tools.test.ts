@@ -87,7 +87,7 @@ describe('tools of an application', () => {
 })
 
 describe('the tools that a run may use', () => {
-  it('are said by true, false, a list, or a map that need not name all of them [S2.10]', () => {
+  it('are said by true, false, a list, or a map that need not name all of them [S4.01]', () => {
     expect([undefined, true, {}, { read_file: true }].map(toolListOf)).toEqual([
       undefined,
       undefined,

@@ -90,7 +90,7 @@ describe('the answer about a way out', () => {
     }
   })
 
-  it('can go wider or narrower: the question then says so before it is answered [G.02]', async () => {
+  it('can go wider or narrower: the question then says so before it is answered [G.03]', async () => {
     const person = sitDown(question('x'))
     await person.sees('Allow https')
     person.type('4\r')

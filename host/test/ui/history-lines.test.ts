@@ -22,7 +22,7 @@ describe('what a review says of git history', () => {
     expect(lines.join('')).not.toContain('\u001b')
   })
 
-  it('is nothing where no branch moves [W.03]', async () => {
+  it('is nothing where no branch moves', async () => {
     using bench = new GitBench(repository({ 'a.txt': 'a' }))
     using review = await bench.afterAgent((copy) => git(copy, 'hash-object', '-w', 'a.txt'))
     expect(historyLines(review.history, review.aside, colours)).toEqual([])

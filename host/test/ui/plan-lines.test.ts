@@ -50,7 +50,7 @@ describe('a plan on the screen', () => {
     ])
   })
 
-  it('is shown whole where it is to be allowed, and inert whatever the model wrote [H.01 A.01]', () => {
+  it('is shown whole where it is to be allowed, and inert whatever the model wrote [H.01 A.11]', () => {
     const hostile = planOf(
       `g${odd}`,
       step('a', {
@@ -91,7 +91,7 @@ describe('a plan on the screen', () => {
     ])
   })
 
-  it('that is all that came of a run is not told twice, nor as the call that hands it in [A.01]', () => {
+  it('that is all that came of a run is not told twice, nor as the call that hands it in [A.11]', () => {
     const call = { type: 'tool-start', callId: 'c', tool: 'submit_plan', arguments: '{}' } as const
     expect(tell({ event: { ...call, stepId: 'plan' } })).toEqual([])
     expect(tell({ event: { ...call, stepId: 'look' } })).toHaveLength(1)

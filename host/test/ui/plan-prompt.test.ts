@@ -26,7 +26,7 @@ function sitDown(io: Partial<PlanPromptIo> = {}, about: Plan = plan) {
 }
 
 describe('the question about a plan', () => {
-  it('shows goal and steps from the plan itself, and Enter says nothing [S1.11 A.01 H.01]', async () => {
+  it('shows goal and steps from the plan itself, and Enter says nothing [S1.11 H.01 A.11]', async () => {
     const person = sitDown()
     await person.sees('Carry it out?')
     expect(stripVTControlCharacters(person.raw)).toContain('  │ Goal: A goal\n  │ 1. Do a\n')
@@ -39,7 +39,7 @@ describe('the question about a plan', () => {
     expect(await person.answer).toEqual({ decision: 'deny', scope: 'once' })
   })
 
-  it('takes a yes, for this plan or for every later one [S1.11 A.01]', async () => {
+  it('takes a yes, for this plan or for every later one [S1.11 A.11]', async () => {
     for (const [keys, scope] of [
       ['1\r', 'once'],
       ['y\r', 'once'],
@@ -52,7 +52,7 @@ describe('the question about a plan', () => {
     }
   })
 
-  it('says of a revision what it changes [A.01]', async () => {
+  it('says of a revision what it changes [A.11]', async () => {
     const current = Plan.parse({ goal: 'A goal', steps: [step('a'), step('c')] })
     const person = sitDown({ current })
     await person.sees('Carry it out?')
@@ -68,7 +68,7 @@ describe('the question about a plan', () => {
     await same.answer
   })
 
-  it('is answered with the plan as the person changed it, once it is one and touches nothing that has begun [S1.11 A.01]', async () => {
+  it('is answered with the plan as the person changed it, once it is one and touches nothing that has begun [S1.11 A.11]', async () => {
     const mine = { ...plan, goal: 'My goal' }
     const written = ['{oops', JSON.stringify({ ...plan, goal: 'touches' }), JSON.stringify(mine)]
     const given: string[] = []

@@ -213,7 +213,7 @@ describe('text that is typed while a question appears', () => {
     },
   )
 
-  it('still interrupts by Ctrl-C [S1.03]', async () => {
+  it('still interrupts by Ctrl-C [A.08]', async () => {
     const person = sitDownTyping('')
     const interrupted = once(process, 'SIGINT')
     const keys = collectKeys(person.input, 25, person.signal)

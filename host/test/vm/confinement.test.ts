@@ -32,7 +32,7 @@ function choose(
 }
 
 describe('chooseLauncher', () => {
-  it('takes the strictest launcher of which QEMU can still open its files [V.06]', async () => {
+  it('takes the strictest launcher of which QEMU can still open its files [V.09]', async () => {
     expect(await choose(all, 'auto')).toMatchObject({
       kind: 'bubblewrap',
       drop: { setpriv: '/usr/bin/setpriv' },
@@ -41,7 +41,7 @@ describe('chooseLauncher', () => {
     expect(await choose(all, 'auto')).toEqual(mapped)
   })
 
-  it('names a user for each VM that no process is [V.06]', async () => {
+  it('names a user for each VM that no process is [V.09]', async () => {
     const launchers = await Promise.all(Array.from({ length: 50 }, () => choose(all, 'auto')))
     const users = launchers.map((launcher) => ('drop' in launcher ? launcher.drop?.uid : undefined) ?? 0)
     expect(new Set(users).size).toBe(50)
@@ -51,7 +51,7 @@ describe('chooseLauncher', () => {
     }
   })
 
-  it('goes on without bubblewrap unless it is required [V.02]', async () => {
+  it('goes on without bubblewrap unless it is required [V.09]', async () => {
     expect(await choose(none, 'auto')).toEqual(bare)
     const error = await choose(none, 'require').catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(VmError)
@@ -60,11 +60,11 @@ describe('chooseLauncher', () => {
     expect(await choose(all, 'require')).toMatchObject({ kind: 'bubblewrap', drop: {} })
   })
 
-  it('does not call it confined where QEMU has no seccomp sandbox', async () => {
+  it('does not call it confined where QEMU has no seccomp sandbox [V.09]', async () => {
     await expect(choose(all, 'require', false)).rejects.toMatchObject({ code: 'confinement_unavailable' })
   })
 
-  it('leaves bubblewrap out when told to', async () => {
+  it('leaves bubblewrap out when told to [V.09]', async () => {
     expect(await choose(all, 'off')).toEqual(bare)
   })
 })

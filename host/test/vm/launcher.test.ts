@@ -12,7 +12,7 @@ const own = [request.qemu, ...request.args]
 const bubblewrap: Launcher = { kind: 'bubblewrap', bwrap: '/usr/bin/bwrap' }
 
 describe('wrapCommand', () => {
-  it('shows QEMU nothing but /usr, its boot files and its devices, without network, user or environment', () => {
+  it('shows QEMU nothing but /usr, its boot files and its devices, without network, user or environment [V.09]', () => {
     const { file, args } = wrapCommand(bubblewrap, request)
     expect(file).toBe('/usr/bin/bwrap')
     for (const flag of [
@@ -32,7 +32,7 @@ describe('wrapCommand', () => {
     expect(insidePath(bubblewrap, request.files, 1)).toBe('/vm/1')
   })
 
-  it('lets QEMU write to a file only where it must', () => {
+  it('lets QEMU write to a file only where it must [V.09]', () => {
     const files = [...request.files, { path: '/home/me/.cache/caisson/ram.bin', writable: true }]
     const { args } = wrapCommand(bubblewrap, { ...request, files })
     const at = args.indexOf('--bind')
@@ -40,7 +40,7 @@ describe('wrapCommand', () => {
     expect(args.lastIndexOf('--bind')).toBe(at)
   })
 
-  it('becomes another user for good where the host is root', () => {
+  it('becomes another user for good where the host is root [V.09]', () => {
     const drop = { uid: 65534, gid: 108, setpriv: '/usr/bin/setpriv' }
     const { args } = wrapCommand({ ...bubblewrap, drop }, request)
     expect(args).not.toContain('--unshare-user')
@@ -52,20 +52,20 @@ describe('wrapCommand', () => {
     expect(inner.slice(-own.length)).toEqual(own)
   })
 
-  it('shows a QEMU outside of /usr its own folder, but never a home folder', () => {
+  it('shows a QEMU outside of /usr its own folder, but never a home folder [V.09]', () => {
     const at = (qemu: string) => wrapCommand(bubblewrap, { ...request, qemu }).args.join(' ')
     expect(at('/opt/qemu/bin/qemu-system-x86_64')).toContain('--ro-bind /opt/qemu /opt/qemu')
     const home = process.env.HOME ?? '/root'
     expect(at(`${home}/bin/qemu-system-x86_64`)).not.toContain(`--ro-bind ${home} `)
   })
 
-  it('ties QEMU to its parent where bubblewrap is missing', () => {
+  it('ties QEMU to its parent where bubblewrap is missing [V.06]', () => {
     const { file, args } = wrapCommand({ kind: 'setpriv', setpriv: '/usr/bin/setpriv' }, request)
     expect(file).toBe('/usr/bin/setpriv')
     expect(args).toEqual(['--nnp', '--pdeathsig', 'KILL', '--', ...own])
   })
 
-  it('says honestly what surrounds QEMU [V.02]', () => {
+  it('says honestly what surrounds QEMU [V.09]', () => {
     expect(confinementOf(bubblewrap, true)).toBe('bubblewrap+seccomp')
     expect(confinementOf({ kind: 'setpriv', setpriv: '/x' }, true)).toBe('seccomp')
     expect(confinementOf({ kind: 'bare' }, false)).toBe('none')

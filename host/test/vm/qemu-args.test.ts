@@ -54,7 +54,7 @@ describe('buildQemuArgs', () => {
     expect(args.join(' ')).not.toMatch(/-net|usb/)
   })
 
-  it('denies QEMU to spawn, to raise its privileges and to change its limits', () => {
+  it('denies QEMU to spawn, to raise its privileges and to change its limits [V.09]', () => {
     const sandbox = 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'
     expect(valuesOf(buildQemuArgs(base), '-sandbox')).toEqual([sandbox])
     expect(buildQemuArgs({ ...base, seccomp: false })).not.toContain('-sandbox')

@@ -118,7 +118,7 @@ describe('a view of the workspace', () => {
     for (const id of ['w1', 'w2', 'w3']) expect(await close(id)).toEqual(done)
   })
 
-  it('ends with its programs, and with nobody else’s [A.07 S1.13]', async () => {
+  it('ends with its programs, and with nobody else’s [A.07]', async () => {
     await open('a')
     await open('b')
     const inA = bash('sleep 1000', 'a')
@@ -166,7 +166,7 @@ describe('a view of the workspace', () => {
 })
 
 describe('a workspace that is mounted read-only', () => {
-  it('cannot be changed by any program, while their home and /tmp can [A.01]', async () => {
+  it('cannot be changed by any program, while their home and /tmp can [A.11]', async () => {
     await bash('echo mine > mine.txt')
     expect(await probe.ask({ op: 'mount-read-only' })).toEqual(done)
     const tries = [

@@ -113,7 +113,7 @@ describe('startVm', () => {
 })
 
 describe.runIf(process.platform === 'linux')('the confinement of QEMU', () => {
-  it('leaves it no privileges, environment, network or file outside of /usr', async () => {
+  it('leaves it no privileges, environment, network or file outside of /usr [V.09]', async () => {
     using home = makeTestFolders()
     await using vm = await startTestVm({ ...home, confine: 'require' })
     expect(vm.confinement).toBe('bubblewrap+seccomp')
@@ -148,7 +148,7 @@ describe.runIf(process.platform === 'linux')('the confinement of QEMU', () => {
     expect(await readdir(folders.vms)).toEqual([vm.id])
   })
 
-  it('goes on with the seccomp sandbox alone where bubblewrap is not wanted, and says so [V.02]', async () => {
+  it('goes on with the seccomp sandbox alone where bubblewrap is not wanted, and says so [V.09]', async () => {
     using home = makeTestFolders()
     await using vm = await startTestVm({ ...home, confine: 'off' })
     expect(vm.confinement).toBe('seccomp')

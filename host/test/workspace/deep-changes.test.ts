@@ -29,7 +29,7 @@ describe('a deep change set', () => {
     expect(refused.ok ? '' : refused.error.message).toContain('more than 256 directories deep')
   })
 
-  it('is reviewed while other tasks have their turn, and costs little more than a flat one [W.01, W.03]', {
+  it('is reviewed while other tasks have their turn, and costs little more than a flat one [W.02]', {
     timeout: 120_000,
   }, async () => {
     using bench = new Bench()

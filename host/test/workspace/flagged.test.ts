@@ -59,7 +59,7 @@ describe('flagged paths', () => {
   )
 
   it.each(['\uff0fx', '\u2025/x', '\u2024/x', '\u200b', 'a/\u2025/\uff0f'])(
-    'do not stop a review over the name %j, which folds to no plain path [W.03]',
+    'do not stop a review over the name %j, which folds to no plain path [T.02]',
     async (path) => {
       expect(await flagOf(path)).toBeUndefined()
     },

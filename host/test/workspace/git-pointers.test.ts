@@ -184,7 +184,7 @@ describe("what git's configuration on the host names", () => {
     expect(values('[core\nx = y\n= z\n[ok]\n!bad\nk = " a " b "c')).toContainEqual(['ok.k', ' a  b c'])
   })
 
-  it('is read to an end whatever the text [W.03]', () => {
+  it('is read to an end whatever the text [T.02]', () => {
     fc.assert(
       fc.property(
         fc.array(fc.constantFrom('[', ']', '"', '\\', '\n', '=', '#', 'a', ' ', '.', '\0', 'é')),

@@ -59,7 +59,7 @@ describe.each(Object.entries(forms))('parameters in the tags of %s', (_name, for
     ['another one', '<parameter=path>a</path>\n<parameter=content>b</parameter>'],
     ['one that no tool has', '<parameter=path>a<parameter=other>b</parameter>'],
     ['one in the middle', `${parameter('path', 'a')}<parameter=content>b${parameter('note', 'c')}`],
-  ])('are refused where an end is missing: %s [G.07] [S2.18]', (_which, inner) => {
+  ])('are refused where an end is missing: %s [G.07]', (_which, inner) => {
     expect(argumentsOf(form(inner))).toBe('refused')
     // The next call's end is not this one's either.
     const next = form(parameter('path', 'x') + parameter('content', 'y'))
@@ -70,7 +70,7 @@ describe.each(Object.entries(forms))('parameters in the tags of %s', (_name, for
       )
   })
 
-  it('are refused where an end stands twice, or text between them [G.07] [S2.18]', () => {
+  it('are refused where an end stands twice, or text between them [G.07]', () => {
     const content = parameter('content', 'b')
     expect(argumentsOf(form(`${parameter('path', 'a')}</parameter>${content}`))).toBe('refused')
     expect(argumentsOf(form(`${content}${parameter('path', 'a')}\n</parameter>`))).toBe('refused')
@@ -91,7 +91,7 @@ describe.each(Object.entries(forms))('parameters in the tags of %s', (_name, for
     }
   })
 
-  it('are never mixed, whichever tag is left out or misspelt [G.07] [S2.18]', () => {
+  it('are never mixed, whichever tag is left out or misspelt [G.07]', () => {
     const given: Record<string, string> = { path: 'src/a.ts', content: 'if (a < b)\n  c()', note: 'n' }
     const text = form(
       Object.entries(given)
@@ -156,7 +156,7 @@ describe('values in tags', () => {
     ['any', '5'],
     ['any', '{"a":1}'],
     ['either', '5'],
-  ])('are refused where both a text and a value may be meant: %s %s [G.07] [S2.18]', (name, text) => {
+  ])('are refused where both a text and a value may be meant: %s %s [G.07]', (name, text) => {
     expect(argumentsOf(forms.qwen(parameter(name, text)))).toBe('refused')
   })
 
@@ -210,7 +210,7 @@ describe('calls as JSON whose brackets close too early', () => {
     ],
     ['mistral', `[TOOL_CALLS]write_file[ARGS]${spoiled.replace('}}', '}')}`],
     ['qwen', `<function=write_file>${spoiled.replace('}}', '}')}</function>`],
-  ])('are refused in the form of %s: %s [G.07] [S2.18]', async (_form, text) => {
+  ])('are refused in the form of %s: %s [G.07]', async (_form, text) => {
     const { calls } = readText(text, [tool])
     expect(calls).toHaveLength(1)
     const read = await readArguments(write, calls[0]?.argumentsText ?? '')

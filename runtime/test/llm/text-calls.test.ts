@@ -239,7 +239,7 @@ describe('broken calls', () => {
     ['kimi', '<|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>', '{'],
     ['mistral', '[TOOL_CALLS]read_file[ARGS]{"path', '{"path'],
     ['hermes', '<tool_call>{"name":"read_file","path":"a"}</tool_call>', '[{"name":"read_file","path":"a"}]'],
-  ])('keeps what %s wrote for validation to refuse: %s [G.07] [S2.18]', (form, text, argumentsText) => {
+  ])('keeps what %s wrote for validation to refuse: %s [G.07]', (form, text, argumentsText) => {
     expect(readText(text, tools)).toEqual({
       text: '',
       thinking: '',

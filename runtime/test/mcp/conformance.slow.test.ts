@@ -54,7 +54,7 @@ async function carryOut(scenario: string): Promise<{ isPassed: boolean; said: st
 }
 
 describe('the conformance suite of MCP', () => {
-  it('has no scenario for clients that nobody has looked at [S2.12] [A.09]', async () => {
+  it('has no scenario for clients that nobody has looked at', async () => {
     const scenarios = await listScenarios()
     expect(scenarios.length).toBeGreaterThan(20)
     const unknown = scenarios.filter(
@@ -73,7 +73,7 @@ describe('the conformance suite of MCP', () => {
   )
 
   it.each([['auth/metadata-default'], ['auth/client-credentials-basic']])(
-    'does not pass what this client does not do, and nothing hangs: %s [S2.12]',
+    'does not pass what this client does not do, and nothing hangs: %s',
     async (scenario) => {
       const { isPassed, said } = await carryOut(scenario)
       expect(isPassed, said).toBe(false)

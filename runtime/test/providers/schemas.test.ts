@@ -56,7 +56,7 @@ describe('schemas for Gemini', () => {
     expect(toGoogleSchema({ type: 'object', properties: {} })).toBeUndefined()
   })
 
-  it("stay small where a stranger's references would multiply [S2.12]", () => {
+  it("stay small where a stranger's references would multiply [S2.06]", () => {
     const defs: Record<string, unknown> = {}
     for (let at = 0; at < 40; at++) {
       const $ref = `#/$defs/d${at + 1}`
@@ -105,7 +105,7 @@ describe('schemas for Gemini', () => {
 })
 
 describe('safe names of tools', () => {
-  it('are taken by every provider, differ, and depend on the name alone where they can [S2.11]', () => {
+  it('are taken by every provider, differ, and depend on the name alone where they can [S0.11]', () => {
     const long = `server_${'x'.repeat(80)}`
     const names = ['1st', 'a b', 'a_b', 'a.b', long, `${long}y`, 'ok-1_A', '', 'é'].toSorted()
     const safe = makeSafeNames(names)
@@ -117,7 +117,7 @@ describe('safe names of tools', () => {
     expect(makeSafeNames([long]).get(long)).toBe(safe.get(long))
   })
 
-  it('differ whatever the names are [S2.11]', () => {
+  it('differ whatever the names are [S0.11]', () => {
     fc.assert(
       fc.property(fc.uniqueArray(fc.string({ maxLength: 70 }), { maxLength: 30 }), (names) => {
         expect(new Set(makeSafeNames(names.toSorted()).values()).size).toBe(names.length)

@@ -182,7 +182,7 @@ describe('the offline model in a conversation', () => {
     expect(text).toBe('STEP FAILED: [offline model] delete_file was denied. They said: keep it')
   })
 
-  it('asks the person what it is told to ask, in the form that fits, and says what they answered [S4.06 S2.16]', async () => {
+  it('asks the person what it is told to ask, in the form that fits, and says what they answered [S4.06]', async () => {
     const answered = 'The user answered:\n<answer>\njson\n</answer>'
     for (const [more, args] of [
       ['', { kind: 'text' }],

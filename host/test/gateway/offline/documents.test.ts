@@ -149,7 +149,7 @@ describe('the offline model', () => {
     expect(completion.summary).toContain('one')
   })
 
-  it('carries out a plan that a person wrote, with several orders in a step [S4.06 A.01]', async () => {
+  it('carries out a plan that a person wrote, with several orders in a step [S4.06 A.11]', async () => {
     const plan = {
       goal: 'Say hello',
       steps: [

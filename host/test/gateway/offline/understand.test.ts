@@ -54,18 +54,18 @@ describe('what a person asks for', () => {
       false,
     ],
     ['ask me `Which format?`, one of "csv" or "json"', ['csv', 'json'], false],
-  ])('is a question to the person: %s [S4.06 S2.16]', (task, options, confirm) => {
+  ])('is a question to the person: %s [S4.06]', (task, options, confirm) => {
     expect(read(task)).toEqual([{ kind: 'ask', question: 'Which format?', options, confirm }])
   })
 
   it.each(['Ask me', 'Ask me ""', 'Ask me "a" with the options "x", "x"', 'Ask me "a" with the options "x"'])(
-    'is not understood as a question: %s [S4.06 S2.16]',
+    'is not understood as a question: %s [S4.06]',
     (task) => {
       expect(read(task)).toContain('not understood')
     },
   )
 
-  it('waits with all that comes behind a question for its answer [S4.06 S2.16]', () => {
+  it('waits with all that comes behind a question for its answer [S4.06]', () => {
     const { steps } = planTask('Ask me "Go on?", yes or no, and then list the files', workspace)
     expect(steps.map(({ id, needs }) => [id, needs])).toEqual([
       ['ask-1', []],

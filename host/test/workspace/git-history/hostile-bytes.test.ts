@@ -42,7 +42,7 @@ const many = Object.fromEntries(
 
 describe('bytes of a hostile repository', () => {
   it.each(['2', '3', '4'])(
-    'an index of version %s is read or refused, whatever is changed in it [W.03]',
+    'an index of version %s is read or refused, whatever is changed in it [T.02]',
     (version) => {
       using bench = new GitBench(
         repository(many, (root) => {
@@ -59,7 +59,7 @@ describe('bytes of a hostile repository', () => {
     },
   )
 
-  it('a delta is applied or refused, and makes no more than it says [W.03]', () => {
+  it('a delta is applied or refused, and makes no more than it says [T.02]', () => {
     const base = Buffer.from('0123456789'.repeat(10))
     const random = randomOf(3)
     for (let round = 0; round < 2_000; round++) {
