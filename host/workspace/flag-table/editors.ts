@@ -14,7 +14,7 @@ export const editors: readonly FlagGroup[] = [
         tool: 'Visual Studio',
         source:
           'https://learn.microsoft.com/visualstudio/ide/customize-build-and-debug-tasks-in-visual-studio',
-        patterns: ['.vs'],
+        patterns: ['.vs', 'CMakeSettings.json', 'CppProperties.json'],
       },
       {
         tool: 'JetBrains IDEs',
@@ -44,8 +44,12 @@ export const editors: readonly FlagGroup[] = [
         source: 'https://developer.apple.com/documentation/xcode/running-custom-scripts-during-a-build',
         patterns: ['*.xcodeproj', '*.xcworkspace'],
       },
-      { tool: 'Zed', source: 'https://zed.dev/docs/configuring-zed', patterns: ['.zed'] },
-      { tool: 'Helix', source: 'https://docs.helix-editor.com/languages.html', patterns: ['.helix'] },
+      { tool: 'Zed', source: 'https://zed.dev/docs/worktree-trust', patterns: ['.zed'] },
+      {
+        tool: 'Helix',
+        source: 'https://docs.helix-editor.com/master/workspace-trust.html',
+        patterns: ['.helix'],
+      },
       {
         tool: 'Vim',
         source: 'https://vimhelp.org/options.txt.html#%27exrc%27',
@@ -59,6 +63,8 @@ export const editors: readonly FlagGroup[] = [
           '.local.vimrc',
           '.vimspector.json',
           '.vimrc.*',
+          '.gvimrc',
+          '_gvimrc',
         ],
       },
       {
@@ -74,7 +80,7 @@ export const editors: readonly FlagGroup[] = [
       {
         tool: 'Emacs',
         source: 'https://www.gnu.org/software/emacs/manual/html_node/emacs/Directory-Variables.html',
-        patterns: ['.dir-locals*.el', '.emacs', '.emacs.*', '.emacs.d'],
+        patterns: ['.dir-locals*.el', '.emacs', '.emacs.*', '.emacs.d', '_dir-locals*.el'],
       },
       {
         tool: 'Sublime Text',
@@ -96,7 +102,19 @@ export const editors: readonly FlagGroup[] = [
       {
         tool: 'Qt Creator',
         source: 'https://doc.qt.io/qtcreator/creator-sharing-project-settings.html',
-        patterns: ['*.pro.user', '*.txt.user', '.qtcreator'],
+        patterns: [
+          '.qtcreator',
+          '*.pro.user*',
+          '*.txt.user*',
+          '*.qbs.user*',
+          '*.qmlproject.user*',
+          '*.creator.user*',
+          '*.pro.shared',
+          '*.txt.shared',
+          '*.qbs.shared',
+          '*.qmlproject.shared',
+          '*.creator.shared',
+        ],
       },
       {
         tool: 'development containers',
@@ -110,7 +128,7 @@ export const editors: readonly FlagGroup[] = [
       },
       {
         tool: 'Replit',
-        source: 'https://docs.replit.com/replit-workspace/configuring-run-button',
+        source: 'https://docs.replit.com/features/project-setup/configuration',
         patterns: ['.replit', 'replit.nix'],
       },
       {
@@ -120,12 +138,12 @@ export const editors: readonly FlagGroup[] = [
       },
       {
         tool: 'CodeSandbox',
-        source: 'https://codesandbox.io/docs/learn/repositories/task',
+        source: 'https://codesandbox.io/docs/learn/devboxes/task',
         patterns: ['.codesandbox'],
       },
       {
         tool: 'StackBlitz',
-        source: 'https://developer.stackblitz.com/platform/webcontainers/project-config',
+        source: 'https://developer.stackblitz.com/docs/platform/project-config',
         patterns: ['.stackblitzrc'],
       },
       {

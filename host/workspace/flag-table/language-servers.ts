@@ -32,6 +32,7 @@ export const languageServers: readonly FlagGroup[] = [
           'package.yaml',
           'setup.hs',
           'setup.lhs',
+          '.hie-bios',
         ],
       },
       {
@@ -77,12 +78,12 @@ export const languageServers: readonly FlagGroup[] = [
       },
       {
         tool: 'Makefile Tools',
-        source: 'https://code.visualstudio.com/docs/cpp/makefile-tools',
+        source: 'https://github.com/microsoft/vscode-makefile-tools',
         patterns: ['Makefile', 'GNUmakefile', 'makefile.*', '*.mk', '*.mak'],
       },
       {
         tool: 'MSBuild (C# Dev Kit, Rider)',
-        source: 'https://learn.microsoft.com/visualstudio/msbuild/msbuild',
+        source: 'https://www.jetbrains.com/help/rider/Settings_Trusted_Locations.html',
         patterns: [
           '*.csproj',
           '*.fsproj',
@@ -96,11 +97,15 @@ export const languageServers: readonly FlagGroup[] = [
           'Directory.*.rsp',
           'global.json',
           'omnisharp.json',
+          '*.csproj.user',
+          '*.fsproj.user',
+          '*.vbproj.user',
+          '*.vcxproj.user',
         ],
       },
       {
         tool: 'Gradle import',
-        source: 'https://www.jetbrains.com/help/idea/work-with-gradle-projects.html',
+        source: 'https://github.com/redhat-developer/vscode-java/wiki/Gradle-Support',
         patterns: [
           '*.gradle',
           '*.gradle.kts',
@@ -128,7 +133,6 @@ export const languageServers: readonly FlagGroup[] = [
         patterns: [
           '*.sbt',
           'build.sc',
-          'build.mill',
           'mill.bat',
           'project/build.properties',
           'project/*.scala',
@@ -138,12 +142,24 @@ export const languageServers: readonly FlagGroup[] = [
           '.scalafix.conf',
           '.scala-build',
           'project.scala',
+          '*.mill',
+          '.mill-version',
+          '.mill-opts',
+          '.mill-jvm-opts',
         ],
       },
       {
         tool: 'clojure-lsp',
         source: 'https://clojure-lsp.io/settings/',
-        patterns: ['project.clj', 'deps.edn', 'shadow-cljs.edn', 'bb.edn', '.lsp', '.clj-kondo'],
+        patterns: [
+          'project.clj',
+          'deps.edn',
+          'shadow-cljs.edn',
+          'bb.edn',
+          '.lsp',
+          '.clj-kondo',
+          'build.boot',
+        ],
       },
       {
         tool: 'ElixirLS (Mix)',
@@ -157,12 +173,12 @@ export const languageServers: readonly FlagGroup[] = [
       },
       {
         tool: 'SourceKit-LSP (SwiftPM)',
-        source: 'https://docs.swift.org/swiftpm/documentation/packagemanagerdocs/',
+        source: 'https://github.com/swiftlang/sourcekit-lsp/blob/main/Documentation/Configuration%20File.md',
         patterns: ['Package.swift', 'package@swift-*.swift', '.swiftpm', '.sourcekit-lsp'],
       },
       {
         tool: 'Dart analysis server',
-        source: 'https://dart.dev/tools/analysis',
+        source: 'https://dart.dev/tools/analyzer-plugins',
         patterns: ['analysis_options.y*ml', '.fvm', '.fvmrc'],
       },
       {

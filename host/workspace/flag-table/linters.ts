@@ -12,7 +12,7 @@ export const linters: readonly FlagGroup[] = [
       },
       {
         tool: 'Oxlint',
-        source: 'https://oxc.rs/docs/guide/usage/linter/js-plugins.html',
+        source: 'https://oxc.rs/docs/guide/usage/linter/config.html',
         patterns: ['.oxlintrc.json*', 'oxlint.config.*'],
       },
       {
@@ -25,7 +25,11 @@ export const linters: readonly FlagGroup[] = [
         source: 'https://stylelint.io/user-guide/configure',
         patterns: ['.stylelintrc*', 'stylelint.config.*'],
       },
-      { tool: 'Babel', source: 'https://babeljs.io/docs/config-files', patterns: ['.babelrc*'] },
+      {
+        tool: 'Babel',
+        source: 'https://babeljs.io/docs/config-files',
+        patterns: ['.babelrc*', 'babel.config.json'],
+      },
       {
         tool: 'extensions that load JavaScript configuration (Vitest, Jest, Playwright, Tailwind CSS, Svelte, Astro, GraphQL, …)',
         source: 'https://vitest.dev/guide/ide',
@@ -44,7 +48,7 @@ export const linters: readonly FlagGroup[] = [
           'wdio.conf.*',
         ],
       },
-      { tool: 'Mocha', source: 'https://mochajs.org/#configuring-mocha-nodejs', patterns: ['.mocharc*'] },
+      { tool: 'Mocha', source: 'https://mochajs.org/running/configuring/', patterns: ['.mocharc*'] },
       {
         tool: 'GraphQL',
         source: 'https://the-guild.dev/graphql/config/docs/user/usage',
@@ -64,7 +68,7 @@ export const linters: readonly FlagGroup[] = [
       {
         tool: 'CSpell',
         source: 'https://cspell.org/docs/Configuration',
-        patterns: ['cspell*.json', 'cspell*.y*ml', '.cspell*'],
+        patterns: ['cspell*.y*ml', '.cspell*', 'cspell*.json*', 'cspell*.toml'],
       },
       { tool: 'dprint', source: 'https://dprint.dev/config/', patterns: ['dprint.json*', '.dprint.json*'] },
       {
@@ -79,7 +83,7 @@ export const linters: readonly FlagGroup[] = [
       },
       {
         tool: 'golangci-lint',
-        source: 'https://golangci-lint.run/docs/plugins/module-plugins/',
+        source: 'https://golangci-lint.run/docs/plugins/go-plugins/',
         patterns: ['.golangci.*', '.custom-gcl.yml'],
       },
       {

@@ -60,6 +60,11 @@ export const packages: readonly FlagGroup[] = [
       },
       { tool: 'uv', source: 'https://docs.astral.sh/uv/reference/settings/', patterns: ['uv.toml'] },
       {
+        tool: 'Poetry, PDM',
+        source: 'https://python-poetry.org/docs/configuration/',
+        patterns: ['poetry.toml', 'pdm.toml', '.pdm.toml'],
+      },
+      {
         tool: 'Conda',
         source: 'https://docs.conda.io/projects/conda/en/latest/user-guide/configuration/index.html',
         patterns: ['.condarc'],

@@ -133,7 +133,11 @@ export const versionControl: readonly FlagGroup[] = [
         source: 'https://jorisroovers.com/gitlint/latest/configuration/',
         patterns: ['.gitlint'],
       },
-      { tool: 'hk', source: 'https://hk.jdx.dev/configuration.html', patterns: ['hk.pkl'] },
+      {
+        tool: 'hk',
+        source: 'https://hk.jdx.dev/configuration.html',
+        patterns: ['hk.pkl', 'hk.local.pkl', '.hkrc.pkl'],
+      },
     ],
   },
   {
