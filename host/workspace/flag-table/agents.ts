@@ -62,7 +62,7 @@ export const agents: readonly FlagGroup[] = [
       },
       {
         tool: 'Cursor',
-        source: 'https://cursor.com/docs/context/rules',
+        source: 'https://cursor.com/docs/agent/hooks',
         patterns: ['.cursor', '.cursorrules', '.cursorignore', '.cursorindexingignore'],
       },
       {

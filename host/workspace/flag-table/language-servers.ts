@@ -203,7 +203,7 @@ export const languageServers: readonly FlagGroup[] = [
       {
         tool: 'ZLS (Zig)',
         source: 'https://zigtools.org/zls/configure/per-build/',
-        patterns: ['build.zig', 'build.zig.zon', 'zls.json'],
+        patterns: ['build.zig', 'build.zig.zon', 'zls.json', 'zls.build.json'],
       },
       { tool: 'XMake', source: 'https://xmake.io/', patterns: ['xmake.lua'] },
       {

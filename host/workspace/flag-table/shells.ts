@@ -25,7 +25,7 @@ export const shells: readonly FlagGroup[] = [
       },
       {
         tool: 'tcsh',
-        source: 'https://man7.org/linux/man-pages/man1/csh.1.html',
+        source: 'https://man.freebsd.org/cgi/man.cgi?query=tcsh',
         patterns: ['.cshrc', '.tcshrc', '.login', '.logout'],
       },
       { tool: 'ksh', source: 'https://man.openbsd.org/ksh.1', patterns: ['.kshrc', '.mkshrc'] },
@@ -219,7 +219,7 @@ export const shells: readonly FlagGroup[] = [
       { tool: 'Elixir', source: 'https://hexdocs.pm/iex/IEx.html', patterns: ['.iex.exs'] },
       {
         tool: 'Erlang',
-        source: 'https://www.erlang.org/doc/system/shell.html',
+        source: 'https://www.erlang.org/doc/apps/erts/erl_cmd.html',
         patterns: ['.erlang', '.erlang.*'],
       },
       { tool: 'Perl', source: 'https://perldoc.perl.org/perldebug', patterns: ['.perldb', 'perldb.ini'] },

@@ -230,7 +230,7 @@ export const versionControl: readonly FlagGroup[] = [
       },
       {
         tool: 'Semaphore',
-        source: 'https://docs.semaphoreci.com/reference/pipeline-yaml',
+        source: 'https://docs.semaphoreci.com/reference/pipeline-yaml-reference/',
         patterns: ['.semaphore'],
       },
       {
@@ -245,7 +245,7 @@ export const versionControl: readonly FlagGroup[] = [
       },
       {
         tool: 'Bitrise',
-        source: 'https://devcenter.bitrise.io/en/references/configuration-yaml-reference.html',
+        source: 'https://docs.bitrise.io/en/bitrise-ci/references/configuration-yaml-reference',
         patterns: ['bitrise.yml'],
       },
       {
@@ -263,7 +263,11 @@ export const versionControl: readonly FlagGroup[] = [
         source: 'https://docs.netlify.com/build/configure-builds/file-based-configuration/',
         patterns: ['netlify.toml'],
       },
-      { tool: 'Vercel', source: 'https://vercel.com/docs/project-configuration', patterns: ['vercel.json'] },
+      {
+        tool: 'Vercel',
+        source: 'https://vercel.com/docs/project-configuration',
+        patterns: ['vercel.json', 'vercel.ts', 'vercel.mts', 'vercel.js', 'vercel.mjs', 'vercel.cjs'],
+      },
       { tool: 'Render', source: 'https://render.com/docs/blueprint-spec', patterns: ['render.yaml'] },
       {
         tool: 'Read the Docs',
