@@ -3,7 +3,8 @@
 
 import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
-import { LockHeldError, takeLock } from '../locks/file-lock.ts'
+import { RunId } from '#specs/protocol/text.ts'
+import { LockHeldError, removeLeftLock, takeLock } from '../locks/file-lock.ts'
 import { RunStore } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
 import { sweepDeadVms } from '../vm/vm-folder.ts'
@@ -42,9 +43,9 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
     case 'run':
       return await new RunStore(folders).remove(name)
     case 'leftover':
-      if (path.dirname(place) === folders.vms) await freeVm(folders.vms, place)
-      else await rm(place, { recursive: true, force: true })
-      return
+      if (path.dirname(place) === folders.vms) return await freeVm(folders.vms, place)
+      if (place.endsWith('.lock')) return await freeLock(folders, place)
+      return await rm(place, { recursive: true, force: true })
     case 'download':
     case 'probe':
       return await rm(place, { force: true })
@@ -59,6 +60,14 @@ async function freeFolder(cache: string, place: string): Promise<void> {
   const aside = await mkdtemp(path.join(cache, 'build-'))
   await rename(place, path.join(aside, path.basename(place)))
   await rm(aside, { recursive: true, force: true })
+}
+
+/** A process that took the lock meanwhile keeps it. */
+async function freeLock(folders: Folders, place: string): Promise<void> {
+  const run = RunId.safeParse(path.basename(place, '.lock'))
+  if (path.dirname(place) === folders.locks && run.success)
+    return await new RunStore(folders).removeLeftLock(run.data)
+  await removeLeftLock(place)
 }
 
 async function freeVm(vms: string, place: string): Promise<void> {

@@ -7,6 +7,7 @@ import { z } from 'zod'
 import { findAgentDisk } from '../image/agent-disk.ts'
 import { readRecipeKey } from '../image/recipe-key.ts'
 import { findSources, type ImageSources } from '../image/sources.ts'
+import { isLeftLock } from '../locks/file-lock.ts'
 import { RunStore, type RunSummary } from '../runs/store.ts'
 import type { Folders } from '../state/folders.ts'
 import { mapBounded } from '../state/map-bounded.ts'
@@ -42,6 +43,7 @@ export async function listKept({ folders, now, sources = findSources() }: Invent
     listDownloads(cache, sources.recipe),
     listProbes(cache),
     listWork(cache, now),
+    listLeftLocks(folders),
     listDeadVms(folders.vms, now),
     listRuns(folders),
   ])
@@ -139,6 +141,22 @@ async function listWork(cache: string, now: number): Promise<Kept[]> {
       return { ...entry, note, state: now - entry.usedAt > ABANDONED_MS ? 'old' : 'busy' } as const
     }),
   )
+}
+
+/** Lock files that killed processes left. One that a process holds is removed by that process. */
+async function listLeftLocks({ locks, cache }: Folders): Promise<Kept[]> {
+  const folders = [locks, ...['images', 'agents', 'templates'].map((name) => path.join(cache, name))]
+  const places = await Promise.all(
+    folders.map(async (folder) => {
+      const names = (await namesIn(folder)).filter((name) => name.endsWith('.lock'))
+      return names.map((name) => path.join(folder, name))
+    }),
+  )
+  const kept = await mapBounded(places.flat(), async (place) => {
+    if (!(await isLeftLock(place))) return undefined
+    return { ...(await describe('leftover', place, 'old')), note: 'lock of a process that was killed' }
+  })
+  return kept.filter((entry) => entry !== undefined)
 }
 
 /** Folders of VMs whose host process is dead. Those of living ones belong to them. */

@@ -3,7 +3,7 @@
  * process left is taken by the next one, since the kernel's lock on it is gone. Refuses to wait without an end.
  */
 import { constants } from 'node:fs'
-import { type FileHandle, readFile, rm, stat } from 'node:fs/promises'
+import { type FileHandle, lstat, readFile, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
 import { parseJson } from '../state/json.ts'
@@ -94,6 +94,18 @@ export async function readLockFile(file: string): Promise<Readonly<Record<string
   })
   const parsed = Holder.safeParse(parseJson(text))
   return parsed.success ? parsed.data : undefined
+}
+
+/** Whether it is a lock file that a killed process left. False where the kernel or the file cannot be asked. */
+export async function isLeftLock(file: string): Promise<boolean> {
+  try {
+    const found = await lstat(file)
+    if (!found.isFile()) return false
+    const saysHolder = found.size === 0 || (await readLockFile(file)) !== undefined
+    return saysHolder && !(await isLocked(file))
+  } catch {
+    return false
+  }
 }
 
 /** Removes the file that a killed process left; one that is held stays. */

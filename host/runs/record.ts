@@ -5,7 +5,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { Recorder } from '../recording/recorder.ts'
 import type { WaitForRoom } from '../state/room.ts'
-import { removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
+import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import { Feed } from './feed.ts'
 import { Journal } from './journal.ts'
 import type { RunPaths } from './store.ts'
@@ -41,9 +41,12 @@ export class RunRecord {
   /** Holds a directory for the run until the result is disposed; see {@link RunLock.holdDirectory}. */
   async holdDirectory(root: string): Promise<WorkspaceResult<AsyncDisposable>> {
     const runs = path.dirname(this.paths.directory)
-    return await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
+    const held = await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
       removeStagedOf(directory, path.join(runs, runId)),
     )
+    // Its own lock file, which this process overwrote, no longer tells others of a killed apply.
+    if (held.ok && this.state.unfinished !== null) removeLeftStaged(this.paths.directory)
+    return held
   }
 
   /** `hash` of the journal's last line. */

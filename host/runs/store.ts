@@ -9,7 +9,7 @@ import { isRunLocked, lockedRuns, RunBusyError, RunLock } from '../locks/run-loc
 import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { mapBounded } from '../state/map-bounded.ts'
-import { readAppliedCount } from '../workspace/index.ts'
+import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
 import { JournalError } from './journal.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './outline.ts'
@@ -159,10 +159,19 @@ export class RunStore {
     return await isRunLocked(this.#locks, this.paths(runId).runId)
   }
 
-  /** @throws {RunBusyError} while a process works on it */
+  /** Also removes files that a killed apply or undo staged in the workspace. @throws {RunBusyError} while a process works on it */
   async remove(runId: string): Promise<void> {
     await using _ = await RunLock.take(this.#locks, runId)
-    await rm(this.paths(runId).directory, { recursive: true, force: true })
+    const { directory } = this.paths(runId)
+    // The log in there names them.
+    removeLeftStaged(directory)
+    await rm(directory, { recursive: true, force: true })
+  }
+
+  /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {RunBusyError} */
+  async removeLeftLock(runId: string): Promise<void> {
+    await using _ = await RunLock.take(this.#locks, runId)
+    removeLeftStaged(this.paths(runId).directory)
   }
 
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
@@ -180,6 +189,8 @@ export class RunStore {
       })
       if (lock === undefined) continue
       await using _ = lock
+      // Afterwards no lock file tells of them.
+      removeLeftStaged(this.paths(id).directory)
       for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
     }
   }

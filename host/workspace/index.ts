@@ -21,7 +21,7 @@ export {
 export { joinRuleChanges, RuleChange, ruleChangeOf } from './rule-changes.ts'
 export { defaultMaxBytes, type Scan, type ScanOptions, scanWorkspace } from './scan.ts'
 export { type Choice, type HeldBack, notChosen, type Selection, selectChanges } from './selection.ts'
-export { removeStagedOf } from './staged-files.ts'
+export { removeLeftStaged, removeStagedOf } from './staged-files.ts'
 export { type UndoOptions, type UndoSummary, undoChanges } from './undo.ts'
 export {
   failureOf,

@@ -3,7 +3,7 @@
  * process left. Removes nothing that the run's own log does not name.
  */
 import { Root } from '#specs/node/descriptor-walk.ts'
-import { type LoggedOperation, readLoggedOperations } from './write-ahead.ts'
+import { type LoggedOperation, readApplyLog, readLoggedOperations } from './write-ahead.ts'
 
 /** The name of a staged file. @param sha256 of the change set @param op number of the operation */
 export function stagedName(sha256: string, op: number): string {
@@ -30,7 +30,19 @@ export function removeStaged(root: Root, operations: readonly LoggedOperation[])
 
 /** The same for a run whose process was killed, by its log. A log that cannot be read names nothing. */
 export function removeStagedOf(root: string, runDirectory: string): void {
-  const operations = listed(() => readLoggedOperations(runDirectory))
+  removeStagedIn(
+    root,
+    listed(() => readLoggedOperations(runDirectory)),
+  )
+}
+
+/** The same in the directory that the log names. Nothing is staged where the last apply or undo came to its end. */
+export function removeLeftStaged(runDirectory: string): void {
+  const [log] = listed(() => [readApplyLog(runDirectory)])
+  if (log !== undefined && !log.isEnded) removeStagedIn(log.root, log.operations)
+}
+
+function removeStagedIn(root: string, operations: readonly LoggedOperation[]): void {
   if (operations.length === 0) return
   const opened = Root.open(root)
   if (!opened.ok) return
