@@ -226,14 +226,14 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'showing how much of its memory, CPUs and disk a running VM uses',
   ),
   'V.07': now(
-    'The image is built by one recipe, by a script or by Packer, for amd64 and arm64, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is shown and can be freed',
+    'The image is built by one recipe, by a script or by Packer, for amd64 and arm64, locked, the same to the byte, verified, described by a bill of materials, and at most 120 MB; what is kept on disk is bounded, shown and can be freed',
     'VMs of arm64 that boot',
   ),
   'V.08': now(
     'A person looks into a running VM or run from another process: shell, logs, list, stop, ports, attach',
   ),
   'V.09': now(
-    'QEMU runs without network, environment and privileges, under a seccomp filter, and sees only the programs of the system and its own files; where this sandbox is required and missing, no VM starts',
+    'QEMU runs without network, environment and privileges, under a seccomp filter and a user of its own, and sees only the programs of the system and its own files; where this sandbox is required and missing, no VM starts',
   ),
   'V.10': now(
     'The host runs only programs that it found by an absolute path, outside of workspaces and packages, where no other user can change them',
@@ -281,7 +281,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'A scripted model stands in for a real one in process and over HTTP, records what it was asked, and fails where the script was not played',
   ),
   'T.02': now(
-    'Whatever a model says, a tool gives or a workspace holds, a run goes on or ends with a reason, in bounded time and memory',
+    'Whatever a model says, a tool gives or a workspace holds is data that ends no block of the prompt and no line of a result; a run goes on or ends with a reason, in bounded time and memory',
   ),
 
   // Channels
@@ -329,7 +329,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'applying single hunks',
   ),
   'W.02': now(
-    'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive; a review of many thousand changes leaves other work its turns',
+    'Modes, links, binaries, large files, deletions, renames, empty folders and ignore rules survive, also in ten thousand files; a review of many thousand changes leaves other work its turns',
     'a bound for the time that thousands of files take, which is only measured',
   ),
   'W.03': now('Paths that execute on the host are flagged and left out unless named'),

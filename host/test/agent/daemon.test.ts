@@ -187,6 +187,14 @@ describe('the agent on its ports', () => {
     const other = `run-${'f'.repeat(20)}`
     const unknown = await world.link.request(taskCancel, { runId: other, reason: 'x' }, { timeoutMs: 5_000 })
     expect(unknown).toMatchObject({ ok: false })
+    expect(await world.link.submitTask(makeTask('List the files'))).toMatchObject({ ok: true })
+    const second = await world.link.request(
+      taskSubmit,
+      { task: makeTask('List the files', { runId: other }) },
+      { timeoutMs: 5_000 },
+    )
+    expect(second).toMatchObject({ ok: false, error: { code: 'rejected' } })
+    expect(await world.completion).toMatchObject({ outcome: 'completed' })
   })
 
   it('says which part failed when the root side cannot do its part', async () => {

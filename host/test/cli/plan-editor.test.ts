@@ -31,7 +31,7 @@ describe('the editor for a plan', () => {
     expect(await readdir(folder)).toEqual([])
   })
 
-  it('is never one that others could exchange: the next that is set is taken [H.01]', async () => {
+  it('is never one that others could exchange: the next that is set is taken [V.10]', async () => {
     const folder = await temporaryFolder('run')
     const open = await editor('echo evil > "$1"')
     await chmod(open, 0o777)

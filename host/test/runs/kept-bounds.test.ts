@@ -19,7 +19,7 @@ async function folderOf(count: number, bytes: number): Promise<string> {
 }
 
 describe('all runs of a user together', () => {
-  it('have a bound on their number, at which none begins and none is removed [S0.12]', async () => {
+  it('have a bound on their number, at which none begins and none is removed [V.07]', async () => {
     const runs = await folderOf(3, 0)
     await requireRoomForRun(runs, { maxRuns: 4, maxBytes: MiB * 100 })
     await expect(requireRoomForRun(runs, { maxRuns: 3, maxBytes: MiB * 100 })).rejects.toThrow(
@@ -28,7 +28,7 @@ describe('all runs of a user together', () => {
     expect(await readdir(runs)).toHaveLength(3)
   })
 
-  it('have a bound on their bytes, saved VMs among them [S0.12]', async () => {
+  it('have a bound on their bytes, saved VMs among them [V.07]', async () => {
     const runs = await folderOf(4, 2 * MiB)
     await requireRoomForRun(runs, { maxRuns: 10, maxBytes: 12 * MiB })
     const refused = requireRoomForRun(runs, { maxRuns: 10, maxBytes: 8 * MiB })

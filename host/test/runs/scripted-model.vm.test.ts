@@ -27,7 +27,13 @@ it('carries a task out in the VM by a script, as the documents show [T.01] [S0.0
     env: { ...process.env, CAISSON_HOME: bench.home },
     config: { model: 'scripted', providers },
   })
-  const run = await host.start({ prompt: 'Write a note', workspace: bench.workspace, attended: false })
+  const run = await host.start({
+    prompt: 'Write a note',
+    context: { owner: 'Ada' },
+    tools: ['write_file'],
+    workspace: bench.workspace,
+    attended: false,
+  })
   const { end } = await run.ended
   expect(end).toMatchObject({ outcome: 'completed', summary: 'The note is written.' })
   model.assertDone()
@@ -37,6 +43,9 @@ it('carries a task out in the VM by a script, as the documents show [T.01] [S0.0
     ['note', 1],
   ])
   expect(model.requests[2]?.lastResult).toContain('note.txt')
+  for (const { messages } of model.requests)
+    expect(JSON.stringify(messages)).toContain('<context name=\\"owner\\">\\nAda')
+  expect(model.requests[1]?.tools.map(({ name }) => name)).toEqual(['write_file'])
   const changes = await host.changes(run.id)
   expect((await changes.review()).map(({ path }) => path)).toEqual(['note.txt'])
 }, 180_000)

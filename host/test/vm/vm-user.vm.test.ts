@@ -28,7 +28,7 @@ async function lookAs(user: number, pid: number): Promise<string> {
 }
 
 describe.runIf(process.getuid?.() === 0)('the memory of a VM whose host is root', () => {
-  it('is no other process’s to read, nor another VM’s, nor nobody’s; its file is 0600 [V.06]', async () => {
+  it('is no other process’s to read, nor another VM’s, nor nobody’s; its file is 0600 [V.09]', async () => {
     const options = await testVmOptions(home.folders)
     const vms = [await startWarmTestVm(options), await startWarmTestVm(options)]
     try {
@@ -55,7 +55,7 @@ describe.runIf(process.getuid?.() === 0)('the memory of a VM whose host is root'
     }
   })
 
-  it('is saved to a file of mode 0600, and wakes as another user [V.04, V.06]', async () => {
+  it('is saved to a file of mode 0600, and wakes as another user [V.04, V.09]', async () => {
     const started = await startWarmTestVm(await testVmOptions(home.folders))
     started.link.close()
     const stops = { onExit: () => undefined, onDiskFull: () => undefined }

@@ -285,7 +285,7 @@ describe('failures', () => {
     expect(seen).toMatchObject({ code: 'unreachable', retryable: true })
   })
 
-  it('refuses more calls than the host takes in one message [S1.07]', async () => {
+  it('refuses more calls than the host takes in one message [T.02]', async () => {
     const many = Array.from({ length: 129 }, (_, index) => ({
       index,
       id: `c${index}`,
@@ -295,7 +295,7 @@ describe('failures', () => {
     expect(seen).toMatchObject({ code: 'answer_too_large' })
   })
 
-  it('ends an endless stream at its bound of bytes, and its request with it [S1.07]', async () => {
+  it('ends an endless stream at its bound of bytes, and its request with it [T.02]', async () => {
     const endless = { body: delta({ content: 'x'.repeat(1_000) }).repeat(2_000), pieceBytes: 4_096 }
     const seen = await error(endless, { maxBytes: 100_000 })
     expect(seen).toMatchObject({ code: 'answer_too_large', retryable: false })
@@ -313,7 +313,7 @@ describe('failures', () => {
     await expect.poll(() => model?.abandoned()).toBe(1)
   })
 
-  it('makes a value of any bytes whatever [S1.07]', async () => {
+  it('makes a value of any bytes whatever [T.02]', async () => {
     const words = fc.constantFrom(
       'data: ',
       '{',
