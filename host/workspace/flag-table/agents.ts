@@ -161,7 +161,7 @@ export const agents: readonly FlagGroup[] = [
       { tool: 'Amp', source: 'https://ampcode.com/manual', patterns: ['.amp'] },
       {
         tool: 'Firebender',
-        source: 'https://docs.firebender.com/',
+        source: 'https://docs.firebender.com/context/mcp',
         patterns: ['firebender.json', '.firebender'],
       },
       {
@@ -170,9 +170,17 @@ export const agents: readonly FlagGroup[] = [
         patterns: ['.rovodev', '.agent.local.md'],
       },
       { tool: 'Antigravity', source: 'https://antigravity.google/docs/skills', patterns: ['.antigravity*'] },
-      { tool: 'iFlow', source: 'https://platform.iflow.cn/en/cli', patterns: ['IFLOW.md', '.iflow'] },
-      { tool: 'Devin', source: 'https://docs.devin.ai/', patterns: ['.devin'] },
-      { tool: 'Cody', source: 'https://sourcegraph.com/docs/cody', patterns: ['.cody', '.sourcegraph'] },
+      {
+        tool: 'iFlow',
+        source: 'https://platform.iflow.cn/en/cli/examples/hooks',
+        patterns: ['IFLOW.md', '.iflow'],
+      },
+      { tool: 'Devin', source: 'https://docs.devin.ai/cli/extensibility/rules', patterns: ['.devin'] },
+      {
+        tool: 'Cody',
+        source: 'https://sourcegraph.com/docs/cody/capabilities/ignore-context',
+        patterns: ['.cody', '.sourcegraph'],
+      },
       {
         tool: 'agents that read skills from a folder of their own',
         source: 'https://github.com/vercel-labs/skills#supported-agents',

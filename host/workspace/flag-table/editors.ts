@@ -10,6 +10,7 @@ export const editors: readonly FlagGroup[] = [
         source: 'https://code.visualstudio.com/docs/editing/workspaces/workspace-trust',
         patterns: ['.vscode', '*.code-workspace'],
       },
+      { tool: 'Theia', source: 'https://theia-ide.org/docs/workspace_trust/', patterns: ['.theia'] },
       {
         tool: 'Visual Studio',
         source:
@@ -34,6 +35,7 @@ export const editors: readonly FlagGroup[] = [
           '*.launch',
         ],
       },
+      // unverified
       {
         tool: 'NetBeans',
         source: 'https://netbeans.apache.org/front/main/wiki/FaqProjectMakeMakeFromExisting/',
@@ -98,7 +100,12 @@ export const editors: readonly FlagGroup[] = [
         patterns: ['.tm_properties'],
       },
       { tool: 'Nova', source: 'https://help.nova.app/tasks/', patterns: ['.nova'] },
-      { tool: 'Lapce', source: 'https://docs.lapce.dev/', patterns: ['.lapce'] },
+      { tool: 'Lapce', source: 'https://github.com/lapce/lapce/blob/master/lapce-app/src/config.rs', patterns: ['.lapce'] },
+      {
+        tool: 'lazygit',
+        source: 'https://github.com/jesseduffield/lazygit/blob/master/docs/Config.md',
+        patterns: ['.lazygit.yml'],
+      },
       {
         tool: 'Qt Creator',
         source: 'https://doc.qt.io/qtcreator/creator-sharing-project-settings.html',

@@ -38,7 +38,7 @@ export const languageServers: readonly FlagGroup[] = [
       {
         tool: 'OCaml LSP (dune)',
         source: 'https://dune.readthedocs.io/en/stable/overview.html',
-        patterns: ['dune', 'dune-project', 'dune-workspace'],
+        patterns: ['dune', 'dune-project', 'dune-workspace', '.merlin'],
       },
       {
         tool: 'rust-analyzer',
@@ -163,7 +163,7 @@ export const languageServers: readonly FlagGroup[] = [
       },
       {
         tool: 'ElixirLS (Mix)',
-        source: 'https://hexdocs.pm/mix/Mix.html',
+        source: 'https://github.com/elixir-lsp/elixir-ls#readme',
         patterns: ['mix.exs', '.formatter.exs', '.credo.exs', 'config/*.exs'],
       },
       {
@@ -205,7 +205,11 @@ export const languageServers: readonly FlagGroup[] = [
         source: 'https://zigtools.org/zls/configure/per-build/',
         patterns: ['build.zig', 'build.zig.zon', 'zls.json', 'zls.build.json'],
       },
-      { tool: 'XMake', source: 'https://xmake.io/', patterns: ['xmake.lua'] },
+      {
+        tool: 'XMake',
+        source: 'https://xmake.io/guide/extensions/ide-integration-plugins',
+        patterns: ['xmake.lua'],
+      },
       {
         tool: 'Build server protocol of SourceKit-LSP',
         source:

@@ -11,6 +11,11 @@ export const linters: readonly FlagGroup[] = [
         patterns: ['.eslintrc*', 'eslint.config.*'],
       },
       {
+        tool: 'TSLint',
+        source: 'https://palantir.github.io/tslint/usage/configuration/',
+        patterns: ['tslint.json', 'tslint.y*ml'],
+      },
+      {
         tool: 'Oxlint',
         source: 'https://oxc.rs/docs/guide/usage/linter/config.html',
         patterns: ['.oxlintrc.json*', 'oxlint.config.*'],
@@ -24,6 +29,11 @@ export const linters: readonly FlagGroup[] = [
         tool: 'Stylelint',
         source: 'https://stylelint.io/user-guide/configure',
         patterns: ['.stylelintrc*', 'stylelint.config.*'],
+      },
+      {
+        tool: 'ember-template-lint',
+        source: 'https://github.com/ember-template-lint/ember-template-lint/blob/main/docs/configuration.md',
+        patterns: ['.template-lintrc*'],
       },
       {
         tool: 'Babel',
@@ -46,6 +56,7 @@ export const linters: readonly FlagGroup[] = [
           '*.workspace.mts',
           'karma.conf.*',
           'wdio.conf.*',
+          '.postcssrc*',
         ],
       },
       { tool: 'Mocha', source: 'https://mochajs.org/running/configuring/', patterns: ['.mocharc*'] },
@@ -90,6 +101,11 @@ export const linters: readonly FlagGroup[] = [
         tool: 'RuboCop, Standard',
         source: 'https://docs.rubocop.org/rubocop/extensions.html',
         patterns: ['.rubocop*', '.standard.yml'],
+      },
+      {
+        tool: 'ERB Lint, HAML-Lint',
+        source: 'https://github.com/Shopify/erb_lint',
+        patterns: ['.erb_lint.yml', '.erb-lint.yml', '.erb_linters', '.erb-linters', '.haml-lint*'],
       },
       {
         tool: 'Pylint',

@@ -135,7 +135,7 @@ export const packages: readonly FlagGroup[] = [
         source: 'https://developer.hashicorp.com/vagrant/docs/vagrantfile',
         patterns: ['Vagrantfile'],
       },
-      { tool: 'Foreman', source: 'https://ddollar.github.io/foreman/', patterns: ['Procfile*'] },
+      { tool: 'Foreman', source: 'https://ddollar.github.io/foreman/', patterns: ['Procfile*', '.foreman'] },
       { tool: 'Tilt', source: 'https://docs.tilt.dev/api.html', patterns: ['Tiltfile'] },
       {
         tool: 'Turborepo, Lerna',

@@ -1,7 +1,10 @@
-/** What one tool does without a deliberate act of the person, and where it reads it. */
+/**
+ * What one tool does without a deliberate act of the person, and where it reads it. The comment `unverified` above a row
+ * says that no page was found to confirm it: its places stay flagged, and its source is written from memory.
+ */
 export interface FlagRow {
   readonly tool: string
-  /** The page of the tool's documentation that says so. */
+  /** The page of the tool's documentation that says so; where a row has several tools, that of the first. */
   readonly source: string
   /**
    * Names as in a .gitignore, found at any depth: one name, or several with slashes between them. `*` stands for any

@@ -76,6 +76,17 @@ export const shells: readonly FlagGroup[] = [
         source: 'https://asdf-vm.com/manage/configuration.html',
         patterns: ['.tool-versions', '.asdfrc'],
       },
+      { tool: 'proto', source: 'https://moonrepo.dev/docs/proto/config', patterns: ['.prototools*'] },
+      {
+        tool: 'aqua',
+        source: 'https://aquaproj.github.io/docs/reference/config/',
+        patterns: ['aqua.y*ml', '.aqua.y*ml'],
+      },
+      {
+        tool: 'Hermit',
+        source: 'https://cashapp.github.io/hermit/usage/shell/',
+        patterns: ['bin/hermit*', 'bin/activate-hermit*', 'bin/.*.pkg'],
+      },
       {
         tool: 'devenv',
         source: 'https://devenv.sh/automatic-shell-activation/',
@@ -162,7 +173,28 @@ export const shells: readonly FlagGroup[] = [
       {
         tool: 'Terraform',
         source: 'https://developer.hashicorp.com/terraform/cli/config/config-file',
-        patterns: ['.terraformrc', 'terraform.rc', '.terraform', '.terraform.lock.hcl'],
+        patterns: ['.terraformrc', 'terraform.rc', '.terraform', '.terraform.lock.hcl', '.tofurc', 'tofu.rc'],
+      },
+      {
+        tool: 'kubectl',
+        source:
+          'https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins',
+        patterns: ['.kube'],
+      },
+      {
+        tool: 'AWS',
+        source: 'https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-sourcing-external.html',
+        patterns: ['.aws/config', '.aws/credentials', '.aws/cli'],
+      },
+      {
+        tool: 'Docker',
+        source: 'https://docs.docker.com/reference/cli/docker/login/',
+        patterns: ['.docker/config.json', '.docker/cli-plugins'],
+      },
+      {
+        tool: 'GnuPG',
+        source: 'https://www.gnupg.org/documentation/manuals/gnupg/Agent-Options.html',
+        patterns: ['.gnupg'],
       },
     ],
   },

@@ -240,7 +240,7 @@ export const versionControl: readonly FlagGroup[] = [
       },
       {
         tool: 'Codemagic',
-        source: 'https://docs.codemagic.io/yaml-basic/yaml-getting-started/',
+        source: 'https://docs.codemagic.io/yaml-basic-configuration/yaml-getting-started/',
         patterns: ['codemagic.yaml'],
       },
       {
