@@ -1,6 +1,7 @@
 // What doctor says of the user's configuration and of the model: whether the file fits, and whether the key is where
 // it says, named by its source and never by its value.
 
+import { existsSync } from 'node:fs'
 import type { ConfigFact } from '../config/fact.ts'
 import { inspectModel, inspectSections } from '../config/inspect.ts'
 import type { KeyPlace } from '../config/keys.ts'
@@ -24,13 +25,15 @@ export async function checkConfig(place: KeyPlace & { readonly folders: Folders 
     ]
   }
   const facts = await inspectSections(loaded.value, place)
-  return [describeSections(file, facts), describeModel(await inspectModel(loaded.value, place))]
+  const seen = existsSync(file) ? file : `${file} does not exist; the defaults apply`
+  return [describeSections(seen, facts), describeModel(await inspectModel(loaded.value, place))]
 }
 
-function describeSections(file: string, facts: readonly ConfigFact[]): Finding {
+/** @param where the file, and whether it exists */
+function describeSections(where: string, facts: readonly ConfigFact[]): Finding {
   const wrong = facts.filter(({ problem }) => problem !== undefined)
-  if (wrong.length === 0) return { ...configuration, status: 'ok', seen: file }
-  const seen = [file, ...wrong.map(({ what, problem }) => `${what}: ${problem}`)].join('\n')
+  if (wrong.length === 0) return { ...configuration, status: 'ok', seen: where }
+  const seen = [where, ...wrong.map(({ what, problem }) => `${what}: ${problem}`)].join('\n')
   return {
     ...configuration,
     status: wrong.some(({ stopsRuns }) => stopsRuns) ? 'fail' : 'warn',

@@ -135,9 +135,17 @@ describe('runDoctor', () => {
       await writeFile(join(folders.config, 'config.toml'), text)
       return await examine({ LOCAL_KEY: 'key-9876543210', PATH: process.env.PATH ?? '' })
     }
+    const absent = await examine()
+    expect(absent.byId('configuration')).toMatchObject({
+      status: 'ok',
+      seen: expect.stringMatching(/config\.toml does not exist; the defaults apply$/),
+    })
     const server = '[providers.local]\nurl = "http://127.0.0.1:9/v1"\nmodels = ["qwen3"]\n'
     const good = await write(`provider = "local"\n${server}key = { env = "LOCAL_KEY" }`)
-    expect(good.byId('configuration').status).toBe('ok')
+    expect(good.byId('configuration')).toMatchObject({
+      status: 'ok',
+      seen: expect.stringMatching(/config\.toml$/),
+    })
     expect(good.byId('key')).toMatchObject({
       status: 'ok',
       seen: 'qwen3 of local at http://127.0.0.1:9/v1, key from the variable LOCAL_KEY',
@@ -160,7 +168,7 @@ describe('runDoctor', () => {
     const broken = await write('provider = 5')
     expect(broken.byId('configuration')).toMatchObject({
       status: 'fail',
-      seen: expect.stringContaining('provider: expected string'),
+      seen: expect.stringContaining('provider: must be text, got a number'),
     })
   })
 
