@@ -1,8 +1,10 @@
 /** Checks what an application passes for a host or a run against schemas, before anything starts; names each field that is wrong. */
+
 import * as z from 'zod'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
 import type { HostOptions } from './host-options.ts'
@@ -144,7 +146,7 @@ const namesOfRun: Names = {
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkRunOptions(options: RunOptions): void {
-  const parsed = Options.safeParse(options)
+  const parsed = Options.safeParse(options, plainMessages)
   const problems = parsed.success ? [] : problemsOf(parsed.error, namesOfRun)
   if (parsed.success && isBlank(options))
     problems.push({
@@ -156,7 +158,7 @@ export function checkRunOptions(options: RunOptions): void {
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkHostOptions(options: HostOptions): void {
-  const parsed = Choices.safeParse(options)
+  const parsed = Choices.safeParse(options, plainMessages)
   if (!parsed.success)
     throw new OptionsError('the options of the host cannot be used', problemsOf(parsed.error, namesOfHost))
 }
@@ -165,7 +167,7 @@ export function checkHostOptions(options: HostOptions): void {
 export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
   const parsed = z
     .strictObject({ egress: z.strictObject({ rules: z.array(EgressRule) }) })
-    .safeParse({ egress: { rules } })
+    .safeParse({ egress: { rules } }, plainMessages)
   if (parsed.success) return parsed.data.egress.rules
   throw new OptionsError('the egress rules cannot be used', problemsOf(parsed.error, namesOfRun))
 }

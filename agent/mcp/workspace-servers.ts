@@ -2,7 +2,9 @@
  * The MCP servers that the workspace itself names, in its `.mcp.json`: programs to run inside the VM and nothing else. The file
  * is a stranger's: bounded, read strictly, never through a link that leaves the workspace; addresses in it are not asked.
  */
+
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { listMcpServers, readMcpServer, workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
 
@@ -59,10 +61,10 @@ function readEntry(name: string, entry: unknown): McpServer | string | null {
   const fields = { transport: 'stdio', command, args, env, cwd, timeoutMs, connectTimeoutMs }
   const parsed = McpServer.safeParse(
     Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)),
+    plainMessagesWithoutValues,
   )
   if (parsed.success) return parsed.data
-  const [issue] = parsed.error.issues
-  return `${issue?.path.join('.') ?? 'it'}: ${issue?.message ?? 'not of its form'}`
+  return describeIssues(parsed.error, { root: 'it' })
 }
 
 function only(problem: string): WorkspaceServers {

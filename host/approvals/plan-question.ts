@@ -1,6 +1,8 @@
 /** Questions about a plan: which they are, what plan they are about, and a plan as a person or a program hands it in. */
+
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { parseJson } from '../state/json.ts'
 
@@ -21,16 +23,9 @@ export function asksAboutPlan(rules: readonly ApprovalRule[]): boolean {
 
 /** A plan from outside, whole and in its one form; or what is wrong with it, with the places. */
 export function readPlan(value: unknown): Result<Plan, string> {
-  const parsed = Plan.safeParse(value)
-  if (!parsed.success) {
-    const told = parsed.error.issues.slice(0, 5).map(({ path, message }) => {
-      const place = path.length === 0 ? 'the plan' : path.map(String).join('.')
-      return `${place}: ${message}`
-    })
-    const more = parsed.error.issues.length - told.length
-    return { ok: false, error: `${told.join('; ')}${more > 0 ? `; and ${more} more` : ''}` }
-  }
-  return { ok: true, value: parsed.data }
+  const parsed = Plan.safeParse(value, plainMessages)
+  if (parsed.success) return { ok: true, value: parsed.data }
+  return { ok: false, error: describeIssues(parsed.error, { root: 'the plan', max: 5 }) }
 }
 
 /** The same from JSON text. */

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { askTool } from '#specs/protocol/question.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
@@ -41,15 +42,12 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
   } catch (cause) {
     throw new RuleError(`${path} is not JSON: ${cause instanceof Error ? cause.message : ''}`, { cause })
   }
-  const parsed = ApprovalRules.safeParse(json)
+  const parsed = ApprovalRules.safeParse(json, plainMessages)
   if (parsed.success) {
     refuseOtherNames(parsed.data.rules, path)
     return parsed.data.rules
   }
-  const issue = parsed.error.issues[0]
-  throw new RuleError(
-    `${path}: ${issue?.path.join('.') || 'the file'}: ${issue?.message ?? 'is not a rule file'}`,
-  )
+  throw new RuleError(`${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
 }
 
 /**

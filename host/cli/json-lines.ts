@@ -5,6 +5,7 @@ import type { Readable, Writable } from 'node:stream'
 import { z } from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
 import { AccessReach } from '#specs/protocol/egress.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { UserAnswer } from '#specs/protocol/question.ts'
@@ -73,10 +74,11 @@ export function readJsonLines(
   lines.on('line', (line) => {
     number += 1
     if (line.trim() === '') return
-    const parsed = line.length > limits.frameMaxBytes ? undefined : JsonInput.safeParse(parseJson(line))
+    const parsed =
+      line.length > limits.frameMaxBytes ? undefined : JsonInput.safeParse(parseJson(line), plainMessages)
     if (parsed?.success) handlers.onInput(parsed.data)
     else {
-      const issue = parsed?.error.issues[0]?.message ?? 'too long'
+      const issue = parsed === undefined ? 'too long' : describeIssues(parsed.error, { root: 'it', max: 1 })
       handlers.onProblem(
         `line ${number} of standard input is not an answer or a request (${issue}); expected {"approvalId","decision","scope"?,"reach"?,"hint"?,"plan"?}, {"type":"answer","approvalId","answer","hint"?}, {"steer":"TEXT"}, {"pause":true|false} or {"cancel":true}`,
       )

@@ -7,9 +7,9 @@ import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
 import { parse, TomlError } from 'smol-toml'
-import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { findDistrust } from '../state/path-trust.ts'
 import { Config } from './schema.ts'
 
@@ -76,26 +76,12 @@ export function readConfig(text: string, file: string): Result<Config, string> {
   return parseConfig(table, file)
 }
 
-/** @param from named in errors */
+/** Errors name no value, which may be a key that does not belong there. @param from named in errors */
 export function parseConfig(value: unknown, from: string): Result<Config, string> {
-  const parsed = Config.safeParse(value)
+  const parsed = Config.safeParse(value, plainMessagesWithoutValues)
   if (parsed.success) return { ok: true, value: parsed.data }
-  const { issues } = parsed.error
-  const told = issues.slice(0, 3).map(describeIssue).join('; ')
-  const more = issues.length > 3 ? `; and ${issues.length - 3} more` : ''
   return {
     ok: false,
-    error: `${from}: ${told}${more}. Correct it there; caisson config check looks again`,
+    error: `${from}: ${describeIssues(parsed.error, { root: 'the top level' })}. Correct it there; caisson config check looks again`,
   }
-}
-
-/** The place and what was expected there; never the value, which may be a key that does not belong there. */
-function describeIssue(issue: z.core.$ZodIssue): string {
-  const place = issue.path.length === 0 ? 'at the top' : issue.path.map(String).join('.')
-  if (issue.code === 'unrecognized_keys')
-    return `${place}: there is no setting called ${issue.keys.join(', ')}`
-  if (issue.code === 'invalid_type' && issue.message.endsWith('received undefined'))
-    return `${place} is missing: expected ${issue.expected}`
-  const inner = issue.code === 'invalid_key' ? issue.issues[0]?.message : undefined
-  return `${place}: ${inner ?? issue.message.replace(/^Invalid [a-z ]+[:.] /, '')}`
 }

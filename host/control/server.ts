@@ -2,10 +2,12 @@
  * The control socket of a host process for one VM or one run: other processes of the same user look at it, use it and
  * end it through here. Bounded in connections, silence and frames; what a peer does wrong ends its connection alone.
  */
+
 import { chmod, rm } from 'node:fs/promises'
 import { createServer, type Server, type Socket } from 'node:net'
 import { FramedStream } from '#specs/node/framed-stream.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type ControlFailure, ControlRequest, controlFrameMaxBytes, type Reply } from './messages.ts'
 import { relayBytes, relayFrames } from './relay.ts'
@@ -180,9 +182,9 @@ async function readRequest(client: FramedStream): Promise<ControlRequest | null>
       client.end()
       return null
     }
-    const parsed = ControlRequest.safeParse(client.parseJson(frame))
+    const parsed = ControlRequest.safeParse(client.parseJson(frame), plainMessages)
     if (parsed.success) return parsed.data
-    const message = `not a request that this version of Caisson serves: ${parsed.error.issues[0]?.message ?? ''}`
+    const message = `not a request that this version of Caisson serves: ${describeIssues(parsed.error, { root: 'it', max: 1 })}`
     await client.sendJson({ ok: false, error: { code: 'bad_request', message } } satisfies Reply)
     client.end()
     return null

@@ -8,6 +8,7 @@ import { parse, TomlError } from 'smol-toml'
 import * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { RuleError } from '../approvals/rules.ts'
 import { readRule, readRules } from './rules.ts'
 
@@ -28,12 +29,8 @@ async function readRuleFile(path: string): Promise<EgressRule[]> {
     throw new RuleError(`cannot read the egress rules in ${path}: ${reasonOf(cause)}`, { cause })
   })
   if (text.length > maxBytes) throw new RuleError(`${path} is longer than ${maxBytes} bytes`)
-  const parsed = RuleFile.safeParse(tableOf(text, path))
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues
-    const place = issue?.path.join('.') || 'the file'
-    throw new RuleError(`${path}: ${place}: ${issue?.message ?? 'not a file of [[rules]]'}`)
-  }
+  const parsed = RuleFile.safeParse(tableOf(text, path), plainMessages)
+  if (!parsed.success) throw new RuleError(`${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
   const ready = readRules(parsed.data.rules, 'run', 'rules')
   if (!ready.ok) throw new RuleError(`${path}: ${ready.error}`)
   return parsed.data.rules

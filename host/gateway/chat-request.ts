@@ -2,8 +2,10 @@
  * The chat request that a guest may send, as a strict schema. A field that is not listed here is refused by name:
  * nothing passes that the gateway does not know. Format: OpenAI's chat completions as NVIDIA NIM, vLLM, llama.cpp and Ollama speak it.
  */
+
 import { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 
 /** Largest request body, in bytes; NVIDIA's own bound is 5 MiB. */
 export const requestMaxBytes = 5 * 1024 * 1024
@@ -97,13 +99,9 @@ export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
   } catch {
     return { ok: false, error: 'the body is not JSON' }
   }
-  const parsed = ChatRequest.safeParse(value)
+  const parsed = ChatRequest.safeParse(value, plainMessages)
   if (parsed.success) return { ok: true, value: parsed.data }
-  const issues = parsed.error.issues.slice(0, 3)
-  return {
-    ok: false,
-    error: issues.map((issue) => `${issue.path.join('.') || 'body'}: ${issue.message}`).join('; '),
-  }
+  return { ok: false, error: describeIssues(parsed.error, { root: 'body' }) }
 }
 
 /** Counts brackets outside strings; on text that is not JSON it may say anything, and the parser refuses that. */

@@ -1,8 +1,10 @@
 /** A service of the gateway: a small JSON body in, by a strict schema, and JSON out. Refuses what is large, deep or slow. */
+
 import type { ServerHttp2Stream } from 'node:http2'
 import type * as z from 'zod'
 import { parsePayload } from '#specs/node/frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { gatewayError, type WireError } from './gateway-error.ts'
 import { sendError } from './relay.ts'
 import type { GatewayServices, ServeStream } from './services.ts'
@@ -87,14 +89,10 @@ async function readBody<T>(
   }
   const parsed = parsePayload(Buffer.concat(parts), bodyMaxDepth)
   if (!parsed.ok) return failure('invalid_request', `Not a request for this path: ${parsed.message}.`)
-  const value = schema.safeParse(parsed.value)
+  const value = schema.safeParse(parsed.value, plainMessages)
   if (value.success) return { ok: true, value: value.data }
-  const [issue] = value.error.issues
-  const place = issue?.path.join('.') || 'the body'
-  return failure(
-    'invalid_request',
-    `Not a request for this path: ${place}: ${issue?.message ?? 'not its form'}.`,
-  )
+  const told = describeIssues(value.error, { root: 'the body', max: 1 })
+  return failure('invalid_request', `Not a request for this path: ${told}.`)
 }
 
 function failure(

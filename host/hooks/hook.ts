@@ -1,7 +1,9 @@
 /** What a hook is: a point, what it is told there, and what it may say. Knows neither programs nor runs. */
+
 import * as z from 'zod'
 import type { RunReason, ToolError } from '#specs/protocol/error.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { StepState } from '#specs/protocol/plan.ts'
 import type { RunOutcome } from '#specs/protocol/task.ts'
@@ -112,11 +114,10 @@ export interface Hook {
 
 /** A verdict, or why it is none at this point. */
 export function readVerdict(value: unknown, point: HookPoint): HookAnswer {
-  const parsed = HookVerdict.safeParse(value)
+  const parsed = HookVerdict.safeParse(value, plainMessages)
   if (!parsed.success) {
-    const [issue] = parsed.error.issues
-    const place = issue?.path.map(String).join('.') || 'the decision'
-    return { ok: false, error: `gave no decision that can be read: ${place}: ${issue?.message}` }
+    const told = describeIssues(parsed.error, { root: 'the decision', max: 1 })
+    return { ok: false, error: `gave no decision that can be read: ${told}` }
   }
   const { decision, arguments: changed, note } = parsed.data
   const misplaced =

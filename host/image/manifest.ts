@@ -3,6 +3,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
 import { z } from 'zod'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { ImageError } from './image-error.ts'
 
 const MAX_BYTES = 1024 * 1024
@@ -56,14 +57,13 @@ export async function readManifest<T>(directory: string, schema: z.ZodType<T>): 
   try {
     const { size } = await stat(file)
     if (size > MAX_BYTES) throw new Error(`${size} bytes is too large`)
-    return schema.parse(JSON.parse(await readFile(file, 'utf8')))
+    return schema.parse(JSON.parse(await readFile(file, 'utf8')), plainMessages)
   } catch (cause) {
     if (isMissing(cause)) return undefined
-    const first = cause instanceof z.ZodError ? cause.issues[0] : undefined
     const seen =
-      first === undefined
-        ? String((cause as Error).message).slice(0, 200)
-        : `${first.path.join('.')}: ${first.message}`
+      cause instanceof z.ZodError
+        ? describeIssues(cause, { root: 'it', max: 1 })
+        : String((cause as Error).message).slice(0, 200)
     throw damaged(directory, `${file} is not a valid manifest (${seen})`, { cause })
   }
 }

@@ -2,9 +2,11 @@
  * MCP servers of the user: `[mcpServers.NAME]` of the configuration, a file of `--mcp`, or an application's own. Refuses a header
  * that would carry a secret in plain: it belongs among the secrets, and a placeholder in its place.
  */
+
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mcp-config.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
 import { parseJson } from '../state/json.ts'
@@ -73,11 +75,11 @@ function toMcpServer(form: unknown): Result<McpServer | null, string> {
   if (!read.ok || read.value === null) return read.ok ? { ok: true, value: null } : read
   const { cwd, ...fields } = read.value
   const given = Object.entries({ ...fields, cwd: cwd === undefined ? undefined : relative(cwd) })
-  const parsed = McpServer.safeParse(Object.fromEntries(given.filter(([, value]) => value !== undefined)))
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues
-    return { ok: false, error: `${issue?.path.join('.') ?? 'it'}: ${issue?.message ?? 'not of its form'}` }
-  }
+  const parsed = McpServer.safeParse(
+    Object.fromEntries(given.filter(([, value]) => value !== undefined)),
+    plainMessagesWithoutValues,
+  )
+  if (!parsed.success) return { ok: false, error: describeIssues(parsed.error, { root: 'it' }) }
   const problem = findProblem(parsed.data)
   return problem === null ? { ok: true, value: parsed.data } : { ok: false, error: problem }
 }

@@ -2,9 +2,11 @@
  * Answers a run's requests out of a recording, and refuses what it does not know: nothing goes to the network. The same
  * request gets its answers in the order in which they came, and the last of them again and again.
  */
+
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import type { Result } from '#specs/protocol/error.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import type { ChatRequest } from '../gateway/chat-request.ts'
 import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { type Upstream, UpstreamBreak } from '../gateway/upstream.ts'
@@ -57,12 +59,18 @@ export class Recording {
       for await (const line of lines) {
         number += 1
         if (recording === undefined) {
-          const header = RecordingHeader.safeParse(parseJson(line))
-          if (!header.success) throw new RecordingError(`${file} is not a recording of this version`)
+          const header = RecordingHeader.safeParse(parseJson(line), plainMessages)
+          if (!header.success) {
+            const told = describeIssues(header.error, { root: 'its first line', max: 1 })
+            throw new RecordingError(`${file} is not a recording of this version: ${told}`)
+          }
           recording = new Recording(header.data)
         } else {
-          const exchange = Exchange.safeParse(parseJson(line))
-          if (!exchange.success) throw new RecordingError(`${file}, line ${number}: not an exchange`)
+          const exchange = Exchange.safeParse(parseJson(line), plainMessages)
+          if (!exchange.success) {
+            const told = describeIssues(exchange.error, { root: 'the line', max: 1 })
+            throw new RecordingError(`${file}, line ${number}: not an exchange: ${told}`)
+          }
           recording.#add(exchange.data, requests)
         }
       }

@@ -2,10 +2,12 @@
  * One small JSON file of the state folder: read by a schema, changed by one process at a time, written whole or not at all,
  * for its user alone. A file that cannot be read is never taken for an empty one.
  */
+
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from './folders.ts'
 import { parseJson } from './json.ts'
@@ -44,9 +46,10 @@ export class JsonFile<T> {
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return this.#empty
       throw this.#error(`cannot read ${this.file}: ${reasonOf(cause)}`, cause)
     }
-    const parsed = this.#schema.safeParse(parseJson(text))
+    const parsed = this.#schema.safeParse(parseJson(text), plainMessagesWithoutValues)
     if (parsed.success) return parsed.data
-    throw this.#error(`${this.file} is not of its form; correct the file or remove it`, parsed.error)
+    const told = describeIssues(parsed.error, { root: 'its content', max: 1 })
+    throw this.#error(`${this.file} cannot be read: ${told}; correct the file or remove it`, parsed.error)
   }
 
   /** Writes what `make` makes of the content, unless that is the same object. @throws {StateFileError} */

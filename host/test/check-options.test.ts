@@ -11,8 +11,13 @@ import { UnknownRunError } from '../runs/store.ts'
 const wrong: [string, object, string[], RegExp][] = [
   ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan or planFrom/],
   ['a blank prompt', { prompt: ' \n' }, ['prompt'], /expected what the agent should do/],
-  ['no prompt', { prompt: undefined }, ['prompt'], /expected string/],
-  ['an unknown way of approval', { approve: 'nonsense' }, ['approve'], /"ask"\|"all"\|"none"/],
+  ['no prompt', { prompt: undefined }, ['prompt'], /prompt: is missing; must be text/],
+  [
+    'an unknown way of approval',
+    { approve: 'nonsense' },
+    ['approve'],
+    /must be one of "ask", "all", "none", got "nonsense"/,
+  ],
   [
     'an unknown limit',
     { limits: { maxTurns: -1 } },
@@ -23,7 +28,7 @@ const wrong: [string, object, string[], RegExp][] = [
     'a limit out of range',
     { limits: { maxTokens: 0, maxWallMs: 1 } },
     ['limits.maxWallMs', 'limits.maxTokens'],
-    />=1/,
+    /limits.maxTokens: must be 1 or more, got 0/,
   ],
   [
     'an unknown field of a rule',
@@ -68,11 +73,11 @@ const wrong: [string, object, string[], RegExp][] = [
     'a rule of egress that is none',
     { egress: { rules: [{ effect: 'allow' }] } },
     ['egress.rules.0.host'],
-    /string/,
+    /must be text/,
   ],
-  ['a word for yes or no', { attended: 'yes' }, ['attended'], /boolean/],
+  ['a word for yes or no', { attended: 'yes' }, ['attended'], /must be true or false, got "yes"/],
   ['a signal that is none', { signal: {} }, ['signal'], /AbortSignal/],
-  ['a number for a path', { workspace: 7 }, ['workspace'], /string/],
+  ['a number for a path', { workspace: 7 }, ['workspace'], /must be text, got 7/],
 ]
 
 async function emptyHost() {
@@ -144,8 +149,8 @@ describe('the options of a run', () => {
 describe('the options of a host', () => {
   it.each<[string, object, string[], RegExp]>([
     ['an unknown option', { cofig: {} }, ['cofig'], /the names are pool, config, env/],
-    ['a size below zero', { pool: { size: -4 } }, ['pool.size'], />=0/],
-    ['a pool without a size', { pool: {} }, ['pool.size'], /expected number/],
+    ['a size below zero', { pool: { size: -4 } }, ['pool.size'], /must be 0 or more, got -4/],
+    ['a pool without a size', { pool: {} }, ['pool.size'], /is missing; must be a number/],
     ['an unknown field of a pool', { pool: { size: 1, max: 2 } }, ['pool.max'], /names are size, maxVms/],
     ['an unknown field of its VMs', { pool: { size: 1, vm: { ram: 2 } } }, ['pool.vm.ram'], /memoryBytes/],
     ['a word for the environment', { env: 'HOME=/tmp' }, ['env'], /a map of variables/],

@@ -2,11 +2,13 @@
  * The tools that an application brings: what it says of one, and what becomes of that before a run starts. A name that a model
  * could take for another tool's, or a schema that no provider takes, is refused at once: that is a programmer's mistake.
  */
+
 import { type Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
 import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { HostTool } from '#specs/protocol/extension.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { isReservedToolName, plainName } from '#specs/protocol/tool-names.ts'
 
@@ -106,13 +108,9 @@ export function prepareHostTools(tools: HostTools): ReadonlyMap<string, Prepared
 function prepareTool(name: string, definition: HostToolDefinition): PreparedTool {
   const { description, inputSchema, readOnly = false } = definition
   const { json, readInput } = openSchema(inputSchema)
-  const offer = HostTool.safeParse({ name, description, parameters: json, readOnly })
-  if (!offer.success) {
-    const [issue] = offer.error.issues
-    throw new TypeError(
-      `the host tool ${name} cannot be offered: ${issue?.path.join('.')}: ${issue?.message}`,
-    )
-  }
+  const offer = HostTool.safeParse({ name, description, parameters: json, readOnly }, plainMessages)
+  if (!offer.success)
+    throw new TypeError(`the host tool ${name} cannot be offered: ${describeIssues(offer.error)}`)
   if (!isWithinDepth(json, schemaMaxDepth))
     throw new TypeError(
       `the input schema of the host tool ${name} nests deeper than ${schemaMaxDepth} levels`,

@@ -2,6 +2,7 @@
  * A run's change set as it lies on the host's disk: `changes.jsonl` (entries and an end with counts) beside
  * `changes.bin` (the contents of all files, one after the other). Written once by receiving, read strictly.
  */
+
 import { createHash } from 'node:crypto'
 import { openSync, readSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
@@ -15,6 +16,7 @@ import {
   ModeChange,
   UnsupportedChange,
 } from '#specs/protocol/change.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { Turns } from './turns.ts'
 import {
@@ -80,19 +82,19 @@ export async function readChangeSet(
     if (sha256 !== undefined && digest !== sha256) return damaged('its digest is not the one in the journal')
     const lines = bytes.toString('utf8').split('\n')
     if (lines.pop() !== '') return damaged('its last line is not complete')
-    const end = StoredEnd.parse(JSON.parse(lines.pop() ?? ''))
+    const end = StoredEnd.parse(JSON.parse(lines.pop() ?? ''), plainMessages)
     const entries = new Map<string, StoredChange>()
     const turns = new Turns()
     for (const line of lines) {
       if (turns.isDue) await turns.give()
-      const entry = StoredChange.parse(JSON.parse(line))
+      const entry = StoredChange.parse(JSON.parse(line), plainMessages)
       entries.set(entry.path, entry)
     }
     if (entries.size !== end.entries || lines.length !== end.entries)
       return damaged('entries are missing or doubled')
     return workspaceSuccess({ entries, contentBytes: end.contentBytes, sha256: digest, paths })
   } catch (thrown) {
-    if (thrown instanceof z.ZodError) return damaged(z.prettifyError(thrown))
+    if (thrown instanceof z.ZodError) return damaged(describeIssues(thrown, { root: 'a line of it', max: 1 }))
     if (thrown instanceof SyntaxError) return damaged(thrown.message)
     return failureOf(`reading the change set ${paths.entries}`, thrown)
   }

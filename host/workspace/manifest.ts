@@ -2,10 +2,12 @@
  * The manifest: what went into the VM, path by path, with the digest of exactly those bytes. JSON lines: a header,
  * the entries, what was left out, an end with counts. Reading is strict; a damaged manifest is refused as a whole.
  */
+
 import { createHash } from 'node:crypto'
 import { open, readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { LeftOut } from '#specs/protocol/event.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
 import { Turns } from './turns.ts'
@@ -102,12 +104,17 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
     if (lines.pop() !== '') return damaged(file, 'its last line is not complete')
     return await parse(lines)
   } catch (thrown) {
-    return damaged(file, thrown instanceof z.ZodError ? z.prettifyError(thrown) : String(thrown))
+    return damaged(
+      file,
+      thrown instanceof z.ZodError
+        ? describeIssues(thrown, { root: 'a line of it', max: 1 })
+        : String(thrown),
+    )
   }
 
   async function parse(lines: readonly string[]): Promise<WorkspaceResult<Manifest>> {
-    const header = Header.parse(JSON.parse(lines[0] ?? ''))
-    const end = End.parse(JSON.parse(lines.at(-1) ?? ''))
+    const header = Header.parse(JSON.parse(lines[0] ?? ''), plainMessages)
+    const end = End.parse(JSON.parse(lines.at(-1) ?? ''), plainMessages)
     if (lines.length - 2 !== end.entries + end.leftOut) return damaged(file, 'lines are missing')
     const entries = new Map<string, ManifestEntry>()
     const leftOut: LeftOut[] = []
@@ -115,9 +122,9 @@ export async function readManifest(file: string, sha256?: string): Promise<Works
     for (const [at, line] of lines.slice(1, -1).entries()) {
       if (turns.isDue) await turns.give()
       const value: unknown = JSON.parse(line)
-      if (at >= end.entries) leftOut.push(LeftOutLine.parse(value).leftOut)
+      if (at >= end.entries) leftOut.push(LeftOutLine.parse(value, plainMessages).leftOut)
       else {
-        const entry = ManifestEntry.parse(value)
+        const entry = ManifestEntry.parse(value, plainMessages)
         entries.set(entry.path, entry)
       }
     }

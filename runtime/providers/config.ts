@@ -2,8 +2,10 @@
  * What a provider is configured by, field by field, checked before anything is sent. Refuses addresses that are no plain
  * http or https base, and fields that are not known: a misspelt one is not ignored.
  */
+
 import type { Dispatcher } from 'undici'
 import * as z from 'zod'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import type { Provider } from '../contract.ts'
 import { LLMConfigurationError } from './errors.ts'
 
@@ -80,18 +82,11 @@ export function isProvider(value: ProviderConfig | Provider): value is Provider 
  * @throws {LLMConfigurationError} which names the field, never its value
  */
 export function checkConfig(name: string, config: ProviderConfig): { kind: ProviderKind } & ProviderConfig {
-  const parsed = Config.safeParse(config)
-  if (!parsed.success) {
-    const problems = parsed.error.issues.map((issue) =>
-      issue.code === 'unrecognized_keys'
-        ? `there is no field ${issue.keys.join(', ')}`
-        : // Its words, which name what was expected and never the value.
-          `${issue.path.join('.')}: ${issue.message}`,
-    )
+  const parsed = Config.safeParse(config, plainMessagesWithoutValues)
+  if (!parsed.success)
     throw new LLMConfigurationError(
-      `the configuration of the provider ${name} is not valid: ${problems.join('; ')}`,
+      `the configuration of the provider ${name} is not valid: ${describeIssues(parsed.error, { root: 'it' })}`,
     )
-  }
   const kind = parsed.data.kind ?? providerKinds.find((known) => known === name)
   if (kind === undefined)
     throw new LLMConfigurationError(

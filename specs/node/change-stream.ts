@@ -3,8 +3,10 @@
  * change-encoder.ts). The bytes are hostile: refused are frames beyond their bound, paths out of order (so also
  * doubles) or with a second spelling, a stream cut short, bytes after the end, and an end whose counts are wrong.
  */
+
 import { ChangeEntry } from '#specs/protocol/change.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { describeIssues, plainMessages } from '../protocol/issue-text.ts'
 import type { PathChange } from './change-encoder.ts'
 import { comparePaths, isPathText } from './path-text.ts'
 
@@ -217,9 +219,9 @@ function parseHeader(payload: Buffer, index: number): ChangeEntry {
   } catch {
     throw new ChangeStreamError(`entry ${index}: its header is not JSON`)
   }
-  const parsed = ChangeEntry.safeParse(value)
+  const parsed = ChangeEntry.safeParse(value, plainMessages)
   if (parsed.success) return parsed.data
   throw new ChangeStreamError(
-    `entry ${index}: ${parsed.error.issues[0]?.message ?? 'its header is not valid'}`,
+    `entry ${index}: ${describeIssues(parsed.error, { root: 'its header', max: 1 })}`,
   )
 }

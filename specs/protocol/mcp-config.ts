@@ -2,8 +2,10 @@
  * MCP servers as people and other programs write them down: `{ "mcpServers": { NAME: … } }`, or `servers`. Reads one into
  * plain fields; says what is wrong with it by field, and never shows a value, which may be a secret.
  */
+
 import * as z from 'zod'
 import type { Result } from './error.ts'
+import { describeIssues, plainMessagesWithoutValues } from './issue-text.ts'
 import { limits } from './limits.ts'
 
 /** Where a workspace names servers of its own. */
@@ -64,11 +66,8 @@ export function listMcpServers(value: unknown): Result<readonly (readonly [strin
 
 /** The fields of one server; null where it is switched off. */
 export function readMcpServer(entry: unknown): Result<McpServerFields | null, string> {
-  const parsed = McpServerForm.safeParse(entry)
-  if (!parsed.success) {
-    const places = parsed.error.issues.map((issue) => `${issue.path.join('.') || 'it'}: ${issue.code}`)
-    return { ok: false, error: places.join('; ') }
-  }
+  const parsed = McpServerForm.safeParse(entry, plainMessagesWithoutValues)
+  if (!parsed.success) return { ok: false, error: describeIssues(parsed.error, { root: 'it' }) }
   const { transport, type, enabled, disabled, ...fields } = parsed.data
   if (enabled === false || disabled === true) return { ok: true, value: null }
   const word = transport ?? type

@@ -3,9 +3,11 @@
  * It never throws for what the other side does, never sends a stack or a thrown message, and leaves no request pending.
  * No I/O here: the connection is given.
  */
+
 import type { CancellationToken, Disposable, MessageConnection, ResponseError } from 'vscode-jsonrpc'
 import type { z } from 'zod'
 import { type Result, type RpcErrorCode, rpcErrorCodes } from './error.ts'
+import { plainMessagesWithoutValues } from './issue-text.ts'
 import { limits } from './limits.ts'
 import { type Method, methods, type NotificationMethod, type RequestMethod } from './methods.ts'
 
@@ -127,7 +129,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
     if (method.direction !== inboundOf(side)) {
       return fail(rpcErrorCodes.wrongDirection, `${method.name} goes the other way`)
     }
-    const parsed = method.params.safeParse(params)
+    const parsed = method.params.safeParse(params, plainMessagesWithoutValues)
     if (!parsed.success) {
       return fail(rpcErrorCodes.invalidParams, `${method.name}: ${describeIssues(parsed.error)}`)
     }
@@ -148,7 +150,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
     try {
       const result = await handler(params, { signal })
       if (!result.ok) return fail(rpcErrorCodes[result.error.code], result.error.message)
-      const parsed = method.result.safeParse(result.value)
+      const parsed = method.result.safeParse(result.value, plainMessagesWithoutValues)
       if (parsed.success) return parsed.data
       options.onBug?.(method.name, parsed.error)
     } catch (cause) {
@@ -167,7 +169,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
       options.onViolation(`${method.name}, which goes the other way`)
       return
     }
-    const parsed = method.params.safeParse(params)
+    const parsed = method.params.safeParse(params, plainMessagesWithoutValues)
     if (!parsed.success) {
       options.onViolation(`${method.name} that breaks its schema: ${describeIssues(parsed.error)}`)
       return
@@ -196,7 +198,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
     { signal, timeoutMs }: RequestOptions = {},
   ): Promise<Result<ResultOf<M>, RpcFailure>> {
     assertOutbound(side, method)
-    const sent = method.params.safeParse(params)
+    const sent = method.params.safeParse(params, plainMessagesWithoutValues)
     if (!sent.success) return failed('bad_params', `${method.name}: ${describeIssues(sent.error)}`)
     if (ended !== null) return Promise.resolve({ ok: false, error: ended })
     if (signal?.aborted) return failed('cancelled', `${method.name} was cancelled before it was sent`)
@@ -223,7 +225,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
       }
       guarded(() => connection.sendRequest<unknown>(method.name, sent.data, cancellation.token)).then(
         (value) => {
-          const parsed = method.result.safeParse(value)
+          const parsed = method.result.safeParse(value, plainMessagesWithoutValues)
           if (parsed.success) settle({ ok: true, value: parsed.data as ResultOf<M> })
           else
             settleFailed({ code: 'bad_result', message: `${method.name}: ${describeIssues(parsed.error)}` })
@@ -238,7 +240,7 @@ export function createPeer<S extends Side>(options: PeerOptions<S>): Peer {
     params: ParamsInput<M>,
   ): Promise<Result<void, RpcFailure>> {
     assertOutbound(side, method)
-    const sent = method.params.safeParse(params)
+    const sent = method.params.safeParse(params, plainMessagesWithoutValues)
     if (!sent.success) return failed('bad_params', `${method.name}: ${describeIssues(sent.error)}`)
     if (ended !== null) return { ok: false, error: ended }
     try {
@@ -313,7 +315,7 @@ function describeIssues(error: z.ZodError): string {
   return `${where === '' ? 'params' : where.slice(0, 200)}: ${issueText(first)}${more}`
 }
 
-/** Messages of zod name unknown keys, which are the other side's text; the code does not. */
+/** Messages name unknown keys, which are the other side's text; the code does not. */
 function issueText(issue: z.core.$ZodIssue): string {
   return issue.code === 'unrecognized_keys' ? 'has a key that is not known' : issue.message.slice(0, 200)
 }

@@ -145,7 +145,7 @@ hosts = ["api.example"]`,
       expect(await run(command)).toMatchObject({
         code: 2,
         stdout: '',
-        stderr: expect.stringContaining('egress: there is no setting called defualt'),
+        stderr: expect.stringContaining('egress: unknown field "defualt"'),
       })
     }
   })

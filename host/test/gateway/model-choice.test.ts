@@ -316,7 +316,7 @@ describe('a host of the library', () => {
     await using wrong = new Host({ env, config: { provider: 'gone' } })
     await expect(wrong.provider()).rejects.toThrow(HostProviderError)
     await using typo = new Host({ env, config: JSON.parse('{ "provder": "x" }') })
-    await expect(typo.config()).rejects.toThrow(/there is no setting called provder/)
+    await expect(typo.config()).rejects.toThrow(/unknown field "provder"/)
     await using plain = new Host({ env })
     expect(await plain.provider()).toMatchObject({ name: 'offline' })
     await writeFile(path.join(home, 'keys.json'), '["nvidia"]')

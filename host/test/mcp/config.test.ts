@@ -52,7 +52,7 @@ enabled = false
     ['url = "ftp://x.example/very-secret"', 'http or https url'],
     ['command = "node"\ncwd = "../very-secret"', 'cwd: expected a folder of the workspace'],
     ['command = "node"\ncwd = "/home/very-secret"', 'cwd: expected a folder of the workspace'],
-    ['command = "node"\ncomand = "very-secret"', 'there is no setting called comand'],
+    ['command = "node"\ncomand = "very-secret"', 'mcpServers.one: unknown field "comand"'],
     ['command = "  "\nargs = ["very-secret"]', 'its command is blank'],
     ['args = ["very-secret"]', 'has neither a command nor a url'],
   ])('are refused where they are wrong, by place and never with a value: %s [A.09 G.01]', (text, words) => {

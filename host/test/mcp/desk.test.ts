@@ -192,7 +192,9 @@ describe("a workspace's server", () => {
     await writeFile(path.join(home, 'mcp-pins.json'), '{"pins": 7}')
     const { decision, hint } = await decide(offer())
     expect(decision).toBe('deny')
-    expect(hint).toContain('mcp-pins.json is not of its form; correct the file or remove it')
+    expect(hint).toContain(
+      'mcp-pins.json cannot be read: pins: must be a list, got a number; correct the file or remove it',
+    )
     expect(await readFile(path.join(home, 'mcp-pins.json'), 'utf8')).toBe('{"pins": 7}')
   })
 })

@@ -241,7 +241,7 @@ describe('provider stores', () => {
     expect(() => new ProviderStore({ mine: { apiKey: testKey } })).toThrow(/needs a kind/)
     const telepathy = { kind: 'telepathy', apiKey: 7, body: 'sk-x' } as unknown as ProviderConfig
     expect(() => new ProviderStore({ mine: telepathy })).toThrow(
-      /kind: .*expected one of "openai".*; apiKey: .*expected string/,
+      /kind: must be one of "openai".*, got text; apiKey: must be text, got a number/,
     )
     expect(() => new ProviderStore({ mine: telepathy })).not.toThrow(/telepathy|sk-x/)
     expect(() => new ProviderStore({ openai: { apiKey: ' ' } })).toThrow(/openai .*got an empty text/)
