@@ -71,7 +71,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'S1.14': now(
     'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
   ),
-  'S1.15': now('The runtime, tools, planning and protocol are specified in specs/'),
+  'S1.15': now(
+    'The runtime, tools, planning and protocol are specified in specs/, and AGENTS.md says where what is changed; files, commands, options and bounds that documents name are those of the code',
+  ),
 
   // The runtime as a library
   'S2.01': now(
@@ -320,7 +322,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   ),
 
   'G.08': now(
-    'A permitted connection is carried unchanged within limits of count, bytes, time and silence, holds the faster side back, and ends on one side when it ends on the other',
+    'A permitted connection tries each address of its name, is carried unchanged within limits of count, bytes, time and silence, holds the faster side back, and ends on one side when it ends on the other',
   ),
 
   // Workspace

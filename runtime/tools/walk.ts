@@ -19,7 +19,7 @@ export const closedDirectories: ReadonlySet<string> = new Set([
 /** Of them, those that are told by name. */
 const closedMaxCount = 10
 const defaultNamesMaxCount = 20_000
-const visitedMaxCount = 200_000
+const defaultEntriesMaxCount = 200_000
 
 export interface WalkOptions {
   /** 1 is the directory alone. */
@@ -29,6 +29,8 @@ export interface WalkOptions {
   readonly signal: AbortSignal
   /** Names of one folder that are read; default 20,000. */
   readonly namesMaxCount?: number
+  /** Entries of the whole walk; default 200,000. */
+  readonly entriesMaxCount?: number
 }
 
 export interface WalkedEntry extends DirectoryEntry {
@@ -71,7 +73,7 @@ export class Walk {
 
   /** @param topPath of `top` below the root; empty for the root itself */
   async *entries(top: Directory, topPath: string): AsyncGenerator<WalkedEntry, void> {
-    const { maxDepth } = this.#options
+    const { maxDepth, entriesMaxCount = defaultEntriesMaxCount } = this.#options
     let level: Folder[] = [{ path: topPath, names: [] }]
     for (let depth = 1; depth <= maxDepth && level.length > 0; depth++) {
       const next: Folder[] = []
@@ -80,7 +82,7 @@ export class Walk {
         await nextTurn()
         if (this.#options.signal.aborted) return
         yield* this.#folder(top, folder, next, depth)
-        if (this.#visited >= visitedMaxCount) return
+        if (this.#visited > entriesMaxCount) return
       }
       level = next
     }
@@ -93,7 +95,8 @@ export class Walk {
     next: Folder[],
     depth: number,
   ): Generator<WalkedEntry, void> {
-    const { includeHidden, maxDepth, namesMaxCount = defaultNamesMaxCount } = this.#options
+    const { includeHidden, maxDepth } = this.#options
+    const { namesMaxCount = defaultNamesMaxCount, entriesMaxCount = defaultEntriesMaxCount } = this.#options
     using directory = enter(top, names)
     const listed = directory === undefined ? undefined : attempt('', () => directory.listSome(namesMaxCount))
     if (directory === undefined || listed?.ok !== true)
@@ -110,7 +113,7 @@ export class Walk {
         this.#hiddenCount++
         continue
       }
-      if (++this.#visited > visitedMaxCount) {
+      if (++this.#visited > entriesMaxCount) {
         this.truncated = true
         return
       }

@@ -153,6 +153,20 @@ describe('a tunnel', () => {
     expect(await endOf({ idleMs: 300 })).toContain('without a byte')
   })
 
+  it('does not end for silence while bytes pass [G.08]', async () => {
+    using server = await startTls((socket) => {
+      socket.on('error', () => undefined)
+      const timer = setInterval(() => socket.write('.'), 100)
+      setTimeout(() => {
+        clearInterval(timer)
+        socket.end('done')
+      }, 2_000)
+    })
+    await using way = await openWayOut({ rules: server.rules, limits: { idleMs: 1_000 } })
+    const { socket } = await ask(way, `packages.test:${server.port}`)
+    expect((await buffer(await secure(socket, 'packages.test'))).toString()).toMatch(/^\.+done$/)
+  })
+
   it('that never says for whom its TLS is comes to an end [G.02]', async () => {
     await using server = await startTcp(() => undefined)
     const rules = [{ effect: 'allow' as const, host: 'packages.test', ports: [server.port] }]

@@ -169,6 +169,28 @@ describe('list_files', () => {
     })
   })
 
+  it.each([
+    ['in the middle of a folder', 3],
+    ['at the end of a folder', 4],
+  ])('stops at its bound of entries and says so, also %s [S2.15]', async (_, entriesMaxCount) => {
+    const folder = await temporaryFolder('bound')
+    for (const name of ['a', 'b']) {
+      mkdirSync(path.join(folder, name))
+      for (const file of ['1', '2']) writeFileSync(path.join(folder, name, file), '')
+    }
+    using top = Directory.openTrusted(folder)
+    const walked = async (options: { entriesMaxCount?: number }): Promise<[number, boolean]> => {
+      const { signal } = new AbortController()
+      const walk = new Walk({ maxDepth: 3, includeHidden: true, signal, ...options })
+      let count = 0
+      for await (const _ of walk.entries(top, '')) count++
+      return [count, walk.truncated]
+    }
+    expect(await walked({ entriesMaxCount })).toEqual([entriesMaxCount, true])
+    expect(await walked({ entriesMaxCount: 6 })).toEqual([6, false])
+    expect(await walked({})).toEqual([6, false])
+  })
+
   it('leaves what becomes a link meanwhile unentered [S2.09]', async () => {
     const folder = await temporaryFolder('race')
     const outside = await temporaryFolder('outside')
