@@ -1,6 +1,7 @@
 /** Checks what an application passes for a host or a run against schemas, before anything starts; names each field that is wrong. */
 
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
@@ -13,13 +14,14 @@ import { VmError } from './vm/vm-error.ts'
 import { resolveSize, type VmSize } from './vm/vm-options.ts'
 
 /** Options that cannot be used. */
-export class OptionsError extends Error {
+export class OptionsError extends CaissonError {
   override readonly name = 'OptionsError'
   /** The fields that are wrong, such as `limits.maxTokens`. */
   readonly fields: readonly string[]
 
   constructor(what: string, problems: readonly Problem[]) {
     super(
+      'invalid_options',
       `${what}: ${problems.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')}`,
     )
     this.fields = problems.map(({ field }) => field)

@@ -1,11 +1,12 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
+import { CaissonError } from '#specs/errors.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
-import { RuleError, refuseOtherNames } from './approvals/rules.ts'
+import { refuseOtherNames } from './approvals/rules.ts'
 import { checkEgressRules, checkHostOptions, checkRunOptions } from './check-options.ts'
 import type { Config } from './config/schema.ts'
-import { ConfigError, Settings } from './config/settings.ts'
+import { Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
 import { LastingGrants } from './egress/lasting-grants.ts'
@@ -26,7 +27,7 @@ import type { RunOptions } from './run-options.ts'
 import { vmOptions } from './runs/begin-vm.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued.ts'
-import { findGivenPlan, type GivenPlan, givenPlanOf, PlanError, requireAgents } from './runs/given-plan.ts'
+import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/kept-bounds.ts'
 import { readKnowledge } from './runs/knowledge.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
@@ -45,15 +46,8 @@ import { VmPool } from './vm/vm-pool.ts'
 import { prepareTemplate } from './vm/warm-start.ts'
 import { checkDirectory } from './workspace/index.ts'
 
-export { ConfigError, ProviderError } from './config/settings.ts'
 export type { HostOptions, HostPoolOptions } from './host-options.ts'
 export type { RunOptions } from './run-options.ts'
-export { PlanError } from './runs/given-plan.ts'
-
-/** A directory that cannot be a workspace. */
-export class WorkspaceRefusedError extends Error {
-  override readonly name = 'WorkspaceRefusedError'
-}
 
 export class Host implements AsyncDisposable {
   readonly folders: Folders
@@ -90,12 +84,12 @@ export class Host implements AsyncDisposable {
     this.#env = env
   }
 
-  /** The configuration that a run would start with now. @throws {ConfigError} */
+  /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */
   async config(): Promise<Config> {
     return await this.#settings.config()
   }
 
-  /** The provider that a run would use for this model; no key is fetched. @throws {ConfigError} @throws {ProviderError} */
+  /** The provider that a run would use for this model; no key is fetched. @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable` */
   async provider(options: Pick<RunOptions, 'model' | 'fromRecording'> = {}): Promise<ProviderChoice> {
     return (await this.#choose(await this.config(), options)).choice
   }
@@ -109,7 +103,7 @@ export class Host implements AsyncDisposable {
     return { choice: recordedProvider(recording), recording }
   }
 
-  /** What may leave the VM of a run with these rules of its own. @throws {ConfigError} @throws {RuleError} @throws {OptionsError} */
+  /** What may leave the VM of a run with these rules of its own. @throws {CaissonError} `invalid_config` @throws {CaissonError} `invalid_rules` @throws {OptionsError} */
   async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
     return policyOf(await this.config(), rules)
   }
@@ -153,7 +147,7 @@ export class Host implements AsyncDisposable {
    * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
    */
   async start(options: RunOptions): Promise<Run> {
-    if (this.#isClosed) throw new TypeError('the host is closed')
+    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
     checkRunOptions(options)
     const plan = await this.#plan(options)
     await this.#prepareTemplate(plan, options)
@@ -165,37 +159,37 @@ export class Host implements AsyncDisposable {
 
   /**
    * A run that another process of this user carries out, to watch, answer and cancel; null when none does.
-   * @param name as in {@link RunStore.find}. @throws {UnknownRunError}
+   * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
   async attach(name: string): Promise<RunClient | null> {
     const { runId, control } = await this.runs.find(name)
     return await RunClient.connect(runId, control).catch(() => null)
   }
 
-  /** The changes that a run brought home, to review, apply and undo. @throws {UnknownRunError} */
+  /** The changes that a run brought home, to review, apply and undo. @throws {CaissonError} `run_not_found` */
   async changes(runId: string): Promise<RunChanges> {
     return await RunChanges.open(runId, this.runs, this.folders)
   }
 
-  /** Takes back what a run applied; needs nothing of the run but its apply log. @throws {RunFailure} @throws {UnknownRunError} */
+  /** Takes back what a run applied; needs nothing of the run but its apply log. @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found` */
   async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
     return await undoRun(runId, this.runs, this.folders, options)
   }
 
-  /** What a run proposed to remember, to keep or to drop. @throws {UnknownRunError} */
+  /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */
   async runNotes(runId: string): Promise<RunNotes> {
     return await RunNotes.open(runId, this.runs, this.folders)
   }
 
   /**
    * What of a directory stays out of a VM because earlier runs changed its ignore rules and nobody accepted that; see
-   * `acceptIgnoreRules`. @throws {WorkspaceRefusedError}
+   * `acceptIgnoreRules`. @throws {CaissonError} `workspace_refused`
    */
   async heldByRules(workspace: string = process.cwd()): Promise<HeldPaths> {
     return await findHeld(this.folders, this.#directory(workspace))
   }
 
-  /** The user's skills, as a run would be told of them now. @throws {ConfigError} */
+  /** The user's skills, as a run would be told of them now. @throws {CaissonError} `invalid_config` */
   async skills(): Promise<UserSkills> {
     return await UserSkills.read(skillRoots(await this.config(), this.folders, this.#env))
   }
@@ -222,7 +216,7 @@ export class Host implements AsyncDisposable {
     if (given !== undefined) requireAgents(given, limits.maxAgents)
     const vectors = await this.#settings.chooseEmbeddings(config, limits.maxCostUsd)
     const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
-    if (unpriced !== null) throw new ConfigError(unpriced)
+    if (unpriced !== null) throw new CaissonError('invalid_config', unpriced)
     const directory = this.#directory(workspace)
     const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
     refuseOtherNames(rules, 'the approval rules')
@@ -236,7 +230,7 @@ export class Host implements AsyncDisposable {
       (await this.#settings.fetchKey(recording === undefined ? vectors : { ...vectors, keySource: null }))
     const { resolveKey } = this.#settings
     const mcpServers = mcpServersOf(config.mcpServers, options.mcpServers)
-    if (!mcpServers.ok) throw new ConfigError(mcpServers.error)
+    if (!mcpServers.ok) throw new CaissonError('invalid_config', mcpServers.error)
     requirePossible(tools ?? [], {
       hostTools: hostTools.keys(),
       mcpServers: Object.keys(mcpServers.value),
@@ -279,13 +273,14 @@ export class Host implements AsyncDisposable {
     return pool === undefined ? plan : { ...plan, pool }
   }
 
-  /** @throws {PlanError} @throws {FolderError} */
+  /** @throws {CaissonError} `invalid_plan` @throws {CaissonError} `state_unavailable` */
   async #givenPlan({ mode, plan, planFrom }: RunOptions): Promise<GivenPlan | undefined> {
     if (plan === undefined && planFrom === undefined) return undefined
     if (plan !== undefined && planFrom !== undefined)
-      throw new PlanError('two plans are given: leave plan or planFrom out')
+      throw new CaissonError('invalid_plan', 'two plans are given: leave plan or planFrom out')
     if (mode === 'plan')
-      throw new PlanError(
+      throw new CaissonError(
+        'invalid_plan',
         'a run makes a plan alone or carries out one that is there: leave one of the two out',
       )
     return planFrom === undefined ? givenPlanOf(plan) : await findGivenPlan(this.runs, planFrom)
@@ -303,9 +298,9 @@ export class Host implements AsyncDisposable {
     { vm: { disk, start: _, ...vm } = {}, ...bounds }: HostPoolOptions,
     options: Pick<RunOptions, 'onProgress' | 'signal'>,
   ): Promise<VmPool> {
-    if (this.#isClosed) throw new TypeError('the host is closed')
+    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
     this.#pool ??= this.image(options).then((image) => {
-      if (this.#isClosed) throw new TypeError('the host is closed')
+      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
       const { onProgress } = options
       const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
       return new VmPool(
@@ -338,7 +333,7 @@ export class Host implements AsyncDisposable {
     const { home, cache, config } = this.folders
     const checked = checkDirectory(workspace, { ownFolders: [home, cache, config] })
     if (checked.ok) return checked.value
-    throw new WorkspaceRefusedError(checked.error.message)
+    throw new CaissonError('workspace_refused', checked.error.message)
   }
 }
 
@@ -347,12 +342,12 @@ function promptOf({ plan, prompt }: GivenPlan): string {
   return prompt ?? plan.goal
 }
 
-/** @throws {RuleError} naming the rule that cannot be used; those of the configuration were looked at with it */
+/** @throws {CaissonError} `invalid_rules` naming the rule that cannot be used; those of the configuration were looked at with it */
 function policyOf({ egress }: Config, rules: readonly EgressRule[] = []): Policy {
   const own = checkEgressRules(rules)
   const policy = makePolicy({ configuration: egress.rules, run: own, otherwise: egress.default })
   if (policy.ok) return policy.value
-  throw new RuleError(policy.error)
+  throw new CaissonError('invalid_rules', policy.error)
 }
 
 function keptBoundsOf({ kept }: Config): KeptBounds {

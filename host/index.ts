@@ -1,4 +1,5 @@
 /** The library: start runs, watch them, answer their approvals, bring their changes home. */
+export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type {
   AccessQuestion,
   ApprovalRequest,
@@ -18,36 +19,31 @@ export {
   type ToolValidationIssue,
 } from '#specs/protocol/validation-failure.ts'
 export type { ApprovalAnswer, ApprovalMode } from './approvals/queue.ts'
-export { RuleError } from './approvals/rules.ts'
 export { OptionsError } from './check-options.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
-export { ControlError } from './control/client.ts'
 export type { VmInfo } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
-export { UnknownVmError, type VmDirectory, type VmEntry } from './control/vms.ts'
-export { GrantFileError, type LastingGrant, type LastingGrants } from './egress/lasting-grants.ts'
+export type { VmDirectory, VmEntry } from './control/vms.ts'
+export type { LastingGrant, LastingGrants } from './egress/lasting-grants.ts'
 export type { Policy } from './egress/policy.ts'
 export type { CodeHook, CodeHookAt, CodeVerdict } from './hooks/code-hook.ts'
 export type { HookInput, HookSubjects, HookVerdict } from './hooks/hook.ts'
 export {
-  ConfigError,
   Host,
   type HostOptions,
   type HostPoolOptions,
-  PlanError,
-  ProviderError,
   type RunOptions,
-  WorkspaceRefusedError,
 } from './host.ts'
-export { type DamagedLine, type NoteStore, NoteStoreError, type StoredNote } from './memory/note-store.ts'
+export { ImageError, type ImageErrorKind } from './image/image-error.ts'
+export { LockHeldError } from './locks/file-lock.ts'
+export type { DamagedLine, NoteStore, StoredNote } from './memory/note-store.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './memory/run-notes.ts'
-export { UnknownPathError } from './runs/changes.ts'
 export type { FeedItem } from './runs/feed.ts'
 export { readJournal } from './runs/journal.ts'
 export type { Run } from './runs/run.ts'
-export { RunStore, type RunSummary, UnknownRunError } from './runs/store.ts'
+export { RunStore, type RunSummary } from './runs/store.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
 export {
@@ -57,6 +53,6 @@ export {
   HostToolError,
   type HostTools,
 } from './tools/host-tools.ts'
-export { type ToolChoice, ToolListError } from './tools/tool-list.ts'
-export { VmError, type VmErrorCode } from './vm/vm-error.ts'
+export type { ToolChoice } from './tools/tool-list.ts'
+export { VmError, type VmErrorKind } from './vm/vm-error.ts'
 export type { VmPoolOptions } from './vm/vm-pool.ts'

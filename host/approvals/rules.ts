@@ -1,5 +1,6 @@
 /** Rules that answer approvals without a person: reading them from a file and matching a request. Pure but for the read. */
 
+import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
@@ -12,11 +13,6 @@ import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders }
 import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
 
-/** A rule file that cannot be used. */
-export class RuleError extends Error {
-  override readonly name = 'RuleError'
-}
-
 /** The arguments that a rule without `argument` matches, by tool; of others `path`. */
 const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['run_bash', ['command']],
@@ -28,10 +24,11 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   [askTool, ['question']],
 ])
 
-/** @throws {RuleError} naming the file and the field that is wrong. */
+/** @throws {CaissonError} `invalid_rules` naming the file and the field that is wrong. */
 export async function readRules(path: string): Promise<ApprovalRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RuleError(
+    throw new CaissonError(
+      'invalid_rules',
       `cannot read the approval rules in ${path}: ${reasonOf(cause)}. Expected ask, all, none or a file of rules`,
       { cause },
     )
@@ -40,24 +37,29 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
   try {
     json = JSON.parse(text)
   } catch (cause) {
-    throw new RuleError(`${path} is not JSON: ${cause instanceof Error ? cause.message : ''}`, { cause })
+    throw new CaissonError(
+      'invalid_rules',
+      `${path} is not JSON: ${cause instanceof Error ? cause.message : ''}`,
+      { cause },
+    )
   }
   const parsed = ApprovalRules.safeParse(json, plainMessages)
   if (parsed.success) {
     refuseOtherNames(parsed.data.rules, path)
     return parsed.data.rules
   }
-  throw new RuleError(`${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
+  throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
 }
 
 /**
  * A rule about a name that no call ever bears would leave open what it is to deny.
- * @param from where the rules stand, for the message. @throws {RuleError}
+ * @param from where the rules stand, for the message. @throws {CaissonError} `invalid_rules`
  */
 export function refuseOtherNames(rules: readonly ApprovalRule[], from: string): void {
   for (const { tool } of rules) {
     const meant = meantToolName(tool)
-    if (meant !== undefined) throw new RuleError(`${from}: the tool ${tool} is called ${meant}: name it so`)
+    if (meant !== undefined)
+      throw new CaissonError('invalid_rules', `${from}: the tool ${tool} is called ${meant}: name it so`)
   }
 }
 

@@ -1,17 +1,17 @@
 /** `caisson approvals`: what runs of any process wait for, and the answers to it; for scripts, and for who does not want to watch. */
+import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalRequest, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { describeAnswer } from '../approvals/user-question.ts'
-import { ControlError } from '../control/client.ts'
 import type { RunClient } from '../control/run-client.ts'
 import type { Host } from '../host.ts'
 import { mapBounded } from '../state/map-bounded.ts'
 import { describeQuestion, offerLines } from '../ui/call-lines.ts'
 import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 import { findLive } from './runs-control.ts'
@@ -50,7 +50,10 @@ export async function approvalsAnswer(
 ): Promise<ExitCode> {
   return await answer(io, name, approval, ({ approvalId, question }) => {
     if (question === undefined)
-      throw new UsageError(`${approvalId} is no question; see: caisson approvals allow, deny`)
+      throw new CaissonError(
+        'invalid_options',
+        `${approvalId} is no question; see: caisson approvals allow, deny`,
+      )
     return {
       decision: 'allow',
       scope: 'once',
@@ -68,7 +71,10 @@ export async function approvalsAllow(
 ): Promise<ExitCode> {
   return await answer(io, name, approval, ({ approvalId, question }) => {
     if (question !== undefined)
-      throw new UsageError(`${approvalId} is a question: caisson approvals answer RUN ${approvalId} VALUE`)
+      throw new CaissonError(
+        'invalid_options',
+        `${approvalId} is a question: caisson approvals answer RUN ${approvalId} VALUE`,
+      )
     const { scope, reach } = flags
     return { decision: 'allow', scope, ...(reach === undefined ? {} : { reach }) }
   })
@@ -94,8 +100,8 @@ async function answer(
     const request = await findPending(hostOf(io), run, approval)
     const given = word(request)
     if (!(await run.answer(request.approvalId, given)))
-      throw new ControlError(
-        'busy',
+      throw new CaissonError(
+        'not_possible_now',
         `${request.approvalId} does not wait for an answer any more, or not for this one`,
       )
     io.stdout.write(`${run.id}: ${request.approvalId} is answered\n`)
@@ -112,7 +118,8 @@ async function findPending(host: Host, run: RunClient, approval: string): Promis
   const [first, ...more] = found
   if (first !== undefined && more.length === 0) return first
   const ids = pending.map(({ approvalId }) => foreignLine(approvalId)).join(', ')
-  throw new UsageError(
+  throw new CaissonError(
+    'invalid_options',
     `${found.length === 0 ? 'no question that waits' : 'more than one question'} in ${run.id} is called "${foreignLine(approval, 100)}"; ${ids === '' ? 'none waits' : `these wait: ${ids}`}`,
   )
 }
@@ -143,7 +150,8 @@ function readGiven(question: UserQuestion, values: readonly string[]): UserAnswe
   )
     return given
   const seen = values.length === 0 ? 'nothing' : values.map((value) => JSON.stringify(value)).join(' ')
-  throw new UsageError(
+  throw new CaissonError(
+    'invalid_options',
     `${foreignLine(seen, 200)} is no answer; expected ${foreignLine(describeAnswer(question))}`,
   )
 }
@@ -155,8 +163,8 @@ function readOne(kind: UserQuestion['kind'], value: string): UserAnswer {
 }
 
 function defaultOf({ defaultAnswer }: UserQuestion, values: readonly string[]): UserAnswer {
-  if (defaultAnswer === undefined) throw new UsageError('the question has no default')
-  if (values.length > 0) throw new UsageError('give an answer, or --default')
+  if (defaultAnswer === undefined) throw new CaissonError('invalid_options', 'the question has no default')
+  if (values.length > 0) throw new CaissonError('invalid_options', 'give an answer, or --default')
   return defaultAnswer
 }
 

@@ -1,4 +1,5 @@
 /** `caisson clean`: shows what Caisson keeps on disk, and frees what is safe to free when told to. */
+import { CaissonError } from '#specs/errors.ts'
 import { freeKept } from '../clean/free.ts'
 import { listKept } from '../clean/inventory.ts'
 import { type CleanOptions, isFreed, type Kept, type KeptKind, keptKinds } from '../clean/kept.ts'
@@ -6,7 +7,7 @@ import { prepareFolders } from '../state/folders.ts'
 import { type Colours, coloursFor } from '../ui/colours.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatAge, formatBytes, formatCount } from '../ui/format.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 
@@ -35,7 +36,7 @@ const titles: Readonly<Record<KeptKind, string>> = {
 
 export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
   if (flags.olderThan !== undefined && flags.runs !== true)
-    throw new UsageError('--older-than says which runs go; give --runs with it')
+    throw new CaissonError('invalid_options', '--older-than says which runs go; give --runs with it')
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   const options: CleanOptions = {

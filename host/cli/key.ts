@@ -1,20 +1,17 @@
 /** `caisson key`: keys in the system's keyring. A key is typed unseen or piped, and never an argument. */
+
 import { StringDecoder } from 'node:string_decoder'
+import { CaissonError } from '#specs/errors.ts'
 import { removeFromKeyring, storedKeys, storeInKeyring } from '../config/keyring.ts'
 import { checkKey } from '../config/keys.ts'
 import { Name } from '../config/schema.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { RawTerminal } from '../ui/raw-terminal.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 
 const KEY_MAX_BYTES = 64 * 1024
-
-/** The system's keyring cannot be used. */
-export class KeyringError extends Error {
-  override readonly name = 'KeyringError'
-}
 
 export async function keySet(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
@@ -26,9 +23,12 @@ export async function keySet(io: Io, name: string): Promise<ExitCode> {
   }
   const why = checkKey(key)
   if (why !== undefined)
-    throw new UsageError(`what was ${io.stdin.isTTY === true ? 'typed' : 'piped'} ${why}`)
+    throw new CaissonError(
+      'invalid_options',
+      `what was ${io.stdin.isTTY === true ? 'typed' : 'piped'} ${why}`,
+    )
   const stored = await storeInKeyring(name, key, place)
-  if (!stored.ok) throw new KeyringError(stored.error)
+  if (!stored.ok) throw new CaissonError('state_unavailable', stored.error)
   io.stdout.write(
     `Stored. A provider called ${name} takes it from now on; other settings name it { keyring = "${name}" }.\n`,
   )
@@ -48,16 +48,18 @@ export async function keyList(io: Io, flags: { json?: boolean }): Promise<ExitCo
 
 export async function keyRemove(io: Io, name: string): Promise<ExitCode> {
   const place = await openPlace(io, name)
-  if (!(await storedKeys(place)).includes(name)) throw new UsageError(`no key is called "${name}"`)
+  if (!(await storedKeys(place)).includes(name))
+    throw new CaissonError('invalid_options', `no key is called "${name}"`)
   const removed = await removeFromKeyring(name, place)
-  if (!removed.ok) throw new KeyringError(removed.error)
+  if (!removed.ok) throw new CaissonError('state_unavailable', removed.error)
   io.stdout.write(`removed ${name}\n`)
   return exitCodes.completed
 }
 
 async function openPlace(io: Io, name: string) {
   // Not repeated: somebody may have given the key itself.
-  if (!Name.safeParse(name).success) throw new UsageError('the name of a key is 1 to 64 of a-z 0-9 _ -')
+  if (!Name.safeParse(name).success)
+    throw new CaissonError('invalid_options', 'the name of a key is 1 to 64 of a-z 0-9 _ -')
   const { folders } = hostOf(io)
   await prepareFolders(folders)
   return { folders, env: io.env }
@@ -69,7 +71,8 @@ async function readPiped(io: Io): Promise<string> {
   for await (const chunk of io.stdin) {
     const part = Buffer.from(chunk as Uint8Array | string)
     length += part.length
-    if (length > KEY_MAX_BYTES) throw new UsageError(`what was piped is longer than ${KEY_MAX_BYTES} bytes`)
+    if (length > KEY_MAX_BYTES)
+      throw new CaissonError('invalid_options', `what was piped is longer than ${KEY_MAX_BYTES} bytes`)
     parts.push(part)
   }
   return Buffer.concat(parts)

@@ -1,22 +1,27 @@
 /** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
+
+import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { readMcpFile } from '../mcp/config.ts'
 import type { McpPin } from '../mcp/pins.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { foreignLine } from '../ui/foreign.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 import { directoryOf } from './memory.ts'
 
-/** The servers of a file of `--mcp`. @throws {UsageError} */
+/** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
 export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-    throw new UsageError(`cannot read the MCP servers in ${foreignLine(file)}: ${reasonOf(cause)}`)
+    throw new CaissonError(
+      'invalid_options',
+      `cannot read the MCP servers in ${foreignLine(file)}: ${reasonOf(cause)}`,
+    )
   })
   const read = readMcpFile(text, file)
-  if (!read.ok) throw new UsageError(foreignLine(read.error))
+  if (!read.ok) throw new CaissonError('invalid_options', foreignLine(read.error))
   return read.value
 }
 
@@ -49,7 +54,7 @@ export async function mcpForget(
   const unknown = names.find((name) => !isKnown(name))
   if (unknown !== undefined) {
     const where = directory === undefined ? '' : ` for ${foreignLine(directory)}`
-    throw new UsageError(
+    throw new CaissonError('invalid_options', 
       `no MCP server "${foreignLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
     )
   }

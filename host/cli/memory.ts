@@ -1,6 +1,8 @@
 /** `caisson memory`: what is remembered of a workspace, as the person lists, adds, changes and removes it. */
+
 import { realpath } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { memoryNoteId } from '../memory/desk.ts'
 import { findLikelySecret } from '../memory/likely-secret.ts'
 import {
@@ -17,7 +19,7 @@ import { writeLines } from '../ui/fit.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { noteLine, wholeNoteLines } from '../ui/note-lines.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 import { findEditor } from './plan-editor.ts'
@@ -93,14 +95,15 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   const trimmed = noteText(text)
   const tags = flags.tag ?? []
   if (tags.length > 16 || tags.some((tag) => tag === '' || tag.length > 100))
-    throw new UsageError('a note has at most 16 tags of 1 to 100 characters')
+    throw new CaissonError('invalid_options', 'a note has at most 16 tags of 1 to 100 characters')
   await prepareFolders(folders)
   const workspace = await directoryOf(flags.workspace)
   const noteId = memoryNoteId(trimmed, tags)
   const same = notes.ofWorkspace(workspace).find((note) => note.noteId === noteId)
   // A note keeps its id when it is edited: what was added again would undo that unseen.
   if (same !== undefined && same.text !== trimmed)
-    throw new UsageError(
+    throw new CaissonError(
+      'invalid_options',
       `${noteId} began with these words and says now: ${foreignLine(same.text, 200)}; change it with: caisson memory edit ${noteId}`,
     )
   await put(notes, { kind: 'memory', noteId, workspace, text: trimmed, tags, at: Date.now() })
@@ -113,7 +116,7 @@ export async function memoryEdit(io: Io, name: string, flags: Place): Promise<Ex
   const { folders, notes } = hostOf(io)
   const note = findNote(notes.ofWorkspace(await directoryOf(flags.workspace)), name)
   const edit = await findEditor(io, path.dirname(notes.file))
-  if (edit === undefined) throw new UsageError('there is no editor; set EDITOR')
+  if (edit === undefined) throw new CaissonError('invalid_options', 'there is no editor; set EDITOR')
   const edited = await editNote(edit, note.text)
   if (!edited.ok) {
     io.stderr.write(`caisson: not changed: ${foreignLine(edited.error)}\n`)
@@ -146,9 +149,10 @@ export async function memoryMove(io: Io, old: string, flags: Place): Promise<Exi
   const { notes } = hostOf(io)
   const from = await directoryOf(old)
   const to = await directoryOf(flags.workspace)
-  if (from === to) throw new UsageError('that is the directory itself')
+  if (from === to) throw new CaissonError('invalid_options', 'that is the directory itself')
   const moved = notes.ofWorkspace(from)
-  if (moved.length === 0) throw new UsageError(`nothing is remembered of ${foreignLine(from)}`)
+  if (moved.length === 0)
+    throw new CaissonError('invalid_options', `nothing is remembered of ${foreignLine(from)}`)
   await notes.change((all) =>
     all.map((note) =>
       note.kind === 'memory' && note.workspace === from ? { ...note, workspace: to } : note,
@@ -207,12 +211,15 @@ export async function put(store: NoteStore, note: StoredNote): Promise<void> {
   await store.change((all) => [...all.filter((other) => keyOf(other) !== keyOf(note)), note])
 }
 
-/** @throws {UsageError} */
+/** @throws {CaissonError} `invalid_options` */
 export function noteText(text: string): string {
   const trimmed = text.trim().toWellFormed()
-  if (trimmed === '') throw new UsageError('the note says nothing')
+  if (trimmed === '') throw new CaissonError('invalid_options', 'the note says nothing')
   if (trimmed.length > noteMaxChars)
-    throw new UsageError(`the note has ${trimmed.length} characters, of which it may have ${noteMaxChars}`)
+    throw new CaissonError(
+      'invalid_options',
+      `the note has ${trimmed.length} characters, of which it may have ${noteMaxChars}`,
+    )
   return trimmed
 }
 
@@ -232,7 +239,7 @@ function isNamed(noteId: string, name: string): boolean {
   return noteId.startsWith(name) || noteId.slice(4).startsWith(name)
 }
 
-/** @param whyNone what to say where there is none. @throws {UsageError} */
+/** @param whyNone what to say where there is none. @throws {CaissonError} `invalid_options` */
 function findNote<T extends { readonly noteId: string }>(
   among: readonly T[],
   name: string,
@@ -242,8 +249,12 @@ function findNote<T extends { readonly noteId: string }>(
   const [match] = matches
   if (match !== undefined && matches.length === 1) return match
   const shown = foreignLine(name, 60)
-  if (match === undefined) throw new UsageError(whyNone() ?? `there is no note "${shown}" here`)
-  throw new UsageError(`"${shown}" begins the ids of ${matches.length} notes; give more of it`)
+  if (match === undefined)
+    throw new CaissonError('invalid_options', whyNone() ?? `there is no note "${shown}" here`)
+  throw new CaissonError(
+    'invalid_options',
+    `"${shown}" begins the ids of ${matches.length} notes; give more of it`,
+  )
 }
 
 /** Its real path; of one that is not there any more the path itself. */

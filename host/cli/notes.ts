@@ -1,4 +1,5 @@
 /** `caisson notes`: the notes of proposals. */
+import { CaissonError } from '#specs/errors.ts'
 import { ProposalId } from '#specs/protocol/extension.ts'
 import { governanceNoteId } from '../memory/desk.ts'
 import type { ProposalNote } from '../memory/note-store.ts'
@@ -6,7 +7,7 @@ import { prepareFolders } from '../state/folders.ts'
 import { coloursFor } from '../ui/colours.ts'
 import { writeLines } from '../ui/fit.ts'
 import { wholeNoteLines } from '../ui/note-lines.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 import { noteText, put, removeNotes } from './memory.ts'
@@ -53,9 +54,9 @@ export async function notesRemove(io: Io, proposal: string, names: string[]): Pr
   return exitCodes.completed
 }
 
-/** @throws {UsageError} */
+/** @throws {CaissonError} `invalid_options` */
 function proposalOf(name: string): string {
   if (!ProposalId.safeParse(name).success)
-    throw new UsageError('a proposal is named PROP- and 1 to 64 of A-Z a-z 0-9 . _ -')
+    throw new CaissonError('invalid_options', 'a proposal is named PROP- and 1 to 64 of A-Z a-z 0-9 . _ -')
   return name
 }

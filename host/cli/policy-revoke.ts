@@ -1,9 +1,10 @@
 /** `caisson policy revoke`: lists the ways out that a person opened or closed for always, and takes them back. */
+import { CaissonError } from '#specs/errors.ts'
 import { toAnswerRule } from '../egress/grants.ts'
 import { type LastingGrant, LastingGrants } from '../egress/lasting-grants.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { foreignLine } from '../ui/foreign.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 
 /** @param numbers as listed; none: lists them */
@@ -14,7 +15,8 @@ export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<
   const kept = new Map(lasting.list().map((grant) => [String(grant.id), grant]))
   const unknown = numbers.filter((number) => !kept.has(number))
   if (unknown.length > 0)
-    throw new UsageError(
+    throw new CaissonError(
+      'invalid_options',
       `there is no answer ${unknown.join(', ')}: caisson policy revoke lists what there is`,
     )
   for (const number of numbers) {

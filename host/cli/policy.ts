@@ -1,11 +1,13 @@
 /** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
+
 import { existsSync } from 'node:fs'
+import { CaissonError } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { configFile } from '../config/load.ts'
 import { Settings } from '../config/settings.ts'
 import type { Target } from '../egress/egress.ts'
 import { RunGrants } from '../egress/grants.ts'
-import { GrantFileError, LastingGrants } from '../egress/lasting-grants.ts'
+import { LastingGrants } from '../egress/lasting-grants.ts'
 import { isOpen, type Outlook, outlookFor } from '../egress/outlook.ts'
 import type { Policy } from '../egress/policy.ts'
 import { resolveName } from '../egress/resolve.ts'
@@ -15,7 +17,7 @@ import { describeTarget, parseTarget } from '../egress/target.ts'
 import type { Network } from '../gateway/network.ts'
 import { prepareFolders } from '../state/folders.ts'
 import { foreignLine } from '../ui/foreign.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 
@@ -40,7 +42,7 @@ export async function policyCheck(
   flags: PolicyFlags & { method: string },
 ): Promise<ExitCode> {
   const target = parseTarget(url, flags.method)
-  if (!target.ok) throw new UsageError(target.error)
+  if (!target.ok) throw new CaissonError('invalid_options', target.error)
   const { policy, grants, network } = await inForce(io, flags)
   const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
   const look = async (to: Target): Promise<Seen> => ({
@@ -98,9 +100,12 @@ async function inForce(
   await prepareFolders(host.folders)
   const policy = await host.egressPolicy(await rulesOfFlags(flags))
   // No run: it keeps no answers.
-  const grants = new RunGrants(new LastingGrants(host.folders), '')
+  const lasting = new LastingGrants(host.folders)
+  // Throws with the code of what is wrong.
+  lasting.list()
+  const grants = new RunGrants(lasting, '')
   const problem = grants.refresh()
-  if (problem !== null) throw new GrantFileError(problem)
+  if (problem !== null) throw new CaissonError('state_corrupted', problem)
   const settings = new Settings({ folders: host.folders, env: io.env })
   return { policy, grants, network: settings.network(await host.config()) }
 }

@@ -1,6 +1,7 @@
 /** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
 
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalMode } from '../approvals/queue.ts'
 import { readRules } from '../approvals/rules.ts'
 import { rulesOfFlags } from '../egress/rule-file.ts'
@@ -11,7 +12,7 @@ import { ProgressView } from '../ui/progress.ts'
 import { takeKeys } from '../ui/take-keys.ts'
 import { askRules } from './ask-rules.ts'
 import { bringHome } from './bring-home.ts'
-import { type ExitCode, exitCodeOfEnd, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodeOfEnd } from './exit-codes.ts'
 import { follow, followAsJson } from './follow.ts'
 import { Interrupts } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
@@ -64,7 +65,7 @@ export async function runTask(
   const isExample = task === undefined && flags.planFrom === undefined
   const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
   if (prompt.trim() === '' && flags.planFrom === undefined)
-    throw new UsageError('no task was given; expected: caisson run "TASK"')
+    throw new CaissonError('invalid_options', 'no task was given; expected: caisson run "TASK"')
   const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
   const options = {
     ...(await optionsOf(io, prompt, flags)),

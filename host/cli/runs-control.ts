@@ -1,7 +1,6 @@
 /** `caisson runs steer`, `pause`, `resume` and `cancel`: what a person says to a run of any process, without watching it. */
-import { ControlError } from '../control/client.ts'
+import { CaissonError } from '#specs/errors.ts'
 import type { RunClient } from '../control/run-client.ts'
-import { UnknownRunError } from '../runs/store.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
@@ -38,7 +37,8 @@ export async function runsCancel(io: Io, name: string, flags: { now?: boolean })
   const run = await findLive(io, name)
   run.cancel('caisson runs cancel', flags.now === true)
   const end = await run.ended
-  if (end.kind !== 'ended') throw new ControlError('gone', end.kind === 'lost' ? end.message : 'it was left')
+  if (end.kind !== 'ended')
+    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : 'it was left')
   io.stdout.write(`${run.id}: ${end.end?.outcome ?? 'ended'}\n`)
   return exitCodes.completed
 }
@@ -52,7 +52,8 @@ async function say(
   const run = await findLive(io, name)
   try {
     const problem = await send(run)
-    if (problem !== undefined) throw new ControlError('busy', `${run.id}: ${foreignLine(problem)}`)
+    if (problem !== undefined)
+      throw new CaissonError('not_possible_now', `${run.id}: ${foreignLine(problem)}`)
   } finally {
     run.leave()
   }
@@ -60,7 +61,7 @@ async function say(
   return exitCodes.completed
 }
 
-/** @throws {UnknownRunError} where no process carries it out */
+/** @throws {CaissonError} `run_not_found` where no process carries it out */
 export async function findLive(io: Io, name: string): Promise<RunClient> {
   const host = hostOf(io)
   const run = await host.attach(name)
@@ -68,5 +69,5 @@ export async function findLive(io: Io, name: string): Promise<RunClient> {
   const { runId } = await host.runs.find(name)
   const { state } = await host.runs.summary(runId)
   const why = state.end === null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
-  throw new UnknownRunError(`${runId} is not at work: ${why}`)
+  throw new CaissonError('run_not_found', `${runId} is not at work: ${why}`)
 }

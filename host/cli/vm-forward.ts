@@ -1,6 +1,7 @@
 /** `caisson vm forward`: a port of the guest on the loopback of this machine. */
+import { CaissonError } from '#specs/errors.ts'
 import { foreignLine } from '../ui/foreign.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { Stop } from './stop.ts'
 
@@ -12,7 +13,8 @@ export async function vmForward(io: Io, name: string, ports: string): Promise<Ex
   const opening = vm.forward({ guestPort, hostPort, onFailure })
   await using forwarding = await opening.catch((cause: unknown) => {
     const word = cause instanceof Error ? cause.message : String(cause)
-    throw new UsageError(
+    throw new CaissonError(
+      'invalid_options',
       `port ${hostPort} of 127.0.0.1 cannot be listened on (${word}); choose another: caisson vm forward ${name} 0:${guestPort} takes a free one`,
     )
   })
@@ -31,6 +33,6 @@ function parsePorts(text: string): { hostPort: number; guestPort: number } {
   const guestPort = Number(match?.[2])
   const hostPort = Number(match?.[1] ?? match?.[2])
   if (match === null || guestPort < 1 || guestPort > 0xffff || hostPort > 0xffff)
-    throw new UsageError(`expected [HOSTPORT:]GUESTPORT such as 8080:80, saw "${text}"`)
+    throw new CaissonError('invalid_options', `expected [HOSTPORT:]GUESTPORT such as 8080:80, saw "${text}"`)
   return { hostPort, guestPort }
 }

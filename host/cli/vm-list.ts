@@ -1,10 +1,12 @@
 /** `caisson vm list`, `logs` and `stop`: the VMs of this user, whichever process started them. */
+
 import { open } from 'node:fs/promises'
 import path from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { VmClient } from '../control/vm-client.ts'
-import { UnknownVmError, type VmEntry } from '../control/vms.ts'
+import type { VmEntry } from '../control/vms.ts'
 import { workbenchLogName } from '../control/workbench.ts'
 import type { Host } from '../host.ts'
 import { foreignLine } from '../ui/foreign.ts'
@@ -69,7 +71,7 @@ export async function vmLogs(
   using stop = new Stop()
   const follow = flags.follow === true
   const vm = await host.vms.find(name).catch((error: unknown) => {
-    if (error instanceof UnknownVmError) return null
+    if (hasCode(error, 'vm_not_found')) return null
     throw error
   })
   if (vm === null) return await logsOfEnded(io, host, name, flags.agent === true)
@@ -92,10 +94,13 @@ function agentLogOf(host: Host, { info }: VmClient): string {
 const nothingSaid =
   'the console is empty: a VM that begins as a copy of a template says nothing there; --agent shows the agent’s log\n'
 
-/** A run that has ended keeps both logs. @throws UnknownRunError */
+/** A run that has ended keeps both logs. @throws {CaissonError} `run_not_found` */
 async function logsOfEnded(io: Io, host: Host, name: string, agent: boolean): Promise<ExitCode> {
   const paths = await host.runs.find(name).catch(() => {
-    throw new UnknownVmError(`no VM and no run is called "${name}"; see: caisson vm list, caisson runs list`)
+    throw new CaissonError(
+      'vm_not_found',
+      `no VM and no run is called "${name}"; see: caisson vm list, caisson runs list`,
+    )
   })
   const isEmpty = !(await printFile(io, agent ? paths.agentLog : paths.console))
   // Nothing of it on standard output, where a program may be counting lines.

@@ -1,6 +1,8 @@
 /** `caisson vm shell`: a terminal or one command in a VM, for whose output the person's terminal is as open as to any remote shell. */
+
 import { constants } from 'node:os'
 import type { Writable } from 'node:stream'
+import { CaissonError } from '#specs/errors.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { Shell, ShellEnd } from '../control/shell.ts'
 import { VmClient } from '../control/vm-client.ts'
@@ -9,7 +11,7 @@ import type { Host } from '../host.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { PlainOutput } from '../ui/plain-output.ts'
 import { EscapeKeys, RawTerminal } from '../ui/raw-terminal.ts'
-import { exitCodes, UsageError } from './exit-codes.ts'
+import { exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { Stop } from './stop.ts'
 import { type VmFlags, vmOptionsOf } from './vm-options.ts'
@@ -28,7 +30,8 @@ export async function vmShell(
 ): Promise<number> {
   const hasTerminal = io.stdin.isTTY === true && io.stdout.isTTY === true
   if (command.length === 0 && !hasTerminal) {
-    throw new UsageError(
+    throw new CaissonError(
+      'invalid_options',
       'a shell needs a terminal on standard input and output; or give a command: caisson vm shell VM -- COMMAND',
     )
   }

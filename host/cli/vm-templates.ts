@@ -1,9 +1,10 @@
 /** `caisson vm templates`: the saved VMs that others begin from, and what could not be made; removes them when told to. */
+import { CaissonError } from '#specs/errors.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatAge, formatBytes, formatCount, formatDuration } from '../ui/format.ts'
 import { describeReasons, type TemplateFailure } from '../vm/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
 
@@ -15,7 +16,7 @@ interface TemplateFlags {
 
 export async function vmTemplates(io: Io, flags: TemplateFlags): Promise<ExitCode> {
   if (flags.all === true && flags.prune !== true)
-    throw new UsageError('--all says which templates go; give --prune with it')
+    throw new CaissonError('invalid_options', '--all says which templates go; give --prune with it')
   const store = new TemplateStore(hostOf(io).folders.cache)
   const removed = flags.prune === true ? await store.prune(flags.all === true) : []
   const [templates, failures] = [await store.list(), await store.failures()]

@@ -1,8 +1,9 @@
 /** `caisson workspace`: the changes of an earlier run, shown, applied, taken back. */
+import { CaissonError } from '#specs/errors.ts'
 import { foreignLine } from '../ui/foreign.ts'
 import { formatCount } from '../ui/format.ts'
 import { isComplete, printApplied, showChanges } from './bring-home.ts'
-import { type ExitCode, exitCodes, UsageError } from './exit-codes.ts'
+import { type ExitCode, exitCodes } from './exit-codes.ts'
 import { StopOnSignal } from './interrupts.ts'
 import { hostOf, type Io } from './io.ts'
 import { writeJsonLine } from './json-lines.ts'
@@ -34,8 +35,12 @@ export async function workspaceApply(
   flags: { all?: boolean; json?: boolean },
 ): Promise<ExitCode> {
   if (paths.length === 0 && flags.all !== true)
-    throw new UsageError('name the paths to apply, or --all for what is neither flagged nor in conflict')
-  if (paths.length > 0 && flags.all === true) throw new UsageError('either --all or paths, not both')
+    throw new CaissonError(
+      'invalid_options',
+      'name the paths to apply, or --all for what is neither flagged nor in conflict',
+    )
+  if (paths.length > 0 && flags.all === true)
+    throw new CaissonError('invalid_options', 'either --all or paths, not both')
   const changes = await open(io, name)
   using stop = new StopOnSignal()
   const selection =

@@ -3,6 +3,7 @@
  * them (provider, keys, network). What cannot be used is thrown, for there is no run without it.
  */
 
+import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeMissingPrice, priceOf } from '../gateway/budget.ts'
 import { type Network, openNetwork } from '../gateway/network.ts'
@@ -18,16 +19,6 @@ import { type KeyPlace, resolveKey } from './keys.ts'
 import { loadConfig, parseConfig } from './load.ts'
 import type { Config, ConfigInput, KeySource } from './schema.ts'
 
-/** A provider setting that cannot be used. */
-export class ProviderError extends Error {
-  override readonly name = 'ProviderError'
-}
-
-/** A configuration that cannot be used. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError'
-}
-
 export class Settings {
   readonly #place: KeyPlace & { readonly folders: { readonly config: string } }
   readonly #given: ConfigInput | undefined
@@ -38,7 +29,7 @@ export class Settings {
     this.#given = given
   }
 
-  /** As it is now. @throws {ConfigError} @throws {FolderError} */
+  /** As it is now. @throws {CaissonError} `invalid_config` @throws {CaissonError} `state_unavailable` */
   async config(): Promise<Config> {
     // First, for it says most: of another user's home neither the state nor the configuration can be used.
     await checkFolderIfThere(this.#place.folders.home)
@@ -47,10 +38,10 @@ export class Settings {
         ? await loadConfig(this.#place.folders)
         : parseConfig(this.#given, 'the configuration that the host was given')
     if (loaded.ok) return loaded.value
-    throw new ConfigError(loaded.error)
+    throw new CaissonError('invalid_config', loaded.error)
   }
 
-  /** Who is asked for a model; no key is fetched. @throws {ProviderError} */
+  /** Who is asked for a model; no key is fetched. @throws {CaissonError} `provider_unavailable` */
   async chooseProvider(config: Config, model?: string): Promise<ProviderChoice> {
     const chosen = chooseProvider({
       env: this.#place.env,
@@ -59,19 +50,19 @@ export class Settings {
       ...(model === undefined ? {} : { model }),
     })
     if (chosen.ok) return chosen.value
-    throw new ProviderError(chosen.error.message)
+    throw new CaissonError('provider_unavailable', chosen.error.message)
   }
 
-  /** @throws {ProviderError} */
+  /** @throws {CaissonError} `provider_unavailable` */
   async fetchKey(choice: ProviderChoice): Promise<Provider> {
     const fetched = await fetchKey(choice, this.#place)
     if (fetched.ok) return fetched.value
-    throw new ProviderError(fetched.error.message)
+    throw new CaissonError('provider_unavailable', fetched.error.message)
   }
 
   /**
    * Who makes vectors of texts, and what that costs; undefined where the configuration names no model.
-   * @throws {ConfigError} @throws {ProviderError}
+   * @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable`
    */
   async chooseEmbeddings(
     config: Config,
@@ -82,12 +73,14 @@ export class Settings {
     const chosen = chooseEmbeddings(config, { env, storedKeys: await storedKeys(this.#place) })
     if (!chosen.ok) {
       const { kind, message } = chosen.error
-      throw kind === 'setting' ? new ConfigError(message) : new ProviderError(message)
+      throw kind === 'setting'
+        ? new CaissonError('invalid_config', message)
+        : new CaissonError('provider_unavailable', message)
     }
     const choice = chosen.value
     const unpriced = choice && describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
     if (typeof unpriced === 'string')
-      throw new ConfigError(`embeddings.model in the configuration: ${unpriced}`)
+      throw new CaissonError('invalid_config', `embeddings.model in the configuration: ${unpriced}`)
     return choice
   }
 
@@ -95,21 +88,21 @@ export class Settings {
   readonly resolveKey = (source: KeySource): Promise<Result<Secret, string>> =>
     resolveKey(source, this.#place)
 
-  /** The hooks of the configuration; each command is there. @throws {ConfigError} */
+  /** The hooks of the configuration; each command is there. @throws {CaissonError} `invalid_config` */
   async hooks({ hooks }: Config): Promise<Hook[]> {
     const { env } = this.#place
     for (const { command, point } of hooks) {
       const [program = ''] = command
       const found = await findCommand(program, env)
-      if (!found.ok) throw new ConfigError(`the ${point} hook "${program}" ${found.error}`)
+      if (!found.ok) throw new CaissonError('invalid_config', `the ${point} hook "${program}" ${found.error}`)
     }
     return hooks.map((hook) => commandHook(hook, env))
   }
 
-  /** How this host reaches the internet. @throws {ConfigError} */
+  /** How this host reaches the internet. @throws {CaissonError} `invalid_config` */
   network({ network }: Config): Network {
     const opened = openNetwork(network, this.#place.env)
     if (opened.ok) return opened.value
-    throw new ConfigError(opened.error)
+    throw new CaissonError('invalid_config', opened.error)
   }
 }

@@ -9,7 +9,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../runs/feed.ts'
-import { askControl, ControlError, nextFrame, parseMessage } from './client.ts'
+import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
 import { ControlFailure, type ControlRequest, Reply, WatchInput, WatchOutput } from './messages.ts'
 
 /** How the watching ended: with the run, by leaving it, or because its process is gone. */
@@ -40,7 +40,7 @@ export class RunClient {
     this.ended = this.#read()
   }
 
-  /** @param path the run's control socket. @throws {ControlError} `gone` when no process carries the run out */
+  /** @param path the run's control socket. @throws {CaissonError} `connection_lost` when no process carries the run out */
   static async connect(id: string, path: string): Promise<RunClient> {
     return new RunClient(id, path, await askControl(path, { op: 'run/watch' }))
   }
@@ -119,7 +119,7 @@ export class RunClient {
     try {
       for (;;) {
         const message = parseMessage(this.#stream, await nextFrame(this.#stream), Message)
-        if ('ok' in message) throw new ControlError(message.error.code, message.error.message)
+        if ('ok' in message) throw errorOfControl(message.error)
         if (message.type === 'end')
           return { kind: 'ended', end: message.end, journalHead: message.journalHead }
         this.#take(message)

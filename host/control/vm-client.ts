@@ -1,10 +1,11 @@
 /** A running VM of this or another process of the same user, by its control socket. */
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
-import { askControl, ControlError, nextFrame, parseMessage, requireOk } from './client.ts'
+import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
 import { InfoReply, Reply, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
@@ -20,7 +21,7 @@ export class VmClient {
     this.info = info
   }
 
-  /** @param path the control socket. @throws {ControlError} */
+  /** @param path the control socket. @throws {CaissonError} */
   static async connect(path: string): Promise<VmClient> {
     const stream = await askControl(path, { op: 'vm/info' })
     const timer = setTimeout(() => stream.destroy('no answer in time'), infoTimeoutMs)
@@ -33,7 +34,7 @@ export class VmClient {
     }
   }
 
-  /** What the guest wrote on its console (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws {ControlError} */
+  /** What the guest wrote on its console (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws {CaissonError} */
   async *console({
     follow = false,
     signal,
@@ -55,7 +56,7 @@ export class VmClient {
       }
     } catch (error) {
       // The VM has ended, which is an end to following it.
-      if (!(follow && error instanceof ControlError && error.code === 'gone')) throw error
+      if (!(follow && hasCode(error, 'connection_lost'))) throw error
     } finally {
       signal?.removeEventListener('abort', stop)
       stream.destroy()
@@ -79,7 +80,7 @@ export class VmClient {
 
   /**
    * Ends the VM: a run's is cancelled and brings its changes home, unless `now`. Resolves when it is gone.
-   * @throws {ControlError} `busy` when it still lives after `timeoutMs`
+   * @throws {CaissonError} `not_possible_now` when it still lives after `timeoutMs`
    */
   async stop({
     now = false,
@@ -101,13 +102,13 @@ export class VmClient {
     clearTimeout(timer)
     stream.destroy()
     if (first === 'late')
-      throw new ControlError(
-        'busy',
+      throw new CaissonError(
+        'not_possible_now',
         `${this.info.id} was told to end and still runs after ${timeoutMs / 1_000} s`,
       )
   }
 
-  /** Lets its processors stand still, or go on. @throws {ControlError} `busy` when that cannot be */
+  /** Lets its processors stand still, or go on. @throws {CaissonError} `not_possible_now` when that cannot be */
   async setPaused(paused: boolean): Promise<void> {
     const stream = await askControl(this.#path, { op: 'vm/pause', paused })
     try {
@@ -117,7 +118,7 @@ export class VmClient {
     }
   }
 
-  /** Starts a shell or a command as the user `work` in the workspace. @throws {ControlError} `gone` */
+  /** Starts a shell or a command as the user `work` in the workspace. @throws {CaissonError} `connection_lost` */
   async openShell(options: ShellOptions): Promise<Shell> {
     return new Shell(await askControl(this.#path, { op: 'vm/shell', ...options }))
   }

@@ -1,5 +1,7 @@
 /** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
+
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { judgeProcess } from '../state/process-identity.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
@@ -14,11 +16,6 @@ export interface VmEntry
   readonly memoryBytes: number | null
   readonly cpus: number | null
   readonly pid: number | null
-}
-
-/** A VM that is not there or cannot be named. */
-export class UnknownVmError extends Error {
-  override readonly name = 'UnknownVmError'
 }
 
 /** A start takes less than this to have a socket; what has none by then is stuck, or of another version. */
@@ -36,13 +33,13 @@ export class VmDirectory {
     return path.join(this.#vms, id, controlSocketName)
   }
 
-  /** Oldest first. VMs whose host process is dead are left out. @throws {FolderError} */
+  /** Oldest first. VMs whose host process is dead are left out. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<VmEntry[]> {
     const entries = await Promise.all((await this.#living()).map((record) => this.#describe(record)))
     return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
   }
 
-  /** The only VM that runs; null when none does. @throws {UnknownVmError} when several do @throws {FolderError} */
+  /** The only VM that runs; null when none does. @throws {CaissonError} `vm_not_found` when several do @throws {CaissonError} `state_unavailable` */
   async findOnly(): Promise<VmClient | null> {
     const clients = await this.#clients()
     return clients.length > 1 ? one(clients, `${clients.length} VMs run`) : (clients[0] ?? null)
@@ -50,7 +47,7 @@ export class VmDirectory {
 
   /**
    * The VM of that id, of the run of that id, or of a beginning of either that fits but one; `last`: that began last.
-   * @throws {UnknownVmError} @throws {FolderError}
+   * @throws {CaissonError} `vm_not_found` @throws {CaissonError} `state_unavailable`
    */
   async find(name: string): Promise<VmClient> {
     const clients = await this.#clients()
@@ -90,14 +87,20 @@ export class VmDirectory {
 function one(found: readonly VmClient[], several: string, name = ''): VmClient {
   const [first, ...more] = found
   if (first === undefined)
-    throw new UnknownVmError(`no running VM is called "${name}", and no run of one; see: caisson vm list`)
+    throw new CaissonError(
+      'vm_not_found',
+      `no running VM is called "${name}", and no run of one; see: caisson vm list`,
+    )
   if (more.length === 0) return first
-  throw new UnknownVmError(`${several}; name one of: ${found.map(({ info }) => info.id).join(', ')}`)
+  throw new CaissonError(
+    'vm_not_found',
+    `${several}; name one of: ${found.map(({ info }) => info.id).join(', ')}`,
+  )
 }
 
 function newest(clients: readonly VmClient[]): VmClient {
   const [first] = clients.toSorted((a, b) => b.info.createdAtMs - a.info.createdAtMs)
-  if (first === undefined) throw new UnknownVmError('no VM is running')
+  if (first === undefined) throw new CaissonError('vm_not_found', 'no VM is running')
   return first
 }
 

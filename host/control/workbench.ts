@@ -2,13 +2,14 @@
  * A VM without a task, for a person to work in: started with an empty workspace or a copy of a directory, reachable by its
  * control socket, gone with all that was done in it. There is no model route; nothing comes home.
  */
+
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
 import type { Image } from '../image/image.ts'
 import { type AgentLink, openAgentLink } from '../rpc/agent-link.ts'
 import { CappedLog } from '../runs/capped-log.ts'
-import { RunFailure } from '../runs/ending.ts'
 import { KeptRules } from '../runs/kept-rules.ts'
 import { requireValue } from '../runs/prepare.ts'
 import type { RunPlan } from '../runs/run-plan.ts'
@@ -17,7 +18,7 @@ import { type Folders, prepareFolders } from '../state/folders.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
-import { GuestUnfitError, startWarm } from '../vm/warm-start.ts'
+import { GuestUnresponsiveError, startWarm } from '../vm/warm-start.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
 import { GuestAccess } from './guest-access.ts'
 import type { VmInfo } from './messages.ts'
@@ -40,7 +41,7 @@ export const workbenchLogName = 'agent.jsonl'
 
 export class Workbench implements AsyncDisposable {
   readonly vm: Vm
-  /** Resolves when its agent has answered and the workspace is there; rejects with a `RunFailure`. */
+  /** Resolves when its agent has answered and the workspace is there; rejects with a {@link CaissonError}. */
   readonly ready: Promise<void>
   readonly #link: AgentLink
   readonly #access = new GuestAccess({ link: () => this.#link })
@@ -62,7 +63,7 @@ export class Workbench implements AsyncDisposable {
     return this.#stopped.promise
   }
 
-  /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {RunFailure} for the directory */
+  /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {CaissonError} for the directory */
   static async open(given: WorkbenchOptions): Promise<Workbench> {
     const { image, folders, directory, signal, vm = {} } = given
     const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
@@ -82,7 +83,9 @@ export class Workbench implements AsyncDisposable {
       } catch (error) {
         await opened[Symbol.asyncDispose]()
         signal?.throwIfAborted()
-        throw new GuestUnfitError(error instanceof Error ? error.message : String(error), { cause: error })
+        throw new GuestUnresponsiveError(error instanceof Error ? error.message : String(error), {
+          cause: error,
+        })
       }
     })
     try {
@@ -150,7 +153,7 @@ export class Workbench implements AsyncDisposable {
     ended.promise.catch(() => undefined)
     void this.vm.exited.then(({ reason }) =>
       ended.reject(
-        new RunFailure('vm_lost', `the VM ended before its agent answered (${reason}); see its console`),
+        new CaissonError('vm_lost', `the VM ended before its agent answered (${reason}); see its console`),
       ),
     )
     const ask = async (): Promise<void> => {
@@ -159,7 +162,7 @@ export class Workbench implements AsyncDisposable {
         await this.vm.fresh.then(() => this.#link.request(workspaceOpen, {}, timeout)),
       ]) {
         if (!answer.ok)
-          throw new RunFailure('agent_lost', `the VM's agent is not ready: ${answer.error.message}`)
+          throw new CaissonError('agent_lost', `the VM's agent is not ready: ${answer.error.message}`)
       }
     }
     await Promise.race([ask(), ended.promise])

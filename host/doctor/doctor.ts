@@ -3,8 +3,9 @@
 // further than to see that there is one.
 
 import { totalmem } from 'node:os'
+import { hasCode } from '#specs/errors.ts'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
-import { checkFolder, FolderError, type Folders, prepareFolders } from '../state/folders.ts'
+import { checkFolder, type Folders, prepareFolders } from '../state/folders.ts'
 import { type Machine, probeMachine } from '../vm/accelerator.ts'
 import { QEMU } from '../vm/programs.ts'
 import { VmError } from '../vm/vm-error.ts'
@@ -211,10 +212,9 @@ async function checkFolders(folders: Folders): Promise<Finding> {
     return { ...heading, status: 'ok', seen: `${folders.home} and ${folders.cache}, yours alone` }
   } catch (error) {
     const seen = error instanceof Error ? error.message : String(error)
-    const remedy =
-      error instanceof FolderError
-        ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
-        : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'
+    const remedy = hasCode(error, 'state_unavailable')
+      ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
+      : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'
     return { ...heading, status: 'fail', seen, remedy }
   }
 }

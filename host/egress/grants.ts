@@ -2,11 +2,12 @@
  * What people answered about ways out, as one run knows it: once, for the run, for always. A yes is a rule that settles
  * what would be asked or is not allowed; a no means that nobody is asked again. Neither changes what a rule decides.
  */
+import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalScope } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Target } from './egress.ts'
-import { GrantFileError, type LastingGrants } from './lasting-grants.ts'
+import type { LastingGrants } from './lasting-grants.ts'
 import { isAbout, type PolicyRule, type RuleOrigin, readRule } from './rules.ts'
 
 /** Rules of answers that one run keeps; a person gives far fewer. */
@@ -35,12 +36,13 @@ export class RunGrants {
       this.#always = this.#lasting.list().map(({ id, rule }) => {
         const read = toAnswerRule(rule, 'grant-always')
         // One that is passed over could be a no.
-        if (!read.ok) throw new GrantFileError(`${this.#lasting.file}: grant ${id}: ${read.error}`)
+        if (!read.ok)
+          throw new CaissonError('state_corrupted', `${this.#lasting.file}: grant ${id}: ${read.error}`)
         return read.value
       })
       return null
     } catch (error) {
-      if (error instanceof GrantFileError) return error.message
+      if (error instanceof CaissonError) return error.message
       throw error
     }
   }
@@ -85,7 +87,7 @@ export class RunGrants {
     try {
       await this.#lasting.add(rules, this.#runId)
     } catch (error) {
-      if (!(error instanceof GrantFileError)) throw error
+      if (!(error instanceof CaissonError)) throw error
       return `it holds for this run alone: ${error.message}`
     }
     // From here on it is the kept one that holds, so that revoking it is enough.

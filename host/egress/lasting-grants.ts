@@ -2,9 +2,11 @@
  * Answers about ways out that hold for always, as rules in the state folder: written whole or not at all, one writer at a
  * time, bounded. A file that cannot be read is never taken for an empty one, for a person's no may be in it.
  */
+
 import { readFileSync, statSync } from 'node:fs'
 import path from 'node:path'
 import * as z from 'zod'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
@@ -27,11 +29,6 @@ export type LastingGrant = Readonly<z.infer<typeof LastingGrant>>
 const GrantFile = z.strictObject({ nextId: Count.min(1), grants: z.array(LastingGrant).max(maxGrants) })
 type GrantFile = z.infer<typeof GrantFile>
 
-/** The file cannot be used; the message says what to do. */
-export class GrantFileError extends Error {
-  override readonly name = 'GrantFileError'
-}
-
 export class LastingGrants {
   readonly file: string
   readonly #lock: string
@@ -44,26 +41,30 @@ export class LastingGrants {
 
   /**
    * All that hold now, oldest first; read again when another process changed them. At once, so that nothing can be
-   * revoked between the look and the decision. @throws {GrantFileError}
+   * revoked between the look and the decision. @throws {CaissonError} `state_unavailable`, `state_corrupted`
    */
   list(): readonly LastingGrant[] {
     return this.#read().grants
   }
 
-  /** Keeps the rules that are not there yet. @throws {GrantFileError} */
+  /** Keeps the rules that are not there yet. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async add(rules: readonly EgressRule[], runId: string): Promise<void> {
     await this.#change(({ nextId, grants }) => {
       const have = new Set(grants.map(({ rule }) => JSON.stringify(rule)))
       const fresh = rules.filter((rule) => !have.has(JSON.stringify(rule)))
       if (grants.length + fresh.length > maxGrants)
-        throw new GrantFileError(`${maxGrants} grants are kept already; caisson policy revoke removes some`)
+        throw new CaissonError(
+          'limit_reached',
+          `${maxGrants} answers are kept already, which is the most there can be`,
+          { remedy: 'revoke some (caisson policy revoke)' },
+        )
       const at = Date.now()
       const added = fresh.map((rule, index) => ({ id: nextId + index, rule, runId, at }))
       return { nextId: nextId + fresh.length, grants: [...grants, ...added] }
     })
   }
 
-  /** The grant that does not hold any more, or null when there is none of this number. @throws {GrantFileError} */
+  /** The grant that does not hold any more, or null when there is none of this number. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async revoke(id: number): Promise<LastingGrant | null> {
     let revoked: LastingGrant | null = null
     await this.#change((content) => {
@@ -75,13 +76,17 @@ export class LastingGrants {
 
   async #change(make: (content: GrantFile) => GrantFile): Promise<void> {
     await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
-      throw new GrantFileError(`cannot change ${this.file}: ${wordsOf(cause)}`, { cause })
+      throw new CaissonError('state_unavailable', `cannot change ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
     })
     const content = make(this.#read())
     try {
       await replaceFile(this.file, `${JSON.stringify(content, null, 2)}\n`)
     } catch (cause) {
-      throw new GrantFileError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
+      throw new CaissonError('state_unavailable', `cannot write ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
     }
   }
 
@@ -96,15 +101,12 @@ export class LastingGrants {
     } catch (cause) {
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')
         return { nextId: 1, grants: [] }
-      const seen = cause instanceof z.ZodError ? 'it is not of its form' : wordsOf(cause)
-      throw new GrantFileError(
-        `cannot read what was granted for always in ${this.file}: ${seen}; correct the file or remove it`,
-        { cause },
+      const isDamaged = cause instanceof z.ZodError
+      throw new CaissonError(
+        isDamaged ? 'state_corrupted' : 'state_unavailable',
+        `cannot read the kept answers in ${this.file}: ${isDamaged ? 'it is not of its form' : errorMessage(cause)}`,
+        { remedy: 'correct the file or remove it', cause },
       )
     }
   }
-}
-
-function wordsOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -3,19 +3,19 @@
  * hosts by name. Refuses what the configuration would refuse.
  */
 
+import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
 import { parse, TomlError } from 'smol-toml'
 import * as z from 'zod'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
-import { RuleError } from '../approvals/rules.ts'
 import { readRule, readRules } from './rules.ts'
 
 const maxBytes = 1024 * 1024
 const RuleFile = z.strictObject({ rules: z.array(EgressRule).max(1_000) })
 
-/** @throws {RuleError} naming the flag or file, the place and what to do */
+/** @throws {CaissonError} `invalid_rules` naming the flag or file, the place and what to do */
 export async function rulesOfFlags(flags: {
   readonly allowHost?: readonly string[]
   readonly egress?: string
@@ -26,13 +26,15 @@ export async function rulesOfFlags(flags: {
 
 async function readRuleFile(path: string): Promise<EgressRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new RuleError(`cannot read the egress rules in ${path}: ${reasonOf(cause)}`, { cause })
+    throw new CaissonError('invalid_rules', `cannot read the egress rules in ${path}: ${reasonOf(cause)}`, {
+      cause,
+    })
   })
-  if (text.length > maxBytes) throw new RuleError(`${path} is longer than ${maxBytes} bytes`)
+  if (text.length > maxBytes) throw new CaissonError('invalid_rules', `${path} is longer than ${maxBytes} bytes`)
   const parsed = RuleFile.safeParse(tableOf(text, path), plainMessages)
-  if (!parsed.success) throw new RuleError(`${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
+  if (!parsed.success) throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
   const ready = readRules(parsed.data.rules, 'run', 'rules')
-  if (!ready.ok) throw new RuleError(`${path}: ${ready.error}`)
+  if (!ready.ok) throw new CaissonError('invalid_rules', `${path}: ${ready.error}`)
   return parsed.data.rules
 }
 
@@ -41,7 +43,8 @@ function allowHost(host: string): EgressRule {
   const rule: EgressRule = { effect: 'allow', host }
   const ready = readRule(rule, 'run')
   if (ready.ok) return rule
-  throw new RuleError(
+  throw new CaissonError(
+    'invalid_rules',
     `--allow-host ${ready.error}. For more than https on port 443 write a file for --egress.`,
   )
 }
@@ -51,6 +54,10 @@ function tableOf(text: string, path: string): unknown {
     return parse(text)
   } catch (cause) {
     if (!(cause instanceof TomlError)) throw cause
-    throw new RuleError(`${path}, line ${cause.line}: not TOML: ${cause.message.split('\n')[0]}`, { cause })
+    throw new CaissonError(
+      'invalid_rules',
+      `${path}, line ${cause.line}: not TOML: ${cause.message.split('\n')[0]}`,
+      { cause },
+    )
   }
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { createInterface } from 'node:readline'
 import { trustedSearchPath } from '../programs/programs.ts'
 import { buildEnvironment } from './build-environment.ts'
-import { ImageError, type ImageErrorCode } from './image-error.ts'
+import { ImageError, type ImageErrorKind } from './image-error.ts'
 import { requireRootTools } from './platform.ts'
 import type { Architecture } from './recipe-key.ts'
 
@@ -92,13 +92,13 @@ const knownCodes = new Set<string>([
   'download_failed',
   'digest_mismatch',
   'build_failed',
-] satisfies ImageErrorCode[])
+] satisfies ImageErrorKind[])
 
 /** The error that the script's last line on stderr stands for: `caisson-image: ERROR CODE: TEXT`. Exported for tests. */
 export function errorFrom(stderr: string, status: number | null): ImageError {
   const found = [...stderr.matchAll(/^caisson-image: ERROR (\w+): (.*)$/gm)].at(-1)
   const [, code = '', text = ''] = found ?? []
-  if (knownCodes.has(code)) return new ImageError(code as ImageErrorCode, text, '')
+  if (knownCodes.has(code)) return new ImageError(code as ImageErrorKind, text, '')
   const tail = stderr.trim().split('\n').slice(-3).join(' / ') || 'nothing on stderr'
   return new ImageError(
     'build_failed',

@@ -1,6 +1,7 @@
-// What can go wrong when an image is built, found or checked, as one error class with closed codes.
+// What can go wrong when an image is built, found or checked, as one error class with closed kinds.
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 
-export type ImageErrorCode =
+export type ImageErrorKind =
   /** Not a system that can build an image. */
   | 'platform_unsupported'
   /** Programs that the build needs are not installed; the message names them all. */
@@ -37,15 +38,20 @@ export function errorOfCache(error: unknown, cacheDir: string): unknown {
   )
 }
 
-/** Its message says what was expected, what was seen, and what to do next; `remedy` is that last part alone. */
-export class ImageError extends Error {
-  override readonly name = 'ImageError'
-  readonly code: ImageErrorCode
-  readonly remedy: string
+const commonCodes: Readonly<Partial<Record<ImageErrorKind, ErrorCode>>> = {
+  cache_unwritable: 'state_unavailable',
+  cancelled: 'cancelled',
+}
 
-  constructor(code: ImageErrorCode, seen: string, remedy: string, options?: ErrorOptions) {
-    super(`VM image: ${seen}${remedy === '' ? '' : `; ${remedy}`}`, options)
-    this.code = code
-    this.remedy = remedy
+export class ImageError extends CaissonError {
+  override readonly name = 'ImageError'
+  /** What failed in particular; `code` is the common one. */
+  readonly kind: ImageErrorKind
+  /** Empty when the message of a program says all there is. */
+  declare readonly remedy: string
+
+  constructor(kind: ImageErrorKind, seen: string, remedy: string, { cause }: ErrorOptions = {}) {
+    super(commonCodes[kind] ?? 'image_unavailable', `VM image: ${seen}`, { remedy, cause })
+    this.kind = kind
   }
 }

@@ -2,13 +2,15 @@
  * Locks a workspace itself, whichever state folder, container or user asks: exclusively, and every directory above it that
  * could be a workspace in shared mode, so that of two directories within one another one is refused. Leaves no file there.
  */
+
 import { constants, type Stats, statSync } from 'node:fs'
 import type { FileHandle } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { hasCode } from '#specs/errors.ts'
 import { contains } from '../workspace/directory-check.ts'
-import { type LockKind, LockUnsupportedError, openLocked } from './kernel-lock.ts'
+import { type LockKind, openLocked } from './kernel-lock.ts'
 
 /** A lock that is just being released, or that a program such as systemd-tmpfiles holds for a moment, is no conflict. */
 const TRIES = 4
@@ -40,7 +42,7 @@ async function openDirectory(place: string, kind: LockKind): Promise<FileHandle 
     } catch (error) {
       // One above that cannot be opened is no workspace of this user.
       const isClosed = error instanceof Error && 'code' in error && error.code === 'EACCES'
-      if (error instanceof LockUnsupportedError || (isClosed && kind === 'shared')) return 'unsupported'
+      if (hasCode(error, 'lock_unsupported') || (isClosed && kind === 'shared')) return 'unsupported'
       throw error
     }
     if (tries >= TRIES) return 'held'

@@ -2,12 +2,14 @@
  * A lock file: held by one process at a time, there only while it is held, and saying who holds it. A file that a killed
  * process left is taken by the next one, since the kernel's lock on it is gone. Refuses to wait without an end.
  */
+
 import { constants } from 'node:fs'
 import { type FileHandle, lstat, readFile, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { parseJson } from '../state/json.ts'
-import { LockError, openLocked } from './kernel-lock.ts'
+import { openLocked } from './kernel-lock.ts'
 
 const { O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR } = constants
 
@@ -33,14 +35,16 @@ export interface LockOptions {
 }
 
 /** Another process held the lock for as long as the caller was willing to wait. */
-export class LockHeldError extends LockError {
+export class LockHeldError extends CaissonError {
   /** Such as `process 123`. */
   readonly holder: string
 
   constructor(file: string, holder: string, waitedMs: number) {
     const seconds = Math.round(waitedMs / 1_000)
     const since = seconds > 1 ? ` for more than ${seconds} s` : ''
-    super(`${holder} holds the lock ${file}${since}; wait for it to end, or end it, then try again`)
+    super('state_unavailable', `${holder} holds the lock ${file}${since}`, {
+      remedy: 'wait for it to end, or end it, then try again',
+    })
     this.holder = holder
   }
 }
@@ -51,7 +55,7 @@ export interface FileLock extends AsyncDisposable {
   describe(about: Readonly<Record<string, unknown>>): Promise<void>
 }
 
-/** Takes the lock. Dispose to release. @throws {LockHeldError} {LockError} the signal's reason, and the system's errors */
+/** Takes the lock. Dispose to release. @throws {LockHeldError} {CaissonError} the signal's reason, and the system's errors */
 export async function takeLock(file: string, options: LockOptions = {}): Promise<FileLock> {
   const { waitMs = GLANCE_MS, signal, onWait } = options
   const startedAt = performance.now()
@@ -74,7 +78,7 @@ export async function takeLock(file: string, options: LockOptions = {}): Promise
   }
 }
 
-/** Whether a process holds the lock now. @throws {LockError}, and the system's error for a file that cannot be read */
+/** Whether a process holds the lock now. @throws {CaissonError} `state_unavailable`, and the system's error for a file that cannot be read */
 export async function isLocked(file: string): Promise<boolean> {
   try {
     const handle = await openLocked(file, O_RDONLY | O_NOFOLLOW, 'shared')

@@ -3,28 +3,22 @@
  * up when its process dies, however that happens, and keeps it while the process is stopped or out of sight in another
  * container. Refuses to guess: whatever keeps the kernel from answering is an error, never "not locked".
  */
+
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
 
 /** `shared`: with others that ask for a shared lock. */
 export type LockKind = 'exclusive' | 'shared'
 
-/** The kernel could not say whether something is locked; the message says what to do. */
-export class LockError extends Error {
-  override readonly name = 'LockError'
-}
-
-/** The file system has no locks for this kind of file, as NFS has none for directories. */
-export class LockUnsupportedError extends LockError {}
-
 /**
  * Opens `place` with the lock; undefined when another descriptor has it. Close the handle to release.
  * @param flags of open(2), without any about locks
- * @throws {LockError}, and the system's error when the file cannot be opened
+ * @throws {CaissonError} `state_unavailable`, and the system's error when the file cannot be opened
  */
 export async function openLocked(
   place: string,
@@ -83,27 +77,34 @@ async function askFlock(fd: number, place: string, kind: LockKind): Promise<bool
     complaint += text
   })
   const [code, signal] = await once(child, 'close').catch((error: unknown) => {
-    throw new LockError(`cannot lock ${place}: the program flock did not start: ${reasonOf(error)}`, {
-      cause: error,
-    })
+    throw new CaissonError(
+      'state_unavailable',
+      `cannot lock ${place}: the program flock did not start: ${reasonOf(error)}`,
+      {
+        cause: error,
+      },
+    )
   })
   if (code === 0) return true
   if (code === 1 && complaint === '') return false
   const seen = complaint.trim().slice(0, 500) || `it ended with ${signal ?? `code ${code}`}`
-  if (signal !== null) throw new LockError(`cannot lock ${place}: flock: ${seen}; try again`)
+  if (signal !== null)
+    throw new CaissonError('state_unavailable', `cannot lock ${place}: flock: ${seen}; try again`)
   throw unsupported(place, seen)
 }
 
 async function findFlock(): Promise<string> {
   const found = await searchProgram('flock')
   if (found.path !== undefined) return found.path
-  throw new LockError(
+  throw new CaissonError(
+    'state_unavailable',
     `cannot lock files: the program flock is missing${describeLeftOut(found)}; install util-linux`,
   )
 }
 
-function unsupported(place: string, seen: string): LockUnsupportedError {
-  return new LockUnsupportedError(
+function unsupported(place: string, seen: string): CaissonError {
+  return new CaissonError(
+    'lock_unsupported',
     `cannot lock ${place}: ${seen}; use a folder on a file system with locks (CAISSON_HOME, CAISSON_CACHE)`,
   )
 }

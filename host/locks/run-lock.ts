@@ -2,8 +2,10 @@
  * The right to work on a run, held by one process at a time: to append to its journal, to change or remove its files, and
  * with {@link RunLock.holdDirectory} to work in its workspace. Its file says which directory that is.
  */
+
 import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { contains } from '../workspace/directory-check.ts'
 import {
@@ -24,11 +26,6 @@ import {
 
 const SUFFIX = '.lock'
 
-/** A run that cannot be touched because a process works on it. */
-export class RunBusyError extends Error {
-  override readonly name = 'RunBusyError'
-}
-
 /** A run whose process was killed while it held a directory. */
 export interface KilledRun {
   readonly runId: string
@@ -46,14 +43,15 @@ export class RunLock implements AsyncDisposable {
     this.#lock = lock
   }
 
-  /** @param locks the folder of locks: `Folders.locks`. @throws {RunBusyError} while another process has it {LockError} */
+  /** @param locks the folder of locks: `Folders.locks`. @throws {CaissonError} `run_busy` while another process has it */
   static async take(locks: string, runId: string): Promise<RunLock> {
     await mkdir(locks, { recursive: true, mode: 0o700 })
     try {
       return new RunLock(locks, runId, await takeLock(path.join(locks, `${runId}${SUFFIX}`)))
     } catch (error) {
       if (!(error instanceof LockHeldError)) throw error
-      throw new RunBusyError(
+      throw new CaissonError(
+        'run_busy',
         `${runId} is in use by ${error.holder}; wait for it to end or cancel it, then try again`,
         { cause: error },
       )
@@ -122,7 +120,7 @@ export class RunLock implements AsyncDisposable {
   }
 }
 
-/** Whether a process works on the run right now. @throws {LockError}, and the system's error when its lock cannot be looked at */
+/** Whether a process works on the run right now. @throws {CaissonError} `state_unavailable`, and the system's error when its lock cannot be looked at */
 export async function isRunLocked(locks: string, runId: string): Promise<boolean> {
   return await isLocked(path.join(locks, `${runId}${SUFFIX}`))
 }

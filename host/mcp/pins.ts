@@ -2,11 +2,13 @@
  * What MCP servers said of themselves when they were allowed: a digest of each tool's definition, by who configured the server,
  * its name, and for a workspace's server the directory. Kept in the state folder; decides nothing.
  */
+
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { McpOffer } from '#specs/protocol/extension.ts'
 import { Line, Milliseconds, RunId, Sha256, Text } from '#specs/protocol/text.ts'
 import type { Folders } from '../state/folders.ts'
-import { JsonFile, StateFileError } from '../state/json-file.ts'
+import { JsonFile } from '../state/json-file.ts'
 
 const pinsMaxCount = 500
 
@@ -36,29 +38,30 @@ export class McpPins {
     this.#file = new JsonFile(folders, 'mcp-pins.json', PinFile, { pins: [] })
   }
 
-  /** Oldest first. @throws {StateFileError} */
+  /** Oldest first. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<readonly McpPin[]> {
     return (await this.#file.read()).pins
   }
 
-  /** @throws {StateFileError} */
+  /** @throws {CaissonError} `state_unavailable` */
   async find(key: PinKey): Promise<McpPin | undefined> {
     return (await this.list()).find((pin) => isSame(pin, key))
   }
 
-  /** In the place of what was kept of that server. @throws {StateFileError} */
+  /** In the place of what was kept of that server. @throws {CaissonError} `state_unavailable` */
   async keep(pin: McpPin): Promise<void> {
     await this.#file.change(({ pins }) => {
       const others = pins.filter((one) => !isSame(one, pin))
       if (others.length >= pinsMaxCount)
-        throw new StateFileError(
+        throw new CaissonError(
+          'state_unavailable',
           `${pinsMaxCount} MCP servers are kept already; caisson mcp forget removes some`,
         )
       return { pins: [...others, pin] }
     })
   }
 
-  /** Removes what is kept of servers of this name. @returns what was removed @throws {StateFileError} */
+  /** Removes what is kept of servers of this name. @returns what was removed @throws {CaissonError} `state_unavailable` */
   async forget(server: string, directory?: string): Promise<readonly McpPin[]> {
     let gone: readonly McpPin[] = []
     await this.#file.change((content) => {

@@ -2,8 +2,10 @@
  * The memory of one run: what its agents may read, and what they propose. A proposal is journaled and seen by this run alone;
  * it is kept when a person says so (see run-notes.ts). Refuses what looks like a secret, and more than a run's share.
  */
+
 import { createHash } from 'node:crypto'
 import type * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type {
@@ -20,7 +22,7 @@ import type {
 } from '#specs/protocol/extension.ts'
 import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
 import { findLikelySecret } from './likely-secret.ts'
-import { type NoteStore, NoteStoreError, noteMaxChars, type StoredNote } from './note-store.ts'
+import { type NoteStore, noteMaxChars, type StoredNote } from './note-store.ts'
 import { rankNotes } from './rank.ts'
 
 /** Proposals of one run, of both kinds. */
@@ -156,21 +158,21 @@ export class MemoryDesk {
     try {
       return work()
     } catch (error) {
-      if (error instanceof NoteStoreError)
+      if (error instanceof CaissonError)
         return refused('not_configured', 'The notes on the host cannot be read; the person has to mend them.')
       throw error
     }
   }
 }
 
-/** What is kept of a workspace, the newest first, as an agent sees it. @throws {NoteStoreError} */
+/** What is kept of a workspace, the newest first, as an agent sees it. @throws {CaissonError} `state_unavailable` */
 function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
   return store
     .ofWorkspace(workspace)
     .map(({ noteId, text, tags }) => ({ noteId, text, tags, state: 'kept' as const }))
 }
 
-/** The newest of what is kept, as far as a task is told of it from the beginning. @throws {NoteStoreError} */
+/** The newest of what is kept, as far as a task is told of it from the beginning. @throws {CaissonError} `state_unavailable` */
 export function notesToTell(store: NoteStore, workspace: string): MemoryNote[] {
   const told: MemoryNote[] = []
   let chars = 0

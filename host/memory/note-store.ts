@@ -3,10 +3,12 @@
  * state folder, a note a line, written whole or not at all, by one process at a time. A line that cannot be read stays in the
  * file as it is, and is reported.
  */
+
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
 import { Milliseconds, RunId } from '#specs/protocol/text.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
@@ -57,11 +59,6 @@ export interface DamagedLine {
   readonly text: string
 }
 
-/** The notes cannot be read or written; the message says what to do. */
-export class NoteStoreError extends Error {
-  override readonly name = 'NoteStoreError'
-}
-
 interface Content {
   readonly notes: readonly StoredNote[]
   readonly damaged: readonly (DamagedLine & { readonly bytes: Buffer })[]
@@ -79,12 +76,12 @@ export class NoteStore {
     this.#lock = path.join(locks, 'notes.lock')
   }
 
-  /** All notes, the oldest first; read again when the file has changed. @throws {NoteStoreError} */
+  /** All notes, the oldest first; read again when the file has changed. @throws {CaissonError} `state_unavailable` */
   list(): readonly StoredNote[] {
     return this.#read().notes
   }
 
-  /** What is remembered of a workspace, the newest first. @throws {NoteStoreError} */
+  /** What is remembered of a workspace, the newest first. @throws {CaissonError} `state_unavailable` */
   ofWorkspace(workspace: string): WorkspaceNote[] {
     const own = this.list().filter(
       (note): note is WorkspaceNote => note.kind === 'memory' && note.workspace === workspace,
@@ -92,23 +89,25 @@ export class NoteStore {
     return own.toReversed()
   }
 
-  /** The notes of a proposal, the oldest first. @throws {NoteStoreError} */
+  /** The notes of a proposal, the oldest first. @throws {CaissonError} `state_unavailable` */
   ofProposal(proposalId: string): ProposalNote[] {
     return this.list().filter(
       (note): note is ProposalNote => note.kind === 'governance' && note.proposalId === proposalId,
     )
   }
 
-  /** Lines that are no notes. They stay where they are until a person mends or removes them. @throws {NoteStoreError} */
+  /** Lines that are no notes. They stay where they are until a person mends or removes them. @throws {CaissonError} `state_unavailable` */
   damaged(): readonly DamagedLine[] {
     return this.#read().damaged
   }
 
-  /** Puts what `make` gives in the place of all notes. @throws {NoteStoreError}, and what `make` throws */
+  /** Puts what `make` gives in the place of all notes. @throws {CaissonError} `state_unavailable`, and what `make` throws */
   async change(make: (notes: readonly StoredNote[]) => readonly StoredNote[]): Promise<void> {
     await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
     await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
-      throw new NoteStoreError(`cannot change ${this.file}: ${wordsOf(cause)}`, { cause })
+      throw new CaissonError('state_unavailable', `cannot change ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
     })
     const { notes, damaged } = this.#read()
     const made = make(notes)
@@ -121,13 +120,15 @@ export class NoteStore {
     const end = Buffer.from('\n')
     const content = Buffer.concat(lines.flatMap((line) => [line, end]))
     if (content.length > fileMaxBytes)
-      throw new NoteStoreError(
-        `${this.file} would be larger than ${fileMaxBytes} bytes: remove notes that are not needed`,
-      )
+      throw new CaissonError('limit_reached', `${this.file} would be larger than ${fileMaxBytes} bytes`, {
+        remedy: 'remove notes that are not needed',
+      })
     try {
       await replaceFile(this.file, content)
     } catch (cause) {
-      throw new NoteStoreError(`cannot write ${this.file}: ${wordsOf(cause)}`, { cause })
+      throw new CaissonError('state_unavailable', `cannot write ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
     }
   }
 
@@ -136,14 +137,20 @@ export class NoteStore {
     try {
       const distrust = findDistrust(this.file)
       if (distrust !== undefined)
-        throw new NoteStoreError(`cannot believe ${this.file}: ${distrust.at} ${distrust.why}; ${remedy}`)
+        throw new CaissonError(
+          'state_unavailable',
+          `cannot believe ${this.file}: ${distrust.at} ${distrust.why}; ${remedy}`,
+        )
       // A link or a pipe in its place is not followed, nor waited for.
       const fd = openSync(this.file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
       try {
         const stat = fstatSync(fd, { bigint: true })
-        if (!stat.isFile()) throw new NoteStoreError(`${this.file} is no file; move it away`)
+        if (!stat.isFile())
+          throw new CaissonError('state_unavailable', `${this.file} is no file; move it away`)
         if (stat.size > fileMaxBytes)
-          throw new NoteStoreError(`${this.file} is larger than ${fileMaxBytes} bytes; ${remedy}`)
+          throw new CaissonError('state_corrupted', `${this.file} is larger than ${fileMaxBytes} bytes`, {
+            remedy,
+          })
         const version = `${stat.ino} ${stat.mtimeNs} ${stat.size}`
         if (this.#known?.version !== version) this.#known = { version, content: parse(readFileSync(fd)) }
         return this.#known.content
@@ -151,11 +158,15 @@ export class NoteStore {
         closeSync(fd)
       }
     } catch (cause) {
-      if (cause instanceof NoteStoreError) throw cause
+      if (cause instanceof CaissonError) throw cause
       if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT') return nothing
-      throw new NoteStoreError(`cannot read the notes in ${this.file}: ${wordsOf(cause)}; ${remedy}`, {
-        cause,
-      })
+      throw new CaissonError(
+        'state_unavailable',
+        `cannot read the notes in ${this.file}: ${errorMessage(cause)}; ${remedy}`,
+        {
+          cause,
+        },
+      )
     }
   }
 }
@@ -197,7 +208,7 @@ function readLine(line: Buffer): StoredNote | undefined {
   }
 }
 
-/** @throws {NoteStoreError} */
+/** @throws {CaissonError} `limit_reached` */
 function refuseTooMany(notes: readonly StoredNote[]): void {
   const counts = new Map<string, number>()
   for (const note of notes) {
@@ -205,10 +216,8 @@ function refuseTooMany(notes: readonly StoredNote[]): void {
     const count = (counts.get(of) ?? 0) + 1
     counts.set(of, count)
     if (count > notesMaxCount)
-      throw new NoteStoreError(`${notesMaxCount} notes are kept of ${of} already: remove some first`)
+      throw new CaissonError('limit_reached', `${notesMaxCount} notes are kept of ${of} already`, {
+        remedy: 'remove some first',
+      })
   }
-}
-
-function wordsOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -2,9 +2,9 @@
  * What a run proposed to remember, after the run: read from its journal, kept or dropped by a person, each decision journaled
  * and made once. Nothing is kept that nobody decided.
  */
+import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
-import { RunFailure } from '../runs/ending.ts'
 import { requireValue } from '../runs/prepare.ts'
 import { RunRecord } from '../runs/record.ts'
 import type { RunStore } from '../runs/store.ts'
@@ -84,7 +84,7 @@ export class RunNotes {
    * Carries decisions out and journals them; notes without one go on waiting.
    * @param decisions by the note's id; ids that do not wait any more are passed over
    * @param by who decided, for the journal
-   * @throws {RunFailure} while a process works on the run or in its workspace. @throws {NoteStoreError}
+   * @throws {CaissonError} `run_busy` while a process works on the run or in its workspace. @throws {CaissonError} `state_unavailable`
    */
   async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
     const { runId, directory } = this
@@ -157,7 +157,7 @@ function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals 
     }
   }
   if (directory === undefined)
-    throw new RunFailure('environment', `${runId} has not begun: it proposed nothing`)
+    throw new CaissonError('not_possible_now', `${runId} has not begun: it proposed nothing`)
   return { runId, directory, pending: [...pending.values()], settled }
 }
 

@@ -8,7 +8,7 @@ const FILE = 'exchanges.jsonl'
 
 /**
  * @param name a run, as `findRun` knows it, or a directory, which has a `/` or is there
- * @throws {RecordingError} and what `findRun` throws
+ * @throws {CaissonError} `invalid_recording` and what `findRun` throws
  */
 export async function openRecording(
   name: string,

@@ -3,6 +3,7 @@
  * request gets its answers in the order in which they came, and the last of them again and again.
  */
 
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import type { Result } from '#specs/protocol/error.ts'
@@ -13,11 +14,6 @@ import { type Upstream, UpstreamBreak } from '../gateway/upstream.ts'
 import { parseJson } from '../state/json.ts'
 import { digestChat, digestWeb, Exchange, type ModelAnswer, RecordingHeader, type WebKind } from './format.ts'
 import { countShared } from './recorder.ts'
-
-/** A recording that cannot be read; the message says which line, and what to do. */
-export class RecordingError extends Error {
-  override readonly name = 'RecordingError'
-}
 
 type WebAnswer = Result<unknown, WireError>
 
@@ -49,7 +45,7 @@ export class Recording {
     this.header = header
   }
 
-  /** @throws {RecordingError} */
+  /** @throws {CaissonError} `invalid_recording` */
   static async read(file: string): Promise<Recording> {
     const lines = createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })
     let recording: Recording | undefined
@@ -62,24 +58,28 @@ export class Recording {
           const header = RecordingHeader.safeParse(parseJson(line), plainMessages)
           if (!header.success) {
             const told = describeIssues(header.error, { root: 'its first line', max: 1 })
-            throw new RecordingError(`${file} is not a recording of this version: ${told}`)
+            throw new CaissonError('invalid_recording', `${file} is not a recording of this version: ${told}`)
           }
           recording = new Recording(header.data)
         } else {
           const exchange = Exchange.safeParse(parseJson(line), plainMessages)
           if (!exchange.success) {
             const told = describeIssues(exchange.error, { root: 'the line', max: 1 })
-            throw new RecordingError(`${file}, line ${number}: not an exchange: ${told}`)
+            throw new CaissonError('invalid_recording', `${file}, line ${number}: not an exchange: ${told}`)
           }
           recording.#add(exchange.data, requests)
         }
       }
     } catch (error) {
-      if (error instanceof RecordingError) throw error
+      if (hasCode(error, 'invalid_recording')) throw error
       const why = error instanceof Error ? error.message : String(error)
-      throw new RecordingError(`cannot read the recording ${file}: ${why}; name a run that kept one`)
+      throw new CaissonError(
+        'invalid_recording',
+        `cannot read the recording ${file}: ${why}; name a run that kept one`,
+      )
     }
-    if (recording === undefined) throw new RecordingError(`${file} is empty: the run kept no recording`)
+    if (recording === undefined)
+      throw new CaissonError('invalid_recording', `${file} is empty: the run kept no recording`)
     return recording
   }
 

@@ -1,4 +1,5 @@
 /** What a run does with what its agent says: claims are checked, journaled and shown; questions and the completion go on. */
+import { type CaissonError, hasCode } from '#specs/errors.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
@@ -6,7 +7,6 @@ import type { LinkHandlers } from '../rpc/agent-link.ts'
 import { comesToWork } from './at-work.ts'
 import type { CappedLog } from './capped-log.ts'
 import type { AgentClaims } from './claims.ts'
-import { JournalFullError } from './journal.ts'
 import type { RunRecord } from './record.ts'
 import type { RunGateway } from './run-gateway.ts'
 
@@ -22,7 +22,7 @@ export interface AgentHandlerParts {
   readonly outside: Pick<RunGateway, 'approve' | 'requests'>
   readonly onCompletion: (completion: Completion) => void
   /** The journal takes no more of the guest's events. */
-  readonly onJournalFull: (error: JournalFullError) => void
+  readonly onJournalFull: (error: CaissonError) => void
 }
 
 export function agentHandlers({
@@ -46,7 +46,7 @@ export function agentHandlers({
         await record.agent(agentPath, n, event)
       } catch (error) {
         // The link goes on: the changes still come home.
-        if (!(error instanceof JournalFullError)) throw error
+        if (!hasCode(error, 'limit_reached')) throw error
         onJournalFull(error)
       }
     },

@@ -88,7 +88,7 @@ async function openKept<T>(
 }
 
 function isPassing(error: unknown): boolean {
-  return error instanceof VmError && ['memory_short', 'disk_short'].includes(error.code)
+  return error instanceof VmError && ['memory_short', 'disk_short'].includes(error.kind)
 }
 
 async function remove(directory: string): Promise<void> {

@@ -2,12 +2,13 @@
  * The stream on which a guest sends its change set: taken when it was asked for, refused otherwise, and kept with the run
  * once it is whole.
  */
+
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { gatewayAuthority } from '../gateway/gateway.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import { type ReceiveOptions, receiveChanges } from '../workspace/receive.ts'
-import { RunFailure } from './ending.ts'
 
 /** Of one change set: the first, and those after sessions that ended. */
 const streamsMaxCount = 8
@@ -63,7 +64,7 @@ export class ChangeStream {
     }
     this.#take = take
     const { signal } = options
-    const giveUp = () => late.reject(new RunFailure('agent_lost', 'the changes did not come home in time'))
+    const giveUp = () => late.reject(new CaissonError('agent_lost', 'the changes did not come home in time'))
     signal.addEventListener('abort', giveUp, { once: true })
     return {
       received: () => Promise.race([ofLast(), late.promise]),

@@ -1,4 +1,6 @@
 /** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
+
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import { closeSync } from 'node:fs'
 import type { Folders } from '../state/folders.ts'
 import {
@@ -20,8 +22,6 @@ import {
   selectChanges,
   type WorkspaceError,
 } from '../workspace/index.ts'
-import { RunFailure } from './ending.ts'
-import { JournalError } from './journal.ts'
 import { KeptRules } from './kept-rules.ts'
 import { manifestFile, requireValue } from './prepare.ts'
 import { RunRecord } from './record.ts'
@@ -36,11 +36,6 @@ export interface ReviewedChange extends ReviewItem {
 
 /** Every change, what becomes of git repositories, and which branches are kept under a name of their own. */
 export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
-
-/** A path that was named to be applied, and that no change has. */
-export class UnknownPathError extends Error {
-  override readonly name = 'UnknownPathError'
-}
 
 export class RunChanges {
   readonly runId: string
@@ -63,7 +58,7 @@ export class RunChanges {
     this.#changes = changes
   }
 
-  /** @throws {RunFailure} when the run brought no changes home, or what it kept is damaged */
+  /** @throws {CaissonError} when the run brought no changes home, or what it kept is damaged */
   static async open(runId: string, store: RunStore, folders: Folders): Promise<RunChanges> {
     try {
       const digests = await readDigests(runId, store)
@@ -72,11 +67,16 @@ export class RunChanges {
       const changes = requireValue(await readChangeSet(directory, digests.changes))
       return new RunChanges(runId, store, folders, manifest, changes)
     } catch (error) {
-      const isDamage =
-        error instanceof JournalError || (error instanceof RunFailure && error.reason === 'environment')
-      if (!isDamage || readAppliedCount(store.paths(runId).directory) === 0) throw error
+      const isLost = hasCode(
+        error,
+        'state_corrupted',
+        'state_unavailable',
+        'permission_denied',
+        'not_possible_now',
+      )
+      if (!isLost || readAppliedCount(store.paths(runId).directory) === 0) throw error
       const remedy = `what was applied can still be taken back: caisson workspace undo ${runId}`
-      throw new RunFailure('environment', `${error.message}; ${remedy}`, { cause: error })
+      throw new CaissonError(error.code, error.message, { remedy, cause: error })
     }
   }
 
@@ -109,7 +109,7 @@ export class RunChanges {
   /**
    * Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done.
    * @param signal ends it between two files
-   * @throws {UnknownPathError} before anything is applied, for a path that no change has
+   * @throws {CaissonError} `invalid_options` before anything is applied, for a path that no change has
    */
   async apply(
     selection: Selection,
@@ -120,7 +120,7 @@ export class RunChanges {
       using review = await this.#review()
       // An apply that broke off has a beginning in the journal, and gets its end.
       const { chosen, unknown } = selectChanges(review, selection)
-      if (unknown.length > 0) throw new UnknownPathError(describeUnknown(this.runId, unknown))
+      if (unknown.length > 0) throw new CaissonError('invalid_options', describeUnknown(this.runId, unknown))
       const isNothing = chosen.length === 0 && record.state.unfinished === null
       const count = selection === 'all' ? review.items.length : selection.paths.length
       if (!isNothing) await record.host({ type: 'apply-start', paths: count, sha256 })
@@ -182,7 +182,7 @@ async function attempt(written: Promise<void>): Promise<{ readonly stopped?: Wor
   }
 }
 
-/** Of the manifest and the change set, by the journal. @throws {RunFailure} where no changes came home */
+/** Of the manifest and the change set, by the journal. @throws {CaissonError} `not_possible_now` where no changes came home */
 async function readDigests(runId: string, store: RunStore): Promise<{ manifest: string; changes: string }> {
   let manifest: string | undefined
   let changes: string | undefined
@@ -191,6 +191,8 @@ async function readDigests(runId: string, store: RunStore): Promise<{ manifest: 
     else if (event.type === 'changes-ready') changes = event.sha256
   })
   if (manifest === undefined || changes === undefined)
-    throw new RunFailure('environment', `${runId} brought no changes home; see: caisson runs show ${runId}`)
+    throw new CaissonError('not_possible_now', `${runId} brought no changes home`, {
+      remedy: `see: caisson runs show ${runId}`,
+    })
   return { manifest, changes }
 }

@@ -1,10 +1,11 @@
 /** The run that another one continues: what it was about, and its VM if it was kept. */
+
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import { RunBusyError } from '../locks/run-lock.ts'
 import { RunFold } from './outline.ts'
-import { type RunStore, UnknownRunError } from './store.ts'
+import type { RunStore } from './store.ts'
 
 /** Tasks that the agent is told of, the last ones. */
 const maxTasks = 5
@@ -24,22 +25,26 @@ export interface ContinuedRun {
 /**
  * @param name id of the run, a beginning of it, or `last`: the last one of this directory
  * @param directory real path of the workspace
- * @throws {UnknownRunError} when there is none, or it worked elsewhere {RunBusyError} while it is at work
+ * @throws {CaissonError} `run_not_found` when there is none, or it worked elsewhere `run_busy` while it is at work
  */
 export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
   const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
   const { facts } = await store.fold(runId)
   const { workspace } = facts
   if (facts.startedAt === null) {
-    throw new UnknownRunError(`${runId} has not begun; start without --continue, or name another run`)
+    throw new CaissonError(
+      'run_not_found',
+      `${runId} has not begun; start without --continue, or name another run`,
+    )
   }
   if (path.resolve(workspace) !== directory) {
-    throw new UnknownRunError(
+    throw new CaissonError(
+      'run_not_found',
       `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
     )
   }
   if (await store.isLive(runId))
-    throw new RunBusyError(`${runId} is at work; wait for its end, then continue it`)
+    throw new CaissonError('run_busy', `${runId} is at work; wait for its end, then continue it`)
   return { runId, kept: await findKept(store, runId), context: await describeTasks(store, runId) }
 }
 
@@ -66,7 +71,7 @@ async function findLast(store: RunStore, directory: string): Promise<string> {
   const last = (await store.list()).find(
     ({ workspace }) => workspace !== '' && path.resolve(workspace) === directory,
   )
-  if (last === undefined) throw new UnknownRunError(`no run has worked on ${directory} yet`)
+  if (last === undefined) throw new CaissonError('run_not_found', `no run has worked on ${directory} yet`)
   return last.runId
 }
 

@@ -1,4 +1,5 @@
 /** How a run ends, and which end an error stands for. */
+import { CaissonError, errorCodes, errorMessage } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome } from '#specs/protocol/task.ts'
@@ -13,28 +14,9 @@ export interface Ending {
   readonly summary: string
 }
 
-/** Ends the run with a reason of its own. */
-export class RunFailure extends Error {
-  override readonly name = 'RunFailure'
-  readonly reason: RunReason
-
-  constructor(reason: RunReason, message: string, options?: ErrorOptions) {
-    super(message, options)
-    this.reason = reason
-  }
-}
-
-const reasonsByName: Readonly<Record<string, RunReason>> = {
-  VmError: 'environment',
-  ImageError: 'environment',
-  FolderError: 'environment',
-  JournalError: 'environment',
-}
-
 /** The end that an error stands for. */
 export function endingOf(error: unknown): Ending {
-  const name = error instanceof Error ? error.name : ''
-  const reason = error instanceof RunFailure ? error.reason : (reasonsByName[name] ?? 'internal')
+  const { reason } = errorCodes[CaissonError.from(error).code]
   const text = wordsOf(error)
   const message = reason === 'internal' ? `a fault of Caisson itself: ${text}` : text
   const outcome = reason === 'cancelled' ? 'cancelled' : 'failed'
@@ -46,8 +28,7 @@ const tailMaxLines = 20
 
 /** An error's message, for a VM's with what QEMU and the guest said last. Holds foreign text. */
 export function wordsOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error)
-  if (!(error instanceof VmError)) return error.message
+  if (!(error instanceof VmError)) return errorMessage(error)
   return [
     error.message,
     ...tailOf("QEMU's last words:", error.stderrTail),

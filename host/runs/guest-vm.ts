@@ -47,12 +47,12 @@ export class GuestVm {
     return this.#earlierConsole + this.#current.console.text()
   }
 
-  /** Saves it into `directory` and ends its process. @throws {HibernationError} when it goes on instead, or has ended */
+  /** Saves it into `directory` and ends its process. @throws {CaissonError} `vm_failed` when it goes on instead, or has ended */
   async sleep(directory: string): Promise<void> {
     this.#saved = await this.#save(directory)
   }
 
-  /** Saves it for another run. @throws {HibernationError} when it goes on instead, or has ended */
+  /** Saves it for another run. @throws {CaissonError} `vm_failed` when it goes on instead, or has ended */
   async keep(directory: string): Promise<void> {
     await this.#save(directory)
   }

@@ -6,6 +6,7 @@
 import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -31,7 +32,7 @@ import type { Recorder } from '../recording/recorder.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../rpc/agent-link.ts'
 import { pauseVm, unpauseVm } from '../vm/pause.ts'
 import type { VmExit } from '../vm/vm.ts'
-import { GuestUnfitError } from '../vm/warm-start.ts'
+import { GuestUnresponsiveError } from '../vm/warm-start.ts'
 import type { ChangeSet } from '../workspace/change-set.ts'
 import type { WorkspaceResult } from '../workspace/index.ts'
 import type { ControlledAgent } from './agent-control.ts'
@@ -42,9 +43,7 @@ import { ChangeStream } from './change-stream.ts'
 import type { AgentClaims } from './claims.ts'
 import { collectFrom } from './collect-changes.ts'
 import { DiskGuard } from './disk-guard.ts'
-import { RunFailure } from './ending.ts'
 import { GuestVm } from './guest-vm.ts'
-import { JournalFullError } from './journal.ts'
 import { isAtWork } from './nap.ts'
 import { type PreparedWorkspace, requireValue } from './prepare.ts'
 import type { RunRecord } from './record.ts'
@@ -168,7 +167,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /**
    * Hands over the task and waits for its completion.
-   * @throws {RunFailure} when the agent or the VM is lost, or the agent says what cannot be
+   * @throws {CaissonError} when the agent or the VM is lost, or the agent says what cannot be
    */
   async perform(task: Task, onAccepted: () => void): Promise<Completion> {
     const accepted = await this.#ends.orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
@@ -201,7 +200,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await this.#link.request(taskHold, { runId: this.#plan.runId, waiting }, { timeoutMs: requestTimeoutMs })
   }
 
-  /** Brings the change set home. @throws {RunFailure} */
+  /** Brings the change set home. @throws {CaissonError} */
   async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
     const { runId } = this.#plan
     const { manifest } = workspace
@@ -248,7 +247,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     }
   }
 
-  /** Saves the VM to disk and ends its process. @throws {HibernationError} when it goes on instead */
+  /** Saves the VM to disk and ends its process. @throws {CaissonError} `vm_failed` when it goes on instead */
   async sleep(): Promise<void> {
     const startedAt = performance.now()
     await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
@@ -270,11 +269,11 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /**
    * Saves the VM for a later run, without the workspace and what was changed in it; what programs left in their home
-   * folder and in /tmp stays. @throws {HibernationError} {RunFailure} when it could not be; this run has nothing of it
+   * folder and in /tmp stays. @throws {CaissonError} `vm_failed` when it could not be; this run has nothing of it
    */
   async keep(signal: AbortSignal): Promise<void> {
     // It would wait for this run's host for ever, and take no other task.
-    if (!this.#ends.hasCompleted) throw new RunFailure('agent_lost', 'the agent still has the task')
+    if (!this.#ends.hasCompleted) throw new CaissonError('agent_lost', 'the agent still has the task')
     await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
     await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
     await this.#record.host({ type: 'vm-kept' })
@@ -319,13 +318,13 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await this.#vm.stop()
   }
 
-  /** The first session, while the guest gets its random bytes and the time. @throws GuestUnfitError for a clone that does not answer */
+  /** The first session, while the guest gets its random bytes and the time. @throws GuestUnresponsiveError for a clone that does not answer */
   async #greet(origin: Origin, signal: AbortSignal): Promise<void> {
     const { vm, cloned } = origin
     const startedAt = performance.now()
     const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
     const ready = await this.#ends.orLost(this.#link.ready({ signal, timeoutMs }))
-    if (!ready.ok && cloned && !signal.aborted) throw new GuestUnfitError(ready.error.message)
+    if (!ready.ok && cloned && !signal.aborted) throw new GuestUnresponsiveError(ready.error.message)
     if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
     await vm.fresh
     this.#session = ready.value
@@ -399,7 +398,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #onVmExit(exit: VmExit): void {
     const message = describeVmExit(exit)
     this.#noteSoon({ type: 'vm-end', expected: false, message })
-    this.#ends.lose(new RunFailure('vm_lost', message))
+    this.#ends.lose(new CaissonError('vm_lost', message))
   }
 
   #stateNow(): VmInfo['state'] {
@@ -421,20 +420,20 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     throw this.#failureOf(doing, failure)
   }
 
-  #failureOf(doing: string, failure: RpcFailure): RunFailure {
+  #failureOf(doing: string, failure: RpcFailure): CaissonError {
     return failureOfAnswer(doing, failure, this.#vm.current.console.text())
   }
 
   /** A journal that fails here fails again at the next event that somebody waits for. */
   #noteSoon(event: HostEvent): void {
     this.#record.host(event).catch((cause: unknown) => {
-      if (cause instanceof JournalFullError) this.#loseForJournal(cause)
+      if (hasCode(cause, 'limit_reached')) this.#loseForJournal(cause)
       else this.#ends.lose(cause)
     })
   }
 
   /** The guest made too many events: the run ends, and its changes come home. */
-  #loseForJournal(error: JournalFullError): void {
+  #loseForJournal(error: CaissonError): void {
     this.#ends.loseAgent('protocol_violation', error.message)
   }
 }

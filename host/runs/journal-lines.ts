@@ -2,17 +2,11 @@
  * Reads the lines of a journal one by one and checks form, order and hash chain of each. Holds one line at a time, so
  * that a journal at its bounds costs no more memory than a short one.
  */
+
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
 import { JournalEvent } from '#specs/protocol/event.ts'
-
-/** A journal that cannot be written or read on. */
-export class JournalError extends Error {
-  override readonly name = 'JournalError'
-}
-
-/** No room for what a guest causes; what ends the run still fits. */
-export class JournalFullError extends JournalError {}
 
 /** A place between two lines. */
 export interface JournalPoint {
@@ -42,7 +36,7 @@ const hashEndingBytes = 75
 
 /**
  * Visits every event from `from` on, in order; a last line without its newline is left out.
- * @throws {JournalError} naming the line where schema, order or chain breaks
+ * @throws {CaissonError} `state_corrupted` naming the line where schema, order or chain breaks
  */
 export async function scanJournal(
   file: string,
@@ -77,7 +71,8 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => v
     }
     begun = Buffer.concat([begun, read.subarray(start)])
     if (begun.length > lineMaxBytes)
-      throw new JournalError(
+      throw new CaissonError(
+        'state_corrupted',
         `the journal has a line of more than ${lineMaxBytes} bytes; it was changed or damaged`,
       )
   }
@@ -86,7 +81,9 @@ async function readLines(file: string, from: number, onLine: (line: Buffer) => v
 function parseLine(line: Buffer, runId: string, before: JournalPoint): JournalEvent {
   const number = before.seq + 1
   const broken = (fault: string, cause?: unknown) =>
-    new JournalError(`journal line ${number}: ${fault}; it was changed or damaged`, { cause })
+    new CaissonError('state_corrupted', `journal line ${number}: ${fault}; it was changed or damaged`, {
+      cause,
+    })
   let event: JournalEvent
   try {
     event = JournalEvent.parse(JSON.parse(line.toString('utf8')))

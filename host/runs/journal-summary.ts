@@ -2,15 +2,17 @@
  * The summary beside a journal: how long the journal is, whether its writer closed it, and the outline of its run. Tells
  * a journal that lost lines from one that is whole, and lists what they need without the journal.
  */
+
 import { randomBytes } from 'node:crypto'
 import { open, readFile, rename, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
 import { renameDurably } from '../state/durable.ts'
 import { parseJson } from '../state/json.ts'
-import { JournalError, type JournalPoint, type JournalScan, scanJournal } from './journal-lines.ts'
+import { type JournalPoint, type JournalScan, scanJournal } from './journal-lines.ts'
 import { RunFold, RunOutline } from './outline.ts'
 
 const JournalSummary = z.strictObject({
@@ -71,7 +73,7 @@ export interface JournalReading extends JournalScan {
 
 /**
  * Visits all events of the journal, in order.
- * @throws {JournalError} where a line is not what was written, where lines are missing at its end, where something stands
+ * @throws {CaissonError} `state_corrupted` where a line is not what was written, where lines are missing at its end, where something stands
  *   behind its end, and where there is no journal
  */
 export async function readWholeJournal(
@@ -97,7 +99,7 @@ export async function readWholeJournal(
   throw strayBytes(scan.end.bytes + scan.tornBytes, summary)
 }
 
-/** All events of the journal at `file`, in order. @throws {JournalError} as {@link readWholeJournal} */
+/** All events of the journal at `file`, in order. @throws {CaissonError} `state_corrupted` as {@link readWholeJournal} */
 export async function readJournal(file: string, runId: string): Promise<JournalEvent[]> {
   const events: JournalEvent[] = []
   await readWholeJournal(file, runId, (event) => events.push(event))
@@ -134,8 +136,9 @@ function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT'
 }
 
-function missingJournal(journal: string, runId: string): JournalError {
-  return new JournalError(
+function missingJournal(journal: string, runId: string): CaissonError {
+  return new CaissonError(
+    'state_corrupted',
     `there is no journal ${journal}: what happened in the run is lost; remove it: caisson runs rm ${runId}`,
   )
 }
@@ -143,15 +146,17 @@ function missingJournal(journal: string, runId: string): JournalError {
 function lostLines(
   found: { readonly seq?: number; readonly bytes: number },
   written: JournalPoint,
-): JournalError {
+): CaissonError {
   const events = found.seq === undefined ? '' : `${found.seq} events, `
-  return new JournalError(
+  return new CaissonError(
+    'state_corrupted',
     `the journal lost lines or was changed: ${written.seq} events (${written.bytes} bytes) were written, ${events}${found.bytes} bytes are there`,
   )
 }
 
-function strayBytes(size: number, { bytes }: JournalPoint): JournalError {
-  return new JournalError(
+function strayBytes(size: number, { bytes }: JournalPoint): CaissonError {
+  return new CaissonError(
+    'state_corrupted',
     `the journal was changed after it was closed: ${bytes} bytes were written, ${size} are there`,
   )
 }

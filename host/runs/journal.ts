@@ -3,19 +3,20 @@
  * barriers, with its length known beside it. The chain shows accidents; it is no proof against someone who may rewrite
  * both files. Keeps room for the host's own last lines, whatever a guest fills it with.
  */
+
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import { RunLock } from '../locks/run-lock.ts'
 import { syncDirectory } from '../state/durable.ts'
 import { writeWithRoom } from '../state/room.ts'
-import { chainLine, JournalFullError, type JournalPoint } from './journal-lines.ts'
+import { chainLine, type JournalPoint } from './journal-lines.ts'
 import { readSummary, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold } from './outline.ts'
 
-export { JournalError, JournalFullError } from './journal-lines.ts'
 export { readJournal } from './journal-summary.ts'
 
 type Entry =
@@ -116,7 +117,7 @@ export class Journal {
 
   /**
    * Opens or makes the journal; an existing one is verified first and a last line cut short by a crash is dropped.
-   * @throws {RunBusyError} while another process has it open {JournalError} where it is damaged
+   * @throws {CaissonError} `run_busy` while another process has it open `state_corrupted` where it is damaged
    */
   static async open(options: JournalOptions): Promise<Journal> {
     const { path: place, runId, locks } = options
@@ -148,7 +149,7 @@ export class Journal {
   /**
    * Stamps, chains and writes one event; resolves once it is handed to the system, and at a barrier once it is on the disk.
    * Calls are written in the order they were made. A line that could not be written is not in the chain.
-   * @throws {JournalError} when there is no room for lines of this kind. @throws what the disk says
+   * @throws {CaissonError} `state_corrupted` when there is no room for lines of this kind. @throws what the disk says
    */
   async append(entry: Entry): Promise<JournalEvent> {
     const written = this.#tail.then(() => writeWithRoom(() => this.#write(entry), this.waitForRoom))
@@ -187,14 +188,15 @@ export class Journal {
     return { ...head, source, agentPath, n, event, prev }
   }
 
-  /** @throws {JournalError} */
+  /** @throws {CaissonError} `state_corrupted` */
   #requireRoom(event: AgentEvent | HostEvent, bytes: number): void {
     if (alwaysFit.has(event.type) || (event.type === 'hook-end' && event.point === 'after-run')) return
     const bounds = this.#options.bounds ?? protocolBounds
     const maxEvents = bounds.maxEvents - bounds.reservedEvents
     const maxBytes = bounds.maxBytes - bounds.reservedBytes
     if (this.#end.seq < maxEvents && this.#end.bytes + bytes <= maxBytes) return
-    throw new JournalFullError(
+    throw new CaissonError(
+      'limit_reached',
       `the run's journal reached its bound of ${maxEvents} events or ${maxBytes} bytes; the rest is kept for the end of the run`,
     )
   }

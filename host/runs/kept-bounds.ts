@@ -2,8 +2,10 @@
  * Bounds on everything that is kept of all runs of a user. A run that would begin beyond them is refused: nothing is ever
  * removed to make room, since a run may hold changes that nobody has applied yet.
  */
+
 import { lstat, readdir } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { mapBounded } from '../state/map-bounded.ts'
 
 export interface KeptBounds {
@@ -13,18 +15,13 @@ export interface KeptBounds {
   readonly maxBytes: number
 }
 
-/** There is no room for what one more run would keep. */
-export class KeptBoundsError extends Error {
-  override readonly name = 'KeptBoundsError'
-}
-
 const GiB = 1024 ** 3
 /** Where runs keep saved VMs and files of their own; nothing that counts lies deeper. */
 const maxDepth = 2
 
 export const defaultKeptBounds: KeptBounds = { maxRuns: 2_000, maxBytes: 100 * GiB }
 
-/** @param runs the folder of runs @throws {KeptBoundsError} */
+/** @param runs the folder of runs @throws {CaissonError} `limit_reached` */
 export async function requireRoomForRun(
   runs: string,
   { maxRuns, maxBytes }: KeptBounds = defaultKeptBounds,
@@ -32,13 +29,15 @@ export async function requireRoomForRun(
   const names = await readdir(runs).catch(() => [])
   const remedy = 'remove runs: caisson clean --runs --older-than 30d --yes, or caisson runs rm RUN'
   if (names.length >= maxRuns)
-    throw new KeptBoundsError(
+    throw new CaissonError(
+      'limit_reached',
       `${names.length} runs are kept in ${runs}, and ${maxRuns} may be; ${remedy}; or raise kept.maxRuns in the configuration`,
     )
   const sizes = await mapBounded(names, (name) => bytesOf(path.join(runs, name), maxDepth))
   const bytes = sizes.reduce((sum, size) => sum + size, 0)
   if (bytes >= maxBytes)
-    throw new KeptBoundsError(
+    throw new CaissonError(
+      'limit_reached',
       `the runs in ${runs} take ${gigabytes(bytes)}, and ${gigabytes(maxBytes)} may be taken; ${remedy}; or raise kept.maxGiB in the configuration`,
     )
 }

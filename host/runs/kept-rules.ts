@@ -20,13 +20,13 @@ export class KeptRules {
     this.#file = new JsonFile(folders, 'rule-changes.json', Content, { workspaces: [] })
   }
 
-  /** What no person accepted yet. @throws {StateFileError} */
+  /** What no person accepted yet. @throws {CaissonError} `state_unavailable` */
   async of(root: string): Promise<readonly RuleChange[]> {
     const { workspaces } = await this.#file.read()
     return workspaces.find((workspace) => workspace.root === root)?.changes ?? []
   }
 
-  /** Notes what a run is about to do. @throws {StateFileError} */
+  /** Notes what a run is about to do. @throws {CaissonError} `state_unavailable` */
   async add(root: string, change: RuleChange): Promise<void> {
     await this.#change(root, (changes) => {
       const own = changes.find(({ runId }) => runId === change.runId)
@@ -38,12 +38,12 @@ export class KeptRules {
     })
   }
 
-  /** The rules are the person's from now on. @throws {StateFileError} */
+  /** The rules are the person's from now on. @throws {CaissonError} `state_unavailable` */
   async accept(root: string): Promise<void> {
     await this.#change(root, () => [])
   }
 
-  /** What a run did was taken back. @throws {StateFileError} */
+  /** What a run did was taken back. @throws {CaissonError} `state_unavailable` */
   async forget(root: string, undone: string): Promise<void> {
     await this.#change(root, (changes) => changes.filter(({ runId }) => runId !== undone))
   }

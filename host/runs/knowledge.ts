@@ -1,8 +1,9 @@
 /** What a run knows from before: the user's skills and the notes of its workspace, as they are when it begins. */
+import { CaissonError } from '#specs/errors.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { Config } from '../config/schema.ts'
 import { notesToTell } from '../memory/desk.ts'
-import { type NoteStore, NoteStoreError } from '../memory/note-store.ts'
+import type { NoteStore } from '../memory/note-store.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { RunPlan } from './run-plan.ts'
 
@@ -22,7 +23,7 @@ export async function readKnowledge(
     if (damaged > 0) say(`lines of memory that cannot be read: ${damaged}; caisson memory list says which`)
     return { skills, memory: { store: notes, told: notesToTell(notes, directory) } }
   } catch (error) {
-    if (!(error instanceof NoteStoreError)) throw error
+    if (!(error instanceof CaissonError)) throw error
     say(`this run has no memory: ${error.message}`)
     return { skills }
   }

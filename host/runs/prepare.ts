@@ -1,6 +1,8 @@
 /** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
+
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
@@ -10,10 +12,10 @@ import {
   type Manifest,
   scanWorkspace,
   type WorkspaceError,
+  type WorkspaceErrorCode,
   type WorkspaceResult,
   writeManifest,
 } from '../workspace/index.ts'
-import { RunFailure } from './ending.ts'
 import { KeptRules } from './kept-rules.ts'
 import type { RunRecord } from './record.ts'
 import type { RunPlan } from './run-plan.ts'
@@ -29,7 +31,7 @@ export interface PreparedWorkspace extends AsyncDisposable {
   readonly vm?: PooledVm
 }
 
-/** @throws {RunFailure} `environment` when the directory cannot be used, in use, or does not fit */
+/** @throws {CaissonError} when the directory cannot be used, in use, or does not fit */
 export async function prepareWorkspace(
   plan: Pick<RunPlan, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
   record: RunRecord,
@@ -82,7 +84,7 @@ export interface HeldPaths {
   readonly paths: readonly string[]
 }
 
-/** What of a directory stays out because runs changed its ignore rules. @throws {RunFailure} */
+/** What of a directory stays out because runs changed its ignore rules. @throws {CaissonError} */
 export async function findHeld(folders: Folders, root: string): Promise<HeldPaths> {
   const ruleChanges = await new KeptRules(folders).of(root)
   if (ruleChanges.length === 0) return { runs: [], paths: [] }
@@ -98,14 +100,25 @@ function isHeld({ reason }: LeftOut): boolean {
   return reason === 'rules_changed'
 }
 
-/** @throws {RunFailure} */
+/** @throws {CaissonError} */
 export function requireValue<T>(result: WorkspaceResult<T>): T {
   if (result.ok) return result.value
   throw failureFrom(result.error)
 }
 
-function failureFrom({ code, message }: WorkspaceError): RunFailure {
-  if (code === 'cancelled') return new RunFailure('cancelled', message)
-  if (code === 'invalid_changes' || code === 'cut_short') return new RunFailure('protocol_violation', message)
-  return new RunFailure(code === 'internal' ? 'internal' : 'environment', message)
+const codesOfWorkspace: Readonly<Record<WorkspaceErrorCode, ErrorCode>> = {
+  refused_directory: 'workspace_refused',
+  too_large: 'limit_reached',
+  no_space: 'no_space',
+  in_use: 'run_busy',
+  damaged: 'state_corrupted',
+  invalid_changes: 'protocol_violation',
+  cut_short: 'protocol_violation',
+  unreadable: 'permission_denied',
+  cancelled: 'cancelled',
+  internal: 'internal',
+}
+
+function failureFrom({ code, message }: WorkspaceError): CaissonError {
+  return new CaissonError(codesOfWorkspace[code], message)
 }

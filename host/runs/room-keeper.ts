@@ -2,10 +2,11 @@
  * What a run does when the host's disk is full: it waits, says how much is needed, and goes on when there is room. It
  * waits no longer than the run's own time limit, and not at all once somebody cancelled.
  */
+
 import { statfs } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
 import type { HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import type { RoomNeed } from '../state/room.ts'
-import { RunFailure } from './ending.ts'
 
 const pollMs = 1_000
 /** Who begins to watch later hears of it as well. */
@@ -39,7 +40,7 @@ export class RoomKeeper {
     this.#giveUp.abort(reason)
   }
 
-  /** @throws {RunFailure} `environment`, when it waits no longer */
+  /** @throws {CaissonError} `no_space` when it waits no longer */
   readonly wait = async (need: RoomNeed): Promise<void> => {
     const signals = [this.#giveUp.signal, ...(need.signal === undefined ? [] : [need.signal])]
     const signal = AbortSignal.any(signals)
@@ -76,9 +77,9 @@ export class RoomKeeper {
   }
 }
 
-function diskFull({ what, directory, neededBytes }: RoomNeed, freeBytes: number, why: string): RunFailure {
-  return new RunFailure(
-    'environment',
+function diskFull({ what, directory, neededBytes }: RoomNeed, freeBytes: number, why: string): CaissonError {
+  return new CaissonError(
+    'no_space',
     `the disk is full: ${what} needs ${neededBytes} free bytes in ${directory}, there are ${freeBytes} (${why}); ` +
       'free some disk space and start again',
   )

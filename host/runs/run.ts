@@ -1,3 +1,4 @@
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -10,7 +11,7 @@ import { flaggedPaths } from '../workspace/index.ts'
 import { AgentControl } from './agent-control.ts'
 import { AgentClaims } from './claims.ts'
 import { Deadline } from './deadline.ts'
-import { type Ending, endingOf, RunFailure } from './ending.ts'
+import { type Ending, endingOf } from './ending.ts'
 import type { FeedItem } from './feed.ts'
 import { Guest } from './guest.ts'
 import { Nap } from './nap.ts'
@@ -137,8 +138,8 @@ export class Run {
    * at work yet.
    */
   cancel(by: string, now = false): void {
-    if (now) this.#stop.abort(new RunFailure('cancelled', `ended at once by ${by}`))
-    else if (!this.#working) this.#stop.abort(new RunFailure('cancelled', `cancelled by ${by}`))
+    if (now) this.#stop.abort(new CaissonError('cancelled', `ended at once by ${by}`))
+    else if (!this.#working) this.#stop.abort(new CaissonError('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
     this.#cancelling = true
     this.#room.giveUp(`cancelled by ${by}`)
@@ -277,7 +278,7 @@ export class Run {
     const about = { prompt, directory, mode, model, provider: name }
     const { decision, reason = '' } = await this.#hooks.ask('before-run', about, this.#stop.signal)
     this.#stop.signal.throwIfAborted()
-    if (decision === 'deny') throw new RunFailure('denied', `a hook refused the run: ${reason}`)
+    if (decision === 'deny') throw new CaissonError('denied', `a hook refused the run: ${reason}`)
   }
 
   /** Hands over the task and waits for its end: by the agent, a cancellation, the deadline, or a loss. */
@@ -397,8 +398,7 @@ export class Run {
 
 /** An agent that is lost, or that said what cannot be, ends the run, but its VM may still give the changes. */
 function endingWithoutAgent(error: unknown): Ending {
-  if (error instanceof RunFailure && ['agent_lost', 'protocol_violation'].includes(error.reason))
-    return endingOf(error)
+  if (hasCode(error, 'agent_lost', 'protocol_violation')) return endingOf(error)
   throw error
 }
 

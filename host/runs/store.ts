@@ -1,16 +1,17 @@
 /** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. A list reads summaries, never whole journals. */
+
 import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { RunId } from '#specs/protocol/text.ts'
-import { isRunLocked, lockedRuns, RunBusyError, RunLock } from '../locks/run-lock.ts'
+import { isRunLocked, lockedRuns, RunLock } from '../locks/run-lock.ts'
 import { syncDirectory } from '../state/durable.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { mapBounded } from '../state/map-bounded.ts'
 import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
-import { JournalError } from './journal.ts'
 import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
 import { RunFold, type RunOutline } from './outline.ts'
 
@@ -55,11 +56,6 @@ export interface RunSummary {
   readonly problem?: string
 }
 
-/** A run that is not there or cannot be named. */
-export class UnknownRunError extends Error {
-  override readonly name = 'UnknownRunError'
-}
-
 /** A new id: `run-` and 80 random bits. */
 export function newRunId(): string {
   return `run-${randomBytes(10).toString('hex')}`
@@ -74,10 +70,13 @@ export class RunStore {
     this.#locks = folders.locks
   }
 
-  /** @throws {UnknownRunError} for what is not the whole id of a run */
+  /** @throws {CaissonError} `run_not_found` for what is not the whole id of a run */
   paths(runId: string): RunPaths {
     if (!RunId.safeParse(runId).success)
-      throw new UnknownRunError(`${JSON.stringify(runId)} is not a run's id: expected run- and 20 hex digits`)
+      throw new CaissonError(
+        'run_not_found',
+        `${JSON.stringify(runId)} is not a run's id: expected run- and 20 hex digits`,
+      )
     const directory = path.join(this.#folder, runId)
     const file = (name: string) => path.join(directory, name)
     return {
@@ -102,23 +101,26 @@ export class RunStore {
     return paths
   }
 
-  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {FolderError} */
+  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {CaissonError} `state_unavailable` */
   async find(name: string): Promise<RunPaths> {
     const ids = await this.#ids()
     if (name === 'last') {
       const [newest] = await this.list()
-      if (newest === undefined) throw new UnknownRunError('there are no runs yet')
+      if (newest === undefined) throw new CaissonError('run_not_found', 'there are no runs yet')
       return this.paths(newest.runId)
     }
     const wanted = name.startsWith('run-') ? name : `run-${name}`
     const matches = ids.filter((id) => id.startsWith(wanted))
     if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
     if (matches.length > 1)
-      throw new UnknownRunError(`"${name}" begins the ids of ${matches.length} runs; give more of it`)
-    throw new UnknownRunError(`no run is called "${name}"; see: caisson runs list`)
+      throw new CaissonError(
+        'run_not_found',
+        `"${name}" begins the ids of ${matches.length} runs; give more of it`,
+      )
+    throw new CaissonError('run_not_found', `no run is called "${name}"; see: caisson runs list`)
   }
 
-  /** All events of a run. @throws {FolderError} @throws {UnknownRunError} @throws {JournalError} */
+  /** All events of a run. @throws {CaissonError} `state_unavailable` @throws {CaissonError} `run_not_found` @throws {CaissonError} `state_corrupted` */
   async read(runId: string): Promise<JournalEvent[]> {
     const events: JournalEvent[] = []
     await this.visit(runId, (event) => events.push(event))
@@ -130,25 +132,25 @@ export class RunStore {
     await this.#check()
     const { directory, journal } = this.paths(runId)
     if (statSync(directory, { throwIfNoEntry: false }) === undefined)
-      throw new UnknownRunError(`no run is called "${runId}"; see: caisson runs list`)
+      throw new CaissonError('run_not_found', `no run is called "${runId}"; see: caisson runs list`)
     return readWholeJournal(journal, runId, visit)
   }
 
-  /** The fold over all events of a run. @throws {FolderError} {JournalError} */
+  /** The fold over all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async fold(runId: string): Promise<RunFold> {
     const fold = new RunFold()
     await this.visit(runId, (event) => fold.next(event))
     return fold
   }
 
-  /** Newest first; a damaged journal is listed with its problem, not left out. @throws {FolderError} */
+  /** Newest first; a damaged journal is listed with its problem, not left out. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
     const live = await lockedRuns(this.#locks)
     const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
 
-  /** What {@link list} says of one run. @throws {FolderError} */
+  /** What {@link list} says of one run. @throws {CaissonError} `state_unavailable` */
   async summary(runId: string): Promise<RunSummary> {
     await this.#check()
     return await this.#summarise(runId, await this.isLive(runId))
@@ -159,7 +161,7 @@ export class RunStore {
     return await isRunLocked(this.#locks, this.paths(runId).runId)
   }
 
-  /** Also removes files that a killed apply or undo staged in the workspace. @throws {RunBusyError} while a process works on it */
+  /** Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a process works on it */
   async remove(runId: string): Promise<void> {
     await using _ = await RunLock.take(this.#locks, runId)
     const { directory } = this.paths(runId)
@@ -168,7 +170,7 @@ export class RunStore {
     await rm(directory, { recursive: true, force: true })
   }
 
-  /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {RunBusyError} */
+  /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {CaissonError} `run_busy` */
   async removeLeftLock(runId: string): Promise<void> {
     await using _ = await RunLock.take(this.#locks, runId)
     removeLeftStaged(this.paths(runId).directory)
@@ -184,7 +186,7 @@ export class RunStore {
     for (const id of await this.#ids()) {
       if (!scratch(id).some(isLeft)) continue
       const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
-        if (error instanceof RunBusyError) return undefined
+        if (hasCode(error, 'run_busy')) return undefined
         throw error
       })
       if (lock === undefined) continue
@@ -219,7 +221,7 @@ export class RunStore {
       return { runId, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
     } catch (error) {
       // Whatever else failed, such as too many open files, says nothing about the run.
-      if (!(error instanceof JournalError)) throw error
+      if (!hasCode(error, 'state_corrupted')) throw error
       const found = await stat(directory).catch(() => undefined)
       const outline = new RunFold().outline
       const startedAt = Math.trunc(found?.mtimeMs ?? 0)

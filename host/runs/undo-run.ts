@@ -2,8 +2,9 @@
  * Takes back what a run applied, from the run's apply log and nothing else of the run. A journal that is damaged, or a
  * disk that takes no more lines, keeps no file from being restored; what is missing is said.
  */
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { RunBusyError, RunLock } from '../locks/run-lock.ts'
+import { RunLock } from '../locks/run-lock.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplyLog,
@@ -13,8 +14,6 @@ import {
   type UndoSummary,
   undoChanges,
 } from '../workspace/index.ts'
-import { RunFailure } from './ending.ts'
-import { JournalError } from './journal.ts'
 import { KeptRules } from './kept-rules.ts'
 import type { RunFold } from './outline.ts'
 import { requireValue } from './prepare.ts'
@@ -27,8 +26,8 @@ export interface RunUndo extends UndoSummary {
 }
 
 /**
- * @throws {RunFailure} where the directory is in use or the apply log is damaged. @throws {RunBusyError}
- * @throws {UnknownRunError}
+ * @throws {CaissonError} `run_busy` where the run or its directory is in use, `state_corrupted` where the apply log is damaged
+ * @throws {CaissonError} `run_not_found`
  */
 export async function undoRun(
   runId: string,
@@ -39,7 +38,8 @@ export async function undoRun(
   const { directory } = store.paths(runId)
   const journal = await readState(store, runId)
   const root = readLog(directory)?.root ?? ('fold' in journal ? journal.fold.facts.workspace : '')
-  if (root === '') throw new RunFailure('environment', `${runId} has no apply log, and ${textOf(journal)}`)
+  if (root === '')
+    throw new CaissonError('not_possible_now', `${runId} has no apply log, and ${textOf(journal)}`)
   const problems: string[] = []
   await using held = await holdRun(store, runId, root, problems)
   const { record } = held
@@ -49,7 +49,7 @@ export async function undoRun(
   const paths = new Set(log?.operations.map(({ path }) => path)).size
   const forgetRules = async () =>
     await new KeptRules(folders).forget(root, runId).catch((error: unknown) => {
-      problems.push(`the run's ignore rules are still kept: ${reasonOf(error)}`)
+      problems.push(`the run's ignore rules are still kept: ${errorMessage(error)}`)
     })
   if (paths === 0 && (record === null || record.state.unfinished === null)) {
     await forgetRules()
@@ -66,7 +66,7 @@ export async function undoRun(
   return { ...summary, problems }
 }
 
-/** The run and its directory, with the record where the journal can be written. @throws {RunFailure} {RunBusyError} */
+/** The run and its directory, with the record where the journal can be written. @throws {CaissonError} */
 async function holdRun(
   store: RunStore,
   runId: string,
@@ -92,7 +92,7 @@ async function readState(store: RunStore, runId: string): Promise<JournalState> 
   try {
     return { fold: await store.fold(runId) }
   } catch (error) {
-    if (error instanceof JournalError) return { damage: error.message }
+    if (hasCode(error, 'state_corrupted')) return { damage: error.message }
     throw error
   }
 }
@@ -101,14 +101,12 @@ function textOf(journal: JournalState): string {
   return 'damage' in journal ? `its journal cannot be used: ${journal.damage}` : 'it has not begun'
 }
 
-/** @throws {RunFailure} */
+/** @throws {CaissonError} `state_corrupted` */
 function readLog(runDirectory: string): ApplyLog | undefined {
   try {
     return readApplyLog(runDirectory)
   } catch (error) {
-    throw new RunFailure('environment', reasonOf(error), {
-      cause: error,
-    })
+    throw new CaissonError('state_corrupted', errorMessage(error), { cause: error })
   }
 }
 
@@ -132,15 +130,15 @@ async function openRecord(store: RunStore, runId: string, problems: string[]): P
   try {
     return await RunRecord.open(store.paths(runId))
   } catch (error) {
-    if (error instanceof RunBusyError) throw error
-    if (!(error instanceof JournalError)) noteUnrecorded(problems)(error)
+    if (hasCode(error, 'run_busy')) throw error
+    if (!hasCode(error, 'state_corrupted')) noteUnrecorded(problems)(error)
     return null
   }
 }
 
 function noteUnrecorded(problems: string[]): (error: unknown) => void {
   return (error) => {
-    problems.push(`this undo is not recorded: ${reasonOf(error)}`)
+    problems.push(`this undo is not recorded: ${errorMessage(error)}`)
   }
 }
 
@@ -149,8 +147,4 @@ export function boundHeld(held: readonly HeldBack[]): HeldBack[] {
   return held
     .slice(0, 1_000)
     .map(({ path, reason }) => ({ path, reason: reason.slice(0, limits.lineMaxChars) }))
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -6,6 +6,7 @@
 import { once } from 'node:events'
 import type { ServerHttp2Stream } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError } from '#specs/errors.ts'
 import { agentPing, workspaceCollect, workspaceOpen, workspaceReset } from '#specs/protocol/methods.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { createGateway } from '../gateway/gateway.ts'
@@ -13,7 +14,6 @@ import { offlineProvider } from '../gateway/providers.ts'
 import { type AgentLink, type LinkHandlers, openAgentLink } from '../rpc/agent-link.ts'
 import type { StreamHandler } from '../rpc/http-server.ts'
 import type { Vm } from '../vm/vm.ts'
-import { RunFailure } from './ending.ts'
 
 const RUN_ID = 'run-00000000000000000000'
 const PROMPT = 'Run the command `python3 -c "import csv, json, statistics" && git --version && rg --version`'
@@ -29,7 +29,7 @@ const IDLE_MS = 500
 
 const options = { timeoutMs: STEP_DEADLINE_MS }
 
-/** @throws {RunFailure} when the agent does not do it */
+/** @throws {CaissonError} `vm_failed` when the agent does not do it */
 export async function warmUp(vm: Vm): Promise<void> {
   await carryOutTask(vm)
   for (let count = 0; count < SESSIONS; count += 1) await beginSession(vm)
@@ -49,7 +49,7 @@ async function carryOutTask(vm: Vm): Promise<void> {
   }
   const link = openLink(vm, onStream, async ({ outcome, message }) => {
     if (outcome === 'completed') completed.resolve()
-    else completed.reject(new RunFailure('environment', `warming up: the task ${outcome}: ${message}`))
+    else completed.reject(new CaissonError('vm_failed', `warming up: the task ${outcome}: ${message}`))
     return { ok: true, value: {} }
   })
   completed.promise.catch(() => undefined)
@@ -102,7 +102,7 @@ function openLink(vm: Vm, onStream: StreamHandler, completeTask: LinkHandlers['c
 
 async function ask(answer: Promise<{ ok: boolean; error?: { message: string } }>): Promise<void> {
   const { ok, error } = await answer
-  if (!ok) throw new RunFailure('environment', `warming up: ${error?.message ?? 'no answer'}`)
+  if (!ok) throw new CaissonError('vm_failed', `warming up: ${error?.message ?? 'no answer'}`)
 }
 
 function openGateway() {
@@ -127,7 +127,7 @@ async function drain(stream: ServerHttp2Stream): Promise<void> {
 async function within<T>(work: Promise<T>): Promise<T> {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(
-    () => late.reject(new RunFailure('environment', 'warming up: the agent took too long')),
+    () => late.reject(new CaissonError('vm_failed', 'warming up: the agent took too long')),
     STEP_DEADLINE_MS,
   )
   try {

@@ -1,10 +1,9 @@
 /** The ways in which the work of a guest ends under its host: a completion, an agent that is lost, a VM that is. Turns each into the run's failure; the first counts. */
-import type { RunReason } from '#specs/protocol/error.ts'
+import { CaissonError, type ErrorCode, errorMessage } from '#specs/errors.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import type { LinkEnd } from '../rpc/agent-link.ts'
 import type { VmExit } from '../vm/vm.ts'
-import { RunFailure } from './ending.ts'
 
 /** Of a failure that holds what a VM said last. */
 const messageMaxChars = 8_000
@@ -31,8 +30,8 @@ export class WorkEnds {
     this.#completed.resolve(completion)
   }
 
-  loseAgent(reason: RunReason, message: string): void {
-    this.#agentLost.reject(new RunFailure(reason, message))
+  loseAgent(code: ErrorCode, message: string): void {
+    this.#agentLost.reject(new CaissonError(code, message))
   }
 
   lose(cause: unknown): void {
@@ -44,7 +43,7 @@ export class WorkEnds {
     return Promise.race([work, this.#lost.promise])
   }
 
-  /** @throws {RunFailure} when agent or VM are lost */
+  /** @throws {CaissonError} `agent_lost`, `vm_lost`, `protocol_violation` when agent or VM are lost */
   completion(): Promise<Completion> {
     return this.orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
   }
@@ -56,13 +55,15 @@ export function describeVmExit({ reason, signal, code, detail, stderrTail, conso
   return `the VM ended in the middle of the run (${how})\n${tail}`.slice(0, messageMaxChars)
 }
 
-export function failureOfWake(cause: unknown): RunFailure {
-  const message = cause instanceof Error ? cause.message : String(cause)
-  return new RunFailure('vm_lost', `the saved VM did not wake: ${message}`.slice(0, messageMaxChars))
+export function failureOfWake(cause: unknown): CaissonError {
+  return new CaissonError(
+    'vm_lost',
+    `the saved VM did not wake: ${errorMessage(cause)}`.slice(0, messageMaxChars),
+  )
 }
 
-export function failureOfLink({ reason, message }: LinkEnd): RunFailure {
-  return new RunFailure(reason === 'protocol_mismatch' ? 'environment' : 'agent_lost', message)
+export function failureOfLink({ reason, message }: LinkEnd): CaissonError {
+  return new CaissonError(reason === 'protocol_mismatch' ? 'version_mismatch' : 'agent_lost', message)
 }
 
 /** @param doing what the host asked for. @param consoleText the guest's console so far */
@@ -70,10 +71,10 @@ export function failureOfAnswer(
   doing: string,
   { code, message }: RpcFailure,
   consoleText: string,
-): RunFailure {
-  if (code === 'cancelled') return new RunFailure('cancelled', `cancelled while ${doing}`)
+): CaissonError {
+  if (code === 'cancelled') return new CaissonError('cancelled', `cancelled while ${doing}`)
   const tail = consoleText.split('\n').slice(-15).join('\n')
-  return new RunFailure(
+  return new CaissonError(
     'agent_lost',
     `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
   )

@@ -2,9 +2,11 @@
  * Where the host keeps what: state (runs, VMs, locks) and cache (image, downloads), under the XDG directories
  * (XDG Base Directory Specification 0.8). Refuses a folder that another user owns, may write to, or could exchange.
  */
+
 import { mkdir, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { type Distrust, findDistrust } from './path-trust.ts'
 
 export interface Folders {
@@ -17,11 +19,6 @@ export interface Folders {
   readonly runs: string
   readonly vms: string
   readonly locks: string
-}
-
-/** A state folder that cannot be used; the message says what to do. */
-export class FolderError extends Error {
-  override readonly name = 'FolderError'
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
@@ -46,7 +43,7 @@ function absolute(value: string | undefined): string | undefined {
 
 /**
  * Makes the state and cache folders with mode 0700.
- * @throws {FolderError} when one exists and belongs to another user or is writable by others, or when another user
+ * @throws {CaissonError} `state_unavailable` when one exists and belongs to another user or is writable by others, or when another user
  *   could put something else in its place
  */
 export async function prepareFolders(folders: Folders): Promise<void> {
@@ -55,9 +52,13 @@ export async function prepareFolders(folders: Folders): Promise<void> {
     // Before anything is made where another user may have laid a link.
     checkWay(path.dirname(folder), folder, variable)
     await makeFolder(folder).catch((cause: unknown) => {
-      throw new FolderError(`cannot make the folder ${folder}: ${messageOf(cause)}; set ${variable}`, {
-        cause,
-      })
+      throw new CaissonError(
+        'state_unavailable',
+        `cannot make the folder ${folder}: ${errorMessage(cause)}; set ${variable}`,
+        {
+          cause,
+        },
+      )
     })
     await checkFolder(folder, variable)
   }
@@ -80,7 +81,7 @@ async function makeFolder(folder: string): Promise<void> {
 
 /**
  * For who reads what lies in `folder` and makes nothing: what another user could have put there must not be believed.
- * One that is not there is in order. @throws {FolderError}
+ * One that is not there is in order. @throws {CaissonError} `state_unavailable`
  */
 export async function checkFolderIfThere(folder: string): Promise<void> {
   const isThere = await stat(folder).then(
@@ -90,45 +91,52 @@ export async function checkFolderIfThere(folder: string): Promise<void> {
   if (isThere) await checkFolder(folder)
 }
 
-/** @throws {FolderError} unless `folder` is a directory of this user that nobody else may write to or exchange. */
+/** @throws {CaissonError} `state_unavailable` unless `folder` is a directory of this user that nobody else may write to or exchange. */
 export async function checkFolder(
   folder: string,
   variable: 'CAISSON_HOME' | 'CAISSON_CACHE' = 'CAISSON_HOME',
 ): Promise<void> {
   const found = await stat(folder).catch((cause: unknown) => {
-    throw new FolderError(`${folder} cannot be used: ${messageOf(cause)}; set ${variable}`, { cause })
+    throw new CaissonError(
+      'state_unavailable',
+      `${folder} cannot be used: ${errorMessage(cause)}; set ${variable}`,
+      { cause },
+    )
   })
   const me = process.getuid?.()
   if (!found.isDirectory())
-    throw new FolderError(`${folder} is not a folder; move it away or set ${variable}`)
+    throw new CaissonError('state_unavailable', `${folder} is not a folder; move it away or set ${variable}`)
   if (me !== undefined && found.uid !== me) {
-    throw new FolderError(
+    throw new CaissonError(
+      'state_unavailable',
       `${folder} belongs to user ${found.uid}, not to you (${me}); set ${variable} to a folder of your own`,
     )
   }
   if ((found.mode & 0o022) !== 0) {
-    throw new FolderError(
+    throw new CaissonError(
+      'state_unavailable',
       `${folder} can be written by others (mode ${(found.mode & 0o777).toString(8)}); run: chmod 700 ${folder}`,
     )
   }
   checkWay(folder, folder, variable)
 }
 
-/** @throws {FolderError} when another user can change what the path `way` to `folder` leads to */
+/** @throws {CaissonError} `state_unavailable` when another user can change what the path `way` to `folder` leads to */
 function checkWay(way: string, folder: string, variable: string): void {
   let found: Distrust | undefined
   try {
     found = findDistrust(way)
   } catch (cause) {
-    throw new FolderError(`${folder} cannot be reached: ${messageOf(cause)}; set ${variable}`, { cause })
+    throw new CaissonError(
+      'state_unavailable',
+      `${folder} cannot be reached: ${errorMessage(cause)}; set ${variable}`,
+      { cause },
+    )
   }
   if (found === undefined) return
-  throw new FolderError(
+  throw new CaissonError(
+    'state_unavailable',
     `${folder} is reached through ${found.at}, which ${found.why}, so that somebody else could put another folder ` +
       `in its place; set ${variable} to a path that only you can change, or correct ${found.at}`,
   )
-}
-
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause)
 }

@@ -6,17 +6,13 @@
 import { readFile } from 'node:fs/promises'
 import path from 'node:path'
 import type * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from './folders.ts'
 import { parseJson } from './json.ts'
 import { replaceFile } from './replace-file.ts'
-
-/** The file cannot be used; the message says what to do. */
-export class StateFileError extends Error {
-  override readonly name = 'StateFileError'
-}
 
 export class JsonFile<T> {
   readonly file: string
@@ -37,7 +33,7 @@ export class JsonFile<T> {
     this.#empty = empty
   }
 
-  /** @throws {StateFileError} */
+  /** @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async read(): Promise<T> {
     let text: string
     try {
@@ -49,10 +45,13 @@ export class JsonFile<T> {
     const parsed = this.#schema.safeParse(parseJson(text), plainMessagesWithoutValues)
     if (parsed.success) return parsed.data
     const told = describeIssues(parsed.error, { root: 'its content', max: 1 })
-    throw this.#error(`${this.file} cannot be read: ${told}; correct the file or remove it`, parsed.error)
+    throw new CaissonError('state_corrupted', `${this.file} cannot be read: ${told}`, {
+      remedy: 'correct the file or remove it',
+      cause: parsed.error,
+    })
   }
 
-  /** Writes what `make` makes of the content, unless that is the same object. @throws {StateFileError} */
+  /** Writes what `make` makes of the content, unless that is the same object. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async change(make: (content: T) => T): Promise<void> {
     await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
       throw this.#error(`cannot change ${this.file}: ${reasonOf(cause)}`, cause)
@@ -67,7 +66,7 @@ export class JsonFile<T> {
     }
   }
 
-  #error(message: string, cause: unknown): StateFileError {
-    return new StateFileError(message, { cause })
+  #error(message: string, cause: unknown): CaissonError {
+    return new CaissonError('state_unavailable', message, { cause })
   }
 }

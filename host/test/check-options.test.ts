@@ -6,7 +6,6 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ruleCall } from '../approvals/answers.ts'
 import { checkRunOptions, OptionsError } from '../check-options.ts'
 import { Host, type HostOptions, type RunOptions } from '../host.ts'
-import { UnknownRunError } from '../runs/store.ts'
 
 const wrong: [string, object, string[], RegExp][] = [
   ['an empty prompt', { prompt: '' }, ['prompt'], /may be empty only with plan or planFrom/],
@@ -186,10 +185,10 @@ describe('a run that is not there', () => {
     'is an unknown run by every way in: %j [H.01]',
     async (name) => {
       const { host } = await emptyHost()
-      await expect(host.changes(name)).rejects.toThrow(UnknownRunError)
-      await expect(host.runNotes(name)).rejects.toThrow(UnknownRunError)
-      await expect(host.attach(name)).rejects.toThrow(UnknownRunError)
-      await expect(host.runs.read(name)).rejects.toThrow(UnknownRunError)
+      await expect(host.changes(name)).rejects.toMatchObject({ code: 'run_not_found' })
+      await expect(host.runNotes(name)).rejects.toMatchObject({ code: 'run_not_found' })
+      await expect(host.attach(name)).rejects.toMatchObject({ code: 'run_not_found' })
+      await expect(host.runs.read(name)).rejects.toMatchObject({ code: 'run_not_found' })
     },
   )
 })

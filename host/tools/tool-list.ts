@@ -1,6 +1,8 @@
 /** Which tools a run may use, as a program says it, made into the list that the agent takes. Refuses entries that no tool can ever have. */
+
 import { existsSync } from 'node:fs'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
@@ -31,11 +33,6 @@ function isList(choice: ToolChoice): choice is readonly string[] {
   return Array.isArray(choice)
 }
 
-/** A list of tools with an entry about none that there can be. */
-export class ToolListError extends Error {
-  override readonly name = 'ToolListError'
-}
-
 /** What a run may have beside the agent's own tools. */
 export interface FurtherTools {
   /** Names of the application's. */
@@ -51,7 +48,7 @@ const questions: ReadonlySet<string> = new Set([planTool, mcpOfferTool])
 
 /**
  * What can be said before there is a VM; the agent, who has the tools, looks again.
- * @throws {ToolListError} naming the entry and what there is
+ * @throws {CaissonError} `invalid_options` naming the entry and what there is
  */
 export function requirePossible(entries: readonly string[], further: FurtherTools): void {
   const { hostTools, mcpServers, directory } = further
@@ -65,10 +62,12 @@ export function requirePossible(entries: readonly string[], further: FurtherTool
     if (mcpServers.some((server) => mayBeOfServer(server, pattern))) continue
     if (existsSync(path.join(directory, workspaceMcpFile))) continue
     const meant = meantToolName(pattern)
-    if (meant !== undefined) throw new ToolListError(`the tool ${pattern} is called ${meant}: name it so`)
+    if (meant !== undefined)
+      throw new CaissonError('invalid_options', `the tool ${pattern} is called ${meant}: name it so`)
     const prefixes = mcpServers.map((server) => `${serverToolPrefix(server)}*`)
     const ofServers = prefixes.length === 0 ? '' : `, and ${prefixes.join(', ')} of your MCP servers`
-    throw new ToolListError(
+    throw new CaissonError(
+      'invalid_options',
       `no tool is named ${JSON.stringify(pattern)}; the tools that there can be are ${known.join(', ')}${ofServers}`,
     )
   }

@@ -172,7 +172,7 @@ function describeFailure(exit: QemuExit | undefined, deadlineMs: number, stderr:
 
 function qemuDoesNotRun(qemu: string): VmError {
   return new VmError({
-    code: 'no_qemu',
+    kind: 'no_qemu',
     phase: 'prepare',
     expected: `${qemu} --version to print a version`,
     seen: 'it did not run',

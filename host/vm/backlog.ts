@@ -32,7 +32,7 @@ export class Backlog<T> {
       reject(error)
     }
     const onAbort = () => leave(cancelled('gave up'))
-    const onDeadline = () => leave(new VmError({ code: 'pool_full', phase: 'prepare', ...describe() }))
+    const onDeadline = () => leave(new VmError({ kind: 'pool_full', phase: 'prepare', ...describe() }))
     const timer = setTimeout(onDeadline, Math.max(0, deadline - performance.now()))
     signal?.addEventListener('abort', onAbort, { once: true })
     this.#callers.push(caller)
@@ -62,7 +62,7 @@ export class Backlog<T> {
 
 export function cancelled(why: string): VmError {
   return new VmError({
-    code: 'cancelled',
+    kind: 'cancelled',
     phase: 'prepare',
     expected: 'a VM of the pool',
     seen: why,

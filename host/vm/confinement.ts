@@ -103,7 +103,7 @@ export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish
     return usable
   }
   throw new VmError({
-    code: 'confinement_unavailable',
+    kind: 'confinement_unavailable',
     phase: 'prepare',
     expected: 'QEMU confined by bubblewrap, as required',
     seen: facts.reason ?? 'no way to confine QEMU',

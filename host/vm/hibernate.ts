@@ -7,6 +7,7 @@ import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { renameDurably, syncDirectory } from '../state/durable.ts'
 import { parseJson } from '../state/json.ts'
 import { MachineStreamError } from './machine-stream.ts'
@@ -55,15 +56,10 @@ export interface SavedVm {
   readonly record: SavedVmRecord
 }
 
-/** A VM cannot be saved, or what was saved cannot wake here. */
-export class HibernationError extends Error {
-  override readonly name = 'HibernationError'
-}
-
 /**
  * Saves the VM into `directory`, which must not exist and lies on the file system of the VM's folder, and ends it.
  * Its ports end with it. With `signal` the VM is ended at once and nothing is saved.
- * @throws {HibernationError} when it could not be saved; the VM then runs on as if nothing had been, or has ended
+ * @throws {CaissonError} `vm_failed` when it could not be saved; the VM then runs on as if nothing had been, or has ended
  */
 export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
   const draft = `${directory}.draft`
@@ -100,9 +96,13 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     await rm(draft, { recursive: true, force: true }).catch(() => undefined)
     const goesOn = await runOn(vm)
     const why = cause instanceof Error ? cause.message : String(cause)
-    throw new HibernationError(`the VM could not be saved and ${goesOn ? 'goes on' : 'has ended'}: ${why}`, {
-      cause,
-    })
+    throw new CaissonError(
+      'vm_failed',
+      `the VM could not be saved and ${goesOn ? 'goes on' : 'has ended'}: ${why}`,
+      {
+        cause,
+      },
+    )
   } finally {
     signal?.removeEventListener('abort', stop)
   }
@@ -148,16 +148,17 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
 /**
  * Lets the VM go on, with fresh random bytes and the time (see {@link Vm.fresh}). `options` name the same image and the
  * workspace's drive; sizes and accelerator are those of the saved VM. Once it runs the directory is to be removed.
- * @throws {HibernationError} when it cannot wake here; VmError when it fails to. As long as {@link findSavedVm} still
+ * @throws {CaissonError} `vm_failed` when it cannot wake here; VmError when it fails to. As long as {@link findSavedVm} still
  * finds it there, its guest has not run and it can wake later
  */
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
   if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
-    throw new HibernationError('the VM was saved with another image: it can wake with that one only')
+    throw new CaissonError('vm_failed', 'the VM was saved with another image: it can wake with that one only')
   }
   const { qemuVersion } = await prepareMachine(options, false)
   if (qemuVersion !== saved.record.qemuVersion) {
-    throw new HibernationError(
+    throw new CaissonError(
+      'vm_failed',
       `the VM was saved by QEMU ${saved.record.qemuVersion} and cannot wake with QEMU ${qemuVersion}`,
     )
   }
@@ -185,16 +186,16 @@ async function checkFiles({ directory, record }: SavedVm): Promise<void> {
   if (record.samples.memory !== undefined) await checkSample(memory, record.samples.memory)
   if (record.stateSha256 === undefined) return
   if ((await hashFile(state).catch(() => undefined)) !== record.stateSha256) {
-    throw new HibernationError(`${state}: the saved state is not the one that was written`)
+    throw new CaissonError('vm_failed', `${state}: the saved state is not the one that was written`)
   }
 }
 
 async function checkSample(file: string, saved: FileSample): Promise<void> {
   const found = await sampleFile(file).catch(() => ({ bytes: 0, sha256: '' }))
   if (found.bytes !== saved.bytes)
-    throw new HibernationError(`${file}: ${saved.bytes} bytes were saved, ${found.bytes} are there`)
+    throw new CaissonError('vm_failed', `${file}: ${saved.bytes} bytes were saved, ${found.bytes} are there`)
   if (found.sha256 !== saved.sha256)
-    throw new HibernationError(`${file} is not the file that was saved: it was changed or damaged`)
+    throw new CaissonError('vm_failed', `${file} is not the file that was saved: it was changed or damaged`)
 }
 
 async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm): Promise<Vm> {
@@ -238,7 +239,7 @@ async function lend(file: string): Promise<string> {
 
 /** What was waited for in vain is not waited for again. */
 function isLate(error: unknown): boolean {
-  return error instanceof VmError && ['deadline_exceeded', 'cancelled'].includes(error.code)
+  return error instanceof VmError && ['deadline_exceeded', 'cancelled'].includes(error.kind)
 }
 
 type SavedFiles = ReturnType<typeof filesOf>

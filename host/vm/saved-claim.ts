@@ -36,7 +36,7 @@ export async function takeSaved(directory: string): Promise<SavedClaim> {
   return claimOf(directory, lock)
 }
 
-/** Gives it back where the process that took it died before the guest ran. @throws {LockError} when nobody can tell */
+/** Gives it back where the process that took it died before the guest ran. @throws {CaissonError} `state_unavailable` when nobody can tell */
 export async function giveBackOfDead(directory: string): Promise<void> {
   if (!(await isThere(join(directory, TAKEN)))) return
   try {

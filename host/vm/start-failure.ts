@@ -48,7 +48,7 @@ export function tails(qemu: QemuProcess) {
 export function isLaunchFailure(error: unknown): boolean {
   return (
     error instanceof VmError &&
-    error.code === 'qemu_failed' &&
+    error.kind === 'qemu_failed' &&
     error.signal !== 'SIGKILL' &&
     error.signal !== 'SIGTERM' &&
     (error.phase === 'spawn' || error.phase === 'qmp')
@@ -63,7 +63,7 @@ export function describeCancelled(phase: VmPhase): VmError {
 /** The error of a process that the system would not start. */
 export function describeSpawnFailure(cause: unknown): VmError {
   return new VmError({
-    code: 'qemu_failed',
+    kind: 'qemu_failed',
     phase: 'spawn',
     expected: 'to start QEMU',
     seen: cause instanceof Error ? cause.message : String(cause),
@@ -97,7 +97,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
   if (error === CANCELLED) return new VmError({ ...cancelled(phase), ...context })
   if (error === DEADLINE) {
     return new VmError({
-      code: 'deadline_exceeded',
+      kind: 'deadline_exceeded',
       phase,
       expected: `the guest to be ready within ${failure.deadlineMs / 1000} s`,
       seen: failure.qemu.console.totalBytes === 0 ? 'a silent guest' : 'output, but no word of readiness',
@@ -107,7 +107,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
   }
   if (error instanceof FreshError && failure.exit.code === null) {
     return new VmError({
-      code: 'guest_failed',
+      kind: 'guest_failed',
       phase,
       expected: 'the guest to take random bytes and the time from the host',
       seen: error.message,
@@ -118,7 +118,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
   }
   if (error instanceof SavedStateError) {
     return new VmError({
-      code: 'state_unusable',
+      kind: 'state_unusable',
       phase,
       expected: 'QEMU to load a saved state',
       seen: error.message,
@@ -128,7 +128,7 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
   }
   if (error instanceof QmpError && error.kind !== 'closed') {
     return new VmError({
-      code: 'qmp_failed',
+      kind: 'qmp_failed',
       phase,
       expected: "an answer of QEMU's monitor",
       seen: error.message,
@@ -141,14 +141,14 @@ export function describeFailure(error: unknown, failure: StartFailure): VmError 
 
 function cancelled(phase: VmPhase): VmErrorDetails {
   const remedy = 'Start it again when you want to go on.'
-  return { code: 'cancelled', phase, expected: 'the VM to start', seen: 'a request to give up', remedy }
+  return { kind: 'cancelled', phase, expected: 'the VM to start', seen: 'a request to give up', remedy }
 }
 
 function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase: VmPhase): VmErrorDetails {
   if (outcome.kind === 'guest-error') {
     const where = outcome.guestPhase === undefined ? '' : ` in its phase ${outcome.guestPhase}`
     return {
-      code: 'guest_failed',
+      kind: 'guest_failed',
       phase: 'init',
       expected: 'init to get ready',
       seen: `an error reported by the guest${where}`,
@@ -160,7 +160,7 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
   const byGuest = (phase === 'kernel' || phase === 'init') && exit.code === 0
   const how = exit.spawnError?.message ?? exit.signal ?? `exit status ${exit.code}`
   return {
-    code: byGuest ? 'guest_failed' : 'qemu_failed',
+    kind: byGuest ? 'guest_failed' : 'qemu_failed',
     phase,
     expected: byGuest ? 'the guest to boot' : 'QEMU to keep running',
     seen: byGuest ? 'a guest that ended or panicked' : `its end (${how})`,

@@ -4,6 +4,7 @@
 
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { errorMessage } from '#specs/errors.ts'
 import { type FileLock, LockHeldError, takeLock } from '../locks/file-lock.ts'
 import { parseJson } from '../state/json.ts'
 import { judgeProcess, ownIdentity, ProcessIdentity } from '../state/process-identity.ts'
@@ -202,7 +203,7 @@ export class TemplateStore {
       options.signal?.throwIfAborted()
       // A machine that is short of something may have it later.
       if (error instanceof VmError && isPassing(error)) throw error
-      return notRemembered(messageOf(error))
+      return notRemembered(errorMessage(error))
     }
   }
 
@@ -240,7 +241,7 @@ export class TemplateStore {
       if (error instanceof VmError && isPassing(error)) throw error
       const free = await readFreeBytes(this.#cache)
       if (free < FULL_DISK_BYTES) return notRemembered(describeShortDisk(this.#cache, free))
-      const reason = messageOf(error)
+      const reason = errorMessage(error)
       await this.#failures.note(name, kind, reason)
       return { ok: false, reason, remembered: true }
     } finally {
@@ -266,7 +267,7 @@ export class TemplateStore {
 
   async #describe(name: string): Promise<TemplateInfo> {
     const directory = join(this.#directory, name)
-    const opened = await openTemplate(directory).catch((error: unknown) => messageOf(error))
+    const opened = await openTemplate(directory).catch((error: unknown) => errorMessage(error))
     const files = await readdir(directory).catch(() => [])
     const sizes = files.map((file) =>
       stat(join(directory, file)).then(
@@ -307,10 +308,6 @@ function describeShortDisk(cache: string, free: number): string {
   return `a template needs ${needed} MiB free in ${cache}, and there are ${seen} MiB`
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
-}
-
-function isPassing({ code }: VmError): boolean {
-  return ['cancelled', 'memory_short', 'disk_short', 'bad_option', 'image_unreadable'].includes(code)
+function isPassing({ kind }: VmError): boolean {
+  return ['cancelled', 'memory_short', 'disk_short', 'bad_option', 'image_unreadable'].includes(kind)
 }

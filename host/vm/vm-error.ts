@@ -1,11 +1,12 @@
 // What can go wrong when a VM is started or run, as one error class with closed codes and phases.
 // It holds the tails of QEMU's stderr and of the guest's console as fields, never in the message: the console
 // is written by the guest, and only the host's one display function may put such text on a screen.
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 
 /** Where in the start of a VM something happened, in the order in which the phases follow each other. */
 export type VmPhase = 'prepare' | 'spawn' | 'qmp' | 'kernel' | 'init' | 'load' | 'fresh' | 'agent'
 
-export type VmErrorCode =
+export type VmErrorKind =
   /** An option is out of its range; nothing was started. */
   | 'bad_option'
   /** No QEMU for the guest's architecture on this machine. */
@@ -34,7 +35,7 @@ export type VmErrorCode =
   | 'cancelled'
 
 export interface VmErrorDetails {
-  readonly code: VmErrorCode
+  readonly kind: VmErrorKind
   readonly phase: VmPhase
   /** What should have happened. */
   readonly expected: string
@@ -51,27 +52,35 @@ export interface VmErrorDetails {
   readonly cause?: unknown
 }
 
-export class VmError extends Error {
+const commonCodes: Readonly<Partial<Record<VmErrorKind, ErrorCode>>> = {
+  bad_option: 'invalid_options',
+  disk_short: 'no_space',
+  pool_full: 'limit_reached',
+  cancelled: 'cancelled',
+}
+
+export class VmError extends CaissonError {
   override readonly name = 'VmError'
-  readonly code: VmErrorCode
+  /** What failed in particular; `code` is the common one. */
+  readonly kind: VmErrorKind
   readonly phase: VmPhase
   readonly expected: string
   readonly seen: string
-  readonly remedy: string
+  declare readonly remedy: string
   readonly stderrTail: string
   readonly consoleTail: string
   readonly signal: string | undefined
 
   constructor(details: VmErrorDetails) {
     super(
-      `VM failed in phase ${details.phase} (${details.code}): expected ${details.expected}; saw ${details.seen}. ${details.remedy}`,
-      details.cause === undefined ? undefined : { cause: details.cause },
+      commonCodes[details.kind] ?? 'vm_failed',
+      `VM failed in phase ${details.phase} (${details.kind}): expected ${details.expected}; saw ${details.seen}.`,
+      { remedy: details.remedy, cause: details.cause },
     )
-    this.code = details.code
+    this.kind = details.kind
     this.phase = details.phase
     this.expected = details.expected
     this.seen = details.seen
-    this.remedy = details.remedy
     this.stderrTail = details.stderrTail ?? ''
     this.consoleTail = details.consoleTail ?? ''
     this.signal = details.signal

@@ -56,7 +56,7 @@ function checkBytes(what: string, bytes: number, least: number, most: number): v
 }
 
 function badOption(expected: string, seen: string, remedy: string): VmError {
-  return new VmError({ code: 'bad_option', phase: 'prepare', expected, seen, remedy })
+  return new VmError({ kind: 'bad_option', phase: 'prepare', expected, seen, remedy })
 }
 
 /**
@@ -69,7 +69,7 @@ export async function checkResources(size: VmSize, folder: string): Promise<void
   const wanted = Math.min(START_DISK_BYTES, size.diskBytes)
   if (disk < wanted) {
     throw new VmError({
-      code: 'disk_short',
+      kind: 'disk_short',
       phase: 'prepare',
       expected: `at least ${wanted / MIB} MiB free in ${folder}`,
       seen: `${Math.floor(disk / MIB)} MiB`,
@@ -85,7 +85,7 @@ export function checkMemory(size: VmSize): void {
   const memory = process.availableMemory()
   if (memory < needed) {
     throw new VmError({
-      code: 'memory_short',
+      kind: 'memory_short',
       phase: 'prepare',
       expected: `at least ${needed / MIB} MiB of memory available`,
       seen: `${Math.floor(memory / MIB)} MiB`,

@@ -3,8 +3,9 @@
 
 import { access, constants, open } from 'node:fs/promises'
 import { join } from 'node:path'
+import { hasCode } from '#specs/errors.ts'
 import { describeLeftOut, searchProgram } from '../programs/programs.ts'
-import { FolderError, type Folders, prepareFolders } from '../state/folders.ts'
+import { type Folders, prepareFolders } from '../state/folders.ts'
 import { findCandidates, type Machine, probeMachine } from './accelerator.ts'
 import { READY_MARKER } from './boot-watch.ts'
 import { type ConfineMode, chooseLauncher } from './confinement.ts'
@@ -140,9 +141,9 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
   try {
     await prepareFolders(options.folders)
   } catch (error) {
-    if (!(error instanceof FolderError)) throw error
+    if (!hasCode(error, 'state_unavailable')) throw error
     throw new VmError({
-      code: 'state_folder_unsafe',
+      kind: 'state_folder_unsafe',
       phase: 'prepare',
       expected: 'state and cache folders of this user alone',
       seen: error.message,
@@ -155,7 +156,7 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
   const found = await searchProgram(QEMU)
   if (found.path === undefined) {
     throw new VmError({
-      code: 'no_qemu',
+      kind: 'no_qemu',
       phase: 'prepare',
       expected: `${QEMU} on PATH`,
       seen: `none${describeLeftOut(found)}`,
@@ -182,7 +183,7 @@ async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): 
   if (wish === 'auto') return machine.accelerator
   if (wish === 'tcg' || (await findCandidates()).includes(wish)) return wish
   throw new VmError({
-    code: 'accelerator_unavailable',
+    kind: 'accelerator_unavailable',
     phase: 'prepare',
     expected: `the accelerator ${wish}, as asked for`,
     seen: wish === 'kvm' ? '/dev/kvm cannot be opened' : 'this machine does not have it',
@@ -219,7 +220,7 @@ async function checkFiles({ image, workspaceDisk }: StartVmOptions): Promise<voi
     } catch (cause) {
       const isImage = path !== workspaceDisk
       throw new VmError({
-        code: 'image_unreadable',
+        kind: 'image_unreadable',
         phase: 'prepare',
         expected: `a readable ${isImage ? 'image' : 'workspace disk'} at ${path}`,
         seen: cause instanceof Error && 'code' in cause ? String(cause.code) : 'no such file',

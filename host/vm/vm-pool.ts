@@ -10,7 +10,7 @@ import { continueVm, stopVm } from './saved-state.ts'
 import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
 import type { StartVmOptions } from './vm-plan.ts'
-import { GuestUnfitError, startWarm, type WarmStartDeps, type WarmVm } from './warm-start.ts'
+import { GuestUnresponsiveError, startWarm, type WarmStartDeps, type WarmVm } from './warm-start.ts'
 
 const DEFAULT_WAIT_MS = 120_000
 /** For a guest that has nothing else to do; one that does not answer is not handed out. */
@@ -124,7 +124,7 @@ export async function openWarm<T>(
     return await open(pooled)
   } catch (error) {
     await pooled.stop()
-    if (!(error instanceof GuestUnfitError)) throw error
+    if (!(error instanceof GuestUnresponsiveError)) throw error
     return await startWarm(options, deps, open)
   }
 }

@@ -2,6 +2,7 @@
 // a boot. A rung that fails is left for the next, and what failed is remembered.
 
 import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import {
   blankWorkspace,
   isSameTemplate,
@@ -29,12 +30,16 @@ export interface WarmVm {
 }
 
 /** A guest does not serve although its VM runs: what `open` throws so that the next rung is tried. */
-export class GuestUnfitError extends Error {
-  override readonly name = 'GuestUnfitError'
+export class GuestUnresponsiveError extends CaissonError {
+  override readonly name = 'GuestUnresponsiveError'
+
+  constructor(message: string, options?: ErrorOptions) {
+    super('agent_lost', message, options)
+  }
 }
 
 /** It does not serve since its QEMU ended. */
-class GuestGoneError extends GuestUnfitError {}
+class GuestGoneError extends GuestUnresponsiveError {}
 
 /** Streams of a QEMU that ended close before its end is known. */
 const EXIT_NOTICE_MS = 100
@@ -47,7 +52,7 @@ const ATTEMPTS = 3
 
 /**
  * `open` gets the VM while it becomes fresh, to wake its agent up; it must not ask more of it. When it throws a
- * {@link GuestUnfitError}, or the guest does not become fresh, the VM is ended and the next rung is tried.
+ * {@link GuestUnresponsiveError}, or the guest does not become fresh, the VM is ended and the next rung is tried.
  * @throws what `open` throws otherwise, and VmError when not even a boot succeeds
  */
 export async function startWarm<T>(
@@ -68,7 +73,7 @@ export async function startWarm<T>(
       options.signal?.throwIfAborted()
       if (!isTemplateFault(error) && !(await isGone(template))) throw error
       const count = attempts.count(template, error)
-      if (count > 1) await store.reject(template, messageOf(error), count >= ATTEMPTS)
+      if (count > 1) await store.reject(template, errorMessage(error), count >= ATTEMPTS)
     }
   }
 }
@@ -127,7 +132,7 @@ async function hand<T>(vm: Vm, open: (warm: WarmVm) => Promise<T>, how: Omit<War
   } catch (error) {
     const isGone = await Promise.race([vm.exited.then(() => true), sleep(EXIT_NOTICE_MS, false)])
     await vm.stop()
-    throw isGone && error instanceof GuestUnfitError ? new GuestGoneError(error.message) : error
+    throw isGone && error instanceof GuestUnresponsiveError ? new GuestGoneError(error.message) : error
   }
 }
 
@@ -137,8 +142,8 @@ class Attempts {
 
   /** A guest that was waited for in vain is not waited for once more from the same state. */
   count({ record }: Template, error: unknown): number {
-    const isUnfit = error instanceof GuestUnfitError && !(error instanceof GuestGoneError)
-    const isLate = isUnfit || codeOf(error) === 'deadline_exceeded'
+    const isUnfit = error instanceof GuestUnresponsiveError && !(error instanceof GuestGoneError)
+    const isLate = isUnfit || kindOf(error) === 'deadline_exceeded'
     const count = Math.max((this.#counts.get(record.kind) ?? 0) + 1, isLate ? 2 : 1)
     this.#counts.set(record.kind, count)
     return count
@@ -146,14 +151,10 @@ class Attempts {
 }
 
 function isTemplateFault(error: unknown): boolean {
-  const codes = ['state_unusable', 'qemu_failed', 'qmp_failed', 'guest_failed', 'deadline_exceeded']
-  return error instanceof GuestUnfitError || codes.includes(codeOf(error) ?? '')
+  const kinds = ['state_unusable', 'qemu_failed', 'qmp_failed', 'guest_failed', 'deadline_exceeded']
+  return error instanceof GuestUnresponsiveError || kinds.includes(kindOf(error) ?? '')
 }
 
-function codeOf(error: unknown): string | undefined {
-  return error instanceof VmError ? error.code : undefined
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
+function kindOf(error: unknown): string | undefined {
+  return error instanceof VmError ? error.kind : undefined
 }

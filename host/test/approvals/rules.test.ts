@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { matchRules, RuleError, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
+import { matchRules, readRules, toolsNamedByRules } from '../../approvals/rules.ts'
 import { Host } from '../../host.ts'
 
 describe('patterns', () => {
@@ -208,7 +208,7 @@ describe('rules that a program gives', () => {
       config: {},
     })
     const start = host.start({ prompt: 'p', workspace, rules: [{ effect: 'deny', tool: 'shell_cmd' }] })
-    await expect(start).rejects.toThrow(RuleError)
+    await expect(start).rejects.toMatchObject({ code: 'invalid_rules' })
     await expect(start).rejects.toThrow('the approval rules: the tool shell_cmd is called run_bash')
   })
 })

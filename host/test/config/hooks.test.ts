@@ -4,7 +4,7 @@ import path from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { inspectSections } from '../../config/inspect.ts'
 import { readConfig } from '../../config/load.ts'
-import { ConfigError, Settings } from '../../config/settings.ts'
+import { Settings } from '../../config/settings.ts'
 
 const place = { env: process.env, folders: { home: '/nowhere', config: '/nowhere' } }
 const hook = (fields: string): string => `[[hooks]]\n${fields}\n`
@@ -52,6 +52,6 @@ describe('hooks of the configuration', () => {
     expect(await good.hooks).toMatchObject([{ name: 'guard', point: 'before-tool', onFailure: 'deny' }])
     const bad = await inspect('no-such-guard')
     expect(bad.fact).toMatchObject({ stopsRuns: true, problem: expect.stringContaining('no-such-guard') })
-    await expect(bad.hooks).rejects.toThrow(ConfigError)
+    await expect(bad.hooks).rejects.toMatchObject({ code: 'invalid_config' })
   })
 })

@@ -60,7 +60,7 @@ describe('the control socket', () => {
     const bench = await controlBench()
     await bench.client.stop({ timeoutMs: 5_000 })
     expect(bench.stops).toEqual([false])
-    await expect(VmClient.connect(bench.socket)).rejects.toMatchObject({ name: 'ControlError', code: 'gone' })
+    await expect(VmClient.connect(bench.socket)).rejects.toMatchObject({ code: 'connection_lost' })
   })
 
   it('pauses the VM when asked, and says why it cannot go on [V.08 V.04]', async () => {

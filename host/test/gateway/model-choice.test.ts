@@ -6,7 +6,7 @@ import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Config, type ConfigInput } from '../../config/schema.ts'
 import { contextTokensOf, longestMatch } from '../../gateway/model-choice.ts'
 import { chooseProvider, fetchKey, nvidiaBaseUrl, nvidiaDefaultModel } from '../../gateway/providers.ts'
-import { Host, ProviderError as HostProviderError } from '../../host.ts'
+import { Host } from '../../host.ts'
 import { testKeyring } from '../support/keyring.ts'
 
 const key = 'nvapi-abcdefghijklmnop'
@@ -314,7 +314,7 @@ describe('a host of the library', () => {
     await using given = new Host({ env, config: { providers: { local }, model: 'm' } })
     expect(await given.provider()).toMatchObject({ name: 'local', model: 'm', keySource: null })
     await using wrong = new Host({ env, config: { provider: 'gone' } })
-    await expect(wrong.provider()).rejects.toThrow(HostProviderError)
+    await expect(wrong.provider()).rejects.toMatchObject({ code: 'provider_unavailable' })
     await using typo = new Host({ env, config: JSON.parse('{ "provder": "x" }') })
     await expect(typo.config()).rejects.toThrow(/unknown field "provder"/)
     await using plain = new Host({ env })

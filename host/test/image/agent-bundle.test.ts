@@ -139,7 +139,7 @@ describe('the bundle of an agent', () => {
   it('is refused, with what Node said, when it cannot be evaluated [V.07]', async () => {
     await using scratch = await makeScratch()
     await expect(writeBundle(scratch.folder, `throw new Error('no agent')`)).rejects.toMatchObject({
-      code: 'bundle_failed',
+      kind: 'bundle_failed',
       message: expect.stringContaining('no agent'),
     })
   })

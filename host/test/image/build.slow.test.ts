@@ -100,7 +100,7 @@ it('names the packages whose locked version the mirror no longer has, and the re
     ...['--cache', scratch.cacheDir, '--out', path.join(scratch.folder, 'third'), '--lock', lock],
   ]).catch((error: { stderr: string; code: number }) => errorFrom(error.stderr, error.code))
   expect(failure).toMatchObject({
-    code: 'lock_unsatisfied',
+    kind: 'lock_unsatisfied',
     message: expect.stringMatching(/curl 7\.0-1; .* caisson image build --update-lock/),
   })
 })

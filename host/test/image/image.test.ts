@@ -101,7 +101,7 @@ describe('an image', () => {
       const options = { cacheDir: scratch.cacheDir, sources: await makeSources(scratch.folder) }
       const image = await ensureImage(options)
       await appendFile(image[name], 'x')
-      const refusal = { code: 'image_damaged', message: expect.stringContaining(image[name]) }
+      const refusal = { kind: 'image_damaged', message: expect.stringContaining(image[name]) }
       await expect(ensureImage(options)).rejects.toMatchObject(refusal)
       await expect(verifyImage(options)).rejects.toMatchObject(refusal)
       expect(await ensureImage({ ...options, replaceDamaged: true })).toEqual(image)
@@ -115,7 +115,7 @@ describe('an image', () => {
     const { directory, manifest } = await ensureImage(options)
     const other = JSON.stringify({ ...manifest, key: 'f'.repeat(64) })
     await writeFile(path.join(directory, 'manifest.json'), other)
-    await expect(findImage(options)).rejects.toMatchObject({ code: 'image_damaged' })
+    await expect(findImage(options)).rejects.toMatchObject({ kind: 'image_damaged' })
   })
 })
 
@@ -127,7 +127,7 @@ describe('a build that fails', () => {
     const sources = await makeSources(scratch.folder, script)
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
       name: 'ImageError',
-      code: 'lock_unsatisfied',
+      kind: 'lock_unsatisfied',
       message: `VM image: ${gone}`,
     })
     expect(await readdir(path.join(scratch.cacheDir, 'images'))).toEqual([])
@@ -139,7 +139,7 @@ describe('a build that fails', () => {
     const guest = path.join(sources.recipe, 'guest/init')
     await appendFile(path.join(sources.recipe, 'build.sh'), `echo changed >>'${guest}'\n`)
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
-      code: 'build_failed',
+      kind: 'build_failed',
       message: expect.stringContaining('changed while it was built; start again'),
     })
     expect(await readdir(path.join(scratch.cacheDir, 'images'))).toEqual([])
@@ -147,7 +147,7 @@ describe('a build that fails', () => {
 
   it('shows the last words of a recipe that says nothing of its own [V.07]', () => {
     expect(errorFrom('tar: broken\n', 2)).toMatchObject({
-      code: 'build_failed',
+      kind: 'build_failed',
       message: expect.stringContaining('status 2: tar: broken'),
     })
     expect(errorFrom('caisson-image: ERROR invented: x', 1).code).toBe('build_failed')
@@ -173,7 +173,7 @@ describe('a build that fails', () => {
   it('names every missing program at once, with the line that installs them [V.07]', async () => {
     const tools = { sh: 'dash', 'mkfs.invented': 'invented-utils', 'also-invented': 'also' }
     await expect(requireTools(tools)).rejects.toMatchObject({
-      code: 'tools_missing',
+      kind: 'tools_missing',
       message: expect.stringMatching(
         /mkfs\.invented, also-invented; install them: .*install.* invented-utils also$/,
       ),
@@ -187,7 +187,7 @@ describe('a build that fails', () => {
     await symlink('nowhere', path.join(scratch.cacheDir, 'images'))
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
       name: 'ImageError',
-      code: 'cache_unwritable',
+      kind: 'cache_unwritable',
       message: expect.stringMatching(/cache .*: E[A-Z]+: .*CAISSON_CACHE/),
     })
     await rm(path.join(scratch.cacheDir, 'images'))
@@ -205,7 +205,7 @@ describe('a build that fails', () => {
     const sources = await makeSources(scratch.folder)
     await writeFile(path.join(scratch.folder, 'agent/greeting.ts'), 'export const = 1')
     await expect(ensureImage({ cacheDir: scratch.cacheDir, sources })).rejects.toMatchObject({
-      code: 'bundle_failed',
+      kind: 'bundle_failed',
       message: expect.stringContaining('greeting.ts'),
     })
   })

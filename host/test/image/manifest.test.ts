@@ -33,7 +33,7 @@ describe('the manifest', () => {
   ])('is refused with %s [V.07]', async (_, manifest) => {
     await using scratch = await makeScratch()
     await writeFile(path.join(scratch.folder, 'manifest.json'), JSON.stringify(manifest))
-    await expect(readManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({ code: 'image_damaged' })
+    await expect(readManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({ kind: 'image_damaged' })
   })
 
   it('is refused, with a message and not a crash, whatever bytes it holds [V.07]', async () => {
@@ -46,7 +46,7 @@ describe('the manifest', () => {
       fc.asyncProperty(bytes, async (content) => {
         await writeFile(path.join(scratch.folder, 'manifest.json'), content)
         await expect(readManifest(scratch.folder, ImageManifest)).rejects.toMatchObject({
-          code: 'image_damaged',
+          kind: 'image_damaged',
         })
       }),
       { seed: 7, numRuns: 200 },

@@ -32,7 +32,7 @@ it('says which part of a recipe is missing [V.07]', async () => {
   const recipe = await makeRecipe(scratch.folder)
   await rm(path.join(recipe, 'packages.lock.json'))
   await expect(readRecipeKey(recipe, 'amd64')).rejects.toMatchObject({
-    code: 'sources_missing',
+    kind: 'sources_missing',
     message: expect.stringContaining('packages.lock.json'),
   })
 })

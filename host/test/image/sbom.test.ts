@@ -63,7 +63,7 @@ describe('the bill of materials', () => {
   it('is refused with its place when it cannot be read [V.07]', async () => {
     await using scratch = await makeScratch()
     await expect(readBom(scratch.folder, scratch.folder)).rejects.toMatchObject({
-      code: 'image_damaged',
+      kind: 'image_damaged',
       message: expect.stringContaining(SBOM_FILE),
     })
   })

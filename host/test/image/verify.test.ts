@@ -26,7 +26,7 @@ it('refuses a changed byte although size and modification time were kept [V.07]'
   await utimes(file, atime, mtime)
   await expect(checkFiles(scratch.folder, files)).rejects.toMatchObject({
     name: 'ImageError',
-    code: 'image_damaged',
+    kind: 'image_damaged',
     message: expect.stringMatching(/root\.erofs was changed: sha256 \w+ expected, \w+ seen/),
     remedy: expect.stringContaining('caisson image build'),
   })
@@ -58,5 +58,5 @@ it('does not trust stamps taken for another manifest [V.07]', async () => {
   const { files } = await makeFile(scratch.folder)
   await verifyFiles(scratch.folder, files)
   const other = { 'root.erofs': { sha256: 'a'.repeat(64), bytes: 19 } }
-  await expect(checkFiles(scratch.folder, other)).rejects.toMatchObject({ code: 'image_damaged' })
+  await expect(checkFiles(scratch.folder, other)).rejects.toMatchObject({ kind: 'image_damaged' })
 })

@@ -53,7 +53,7 @@ describe('a lock', () => {
     await lock.describe({ what: 'a test' })
     expect(JSON.parse(await readFile(file, 'utf8'))).toEqual({ pid: process.pid, what: 'a test' })
     await expect(takeLock(file)).rejects.toMatchObject({
-      name: 'LockError',
+      code: 'state_unavailable',
       holder: `process ${process.pid}`,
       message: expect.stringContaining('then try again'),
     })

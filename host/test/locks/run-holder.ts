@@ -1,7 +1,9 @@
 // A process of its own that holds a run, or tries to write to its journal.
+
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { RunBusyError, RunLock } from '../../locks/run-lock.ts'
+import { hasCode } from '#specs/errors.ts'
+import { RunLock } from '../../locks/run-lock.ts'
 import { Journal } from '../../runs/journal.ts'
 
 const [job = '', locks = '', runId = '', ...more] = process.argv.slice(2)
@@ -31,7 +33,7 @@ async function write(): Promise<void> {
       }
       if (lives === 'dies') process.kill(process.pid, 'SIGKILL')
     } catch (error) {
-      if (!(error instanceof RunBusyError)) throw error
+      if (!hasCode(error, 'run_busy')) throw error
       await sleep(Math.random() * 50)
     }
   }

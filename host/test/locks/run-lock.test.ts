@@ -54,7 +54,7 @@ describe('a run', () => {
     const child = await holder(locks, first)
     child.kill('SIGSTOP')
     await expect(RunLock.take(locks, first)).rejects.toMatchObject({
-      name: 'RunBusyError',
+      code: 'run_busy',
       message: expect.stringContaining(`${first} is in use by process ${child.pid}`),
     })
     expect([...(await lockedRuns(locks))]).toEqual([first])

@@ -7,7 +7,7 @@ import { gatewayError } from '../../gateway/gateway-error.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../../gateway/upstream.ts'
 import type { RecordingHeader } from '../../recording/format.ts'
 import { Recorder } from '../../recording/recorder.ts'
-import { Recording, RecordingError } from '../../recording/replay.ts'
+import { Recording } from '../../recording/replay.ts'
 
 const KEY = 'nvapi-0123456789'
 const header: RecordingHeader = {
@@ -144,7 +144,7 @@ describe('a recording', () => {
     ['a line that is no exchange', `${JSON.stringify(header)}\n{"kind":"model"}\n`],
   ])('is refused when it holds %s [G.06]', async (_, text) => {
     await writeFile(file, text)
-    await expect(Recording.read(file)).rejects.toThrow(RecordingError)
+    await expect(Recording.read(file)).rejects.toMatchObject({ code: 'invalid_recording' })
   })
 
   it('is refused when it is not there [G.06]', async () => {

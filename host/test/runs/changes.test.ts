@@ -7,7 +7,6 @@ import { describe, expect, it } from 'vitest'
 import { type ApplyChoice, bringHome } from '../../cli/bring-home.ts'
 import { runsShow } from '../../cli/runs.ts'
 import { runCli } from '../../cli.ts'
-import { UnknownPathError } from '../../runs/changes.ts'
 import { RunRecord } from '../../runs/record.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 
@@ -50,7 +49,7 @@ describe('a path that no change has', () => {
     expect(await readFile(path.join(run.directory, 'a.txt'), 'utf8')).toBe('a')
     expect(await headOf(run)).toBe(run.head)
     const changes = await run.host.changes(changedRunId)
-    await expect(changes.apply({ paths: ['missing'] })).rejects.toBeInstanceOf(UnknownPathError)
+    await expect(changes.apply({ paths: ['missing'] })).rejects.toMatchObject({ code: 'invalid_options' })
   })
 })
 

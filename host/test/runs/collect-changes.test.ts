@@ -1,13 +1,14 @@
 // The agent's own sender against the host's receiver, over ports in memory.
+
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { sendChanges } from '../../../agent/send-changes.ts'
 import type { HostLink } from '../../../agent/utils/rpc.ts'
 import { ChangeStream } from '../../runs/change-stream.ts'
 import { type CollectParts, collectFrom } from '../../runs/collect-changes.ts'
-import { RunFailure } from '../../runs/ending.ts'
 import type { RoomNeed } from '../../state/room.ts'
 import type { Manifest } from '../../workspace/index.ts'
 import { createWorld, runId } from '../rpc/support.ts'
@@ -92,7 +93,7 @@ describe('a change set', () => {
   it('that nobody waits for any longer fails with the disk as the reason, not with the guest [W.05]', async () => {
     const { collected } = await collect({
       spareBytes: 2 ** 52,
-      room: { wait: () => Promise.reject(new RunFailure('environment', 'the disk is full: 3 free')) },
+      room: { wait: () => Promise.reject(new CaissonError('no_space', 'the disk is full: 3 free')) },
     })
     expect(collected).toMatchObject({
       ok: false,

@@ -7,7 +7,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { findContinued } from '../../runs/continued.ts'
 import { Journal } from '../../runs/journal.ts'
-import { RunStore, UnknownRunError } from '../../runs/store.ts'
+import { RunStore } from '../../runs/store.ts'
 import { coloursFor } from '../../ui/colours.ts'
 import { unknownCallLines } from '../../ui/hook-lines.ts'
 
@@ -100,6 +100,6 @@ describe('the run that another continues', () => {
   it('is refused by name when it has not begun [V.04]', async () => {
     const { store, directory } = await makeStore()
     await writeFile((await store.create(bad)).journal, '')
-    await expect(findContinued(store, bad, directory)).rejects.toThrow(UnknownRunError)
+    await expect(findContinued(store, bad, directory)).rejects.toMatchObject({ code: 'run_not_found' })
   })
 })

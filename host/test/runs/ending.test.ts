@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
+import type { RunReason } from '#specs/protocol/error.ts'
 import { exitCodeOf, exitCodeOfEnd } from '../../cli/exit-codes.ts'
-import { endingOf, RunFailure } from '../../runs/ending.ts'
+import { endingOf } from '../../runs/ending.ts'
 import { VmError } from '../../vm/vm-error.ts'
 
 const vmError = new VmError({
-  code: 'guest_failed',
+  kind: 'guest_failed',
   phase: 'kernel',
   expected: 'the guest to boot',
   seen: 'a panic',
@@ -22,15 +24,25 @@ describe('the end of a run', () => {
     expect(ending.message.split('\n').length).toBeLessThan(30)
   })
 
-  it('has an exit code by its reason, as an error before it has [H.01]', () => {
-    const codeOf = (reason: ConstructorParameters<typeof RunFailure>[0]) => {
-      const error = new RunFailure(reason, '')
-      expect(exitCodeOfEnd(endingOf(error))).toBe(exitCodeOf(error))
-      return exitCodeOf(error)
+  it('has an exit code by its reason, and an error has the same [H.01] [ERR.02]', () => {
+    const codes: ErrorCode[] = [
+      'denied',
+      'cancelled',
+      'no_space',
+      'state_corrupted',
+      'vm_failed',
+      'agent_lost',
+    ]
+    for (const code of codes) {
+      const error = new CaissonError(code, 'it failed')
+      expect(exitCodeOfEnd(endingOf(error)), code).toBe(exitCodeOf(error))
     }
-    expect([codeOf('denied'), codeOf('cancelled')]).toEqual([3, 3])
-    expect([codeOf('environment'), codeOf('model_unreachable'), codeOf('model_refused')]).toEqual([4, 4, 4])
-    expect([codeOf('step_failed'), codeOf('vm_lost'), codeOf('internal')]).toEqual([1, 1, 1])
+    const byReason = (reason: RunReason) => exitCodeOfEnd({ reason })
+    expect([byReason('denied'), byReason('cancelled')]).toEqual([3, 3])
+    expect([byReason('environment'), byReason('model_unreachable'), byReason('model_refused')]).toEqual([
+      4, 4, 4,
+    ])
+    expect([byReason('step_failed'), byReason('vm_lost'), byReason('internal')]).toEqual([1, 1, 1])
     expect(exitCodeOf(vmError)).toBe(4)
     expect(exitCodeOfEnd(null)).toBe(1)
   })

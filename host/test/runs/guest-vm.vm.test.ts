@@ -2,7 +2,6 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { GuestVm } from '../../runs/guest-vm.ts'
-import { HibernationError } from '../../vm/hibernate.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import { makeTestFolders, waitUntilGone } from '../support/vm.ts'
 import { startWarmTestVm, testVmOptions } from '../support/warm-vm.ts'
@@ -29,7 +28,7 @@ describe('the VM of a run', () => {
     const { vm, guest, exits } = await startGuestVm()
     const slept = guest.sleep(join(home.folders.home, 'asleep'))
     process.kill(vm.pid, 'SIGKILL')
-    await expect(slept).rejects.toThrow(HibernationError)
+    await expect(slept).rejects.toMatchObject({ code: 'vm_failed' })
     expect(exits).toMatchObject([{ reason: 'killed' }])
     await guest.stop()
     expect((await readdir(home.folders.home)).filter((name) => name.startsWith('asleep'))).toEqual([])

@@ -7,7 +7,7 @@ import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Journal, JournalError, JournalFullError, readJournal } from '../../runs/journal.ts'
+import { Journal, readJournal } from '../../runs/journal.ts'
 import { readOutline, readSummary, readWholeJournal, summaryFile } from '../../runs/journal-summary.ts'
 import { RunFold } from '../../runs/outline.ts'
 
@@ -68,8 +68,12 @@ describe('a journal that was closed', () => {
     expect(await readWholeJournal(file, runId, () => undefined)).toMatchObject({ length: 'closed' })
     for (let length = whole.length - 1; length >= 0; length -= 1) {
       await truncate(file, length)
-      await expect(readJournal(file, runId), `cut to ${length} bytes`).rejects.toThrow(JournalError)
-      await expect(readOutline(file, runId), `cut to ${length} bytes`).rejects.toThrow(JournalError)
+      await expect(readJournal(file, runId), `cut to ${length} bytes`).rejects.toMatchObject({
+        code: 'state_corrupted',
+      })
+      await expect(readOutline(file, runId), `cut to ${length} bytes`).rejects.toMatchObject({
+        code: 'state_corrupted',
+      })
     }
   })
 
@@ -79,7 +83,7 @@ describe('a journal that was closed', () => {
       const changed = Buffer.from(whole)
       changed[at] = (changed[at] as number) ^ (1 << (at % 8))
       await writeFile(file, changed)
-      await expect(readJournal(file, runId), `byte ${at}`).rejects.toThrow(JournalError)
+      await expect(readJournal(file, runId), `byte ${at}`).rejects.toMatchObject({ code: 'state_corrupted' })
     }
   })
 
@@ -91,9 +95,11 @@ describe('a journal that was closed', () => {
   ])('is not read as whole with %s behind its end [S0.12]', async (_, stray) => {
     await writeClosed()
     await appendFile(file, stray)
-    await expect(readJournal(file, runId)).rejects.toThrow(JournalError)
-    await expect(readOutline(file, runId)).rejects.toThrow(JournalError)
-    await expect(Journal.open({ runId, path: file, locks: path.dirname(file) })).rejects.toThrow(JournalError)
+    await expect(readJournal(file, runId)).rejects.toMatchObject({ code: 'state_corrupted' })
+    await expect(readOutline(file, runId)).rejects.toMatchObject({ code: 'state_corrupted' })
+    await expect(Journal.open({ runId, path: file, locks: path.dirname(file) })).rejects.toMatchObject({
+      code: 'state_corrupted',
+    })
   })
 
   it('is missed by name when it is gone, and is not begun anew [S0.12]', async () => {
@@ -117,7 +123,8 @@ describe('a journal whose writer was killed', () => {
     for (let length = whole.length; length >= 0; length -= 1) {
       await truncate(file, length)
       const reading = readWholeJournal(file, runId, () => undefined)
-      if (length < told) await expect(reading, `cut to ${length} bytes`).rejects.toThrow(JournalError)
+      if (length < told)
+        await expect(reading, `cut to ${length} bytes`).rejects.toMatchObject({ code: 'state_corrupted' })
       else
         expect(await reading).toMatchObject({
           length: 'open',
@@ -183,11 +190,11 @@ describe('a journal that a guest fills', () => {
       let refused = 0
       while (refused < 20)
         await journal.append(guestLine()).catch((error: unknown) => {
-          expect(error).toBeInstanceOf(JournalFullError)
+          expect(error).toMatchObject({ code: 'limit_reached' })
           refused += 1
         })
       for (const event of lastLines) await journal.append(fact(event))
-      await expect(journal.append(note('x'.repeat(15_000)))).rejects.toThrow(JournalFullError)
+      await expect(journal.append(note('x'.repeat(15_000)))).rejects.toMatchObject({ code: 'limit_reached' })
       const events = await readJournal(file, runId)
       expect(events.slice(-lastLines.length).map(({ event }) => event)).toEqual(lastLines)
       expect(events.length).toBeLessThanOrEqual(bounds.maxEvents)

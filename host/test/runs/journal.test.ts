@@ -2,7 +2,7 @@ import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Journal, JournalError, readJournal } from '../../runs/journal.ts'
+import { Journal, readJournal } from '../../runs/journal.ts'
 
 const runId = 'run-00000000000000000001'
 const note = (text: string) =>
@@ -79,7 +79,7 @@ describe('the journal', () => {
     const lines = (await readFile(file, 'utf8')).trimEnd().split('\n')
     for (const changed of [[lines[0], lines[2]], [lines[0], lines[0], lines[1]], [lines[1]]]) {
       await writeFile(file, `${changed.join('\n')}\n`)
-      await expect(readJournal(file, runId)).rejects.toThrow(JournalError)
+      await expect(readJournal(file, runId)).rejects.toMatchObject({ code: 'state_corrupted' })
     }
     await writeFile(file, `${lines.join('\n')}\n`)
     await expect(readJournal(file, 'run-00000000000000000002')).rejects.toThrow(/the run is/)

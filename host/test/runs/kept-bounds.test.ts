@@ -3,7 +3,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { KeptBoundsError, requireRoomForRun } from '../../runs/kept-bounds.ts'
+import { requireRoomForRun } from '../../runs/kept-bounds.ts'
 
 const MiB = 1024 ** 2
 
@@ -32,7 +32,7 @@ describe('all runs of a user together', () => {
     const runs = await folderOf(4, 2 * MiB)
     await requireRoomForRun(runs, { maxRuns: 10, maxBytes: 12 * MiB })
     const refused = requireRoomForRun(runs, { maxRuns: 10, maxBytes: 8 * MiB })
-    await expect(refused).rejects.toThrow(KeptBoundsError)
+    await expect(refused).rejects.toMatchObject({ code: 'limit_reached' })
     await expect(refused).rejects.toThrow(/caisson clean --runs .*kept\.maxGiB/)
   })
 

@@ -55,13 +55,13 @@ describe('chooseLauncher', () => {
     expect(await choose(none, 'auto')).toEqual(bare)
     const error = await choose(none, 'require').catch((reason: unknown) => reason)
     expect(error).toBeInstanceOf(VmError)
-    expect(error).toMatchObject({ code: 'confinement_unavailable', phase: 'prepare' })
+    expect(error).toMatchObject({ kind: 'confinement_unavailable', phase: 'prepare' })
     expect(String(error)).toContain('bubblewrap is not installed')
     expect(await choose(all, 'require')).toMatchObject({ kind: 'bubblewrap', drop: {} })
   })
 
   it('does not call it confined where QEMU has no seccomp sandbox [V.09]', async () => {
-    await expect(choose(all, 'require', false)).rejects.toMatchObject({ code: 'confinement_unavailable' })
+    await expect(choose(all, 'require', false)).rejects.toMatchObject({ kind: 'confinement_unavailable' })
   })
 
   it('leaves bubblewrap out when told to [V.09]', async () => {

@@ -2,7 +2,7 @@ import { readdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
-import { findSavedVm, HibernationError, hibernateVm, isMemoryMapped, wakeVm } from '../../vm/hibernate.ts'
+import { findSavedVm, hibernateVm, isMemoryMapped, wakeVm } from '../../vm/hibernate.ts'
 import { hashFile } from '../../vm/sparse-file.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
 import { isRunning, makeTestFolders } from '../support/vm.ts'
@@ -126,7 +126,7 @@ describe('a VM that is hibernated', () => {
     await runInGuest(guest, 'echo before >kept')
     await guest.link.park()
     const nowhere = join(home.folders.home, 'no', 'such', 'folder')
-    await expect(hibernateVm(vm, nowhere)).rejects.toThrow(HibernationError)
+    await expect(hibernateVm(vm, nowhere)).rejects.toMatchObject({ code: 'vm_failed' })
     guest.link.attachPorts(vm.rpc, vm.http)
     expect(await runInGuest(guest, 'cat kept; echo after')).toBe('before\nafter\n')
   })

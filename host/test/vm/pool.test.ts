@@ -107,7 +107,7 @@ describe('a pool', () => {
     const { pool } = makePool({ maxMembers: 1, waitMs: 20 })
     const only = await pool.take()
     await expect(pool.take()).rejects.toMatchObject({
-      code: 'pool_full',
+      kind: 'pool_full',
       seen: expect.stringContaining('1 of at most 1 in use'),
     })
     expect(pool.counts.waiting).toBe(0)

@@ -33,7 +33,7 @@ describe('resolveSize', () => {
     [{ diskBytes: MIB }, 'disk of 64 to'],
   ])('refuses %o and says what would do [V.06]', (wish, expected) => {
     const error = failureOf(() => resolveSize(wish))
-    expect(error).toMatchObject({ code: 'bad_option', phase: 'prepare' })
+    expect(error).toMatchObject({ kind: 'bad_option', phase: 'prepare' })
     expect(error.message).toContain(expected)
   })
 })
@@ -48,7 +48,7 @@ describe('checkResources', () => {
     const error = await checkResources(resolveSize({ memoryBytes: 256 * MIB }), '/proc').catch(
       (e: unknown) => e,
     )
-    expect(error).toMatchObject({ code: 'disk_short', phase: 'prepare' })
+    expect(error).toMatchObject({ kind: 'disk_short', phase: 'prepare' })
     expect(String(error)).toContain('/proc')
     expect(String(error)).toContain('CAISSON_HOME')
   })

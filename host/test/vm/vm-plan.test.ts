@@ -17,7 +17,7 @@ const options = { image: { disk: '/nowhere/disk', format: 'raw' }, folders, acce
 
 describe('the preparation of a start', () => {
   it('refuses a new VM on a full disk, and lets a saved one try, whose disk is there already [V.04 V.06]', async () => {
-    await expect(planVm(options, machine)).rejects.toMatchObject({ code: 'disk_short', phase: 'prepare' })
+    await expect(planVm(options, machine)).rejects.toMatchObject({ kind: 'disk_short', phase: 'prepare' })
     const scratch = { kind: 'moved', file: '/nowhere/scratch', format: 'raw' } as const
     await expect(planVm(options, machine, { scratch })).rejects.toMatchObject({ code: 'ENOENT' })
   })

@@ -92,7 +92,7 @@ describe('startVm', () => {
     using home = makeTestFolders()
     const image = { ...(await getTestImage()), root: '/does/not/exist/root.erofs' }
     const error = await failureOf(startVm({ image, folders: home.folders }))
-    expect(error).toMatchObject({ code: 'image_unreadable', phase: 'prepare' })
+    expect(error).toMatchObject({ kind: 'image_unreadable', phase: 'prepare' })
     expect(error.message).toContain('/does/not/exist/root.erofs')
     expect(error.message).toContain('caisson image build')
   })

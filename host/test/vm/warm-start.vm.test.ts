@@ -8,7 +8,7 @@ import { TemplateFailures } from '../../vm/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../../vm/template-store.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
 import { processName } from '../../vm/vm-folder.ts'
-import { GuestUnfitError, startWarm, type WarmVm } from '../../vm/warm-start.ts'
+import { GuestUnresponsiveError, startWarm, type WarmVm } from '../../vm/warm-start.ts'
 import { awaitHello, makeOwnFolders, writeTemplate } from '../support/templates.ts'
 import { isRunning, waitUntilGone } from '../support/vm.ts'
 import { openTestLink, testVmOptions } from '../support/warm-vm.ts'
@@ -34,7 +34,7 @@ async function start(during: (vm: Vm) => unknown = () => undefined) {
     await vm.fresh
     const met = ready ?? (await link.ready({ timeoutMs: 60_000 }))
     link.close()
-    if (!met.ok) throw new GuestUnfitError(met.error.message)
+    if (!met.ok) throw new GuestUnresponsiveError(met.error.message)
     const { timings, pid } = vm
     await vm.stop()
     return { cloned, coldReason, timings, pid }

@@ -1,0 +1,120 @@
+/**
+ * The one error class of everything public, and the closed table of its codes. The library throws nothing else, except
+ * the reason of a caller's own AbortSignal.
+ */
+import type { RunReason } from './protocol/error.ts'
+
+/** What a process of `caisson` exits with. */
+export const exitCodes = {
+  completed: 0,
+  failed: 1,
+  usage: 2,
+  denied: 3,
+  environment: 4,
+  /** The run completed, but changes that nobody excluded were not applied. */
+  notAllApplied: 5,
+} as const
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
+
+interface ErrorEffect {
+  /** What `caisson` exits with when a command fails with this code. */
+  readonly exit: ExitCode
+  /** Why a run ends that fails with this code. */
+  readonly reason: RunReason
+}
+
+const { failed, usage, denied, environment } = exitCodes
+
+/** Every code and its effect. `specs/errors.md` says what each means and what to do. */
+export const errorCodes = {
+  invalid_options: { exit: usage, reason: 'environment' },
+  invalid_config: { exit: usage, reason: 'environment' },
+  invalid_rules: { exit: usage, reason: 'environment' },
+  invalid_plan: { exit: usage, reason: 'plan_invalid' },
+  invalid_recording: { exit: usage, reason: 'environment' },
+  workspace_refused: { exit: usage, reason: 'environment' },
+  run_not_found: { exit: usage, reason: 'environment' },
+  vm_not_found: { exit: usage, reason: 'environment' },
+  run_busy: { exit: environment, reason: 'environment' },
+  not_possible_now: { exit: failed, reason: 'environment' },
+  connection_lost: { exit: failed, reason: 'environment' },
+  version_mismatch: { exit: environment, reason: 'environment' },
+  state_corrupted: { exit: environment, reason: 'environment' },
+  state_unavailable: { exit: environment, reason: 'environment' },
+  lock_unsupported: { exit: environment, reason: 'environment' },
+  permission_denied: { exit: environment, reason: 'environment' },
+  no_space: { exit: environment, reason: 'environment' },
+  limit_reached: { exit: environment, reason: 'environment' },
+  provider_unavailable: { exit: environment, reason: 'environment' },
+  image_unavailable: { exit: environment, reason: 'environment' },
+  vm_failed: { exit: environment, reason: 'environment' },
+  vm_lost: { exit: failed, reason: 'vm_lost' },
+  agent_lost: { exit: failed, reason: 'agent_lost' },
+  protocol_violation: { exit: failed, reason: 'protocol_violation' },
+  model_unreachable: { exit: environment, reason: 'model_unreachable' },
+  model_refused: { exit: environment, reason: 'model_refused' },
+  model_broken: { exit: failed, reason: 'model_broken' },
+  script_mismatch: { exit: failed, reason: 'model_broken' },
+  denied: { exit: denied, reason: 'denied' },
+  cancelled: { exit: denied, reason: 'cancelled' },
+  internal: { exit: failed, reason: 'internal' },
+} as const satisfies Readonly<Record<string, ErrorEffect>>
+
+export type ErrorCode = keyof typeof errorCodes
+
+export interface CaissonErrorOptions {
+  /** What to do about it; becomes the end of the message. Absent: there is nothing to do but to report it. */
+  readonly remedy?: string | undefined
+  /** What it came from: for logs, never sent to the guest or a model. */
+  readonly cause?: unknown
+}
+
+export class CaissonError extends Error {
+  override readonly name: string = 'CaissonError'
+  readonly code: ErrorCode
+  /** What to do about it; undefined when the message has no such part. */
+  readonly remedy: string | undefined
+
+  /** @param message what failed, what was expected and what was seen. May hold text of the guest or of files */
+  constructor(code: ErrorCode, message: string, { remedy, cause }: CaissonErrorOptions = {}) {
+    super(
+      remedy === undefined || remedy === ''
+        ? message
+        : `${message}${message.endsWith('.') ? '' : ';'} ${remedy}`,
+      cause === undefined ? undefined : { cause },
+    )
+    this.code = code
+    this.remedy = remedy === '' ? undefined : remedy
+  }
+
+  /** `thrown` itself when it has a code of ours, else an error with a code that has it as `cause`. */
+  static from(thrown: unknown): CaissonError {
+    if (thrown instanceof CaissonError) return thrown
+    return new CaissonError(codeOfSystem(thrown), errorMessage(thrown), { cause: thrown })
+  }
+}
+
+/** Whether something thrown is a {@link CaissonError} with one of these codes. */
+export function hasCode(thrown: unknown, ...codes: readonly ErrorCode[]): thrown is CaissonError {
+  return thrown instanceof CaissonError && codes.includes(thrown.code)
+}
+
+/** The text of something thrown. */
+export function errorMessage(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown)
+}
+
+const codesOfSystem: Readonly<Record<string, ErrorCode>> = {
+  EACCES: 'permission_denied',
+  EPERM: 'permission_denied',
+  EROFS: 'permission_denied',
+  ENOSPC: 'no_space',
+  EDQUOT: 'no_space',
+  AbortError: 'cancelled',
+}
+
+function codeOfSystem(thrown: unknown): ErrorCode {
+  if (!(thrown instanceof Error)) return 'internal'
+  const code = 'code' in thrown ? String(thrown.code) : ''
+  return codesOfSystem[code] ?? codesOfSystem[thrown.name] ?? 'internal'
+}
