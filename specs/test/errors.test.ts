@@ -7,7 +7,7 @@ import { CaissonError, type ErrorCode, errorCodes, errorMessage, hasCode } from 
 const codes = Object.keys(errorCodes) as ErrorCode[]
 
 describe('the codes of errors', () => {
-  it('are those of the document, in its order, each with its exit code and reason of a run [ERR.01] [ERR.02]', () => {
+  it('are those of the document, in its order, each with its exit code and reason of a run [E.01 E.02]', () => {
     const text = readFileSync(path.join(import.meta.dirname, '../errors.md'), 'utf8')
     const rows = [...text.matchAll(/^\| `(\w+)` \| (\d) \| (\w+) \| (.*) \| (.*)\|$/gm)]
     expect(rows.map(([, code, exit, reason]) => [code, Number(exit), reason])).toEqual(
@@ -18,7 +18,7 @@ describe('the codes of errors', () => {
 })
 
 describe('an error', () => {
-  it('ends its message with the remedy, which it also has alone [ERR.01]', () => {
+  it('ends its message with the remedy, which it also has alone [E.01]', () => {
     const error = new CaissonError('no_space', 'the disk is full', { remedy: 'free some space' })
     expect(error).toMatchObject({ code: 'no_space', remedy: 'free some space', name: 'CaissonError' })
     expect(error.message).toBe('the disk is full; free some space')
@@ -28,7 +28,7 @@ describe('an error', () => {
     expect(new CaissonError('internal', 'it failed').remedy).toBeUndefined()
   })
 
-  it('is made of anything thrown, which it keeps as its cause and never shows twice [ERR.01]', () => {
+  it('is made of anything thrown, which it keeps as its cause and never shows twice [E.01]', () => {
     const own = new CaissonError('run_busy', 'it runs')
     expect(CaissonError.from(own)).toBe(own)
     const denied = Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' })

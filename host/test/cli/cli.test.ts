@@ -144,6 +144,6 @@ describe('the command line', () => {
     const listed = await cli(['runs', 'list'], { CAISSON_HOME: home })
     expect(listed.stdout).toMatch(/damaged .*journal line 1/)
     const shown = await cli(['runs', 'show', '0000'], { CAISSON_HOME: home })
-    expect(shown).toMatchObject({ code: 1, stderr: expect.stringContaining('journal line 1') })
+    expect(shown).toMatchObject({ code: 4, stderr: expect.stringContaining('journal line 1') })
   })
 })

@@ -111,7 +111,7 @@ describe('the control socket', () => {
     const file = path.join(folder, 'control.sock')
     await using _ = await ControlServer.open(file, {})
     expect((await stat(file)).isSocket()).toBe(true)
-    await expect(VmClient.connect(file)).rejects.toMatchObject({ code: 'not_served' })
+    await expect(VmClient.connect(file)).rejects.toMatchObject({ code: 'not_possible_now' })
   })
 
   it('takes the place of one that a killed process left, and leaves nothing behind itself [V.08]', async () => {

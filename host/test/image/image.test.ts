@@ -150,7 +150,7 @@ describe('a build that fails', () => {
       kind: 'build_failed',
       message: expect.stringContaining('status 2: tar: broken'),
     })
-    expect(errorFrom('caisson-image: ERROR invented: x', 1).code).toBe('build_failed')
+    expect(errorFrom('caisson-image: ERROR invented: x', 1).kind).toBe('build_failed')
   })
 
   it('ends with all its programs when cancelled, and can be started again [V.07]', async () => {

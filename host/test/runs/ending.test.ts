@@ -24,7 +24,7 @@ describe('the end of a run', () => {
     expect(ending.message.split('\n').length).toBeLessThan(30)
   })
 
-  it('has an exit code by its reason, and an error has the same [H.01] [ERR.02]', () => {
+  it('has an exit code by its reason, and an error has the same [H.01 E.02]', () => {
     const codes: ErrorCode[] = [
       'denied',
       'cancelled',
