@@ -1,7 +1,7 @@
 /** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
 
-import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { readMcpFile } from '../mcp/config.ts'
 import type { McpPin } from '../mcp/pins.ts'
@@ -54,7 +54,8 @@ export async function mcpForget(
   const unknown = names.find((name) => !isKnown(name))
   if (unknown !== undefined) {
     const where = directory === undefined ? '' : ` for ${foreignLine(directory)}`
-    throw new CaissonError('invalid_options', 
+    throw new CaissonError(
+      'invalid_options',
       `no MCP server "${foreignLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
     )
   }

@@ -1,7 +1,7 @@
 /** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
 
-import { CaissonError, hasCode } from '#specs/errors.ts'
 import { closeSync } from 'node:fs'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplySummary,
