@@ -1,7 +1,7 @@
 /** Rules that answer approvals without a person: reading them from a file and matching a request. Pure but for the read. */
 
-import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { type ApprovalRequest, type ApprovalRule, ApprovalRules } from '#specs/protocol/approval.ts'
 import { mcpOfferTool } from '#specs/protocol/extension.ts'

@@ -3,10 +3,10 @@
  * hosts by name. Refuses what the configuration would refuse.
  */
 
-import { CaissonError } from '#specs/errors.ts'
 import { readFile } from 'node:fs/promises'
 import { parse, TomlError } from 'smol-toml'
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
@@ -30,9 +30,11 @@ async function readRuleFile(path: string): Promise<EgressRule[]> {
       cause,
     })
   })
-  if (text.length > maxBytes) throw new CaissonError('invalid_rules', `${path} is longer than ${maxBytes} bytes`)
+  if (text.length > maxBytes)
+    throw new CaissonError('invalid_rules', `${path} is longer than ${maxBytes} bytes`)
   const parsed = RuleFile.safeParse(tableOf(text, path), plainMessages)
-  if (!parsed.success) throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
+  if (!parsed.success)
+    throw new CaissonError('invalid_rules', `${path}: ${describeIssues(parsed.error, { root: 'the file' })}`)
   const ready = readRules(parsed.data.rules, 'run', 'rules')
   if (!ready.ok) throw new CaissonError('invalid_rules', `${path}: ${ready.error}`)
   return parsed.data.rules

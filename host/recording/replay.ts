@@ -3,9 +3,9 @@
  * request gets its answers in the order in which they came, and the last of them again and again.
  */
 
-import { CaissonError, hasCode } from '#specs/errors.ts'
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { CaissonError, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import type { ChatRequest } from '../gateway/chat-request.ts'
