@@ -23,14 +23,15 @@ export const flaggedPaths = `
   .github/instructions/x.md .github/lsp.json .github/prompts/x.md .github/prompts/x.prompt.md
   .github/workflows/ci.yml .gitlab-ci.yml .gitlab/ci/x.yml .gitmodules .gnupg/gpg-agent.conf .golangci.yml
   .goosehints .graphqlrc.js .gvimrc .haml-lint.yml .helix/languages.toml .hg/hgrc .hg/hgrc-not-shared
-  .hg/requires .hgsub .hie-bios .hkrc.pkl .htaccess .husky/pre-commit .idea/runConfigurations/x.xml
-  .idea/workspace.xml .iex.exs .irbrc .jj/repo/config.toml .junie .junie/guidelines.md .justfile .jvmopts
-  .kilocode .kilocode/rules/x.md .kiro/steering/x.md .kube/config .latexmkrc .lazygit.yml .lesskey .lintr
-  .lintstagedrc .lldbinit .local.vimrc .local/bin/git .luarc.json .markdownlint-cli2.cjs .markdownlint.cjs
-  .merlin .mill-version .mise.dev.toml .mise/conf.d .mise/config.toml .mise/tasks .mise/tasks/build
-  .miserc.toml .mocharc.js .mocharc.yml .mvn/extensions.xml .mvn/jvm.config .my.cnf .netrc .npmrc
-  .nvim.lua .opencode/x .pdbrc .php-cs-fixer.php .pi/skills/x/SKILL.md .pnpmfile.cjs .postcssrc
-  .pre-commit-config.yaml .prettierrc .profile .project .prototools .pryrc .psqlrc .pylintrc
+  .hg/requires .hgsub .hie-bios .hkrc.pkl .htaccess .htmlvalidate.js .husky/pre-commit
+  .idea/runConfigurations/x.xml .idea/workspace.xml .iex.exs .irbrc .jj/repo/config.toml .junie
+  .junie/guidelines.md .justfile .jvmopts .kilocode .kilocode/rules/x.md .kiro/steering/x.md .kube/config
+  .latexmkrc .lazygit.yml .lesskey .lintr .lintstagedrc .lldbinit .local.vimrc .local/bin/git .luarc.json
+  .markdownlint-cli2.cjs .markdownlint.cjs .merlin .mill-version .mise.dev.toml .mise/conf.d
+  .mise/config.toml .mise/tasks .mise/tasks/build .miserc.toml .mocharc.js .mocharc.yml
+  .mvn/extensions.xml .mvn/jvm.config .my.cnf .netrc .npmrc .nvim.lua .opencode/x .pdbrc .php-cs-fixer.php
+  .pi/skills/x/SKILL.md .pnpmfile.cjs .postcssrc .pre-commit-config.yaml .prettierrc .profile .project
+  .prototools .pryrc .psqlrc .pylintrc .pyre_configuration .pyre_configuration.local
   .qoder/skills/x/SKILL.md .remarkrc.js .ripgreprc .roo/rules/x.md .roomodes .roorules .roox .rspec
   .rubocop.yml .rules .sbtopts .screenrc .settings/x .settings/x.prefs .sl/config .solargraph.yml
   .sqliterc .ssh/authorized_keys .stylelintrc .taskrc.yml .teamcity/settings.kts .template-lintrc.js
@@ -43,29 +44,30 @@ export const flaggedPaths = `
   CLAUDE.local.md CLAUDE.md CMakeLists.txt CMakePresets.json CMakeSettings.json Cargo.toml
   CppProperties.json Dangerfile Directory.Build.props Directory.Packages.props Dockerfile GEMINI.md
   GNUmakefile Gemfile Gruntfile.js Guardfile Jenkinsfile Justfile Makefile Makefile.am Makefile.toml
-  Package.swift Procfile QWEN.md Rakefile Setup.hs Taskfile.dist.yaml Taskfile.yml Tiltfile Vagrantfile
-  WARP.md _darcs/prefs/defaults action.yml ansible.cfg appveyor.yml aqua.yaml astro.config.mjs
+  Package.swift Procfile QWEN.md Rakefile Scarb.toml Setup.hs Taskfile.dist.yaml Taskfile.yml Tiltfile
+  Vagrantfile WARP.md _darcs/prefs/defaults action.yml ansible.cfg appveyor.yml aqua.yaml astro.config.mjs
   ava.config.js azure-pipelines.yml babel.config.js babel.config.json bin/activate-hermit bin/hermit.hcl
-  bitbucket-pipelines.yml bitrise.yml build.gradle.kts build.mill build.rs build.sbt build.sc build.xml
-  build.zig buildServer.json buildSrc/src/main/java/X.java buildSrc/x buildspec.yml bunfig.toml
-  cabal.project cloudbuild.yaml codemagic.yaml commitlint.config.js common/config/rush/pnpmfile.cjs
-  compile_commands.json compose.override.yml compose.yaml composer.json config.nims conftest.py
-  crates/x/build.rs crush.json crushrc cspell.jsonc cypress.config.ts default.nix deno.json deno.jsonc
-  dev.Dockerfile devbox.json devenv.nix devenv.yaml docker-compose.yml dune dune-project env/bin
-  env/bin/activate esbuild.config.js eslint.config.js flake.lock flake.nix global.json gradle.properties
-  gradle/libs.versions.toml gradle/wrapper/gradle-wrapper.properties gradlew gulpfile.js hardhat.config.js
-  hie.yaml hk.local.pkl init.gradle ipython_config.py jest.config.js jupyter_notebook_config.py
-  jupyter_server_config.py justfile karma.conf.js kilo.json latexmkrc lefthook.yml lerna.json makefile
-  mcp.json meson.build metro.config.js mise-tasks/build mise.dev.toml mise.local.toml mise.toml
-  mise/tasks/build mix.exs mvnw mypy.ini nbproject/project.xml netlify.toml next.config.js
-  node_modules/.bin/tsc node_modules/.package-lock.json node_modules/eslint/lib/api.js
-  node_modules/typescript/lib/tsserver.js noxfile.py nuget.config nuxt.config.ts nx.json opencode.json
-  opencode.jsonc pdm.toml phpstan.neon pip.conf pixi.toml playwright.config.ts pnpm-workspace.yaml
-  poetry.toml pom.xml postcss.config.js prettier.config.mjs project.json project/build.properties
-  project/plugins.sbt pylintrc pyproject.toml pytest.ini rebar.config release.config.js remix.config.js
-  render.yaml renovate.json renv/activate.R rollup.config.mjs rspack.config.js rush.json
-  rust-toolchain.toml settings.gradle setup.cfg setup.py shell.nix sitecustomize.py stack.yaml
-  sub/AGENTS.md svelte.config.js tailwind.config.js tests/conftest.py tools/bazel tox.ini tslint.json
+  bitbucket-pipelines.yml bitrise.yml bsconfig.json build.gradle.kts build.mill build.rs build.sbt
+  build.sc build.xml build.zig buildServer.json buildSrc/src/main/java/X.java buildSrc/x buildspec.yml
+  bunfig.toml cabal.project cloudbuild.yaml codemagic.yaml commitlint.config.js
+  common/config/rush/pnpmfile.cjs compile_commands.json compose.override.yml compose.yaml composer.json
+  config.nims conftest.py crates/x/build.rs crush.json crushrc cspell.jsonc cypress.config.ts default.nix
+  deno.json deno.jsonc dev.Dockerfile devbox.json devenv.nix devenv.yaml docker-compose.yml dune
+  dune-project env/bin env/bin/activate esbuild.config.js eslint.config.js flake.lock flake.nix
+  global.json gradle.properties gradle/libs.versions.toml gradle/wrapper/gradle-wrapper.properties gradlew
+  gulpfile.js hardhat.config.js hie.yaml hk.local.pkl init.gradle ipython_config.py jest.config.js
+  jsconfig.json jupyter_notebook_config.py jupyter_server_config.py justfile karma.conf.js kilo.json
+  lakefile.lean latexmkrc lean-toolchain lefthook.yml lerna.json makefile mcp.json meson.build
+  metro.config.js mise-tasks/build mise.dev.toml mise.local.toml mise.toml mise/tasks/build mix.exs mvnw
+  mypy.ini nbproject/project.xml netlify.toml next.config.js node_modules/.bin/tsc
+  node_modules/.package-lock.json node_modules/eslint/lib/api.js node_modules/typescript/lib/tsserver.js
+  noxfile.py nuget.config nuxt.config.ts nx.json opencode.json opencode.jsonc pdm.toml phpstan.neon
+  pip.conf pixi.toml playwright.config.ts pnpm-workspace.yaml poetry.toml pom.xml postcss.config.js
+  prettier.config.mjs project.json project/build.properties project/plugins.sbt pylintrc pyproject.toml
+  pyrefly.toml pytest.ini rebar.config release.config.js remix.config.js render.yaml renovate.json
+  renv/activate.R rescript.json rollup.config.mjs rspack.config.js rush.json rust-toolchain.toml
+  settings.gradle setup.cfg setup.py shell.nix sitecustomize.py stack.yaml sub/AGENTS.md svelte.config.js
+  tailwind.config.js tests/conftest.py tools/bazel tox.ini tsconfig.app.json tsconfig.json tslint.json
   tsup.config.ts tui.json turbo.json usercustomize.py uv.toml venv/bin/activate vercel.json vercel.ts
   vite.config.ts vitest.config.ts vitest.workspace.ts vue.config.js wdio.conf.js webpack.config.js
   x-gdb.py x.cmake x.code-workspace x.csproj x.csproj.user x.gemspec x.just x.mk x.nimble x.pro.shared
@@ -100,8 +102,8 @@ export const harmlessPaths: Readonly<Record<string, string>> = {
   'is not read at such a place': `
     Startup.jl cargo/config.toml devcontainer.json skills/x/SKILL.md
   `,
-  'names only what lies in node_modules, which is flagged itself, or what the program imports when it is started': `
-    import_map.json jsconfig.json tsconfig.json
+  'names only what the program imports when it is started': `
+    import_map.json
   `,
   'needs a click of the person, or a system that is not supported': `
     autorun.inf x.desktop x.lnk

@@ -100,7 +100,11 @@ export const editors: readonly FlagGroup[] = [
         patterns: ['.tm_properties'],
       },
       { tool: 'Nova', source: 'https://help.nova.app/tasks/', patterns: ['.nova'] },
-      { tool: 'Lapce', source: 'https://github.com/lapce/lapce/blob/master/lapce-app/src/config.rs', patterns: ['.lapce'] },
+      {
+        tool: 'Lapce',
+        source: 'https://github.com/lapce/lapce/blob/master/lapce-app/src/config.rs',
+        patterns: ['.lapce'],
+      },
       {
         tool: 'lazygit',
         source: 'https://github.com/jesseduffield/lazygit/blob/master/docs/Config.md',

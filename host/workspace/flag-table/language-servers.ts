@@ -206,6 +206,34 @@ export const languageServers: readonly FlagGroup[] = [
         patterns: ['build.zig', 'build.zig.zon', 'zls.json', 'zls.build.json'],
       },
       {
+        tool: 'Lean 4 (Lake)',
+        source: 'https://lean-lang.org/doc/reference/latest/Build-Tools-and-Distribution/Lake/',
+        patterns: ['lakefile.lean', 'lakefile.toml', 'lake-manifest.json', 'lean-toolchain'],
+      },
+      {
+        tool: 'Vue language tools, MDX analyzer (plugins)',
+        source:
+          'https://github.com/vuejs/language-tools/blob/master/packages/language-core/lib/compilerOptions.ts',
+        patterns: ['tsconfig*.json', 'jsconfig*.json'],
+      },
+      {
+        tool: 'Pyre',
+        source: 'https://pyre-check.org/docs/configuration/',
+        patterns: ['.pyre_configuration*'],
+      },
+      { tool: 'Pyrefly', source: 'https://pyrefly.org/en/docs/configuration', patterns: ['pyrefly.toml'] },
+      {
+        tool: 'ReScript',
+        source:
+          'https://github.com/rescript-lang/rescript-vscode/blob/master/server/src/incrementalCompilation.ts',
+        patterns: ['rescript.json', 'bsconfig.json'],
+      },
+      {
+        tool: 'CairoLS (Scarb)',
+        source: 'https://docs.swmansion.com/cairols/docs/settings',
+        patterns: ['Scarb.toml'],
+      },
+      {
         tool: 'XMake',
         source: 'https://xmake.io/guide/extensions/ide-integration-plugins',
         patterns: ['xmake.lua'],

@@ -35,6 +35,7 @@ export const linters: readonly FlagGroup[] = [
         source: 'https://github.com/ember-template-lint/ember-template-lint/blob/main/docs/configuration.md',
         patterns: ['.template-lintrc*'],
       },
+      { tool: 'html-validate', source: 'https://html-validate.org/usage/', patterns: ['.htmlvalidate.*'] },
       {
         tool: 'Babel',
         source: 'https://babeljs.io/docs/config-files',
