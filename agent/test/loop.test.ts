@@ -164,7 +164,7 @@ describe('the loop', () => {
     }
   })
 
-  it('takes a run once, however often it is submitted, and no second one beside it [S1.03 A.03]', async () => {
+  it('takes a run once, however often it is submitted, and no second one beside it [S1.03 A.03 S1.01]', async () => {
     const life = await live(diligent)
     const task = makeTask()
     const served = life.serve(task)

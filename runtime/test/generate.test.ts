@@ -258,7 +258,7 @@ describe('a call that is aborted', () => {
 })
 
 describe('misuse', () => {
-  it('is thrown before anything is sent [S2.02] [S2.04] [S2.11]', async () => {
+  it('is thrown before anything is sent [S2.02 S2.04 S2.11 S2.09]', async () => {
     await using test = await open([reply({ text: 'hi' })])
     const parameters = { type: 'object', properties: {} }
     for (const wrong of [

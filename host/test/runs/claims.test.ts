@@ -119,7 +119,7 @@ describe('where a person is asked about the plan', () => {
   const plan = planOf(step('a'), step('b'))
   const asked: ClaimBounds = { ...work, approvePlan: true }
 
-  it('a step starts only of a plan that was allowed, its revisions too [S1.11 S0.07]', () => {
+  it('a step starts only of a plan that was allowed, its revisions too [S1.11 S0.07 A.11]', () => {
     const claims = new AgentClaims(asked)
     expect(say(claims, update(1, plan), start('a'))[1]).toMatch(/nobody allowed/)
     claims.allowPlan(Plan.parse(JSON.parse(JSON.stringify(plan))))

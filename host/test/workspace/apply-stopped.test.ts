@@ -113,4 +113,16 @@ describe('a file that a killed apply left staged', () => {
     removeStagedOf(bench.root, path.join(bench.home, 'gone'))
     expect(Object.keys(snapshot(bench.root))).toEqual(names)
   })
+
+  it('is removed by the next apply of the run [R.07]', async () => {
+    using bench = new Bench(before)
+    using review = await bench.review(before, after)
+    await apply(bench, review, { paths: ['a000'] })
+    const log = readFileSync(path.join(bench.run, 'apply.jsonl'), 'utf8')
+    const [left = ''] = /\.caisson-[0-9a-f]{12}-\d+/.exec(log) ?? []
+    writeFileSync(bench.file(left), 'half')
+    using again = await bench.again(review)
+    expect(await apply(bench, again)).toMatchObject({ conflicts: [], failed: [] })
+    expect(snapshot(bench.root)).toEqual(expected(after))
+  })
 })
