@@ -100,6 +100,7 @@ const Options = z.strictObject({
   continue: text.optional(),
   keep: z.boolean().optional(),
   onProgress: givenFunction.optional(),
+  onNotes: givenFunction.optional(),
   fromRecording: text.optional(),
   signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
 })

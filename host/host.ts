@@ -211,7 +211,6 @@ export class Host implements AsyncDisposable {
     const config = await this.config()
     const network = this.#settings.network(config)
     const { choice, recording } = await this.#choose(config, options)
-    if (options.onProgress === undefined) this.#warn(choice.notes)
     const limits = RunLimits.parse({ ...config.limits, ...options.limits })
     if (given !== undefined) requireAgents(given, limits.maxAgents)
     const vectors = await this.#settings.chooseEmbeddings(config, limits.maxCostUsd)
@@ -237,6 +236,10 @@ export class Host implements AsyncDisposable {
       directory,
     })
     const contextTokens = contextTokensOf(config, provider.model)
+    const egress = policyOf(config, options.egress?.rules)
+    const hooks = [...(await this.#settings.hooks(config)), ...(options.hooks ?? []).map(codeHook)]
+    if (options.onNotes !== undefined) options.onNotes(choice.notes)
+    else if (options.onProgress === undefined) this.#warn(choice.notes)
     const plan: RunPlan = {
       mode,
       approvePlan: options.approvePlan ?? false,
@@ -249,7 +252,7 @@ export class Host implements AsyncDisposable {
       image: await this.image(options),
       config,
       network,
-      egress: policyOf(config, options.egress?.rules),
+      egress,
       secrets: new Secrets(config.secrets, resolveKey, this.secrets),
       resolveKey,
       ...(recording === undefined ? {} : { recording }),
@@ -267,7 +270,7 @@ export class Host implements AsyncDisposable {
       ...(tools === undefined ? {} : { tools }),
       hostTools,
       mcp: { servers: mcpServers.value, pins: this.mcpPins },
-      hooks: [...(await this.#settings.hooks(config)), ...(options.hooks ?? []).map(codeHook)],
+      hooks,
     }
     const pool = await this.#poolFor(plan, options)
     return pool === undefined ? plan : { ...plan, pool }

@@ -72,6 +72,11 @@ export interface RunOptions {
   /** Told what goes on before the run has a journal, such as the building of the image. */
   readonly onProgress?: (text: string) => void
   /**
+   * Told once the options are checked what a person should know of the model that is asked, such as that none is
+   * configured. Absent: a Node warning, unless `onProgress` is given.
+   */
+  readonly onNotes?: (notes: readonly string[]) => void
+  /**
    * Repeats a run without its model, the web or any network: a run by name, or the directory of one. What the recording
    * has no answer for fails.
    */

@@ -141,8 +141,11 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
 /** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
   using keys = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
-  view.lines((await host.provider(options)).notes)
-  const run = await host.start({ ...options, onProgress: (text) => view.hint(text) })
+  const run = await host.start({
+    ...options,
+    onProgress: (text) => view.hint(text),
+    onNotes: (notes) => view.lines(notes),
+  })
   keys?.handOver()
   return run
 }
@@ -150,10 +153,10 @@ async function startShown(io: Io, host: Host, options: RunOptions, view: Progres
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  for (const note of (await host.provider(options)).notes) io.stderr.write(`${note}\n`)
   const run = await host.start({
     ...options,
     onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),
+    onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
   })
   {
     using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))

@@ -18,6 +18,8 @@ export interface ContinuedRun {
   readonly runId: string
   /** Where its VM would be, or one before it that it did not come to use; it may not have been kept. */
   readonly kept: string
+  /** The run that it is part of. */
+  readonly keptBy: string
   /** Earlier tasks and their results, oldest first, as facts for the model. */
   readonly context: Readonly<Record<string, string>>
 }
@@ -45,14 +47,14 @@ export async function findContinued(store: RunStore, name: string, directory: st
   }
   if (await store.isLive(runId))
     throw new CaissonError('run_busy', `${runId} is at work; wait for its end, then continue it`)
-  return { runId, kept: await findKept(store, runId), context: await describeTasks(store, runId) }
+  return { runId, ...(await findKept(store, runId)), context: await describeTasks(store, runId) }
 }
 
 /**
  * A run that was cancelled or killed before it had its VM has left the one of the run that it continued where it was: who
  * takes a VM removes it there.
  */
-async function findKept(store: RunStore, last: string): Promise<string> {
+async function findKept(store: RunStore, last: string): Promise<Pick<ContinuedRun, 'kept' | 'keptBy'>> {
   let runId: string | undefined = last
   for (let count = 0; runId !== undefined && count < maxWithoutVm; count += 1) {
     const { kept } = store.paths(runId)
@@ -60,10 +62,10 @@ async function findKept(store: RunStore, last: string): Promise<string> {
       () => true,
       () => false,
     )
-    if (isThere) return kept
+    if (isThere) return { kept, keptBy: runId }
     runId = (await store.summary(runId)).continues
   }
-  return store.paths(last).kept
+  return { kept: store.paths(last).kept, keptBy: last }
 }
 
 async function findLast(store: RunStore, directory: string): Promise<string> {

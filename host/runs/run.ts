@@ -7,6 +7,7 @@ import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
 import { ControlServer } from '../control/server.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
+import { findSavedVm } from '../vm/hibernate.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { AgentControl } from './agent-control.ts'
 import { AgentClaims } from './claims.ts'
@@ -207,12 +208,25 @@ export class Run {
       // Whatever broke after the run was told to stop broke because of that.
       ending = endingOf(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
+    ending = await this.#nameKeptVm(ending)
     this.#approvals.close()
     await this.#askAfter(ending).catch(() => undefined)
     this.#hooks.close()
     const durationMs = Math.round(performance.now() - this.#startedAt)
     await record.conclude({ type: 'run-end', ...ending, usage: record.state.usage, durationMs })
     return record.state
+  }
+
+  /** A run that ended before it took the VM that it was to continue in leaves it: that takes disk, and is said. */
+  async #nameKeptVm(ending: Ending): Promise<Ending> {
+    const { continues } = this.#plan
+    if (continues === undefined || ending.outcome === 'completed') return ending
+    if ((await findSavedVm(continues.kept).catch(() => undefined)) === undefined) return ending
+    const { keptBy } = continues
+    const message =
+      `${ending.message.slice(0, 7_500)}\nThe VM of ${keptBy} is kept. Go on in it: caisson run --continue ${keptBy} "TASK". ` +
+      `Remove it with its run: caisson runs rm ${keptBy}`
+    return { ...ending, message }
   }
 
   /** The hooks behind the run; what they say of it is in the journal. A run that was ended at once does not wait long. */

@@ -130,6 +130,7 @@ describe('the options of a run', () => {
       continue: 'last',
       keep: true,
       onProgress: () => undefined,
+      onNotes: () => undefined,
       fromRecording: 'last',
       signal: new AbortController().signal,
     }
@@ -223,10 +224,22 @@ it('an application that is told of nothing else is warned once of a key that is 
   const onWarning = (warning: Error): void => void warnings.push(warning)
   process.on('warning', onWarning)
   try {
-    // Refused before anything starts.
-    const refused = { prompt: 'x', workspace: '/' }
-    for (const options of [refused, refused, { ...refused, onProgress: () => undefined }])
-      await expect(host.start(options)).rejects.toThrow('workspace')
+    const workspace = await temporaryFolder('workspace')
+    // Of options that cannot be used nothing but what is wrong is said.
+    await expect(host.start({ prompt: 'x', workspace: '/' })).rejects.toThrow('workspace')
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(warnings).toEqual([])
+    // Given up before anything starts.
+    const ended = { prompt: 'x', workspace, signal: AbortSignal.abort(new Error('given up')) }
+    const notes: string[] = []
+    for (const more of [
+      {},
+      {},
+      { onProgress: () => undefined },
+      { onNotes: (all: readonly string[]) => void notes.push(...all) },
+    ])
+      await expect(host.start({ ...ended, ...more })).rejects.toThrow()
+    expect(notes.join()).toContain('OPENAI_API_KEY')
     await new Promise((resolve) => setImmediate(resolve))
   } finally {
     process.off('warning', onWarning)

@@ -18,8 +18,14 @@ const answerMaxLines = 20
  * @param state the state after the line
  * @param before the state before it: of a revision only what it changes is shown then
  */
-export function linesOf(line: RunLine, state: RunState, colours: Colours, before?: RunState): string[] {
-  const { event, agentPath = 'root' } = line
+export function linesOf(
+  line: RunLine & { readonly runId?: string },
+  state: RunState,
+  colours: Colours,
+  before?: RunState,
+): string[] {
+  const { event, agentPath = 'root', runId } = line
+  if (event.type === 'vm-kept') return [keptLine(runId, colours)]
   return underPath(agentPath, linesOfEvent(event, state, colours, before), colours)
 }
 
@@ -42,8 +48,6 @@ function linesOfEvent(
       ]
     case 'vm-wake':
       return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
-    case 'vm-kept':
-      return [colours.dim('The VM is kept: caisson run --continue "TASK" goes on in it')]
     case 'vm-keep-failed':
       return [colours.yellow(`The VM was not kept: ${foreignLine(event.message, 1_000)}`)]
     case 'disk-wait':
@@ -164,6 +168,12 @@ function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, c
   const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
   const which = start === 'saved' ? 'The VM that was kept is ready' : 'VM ready'
   return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
+}
+
+function keptLine(runId = 'RUN', colours: Colours): string {
+  return colours.dim(
+    `The VM is kept. Go on in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
+  )
 }
 
 /** Why the VM is not the one, or did not start the way, that was to be expected. */

@@ -1,10 +1,26 @@
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { PassThrough } from 'node:stream'
+import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { runCli } from '../../cli.ts'
 import { cliPlace } from '../support/cli.ts'
 
+/** The same place with the command line in this process, which takes no time to start. */
+async function place(files: Readonly<Record<string, string>>, env: Record<string, string> = {}) {
+  const made = await cliPlace(files, env)
+  const run = async (...argv: string[]) => {
+    const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()]
+    stdin.end()
+    const code = await runCli(argv, { stdin, stdout, stderr, env: made.env, version: '0' })
+    stdout.end()
+    stderr.end()
+    return { code, stdout: await text(stdout), stderr: await text(stderr) }
+  }
+  return { ...made, run }
+}
 describe('caisson run that cannot start', () => {
   it('refuses a state folder that cannot be made or is not the user’s, with what to set, and exits with 4 [H.01]', async () => {
     const open = await temporaryFolder('open')
@@ -17,44 +33,47 @@ describe('caisson run that cannot start', () => {
       [path.join(file, 'below'), 'set CAISSON_HOME'],
       [open, `chmod 700 ${open}`],
     ] as const) {
-      const place = await cliPlace({}, { CAISSON_HOME: home })
-      const { code, stderr } = await place.run('run', 'List the files', '-w', place.workspace)
+      const at = await place({}, { CAISSON_HOME: home })
+      const { code, stderr } = await at.run('run', 'List the files', '-w', at.workspace)
       expect([home, code, stderr]).toEqual([home, 4, expect.stringContaining(words)])
     }
   })
 
   it('refuses a workspace that cannot be one before there is a run, and exits with 2 [H.01]', async () => {
-    const place = await cliPlace({ 'file.txt': '' })
-    await mkdir(path.join(place.home, 'within'))
+    const at = await place({ 'file.txt': '' })
+    await mkdir(path.join(at.home, 'within'))
     for (const [workspace, words] of [
       ['/', 'root of the file system'],
       [homedir(), 'home directory'],
       ['/nowhere/at/all', 'does not exist'],
-      [path.join(place.workspace, 'file.txt'), 'not a directory'],
-      [path.join(place.home, 'within'), 'keeps its own files'],
+      [path.join(at.workspace, 'file.txt'), 'not a directory'],
+      [path.join(at.home, 'within'), 'keeps its own files'],
     ] as const) {
-      const { code, stderr } = await place.run('run', 'List the files', '-w', workspace)
+      const { code, stdout, stderr } = await at.run('run', 'List the files', '-w', workspace)
       expect([workspace, code, stderr]).toEqual([workspace, 2, expect.stringContaining(words)])
+      // Of the model that would be asked nothing is said before the options are checked.
+      expect([stdout, stderr].join()).not.toContain('offline model')
     }
-    expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
+    expect((await at.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
   it('refuses tools that no run can have, with those there are, before anything starts [H.01]', async () => {
-    const place = await cliPlace({})
-    const { code, stderr } = await place.run('run', 'x', '-w', place.workspace, '--tool', 'nope_*')
+    const at = await place({})
+    const { code, stdout, stderr } = await at.run('run', 'x', '-w', at.workspace, '--tool', 'nope_*')
+    expect(stdout).toBe('')
     expect([code, stderr]).toEqual([2, expect.stringMatching(/no tool is named "nope_\*".*list_files/)])
-    expect((await place.run('runs', 'list')).stdout).toContain('no runs yet')
+    expect((await at.run('runs', 'list')).stdout).toContain('no runs yet')
   })
 
   it('refuses a limit of cost that nothing could be counted by, before anything starts [G.05]', async () => {
-    const place = await cliPlace({}, { CAISSON_LLM_URL: 'http://127.0.0.1:9/v1', CAISSON_MODEL: 'm' })
-    const { code, stderr } = await place.run('run', '-w', place.workspace, '--max-cost', '1', 'x')
+    const at = await place({}, { CAISSON_LLM_URL: 'http://127.0.0.1:9/v1', CAISSON_MODEL: 'm' })
+    const { code, stderr } = await at.run('run', '-w', at.workspace, '--max-cost', '1', 'x')
     expect([code, stderr]).toEqual([2, expect.stringContaining('price of m is not known')])
   })
 
   it('refuses a model address that is none, with the variable to set, and exits with 4 [S0.09]', async () => {
-    const place = await cliPlace({}, { CAISSON_LLM_URL: 'ftp://example.org', CAISSON_MODEL: 'm' })
-    const { code, stderr } = await place.run('run', 'List the files', '-w', place.workspace)
+    const at = await place({}, { CAISSON_LLM_URL: 'ftp://example.org', CAISSON_MODEL: 'm' })
+    const { code, stderr } = await at.run('run', 'List the files', '-w', at.workspace)
     expect([code, stderr]).toEqual([4, expect.stringContaining('CAISSON_LLM_URL')])
   })
 })

@@ -30,11 +30,20 @@ describe('a run that continues another', () => {
     // Its own VM is kept in turn, and the first run's is used up.
     expect(await readdir(path.join(bench.home, 'runs', first.run.id))).not.toContain('kept')
     expect(await readdir(path.join(bench.home, 'runs', second.run.id))).toContain('kept')
+    // One that ends before it takes that VM says that it is still there.
+    const refused = await bench.run('List the files', {
+      continue: 'last',
+      vm,
+      hooks: [{ point: 'before-run', run: async () => ({ decision: 'deny', reason: 'not now' }) }],
+    })
+    expect(refused.state.end?.message).toMatch(/a hook refused the run: not now\nThe VM of run-\w+ is kept\./)
+    expect(refused.state.end?.message).toContain(`caisson runs rm ${second.run.id}`)
     const kept = (await bench.host.runs.list()).map(({ runId, keepsVm }) => [runId, keepsVm])
     expect(new Map(kept as [string, boolean][])).toEqual(
       new Map([
         [first.run.id, false],
         [second.run.id, true],
+        [refused.run.id, false],
       ]),
     )
   })

@@ -68,6 +68,7 @@ describe('the run that another continues', () => {
     expect(await findContinued(store, last, directory)).toMatchObject({
       runId: last,
       kept: store.paths(good).kept,
+      keptBy: good,
     })
     await mkdir(store.paths(last).kept)
     expect(await findContinued(store, last, directory)).toMatchObject({ kept: store.paths(last).kept })

@@ -14,6 +14,13 @@ function linesOf(event: RunEvent, state: RunState, given = colours): string[] {
   return linesOfLine({ event }, state, given)
 }
 
+it('a VM that is kept is named by its run, with how to go on in it and how to remove it [V.04]', () => {
+  const runId = 'run-0123456789abcdef4567'
+  const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colours)
+  expect(lines.join()).toContain(`caisson run --continue ${runId} "TASK"`)
+  expect(lines.join()).toContain(`caisson runs rm ${runId}`)
+})
+
 function planned(...events: RunEvent[]): RunState {
   const step = { title: 'Do it', instructions: 'Do it.', writes: [] }
   const plan = Plan.parse({
