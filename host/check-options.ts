@@ -159,11 +159,28 @@ export function checkRunOptions(options: RunOptions): void {
   if (problems.length > 0) throw new OptionsError('the options of the run cannot be used', problems)
 }
 
+/** What every call may be given. */
+const CallOptions = Options.pick({ onProgress: true, signal: true })
+const ModelOptions = Options.pick({ model: true, fromRecording: true })
+
+/** @throws {OptionsError} naming every field that is wrong */
+export function checkCallOptions(options: unknown): void {
+  checkSome('the options of the call cannot be used', CallOptions, options)
+}
+
+/** @throws {OptionsError} naming every field that is wrong */
+export function checkModelOptions(options: unknown): void {
+  checkSome('the options of the call cannot be used', ModelOptions, options)
+}
+
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkHostOptions(options: HostOptions): void {
-  const parsed = Choices.safeParse(options, plainMessages)
-  if (!parsed.success)
-    throw new OptionsError('the options of the host cannot be used', problemsOf(parsed.error, namesOfHost))
+  checkSome('the options of the host cannot be used', Choices, options, namesOfHost)
+}
+
+function checkSome(what: string, schema: z.ZodType, options: unknown, names: Names = {}): void {
+  const parsed = schema.safeParse(options, plainMessages)
+  if (!parsed.success) throw new OptionsError(what, problemsOf(parsed.error, names))
 }
 
 /** @throws {OptionsError} naming the rule and the field */

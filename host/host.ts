@@ -1,10 +1,16 @@
 /** The library's front door: a host that starts runs, lists them, and brings their changes home. */
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, requireText, withCode } from '#specs/errors.ts'
 import { ApprovalRules } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { refuseOtherNames } from './approvals/rules.ts'
-import { checkEgressRules, checkHostOptions, checkRunOptions } from './check-options.ts'
+import {
+  checkCallOptions,
+  checkEgressRules,
+  checkHostOptions,
+  checkModelOptions,
+  checkRunOptions,
+} from './check-options.ts'
 import type { Config } from './config/schema.ts'
 import { Settings } from './config/settings.ts'
 import { RunClient } from './control/run-client.ts'
@@ -86,12 +92,15 @@ export class Host implements AsyncDisposable {
 
   /** The configuration that a run would start with now. @throws {CaissonError} `invalid_config` */
   async config(): Promise<Config> {
-    return await this.#settings.config()
+    return await withCode(() => this.#settings.config())
   }
 
   /** The provider that a run would use for this model; no key is fetched. @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable` */
   async provider(options: Pick<RunOptions, 'model' | 'fromRecording'> = {}): Promise<ProviderChoice> {
-    return (await this.#choose(await this.config(), options)).choice
+    return await withCode(async () => {
+      checkModelOptions(options)
+      return (await this.#choose(await this.config(), options)).choice
+    })
   }
 
   async #choose(
@@ -105,18 +114,21 @@ export class Host implements AsyncDisposable {
 
   /** What may leave the VM of a run with these rules of its own. @throws {CaissonError} `invalid_config` @throws {CaissonError} `invalid_rules` @throws {OptionsError} */
   async egressPolicy(rules: readonly EgressRule[] = []): Promise<Policy> {
-    return policyOf(await this.config(), rules)
+    return await withCode(async () => policyOf(await this.config(), rules))
   }
 
   /** The image, built when it is not there. */
   async image(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<Image> {
-    await prepareFolders(this.folders)
-    const { onProgress = () => undefined, signal } = options
-    return await ensureImage({
-      cacheDir: this.folders.cache,
-      onProgress,
-      ...(signal === undefined ? {} : { signal }),
-    })
+    return await withCode(async () => {
+      checkCallOptions(options)
+      await prepareFolders(this.folders)
+      const { onProgress = () => undefined, signal } = options
+      return await ensureImage({
+        cacheDir: this.folders.cache,
+        onProgress,
+        ...(signal === undefined ? {} : { signal }),
+      })
+    }, options?.signal)
   }
 
   /**
@@ -124,9 +136,12 @@ export class Host implements AsyncDisposable {
    * @throws when there is no image or a VM cannot be started
    */
   async warm(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<void> {
-    if (this.#poolOptions === undefined) return
-    const pool = await this.#openPool(this.#poolOptions, options)
-    await pool.whenFull(options.signal)
+    await withCode(async () => {
+      checkCallOptions(options)
+      if (this.#poolOptions === undefined) return
+      const pool = await this.#openPool(this.#poolOptions, options)
+      await pool.whenFull(options.signal)
+    }, options?.signal)
   }
 
   /** Ends the pool with all its VMs, also of runs that are still at work; there are no more runs afterwards. */
@@ -147,14 +162,16 @@ export class Host implements AsyncDisposable {
    * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
    */
   async start(options: RunOptions): Promise<Run> {
-    if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
-    checkRunOptions(options)
-    const plan = await this.#plan(options)
-    await this.#prepareTemplate(plan, options)
-    await this.runs.clearScratch()
-    await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
-    const paths = await this.runs.create(plan.runId)
-    return new Run(plan, await RunRecord.open(paths))
+    return await withCode(async () => {
+      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+      checkRunOptions(options)
+      const plan = await this.#plan(options)
+      await this.#prepareTemplate(plan, options)
+      await this.runs.clearScratch()
+      await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
+      const paths = await this.runs.create(plan.runId)
+      return new Run(plan, await RunRecord.open(paths))
+    }, options?.signal)
   }
 
   /**
@@ -162,23 +179,26 @@ export class Host implements AsyncDisposable {
    * @param name as in {@link RunStore.find}. @throws {CaissonError} `run_not_found`
    */
   async attach(name: string): Promise<RunClient | null> {
-    const { runId, control } = await this.runs.find(name)
+    const { runId, control } = await withCode(() => this.runs.find(name))
     return await RunClient.connect(runId, control).catch(() => null)
   }
 
   /** The changes that a run brought home, to review, apply and undo. @throws {CaissonError} `run_not_found` */
   async changes(runId: string): Promise<RunChanges> {
-    return await RunChanges.open(runId, this.runs, this.folders)
+    return await withCode(() => RunChanges.open(runId, this.runs, this.folders))
   }
 
   /** Takes back what a run applied; needs nothing of the run but its apply log. @throws {CaissonError} `not_possible_now`, `run_busy`, `state_corrupted`, `run_not_found` */
   async undo(runId: string, options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
-    return await undoRun(runId, this.runs, this.folders, options)
+    return await withCode(async () => {
+      checkCallOptions(options)
+      return await undoRun(runId, this.runs, this.folders, options)
+    }, options?.signal)
   }
 
   /** What a run proposed to remember, to keep or to drop. @throws {CaissonError} `run_not_found` */
   async runNotes(runId: string): Promise<RunNotes> {
-    return await RunNotes.open(runId, this.runs, this.folders)
+    return await withCode(() => RunNotes.open(runId, this.runs, this.folders))
   }
 
   /**
@@ -186,12 +206,17 @@ export class Host implements AsyncDisposable {
    * `acceptIgnoreRules`. @throws {CaissonError} `workspace_refused`
    */
   async heldByRules(workspace: string = process.cwd()): Promise<HeldPaths> {
-    return await findHeld(this.folders, this.#directory(workspace))
+    return await withCode(async () => {
+      requireText('workspace', workspace)
+      return await findHeld(this.folders, this.#directory(workspace))
+    })
   }
 
   /** The user's skills, as a run would be told of them now. @throws {CaissonError} `invalid_config` */
   async skills(): Promise<UserSkills> {
-    return await UserSkills.read(skillRoots(await this.config(), this.folders, this.#env))
+    return await withCode(async () =>
+      UserSkills.read(skillRoots(await this.config(), this.folders, this.#env)),
+    )
   }
 
   /** Warns of each once, where the application is told of nothing else before the run has a journal. */

@@ -1,6 +1,5 @@
 /**
- * The one error class of everything public, and the closed table of its codes. The library throws nothing else, except
- * the reason of a caller's own AbortSignal.
+ * The one error class of everything public, and the closed table of its codes. `specs/errors.md` explains them.
  */
 import type { RunReason } from './protocol/error.ts'
 
@@ -97,6 +96,26 @@ export class CaissonError extends Error {
 /** Whether something thrown is a {@link CaissonError} with one of these codes. */
 export function hasCode(thrown: unknown, ...codes: readonly ErrorCode[]): thrown is CaissonError {
   return thrown instanceof CaissonError && codes.includes(thrown.code)
+}
+
+/** Does `work`. What it throws has a code; for the reason of the caller's own signal that is `cancelled`. */
+export async function withCode<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  try {
+    return await work()
+  } catch (thrown) {
+    if (signal?.aborted === true && thrown === signal.reason)
+      throw new CaissonError('cancelled', `cancelled by the caller: ${errorMessage(thrown)}`, { cause: thrown })
+    throw CaissonError.from(thrown)
+  }
+}
+
+/** @param name of the argument. @throws {CaissonError} `invalid_options` where it is no text */
+export function requireText(name: string, value: unknown): asserts value is string {
+  if (typeof value === 'string') return
+  throw new CaissonError(
+    'invalid_options',
+    `${name}: must be a text, got ${value === null ? 'null' : typeof value}`,
+  )
 }
 
 /** The text of something thrown. */

@@ -372,7 +372,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'H.04': later('Fleet', 'comes later'),
   // Errors
   'E.01': now(
-    'Whatever the library throws is a CaissonError with a code of a closed list that specs/errors.md explains, except for the reason of the caller’s own signal; arguments of a wrong type are refused by such an error too',
+    'Whatever the library throws is a CaissonError with a code of a closed list that specs/errors.md explains, also for arguments of a wrong type; only the runtime throws the reason of the caller’s own signal',
   ),
   'E.02': now(
     'Each code has one exit code and one reason of a run; the same damage has the same exit code in every command',

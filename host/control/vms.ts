@@ -1,7 +1,7 @@
 /** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
 
 import path from 'node:path'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, requireText } from '#specs/errors.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
 import { judgeProcess } from '../state/process-identity.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
@@ -50,6 +50,7 @@ export class VmDirectory {
    * @throws {CaissonError} `vm_not_found` @throws {CaissonError} `state_unavailable`
    */
   async find(name: string): Promise<VmClient> {
+    requireText('the name of the VM', name)
     const clients = await this.#clients()
     if (name === 'last') return newest(clients)
     const found = clients.filter(({ info }) => isCalled(info, name))

@@ -8,6 +8,7 @@ import path from 'node:path'
 import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
@@ -49,6 +50,9 @@ export class LastingGrants {
 
   /** Keeps the rules that are not there yet. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async add(rules: readonly EgressRule[], runId: string): Promise<void> {
+    const checked = z.array(EgressRule).safeParse(rules, plainMessages)
+    if (!checked.success)
+      throw new CaissonError('invalid_rules', describeIssues(checked.error, { root: 'the rules' }))
     await this.#change(({ nextId, grants }) => {
       const have = new Set(grants.map(({ rule }) => JSON.stringify(rule)))
       const fresh = rules.filter((rule) => !have.has(JSON.stringify(rule)))
@@ -66,6 +70,8 @@ export class LastingGrants {
 
   /** The grant that does not hold any more, or null when there is none of this number. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async revoke(id: number): Promise<LastingGrant | null> {
+    if (typeof id !== 'number')
+      throw new CaissonError('invalid_options', 'id: must be the number of an answer')
     let revoked: LastingGrant | null = null
     await this.#change((content) => {
       revoked = content.grants.find((grant) => grant.id === id) ?? null

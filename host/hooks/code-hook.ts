@@ -1,4 +1,5 @@
 /** Hooks that are functions of the application. What one throws is its failure, not the run's. */
+import { CaissonError } from '#specs/errors.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
 import {
@@ -34,13 +35,14 @@ export const defaultTimeoutMs = 30_000
 /** Longer timers overflow in Node and fire at once. */
 const timeoutMaxMs = 2 ** 31 - 1
 
-/** @throws TypeError where it names a tool by a name that no call bears: it would guard nothing */
+/** @throws {CaissonError} `invalid_options` where it names a tool by a name that no call bears: it would guard nothing */
 export function codeHook(hook: CodeHook): Hook {
   const { point, name = 'the application', tools, onFailure = defaultOnFailure(point) } = hook
   const timeoutMs = Math.min(hook.timeoutMs ?? defaultTimeoutMs, timeoutMaxMs)
   for (const tool of tools ?? []) {
     const meant = meantToolName(tool)
-    if (meant !== undefined) throw new TypeError(`a hook is about the tool ${tool}, which is called ${meant}`)
+    if (meant !== undefined)
+      throw new CaissonError('invalid_options', `a hook is about the tool ${tool}, which is called ${meant}`)
   }
   return {
     name,

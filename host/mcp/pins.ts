@@ -4,7 +4,7 @@
  */
 
 import * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, requireText } from '#specs/errors.ts'
 import { McpOffer } from '#specs/protocol/extension.ts'
 import { Line, Milliseconds, RunId, Sha256, Text } from '#specs/protocol/text.ts'
 import type { Folders } from '../state/folders.ts'
@@ -54,8 +54,9 @@ export class McpPins {
       const others = pins.filter((one) => !isSame(one, pin))
       if (others.length >= pinsMaxCount)
         throw new CaissonError(
-          'state_unavailable',
-          `${pinsMaxCount} MCP servers are kept already; caisson mcp forget removes some`,
+          'limit_reached',
+          `${pinsMaxCount} MCP servers are kept already, which is the most there can be`,
+          { remedy: 'forget some (caisson mcp forget)' },
         )
       return { pins: [...others, pin] }
     })
@@ -63,6 +64,7 @@ export class McpPins {
 
   /** Removes what is kept of servers of this name. @returns what was removed @throws {CaissonError} `state_unavailable` */
   async forget(server: string, directory?: string): Promise<readonly McpPin[]> {
+    requireText('server', server)
     let gone: readonly McpPin[] = []
     await this.#file.change((content) => {
       const isMeant = (pin: McpPin) =>

@@ -103,6 +103,7 @@ export class NoteStore {
 
   /** Puts what `make` gives in the place of all notes. @throws {CaissonError} `state_unavailable`, and what `make` throws */
   async change(make: (notes: readonly StoredNote[]) => readonly StoredNote[]): Promise<void> {
+    if (typeof make !== 'function') throw new CaissonError('invalid_options', 'make: must be a function')
     await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
     await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
       throw new CaissonError('state_unavailable', `cannot change ${this.file}: ${errorMessage(cause)}`, {

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
 import type { JournalEvent } from '#specs/protocol/event.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { isRunLocked, lockedRuns, RunLock } from '../locks/run-lock.ts'
@@ -72,6 +72,7 @@ export class RunStore {
 
   /** @throws {CaissonError} `run_not_found` for what is not the whole id of a run */
   paths(runId: string): RunPaths {
+    requireText('runId', runId)
     if (!RunId.safeParse(runId).success)
       throw new CaissonError(
         'run_not_found',
@@ -103,6 +104,7 @@ export class RunStore {
 
   /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {CaissonError} `state_unavailable` */
   async find(name: string): Promise<RunPaths> {
+    requireText('the name of the run', name)
     const ids = await this.#ids()
     if (name === 'last') {
       const [newest] = await this.list()
@@ -163,8 +165,8 @@ export class RunStore {
 
   /** Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a process works on it */
   async remove(runId: string): Promise<void> {
-    await using _ = await RunLock.take(this.#locks, runId)
     const { directory } = this.paths(runId)
+    await using _ = await RunLock.take(this.#locks, runId)
     // The log in there names them.
     removeLeftStaged(directory)
     await rm(directory, { recursive: true, force: true })
@@ -172,8 +174,9 @@ export class RunStore {
 
   /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {CaissonError} `run_busy` */
   async removeLeftLock(runId: string): Promise<void> {
+    const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)
-    removeLeftStaged(this.paths(runId).directory)
+    removeLeftStaged(directory)
   }
 
   /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */

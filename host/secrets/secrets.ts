@@ -2,8 +2,11 @@
  * Named secrets for the guest's requests: they stay on the host, the guest writes `{{NAME}}`, and a request that the
  * host itself makes over TLS to a host the secret is bound to gets the value. A placeholder anywhere else is refused.
  */
+import * as z from 'zod'
+import { CaissonError, requireText } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Config, KeySource } from '../config/schema.ts'
+import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
+import { type Config, KeySource } from '../config/schema.ts'
 import type { Target } from '../egress/egress.ts'
 import { hostInUrl } from '../egress/target.ts'
 import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
@@ -25,6 +28,12 @@ export type SecretSetting = { readonly hosts: readonly string[] } & (
   | { readonly value: string }
   | { readonly from: KeySource }
 )
+
+const Hosts = z.array(z.string())
+const SecretSettings = z.union([
+  z.strictObject({ hosts: Hosts, value: z.string().min(1) }),
+  z.strictObject({ hosts: Hosts, from: KeySource }),
+])
 
 /** Headers with their secrets in them. */
 export interface FilledHeaders {
@@ -51,7 +60,7 @@ export class SecretChanges {
 
   /**
    * Adds a secret or puts another in its place, from the next request on. A run tells its agent only of those that there
-   * were when it began. @throws {TypeError} for a name, host or value that cannot be
+   * were when it began. @throws {CaissonError} `invalid_options` for a name, host or value that cannot be
    */
   set(name: string, setting: SecretSetting): void {
     this.#settings.set(name, readSetting(name, setting))
@@ -59,6 +68,7 @@ export class SecretChanges {
 
   /** From the next request on the secret is refused. */
   revoke(name: string): void {
+    requireText('the name of the secret', name)
     this.#settings.set(name, null)
   }
 
@@ -83,7 +93,7 @@ export class Secrets {
 
   /**
    * @param resolve reads a source, anew with each request, so that a rotated value holds at once
-   * @throws {TypeError} for a host that is no name; the configuration was looked at with its schema
+   * @throws {CaissonError} `invalid_options` for a host that is no name; the configuration was looked at with its schema
    */
   constructor(
     configured: Config['secrets'],
@@ -212,11 +222,18 @@ export class Secrets {
 }
 
 function readSetting(name: string, setting: SecretSetting): Setting {
-  if (!/^[A-Z][A-Z0-9_]{0,63}$/.test(name)) throw new TypeError(`secret ${name}: expected A-Z 0-9 _`)
-  if (setting.hosts.length === 0) throw new TypeError(`secret ${name} is bound to no host`)
+  requireText('the name of the secret', name)
+  const checked = SecretSettings.safeParse(setting, plainMessagesWithoutValues)
+  if (!checked.success)
+    throw new CaissonError('invalid_options', `secret ${name.slice(0, 64)}: ${describeIssues(checked.error)}`)
+  if (!/^[A-Z][A-Z0-9_]{0,63}$/.test(name))
+    throw new CaissonError('invalid_options', `secret ${name}: expected A-Z 0-9 _`)
+  if (setting.hosts.length === 0)
+    throw new CaissonError('invalid_options', `secret ${name} is bound to no host`)
   const hosts = setting.hosts.map((text) => {
     const host = readSecretHost(text)
-    if (host === null) throw new TypeError(`secret ${name}: ${text} is not the name of a host`)
+    if (host === null)
+      throw new CaissonError('invalid_options', `secret ${name}: ${text} is not the name of a host`)
     return host
   })
   return { hosts, from: 'value' in setting ? new Secret(setting.value) : setting.from }

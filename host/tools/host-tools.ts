@@ -5,6 +5,7 @@
 
 import { type Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import { isOutOfTime, withinTime } from '#specs/node/bounded-time.ts'
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
 import { HostTool } from '#specs/protocol/extension.ts'
@@ -89,7 +90,7 @@ const schemaMaxDepth = 16
 /** One check of a call's arguments: a pattern of a schema can take for ever on a text that a guest chose. */
 const checkTimeoutMs = 1_000
 
-/** @throws TypeError for a name that is taken or that some provider refuses, and for a schema that is none of an object */
+/** @throws {CaissonError} `invalid_options` for a name that is taken or that some provider refuses, and for a schema that is none of an object */
 export function prepareHostTools(tools: HostTools): ReadonlyMap<string, PreparedTool> {
   const prepared = new Map<string, PreparedTool>()
   const names = new Set<string>()
@@ -97,8 +98,12 @@ export function prepareHostTools(tools: HostTools): ReadonlyMap<string, Prepared
     const tool = tools[name]
     if (tool === undefined) continue
     if (isReservedToolName(name))
-      throw new TypeError(`the host tool ${name} has the name of a tool of the agent; give it another`)
-    if (names.has(plainName(name))) throw new TypeError(`two host tools are named ${name}, case and - aside`)
+      throw new CaissonError(
+        'invalid_options',
+        `the host tool ${name} has the name of a tool of the agent; give it another`,
+      )
+    if (names.has(plainName(name)))
+      throw new CaissonError('invalid_options', `two host tools are named ${name}, case and - aside`)
     names.add(plainName(name))
     prepared.set(name, prepareTool(name, tool))
   }
@@ -110,13 +115,20 @@ function prepareTool(name: string, definition: HostToolDefinition): PreparedTool
   const { json, readInput } = openSchema(inputSchema)
   const offer = HostTool.safeParse({ name, description, parameters: json, readOnly }, plainMessages)
   if (!offer.success)
-    throw new TypeError(`the host tool ${name} cannot be offered: ${describeIssues(offer.error)}`)
+    throw new CaissonError(
+      'invalid_options',
+      `the host tool ${name} cannot be offered: ${describeIssues(offer.error)}`,
+    )
   if (!isWithinDepth(json, schemaMaxDepth))
-    throw new TypeError(
+    throw new CaissonError(
+      'invalid_options',
       `the input schema of the host tool ${name} nests deeper than ${schemaMaxDepth} levels`,
     )
   if (json.type !== 'object')
-    throw new TypeError(`the input schema of the host tool ${name} is not that of an object`)
+    throw new CaissonError(
+      'invalid_options',
+      `the input schema of the host tool ${name} is not that of an object`,
+    )
   return {
     offer: offer.data,
     definition,

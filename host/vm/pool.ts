@@ -3,6 +3,7 @@
 // is one in `vm-pool.ts`.
 
 import { availableParallelism } from 'node:os'
+import { CaissonError } from '#specs/errors.ts'
 import { Backlog, cancelled } from './backlog.ts'
 
 /** How often a caller gets another member when one turns out to be unfit as it is handed out. */
@@ -67,9 +68,10 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   /** Begins to start members at once. */
   constructor(options: PoolOptions<M>) {
     const { size, maxMembers } = options
-    if (!Number.isSafeInteger(size) || size < 0) throw new TypeError(`a pool cannot keep ${size} ready`)
+    if (!Number.isSafeInteger(size) || size < 0)
+      throw new CaissonError('invalid_options', `a pool cannot keep ${size} ready`)
     if (!(maxMembers >= Math.max(1, size)))
-      throw new TypeError(`a pool of ${size} cannot be bounded to ${maxMembers}`)
+      throw new CaissonError('invalid_options', `a pool of ${size} cannot be bounded to ${maxMembers}`)
     this.#options = options
     this.#backOff = { ...DEFAULT_BACK_OFF, ...options.backOff }
     this.#fill()

@@ -51,7 +51,7 @@ export function contains(outer: string, inner: string): boolean {
 }
 
 function refuse(why: string): WorkspaceResult<never> {
-  return workspaceFailure('refused_directory', `${why}; choose a project directory with --workspace DIR`)
+  return workspaceFailure('refused_directory', `${why}; choose a project directory`)
 }
 
 /** The real path of the part that exists, and the rest as it is. */

@@ -131,9 +131,15 @@ describe('a secret', () => {
   it('is bound to names alone: anything else is a mistake in the configuration', () => {
     const { changes } = make()
     for (const host of ['*', 'https://a.test', 'a.test:443', 'a b', '*.', ''])
-      expect(() => changes.set('A', { value: 'abcdef', hosts: [host] })).toThrow(TypeError)
-    expect(() => changes.set('a', { value: 'abcdef', hosts: ['a.test'] })).toThrow(TypeError)
-    expect(() => changes.set('A', { value: 'abcdef', hosts: [] })).toThrow(TypeError)
+      expect(() => changes.set('A', { value: 'abcdef', hosts: [host] })).toThrow(
+        expect.objectContaining({ code: 'invalid_options' }),
+      )
+    expect(() => changes.set('a', { value: 'abcdef', hosts: ['a.test'] })).toThrow(
+      expect.objectContaining({ code: 'invalid_options' }),
+    )
+    expect(() => changes.set('A', { value: 'abcdef', hosts: [] })).toThrow(
+      expect.objectContaining({ code: 'invalid_options' }),
+    )
   })
 
   it('does not show itself with the object that holds it [G.01]', async () => {

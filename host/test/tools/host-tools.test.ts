@@ -18,7 +18,9 @@ describe('tools of an application', () => {
       expect(() => prepareHostTools({ [name]: plain }), name).toThrow(/name of a tool of the agent/)
     expect(() => prepareHostTools({ look_up: plain, 'Look-Up': plain })).toThrow('two host tools')
     for (const name of ['', 'with space', 'ünï', 'x'.repeat(65), '1st'])
-      expect(() => prepareHostTools({ [name]: plain }), name).toThrow(TypeError)
+      expect(() => prepareHostTools({ [name]: plain }), name).toThrow(
+        expect.objectContaining({ code: 'invalid_options' }),
+      )
   })
 
   it('are not waited for where a schema takes for ever over what a guest wrote [T.02]', () => {

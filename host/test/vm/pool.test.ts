@@ -224,8 +224,12 @@ describe('a pool', () => {
   })
 
   it('refuses bounds that its size exceeds [V.01]', () => {
-    expect(() => makePool({ size: 3, maxMembers: 2 })).toThrow(TypeError)
-    expect(() => makePool({ size: -1 })).toThrow(TypeError)
-    expect(() => makePool({ size: 0, maxMembers: 0 })).toThrow(TypeError)
+    expect(() => makePool({ size: 3, maxMembers: 2 })).toThrow(
+      expect.objectContaining({ code: 'invalid_options' }),
+    )
+    expect(() => makePool({ size: -1 })).toThrow(expect.objectContaining({ code: 'invalid_options' }))
+    expect(() => makePool({ size: 0, maxMembers: 0 })).toThrow(
+      expect.objectContaining({ code: 'invalid_options' }),
+    )
   })
 })

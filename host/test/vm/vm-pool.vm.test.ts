@@ -113,7 +113,7 @@ describe('a host with a pool', () => {
 
     await host.close()
     expect(await idsOf(host.folders)).toEqual([])
-    await expect(host.start({ prompt: 'x', workspace })).rejects.toThrow(TypeError)
+    await expect(host.start({ prompt: 'x', workspace })).rejects.toMatchObject({ code: 'not_possible_now' })
   })
 
   it('gives a run a VM that sleeps and wakes with the same files while a person thinks [V.01 V.04]', async () => {

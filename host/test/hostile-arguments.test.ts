@@ -1,0 +1,138 @@
+// What an application may get wrong: each public method of a host is given values of every type. Nothing is started.
+import path from 'node:path'
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { CaissonError, errorCodes, hasCode } from '#specs/errors.ts'
+import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { Host } from '../host.ts'
+
+const runs = { seed: 20_261_122, numRuns: 60 }
+const wrongText = fc.anything().filter((value) => typeof value !== 'string')
+const anyText = fc.oneof(wrongText, fc.string(), fc.constantFrom('last', 'run-', '\0', '../..', 'a/b'))
+/** Neither absent nor an object that could do. */
+const wrongOptions = fc.oneof(
+  fc.constantFrom(null, 1, 'x', true, Symbol('x'), 1n),
+  fc.record({ nope: fc.anything() }),
+  fc.record({ signal: fc.anything().filter((value) => value !== undefined) }),
+)
+const runOptions = fc.oneof(
+  fc.anything().filter((value) => value !== undefined),
+  fc.record(
+    {
+      prompt: wrongText,
+      workspace: fc.anything(),
+      limits: fc.anything(),
+      rules: fc.anything(),
+      vm: fc.anything(),
+      tools: fc.anything(),
+      hooks: fc.anything(),
+      plan: fc.anything(),
+      egress: fc.anything(),
+    },
+    { requiredKeys: ['prompt'] },
+  ),
+  // Options of the right types whose content cannot be.
+  fc.record({ prompt: fc.constant('x'), plan: fc.anything().filter((value) => value !== undefined) }),
+  fc.record({ prompt: fc.constant('x'), workspace: fc.constantFrom('/', '/nowhere', '\0') }),
+  fc.record({ prompt: fc.constant('x'), continue: fc.string({ minLength: 1 }) }),
+)
+
+async function makeHost(): Promise<Host> {
+  const home = path.join(await temporaryFolder('hostile'), 'home')
+  return new Host({ env: { PATH: process.env.PATH, HOME: home, CAISSON_HOME: home } })
+}
+
+/** Each takes one value, and is nothing but a call of the public method. */
+const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, value: never) => unknown]>> = {
+  start: [runOptions, (host, value) => host.start(value)],
+  provider: [wrongOptions, (host, value) => host.provider(value)],
+  egressPolicy: [
+    fc.anything().filter((value) => value !== undefined && !(Array.isArray(value) && value.length === 0)),
+    (host, value) => host.egressPolicy(value),
+  ],
+  image: [wrongOptions, (host, value) => host.image(value)],
+  warm: [wrongOptions, (host, value) => host.warm(value)],
+  attach: [anyText, (host, value) => host.attach(value)],
+  changes: [anyText, (host, value) => host.changes(value)],
+  undo: [anyText, (host, value) => host.undo(value)],
+  'undo, its options': [wrongOptions, (host, value) => host.undo('run-0123456789abcdef0123', value)],
+  runNotes: [anyText, (host, value) => host.runNotes(value)],
+  heldByRules: [wrongText.filter((value) => value !== undefined), (host, value) => host.heldByRules(value)],
+  'runs.find': [anyText, (host, value) => host.runs.find(value)],
+  'runs.read': [anyText, (host, value) => host.runs.read(value)],
+  'runs.fold': [anyText, (host, value) => host.runs.fold(value)],
+  'runs.summary': [wrongText, (host, value) => host.runs.summary(value)],
+  'runs.remove': [wrongText, (host, value) => host.runs.remove(value)],
+  'vms.find': [anyText, (host, value) => host.vms.find(value)],
+  'mcpPins.forget': [wrongText, (host, value) => host.mcpPins.forget(value)],
+  'notes.change': [
+    fc.anything().filter((value) => typeof value !== 'function'),
+    (host, value) => host.notes.change(value),
+  ],
+  'grants.add': [
+    fc.anything().filter((value) => !(Array.isArray(value) && value.length === 0)),
+    (host, value) => host.grants.add(value, 'run-0123456789abcdef0123'),
+  ],
+  'grants.revoke': [
+    fc.anything().filter((value) => typeof value !== 'number'),
+    (host, value) => host.grants.revoke(value),
+  ],
+  'secrets.set': [
+    wrongText,
+    (host, value) => host.secrets.set(value, { hosts: ['a.test'], value: 'abcdef' }),
+  ],
+  'secrets.set, its setting': [fc.anything(), (host, value) => host.secrets.set('TOKEN', value)],
+  'secrets.revoke': [wrongText, (host, value) => host.secrets.revoke(value)],
+}
+
+describe('a host that is given what it cannot use', () => {
+  it.each(Object.keys(methods))('refuses it with a code: %s [E.01]', async (name) => {
+    const [values, call] = methods[name] ?? [fc.anything(), () => undefined]
+    const host = await makeHost()
+    await fc.assert(
+      fc.asyncProperty(values, async (value) => {
+        const thrown = await Promise.resolve()
+          .then(() => call(host, value as never))
+          .then(
+            () => 'nothing',
+            (error: unknown) => error,
+          )
+        expect(thrown).toBeInstanceOf(CaissonError)
+        // A fault of ours is none of the caller's.
+        expect(hasCode(thrown, 'internal'), String(thrown)).toBe(false)
+        expect(Object.keys(errorCodes)).toContain((thrown as CaissonError).code)
+      }),
+      runs,
+    )
+  })
+
+  it('has a test of each of its methods that takes an argument [E.01]', () => {
+    const own = Object.getOwnPropertyNames(Host.prototype).filter((name) => name !== 'constructor')
+    const without = ['config', 'close', 'skills']
+    expect(own.toSorted()).toEqual(
+      [...new Set([...Object.keys(methods).filter((name) => /^\w+$/.test(name)), ...without])].toSorted(),
+    )
+  })
+
+  it('refuses its own options likewise [E.01]', () => {
+    fc.assert(
+      fc.property(wrongOptions, (options) => {
+        expect(() => new Host(options as never)).toThrow(expect.objectContaining({ code: 'invalid_options' }))
+      }),
+      runs,
+    )
+  })
+
+  it('says what is closed, and what is not a run, in a code of its own [E.01]', async () => {
+    const host = await makeHost()
+    await expect(host.changes('run-nope')).rejects.toMatchObject({ code: 'run_not_found' })
+    await host.close()
+    await expect(host.start({ prompt: 'x' })).rejects.toMatchObject({ code: 'not_possible_now' })
+  })
+
+  it('is cancelled by the caller’s signal with a code, whatever its reason is [E.01]', async () => {
+    const host = await makeHost()
+    const signal = AbortSignal.abort(new Error('mine'))
+    await expect(host.image({ signal })).rejects.toMatchObject({ code: 'cancelled' })
+  })
+})
