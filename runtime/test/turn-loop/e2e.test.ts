@@ -9,7 +9,21 @@ const { scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'ut
   scripts: Record<string, string>
 }
 /** Nothing of the machine's configuration: no key, no address of a server. */
-const env = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` }
+const bare = { PATH: `${path.dirname(process.execPath)}:/usr/bin:/bin` }
+/** Ends a program that connects to anything but this machine. */
+const guard = `
+import net from 'node:net'
+const { connect } = net.Socket.prototype
+net.Socket.prototype.connect = function (...args) {
+  const [given] = Array.isArray(args[0]) ? args[0] : args
+  const to = typeof given === 'object' ? given : { port: given, host: args[1] }
+  if (!to.path && !['127.0.0.1', '::1', 'localhost', undefined].includes(to.host)) {
+    process.stderr.write('connects to ' + to.host)
+    process.exit(9)
+  }
+  return connect.apply(this, args)
+}`
+const env = { ...bare, NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(guard)}` }
 
 async function run(name: string): Promise<{ code: number; stdout: string; stderr: string }> {
   const command = scripts[name] ?? ''
@@ -23,6 +37,14 @@ async function run(name: string): Promise<{ code: number; stdout: string; stderr
 }
 
 describe('the scripts of the package', () => {
+  it('are watched for connections by a guard that ends them', async () => {
+    const ask = `fetch('http://192.0.2.1/').catch(() => undefined)`
+    await expect(promisify(execFile)(process.execPath, ['-e', ask], { env })).rejects.toMatchObject({
+      code: 9,
+      stderr: 'connects to 192.0.2.1',
+    })
+  })
+
   it.each(['build', 'check', 'test', 'test:watch', 'test:e2e', 'test:e2e:turn-loop'])(
     'hold %s [S2.30]',
     (name) => {
