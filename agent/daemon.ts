@@ -9,22 +9,22 @@ import type { Model } from '#runtime/llm/model.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure, RpcFailure } from '#specs/protocol/peer.ts'
 import type { Task } from '#specs/protocol/task.ts'
-import { carry, connectToPort } from './carry.ts'
-import type { OpenExtension } from './extensions.ts'
-import { TaskInbox } from './inbox.ts'
+import type { OpenExtension } from './extensions/extension.ts'
+import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './link/host-link.ts'
+import { createLogger } from './link/logger.ts'
+import { carry, connectToPort } from './link/pipe-connection.ts'
+import type { OpenPort } from './link/port.ts'
+import type { ShellRequest } from './link/root-helper.ts'
 import { type HostLink as LoopHost, type LoopParts, runAgentLoop } from './loop.ts'
 import { executePlan } from './plan/executor.ts'
 import { makePlan } from './plan/planner.ts'
-import { sendChanges } from './send-changes.ts'
-import type { SteerMessage } from './steering.ts'
+import type { SteerMessage } from './run/steering.ts'
+import { TaskInbox } from './run/task-inbox.ts'
 import { type AgentsParts, createAgents } from './subagents/create-agents.ts'
-import { createRegistry, type Registry } from './tools/registry.ts'
-import type { Tool } from './tools/tool.ts'
-import type { ShellRequest } from './utils/helper.ts'
-import { createLogger } from './utils/logger.ts'
-import type { OpenPort } from './utils/port.ts'
-import { type AgentDescription, type AgentHandlers, type HostLink, serveHost } from './utils/rpc.ts'
+import { createRegistry, type Registry } from './tool-calls/registry.ts'
+import type { Tool } from './tool-calls/tool.ts'
 import type { CollectOptions } from './workspace/collect.ts'
+import { sendChanges } from './workspace/send-changes.ts'
 
 /** What only the guest's root side can do. */
 export interface RootSide {
@@ -123,7 +123,7 @@ function openModel(model: string, baseUrl: string, link: HostLink): Model {
   const load = async (): Promise<Model> => {
     const [{ createModel }, { Http2Dispatcher }] = await Promise.all([
       import('#runtime/llm/model.ts'),
-      import('./utils/http2-dispatcher.ts'),
+      import('./link/http2-dispatcher.ts'),
     ])
     return createModel({ model, baseUrl, dispatcher: new Http2Dispatcher(link.http) })
   }

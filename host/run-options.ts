@@ -7,7 +7,7 @@ import type { ApprovalMode } from './approvals/queue.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
 import type { HostTools } from './tools/host-tools.ts'
 import type { ToolChoice } from './tools/tool-list.ts'
-import type { Accelerator } from './vm/qemu-args.ts'
+import type { Accelerator } from './vm/qemu/qemu-args.ts'
 import type { VmDiskImage } from './vm/vm.ts'
 import type { VmSize } from './vm/vm-options.ts'
 

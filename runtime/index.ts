@@ -9,7 +9,7 @@ export {
   type SkillRegistryOptions,
 } from '#specs/node/skills/registry.ts'
 export { parseToolValidationFailureArtifact } from '#specs/protocol/validation-failure.ts'
-export type * from './contract.ts'
+export type * from './contract/contract.ts'
 export {
   createLLMEnvironment,
   disposeLLMEnvironment,
@@ -21,9 +21,10 @@ export {
   type LLMMcpRegistry,
   type LLMProviderStore,
   type LLMSkillRegistry,
-} from './environment.ts'
-export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './execute-tool.ts'
-export { generate, type LLMRequest, stream } from './generate.ts'
+} from './environment/environment.ts'
+export type { ApplicationTools } from './environment/tool-set.ts'
+export { type ExecuteToolOptions, executeTool, type LLMToolResult } from './generate/execute-tool.ts'
+export { generate, type LLMRequest, stream } from './generate/generate.ts'
 export { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './mcp/config.ts'
 export { McpRegistry, type McpServerInfo, type McpTool } from './mcp/registry.ts'
 export type { McpResult } from './mcp/result.ts'
@@ -41,7 +42,6 @@ export {
   type StructuredOptions,
   type StructuredResult,
 } from './structured/generate.ts'
-export type { ApplicationTools } from './tool-set.ts'
 export { type PendingHumanRequest, parsePendingHumanRequest } from './tools/pending.ts'
 export { type BuiltInSelection, reservedToolNames } from './tools/selection.ts'
 export type { WebFetchOptions } from './tools/web-fetch.ts'

@@ -20,4 +20,4 @@ mkdirSync(path.join(dist, 'agent'))
 for (const [name, content] of await bundleAgent(path.join(root, 'agent/main.ts'))) {
   writeFileSync(path.join(dist, 'agent', name), content)
 }
-chmodSync(path.join(dist, 'host/bin.js'), 0o755)
+chmodSync(path.join(dist, 'host/cli/bin.js'), 0o755)

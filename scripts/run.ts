@@ -3,7 +3,7 @@ import { enableCompileCache } from 'node:module'
 import path from 'node:path'
 
 enableCompileCache()
-const { runCli } = await import('../host/cli.ts')
+const { runCli } = await import('../host/cli/main.ts')
 const { exampleTask } = await import('../examples/task.ts')
 const workspace = path.join(import.meta.dirname, '../examples', exampleTask.directory)
 process.exitCode = await runCli(['run', ...process.argv.slice(2)], undefined, {

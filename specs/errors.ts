@@ -104,7 +104,9 @@ export async function withCode<T>(work: () => Promise<T>, signal?: AbortSignal):
     return await work()
   } catch (thrown) {
     if (signal?.aborted === true && thrown === signal.reason)
-      throw new CaissonError('cancelled', `cancelled by the caller: ${errorMessage(thrown)}`, { cause: thrown })
+      throw new CaissonError('cancelled', `cancelled by the caller: ${errorMessage(thrown)}`, {
+        cause: thrown,
+      })
     throw CaissonError.from(thrown)
   }
 }

@@ -4,9 +4,9 @@
  * and the last turns stay. The journal keeps everything: this is a view of it. Never fails, and the result is valid.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
-import type { SteerMessage } from '../steering.ts'
-import { cutMiddle } from '../tools/cut.ts'
-import { block } from './block.ts'
+import type { SteerMessage } from '../run/steering.ts'
+import { block } from '../text/prompt-block.ts'
+import { cutMiddle } from '../text/truncate.ts'
 import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'
 

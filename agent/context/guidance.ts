@@ -2,7 +2,7 @@
  * What the workspace's own AGENTS.md says, of its root folder alone and bounded. The words of whoever wrote the workspace: the
  * prompts show them as such.
  */
-import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
+import { type FileToolsOptions, readBounded } from '../workspace/file-access.ts'
 
 const fileName = 'AGENTS.md'
 const maxBytes = 32 * 1024

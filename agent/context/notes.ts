@@ -1,6 +1,6 @@
 /** Notes of memory as a model reads them, each in a block of its own. */
 import type { MemoryNote } from '#specs/protocol/extension.ts'
-import { block, oneLine } from './block.ts'
+import { block, oneLine } from '../text/prompt-block.ts'
 
 /** Notes as blocks, in their order. */
 export function renderNotes(notes: readonly MemoryNote[]): string {

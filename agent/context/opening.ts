@@ -3,7 +3,7 @@
  * model's window leaves room for.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
-import type { Run } from '../run.ts'
+import type { Run } from '../run/run.ts'
 import { agentSystemPrompt, plannerSystemPrompt } from './prompts.ts'
 import { buildContext, type ContextInput, type StepWork } from './sections.ts'
 import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'

@@ -41,7 +41,7 @@
  */
 
 import type { ToolSpec } from '#runtime/llm/messages.ts'
-import { oneLine } from './block.ts'
+import { oneLine } from '../text/prompt-block.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."

@@ -5,10 +5,10 @@
  */
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
-import type { KnownSkill } from '../skills/known.ts'
-import type { SteerMessage } from '../steering.ts'
-import { cutMiddle } from '../tools/cut.ts'
-import { block, oneLine } from './block.ts'
+import type { SteerMessage } from '../run/steering.ts'
+import { block, oneLine } from '../text/prompt-block.ts'
+import { cutMiddle } from '../text/truncate.ts'
+import type { KnownSkill } from '../tool-calls/skill-types.ts'
 import { renderNotes } from './notes.ts'
 import { describeSkills } from './skills.ts'
 

@@ -1,6 +1,7 @@
 /** The skills of a run as a section of its context: the user's, and apart from them those of the workspace. */
-import type { KnownSkill } from '../skills/known.ts'
-import { block } from './block.ts'
+
+import { block } from '../text/prompt-block.ts'
+import type { KnownSkill } from '../tool-calls/skill-types.ts'
 
 /** The section in about `maxChars` characters; undefined where there are no skills. */
 export function describeSkills(skills: readonly KnownSkill[], maxChars: number): string | undefined {

@@ -1,10 +1,10 @@
 /** What MCP servers run on in the guest, and which of them a run has. */
 import type { Duplex } from 'node:stream'
 import type { McpServer } from '#specs/protocol/extension.ts'
+import type { ExecRequest } from '../link/root-helper.ts'
 import type { StreamOpener } from '../proxy/outward.ts'
 import type { ProgramNetwork } from '../proxy/proxy.ts'
-import type { FileToolsOptions } from '../tools/file-access.ts'
-import type { ExecRequest } from '../utils/helper.ts'
+import type { FileToolsOptions } from '../workspace/file-access.ts'
 import type { OfferSource } from './offer.ts'
 
 /** What the guest gives servers to run on. */

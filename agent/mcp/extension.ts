@@ -4,7 +4,7 @@
  */
 import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { mayBeOfServer, serverToolPrefix } from '#specs/protocol/tool-names.ts'
-import type { ExtensionParts, OpenExtension } from '../extensions.ts'
+import type { ExtensionParts, OpenExtension } from '../extensions/extension.ts'
 import type { ChosenServer, McpEnvironment } from './environment.ts'
 import { readWorkspaceServers, type WorkspaceServers } from './workspace-servers.ts'
 

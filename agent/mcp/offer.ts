@@ -5,8 +5,8 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
-import { oneLine } from '../context/block.ts'
-import { boundText } from '../run.ts'
+import { oneLine } from '../text/prompt-block.ts'
+import { boundText } from '../text/truncate.ts'
 
 export type OfferSource = McpOffer['source']
 

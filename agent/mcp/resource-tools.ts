@@ -2,8 +2,8 @@
 import * as z from 'zod'
 import type { McpConnection } from '#runtime/mcp/connection.ts'
 import type { McpPromptInfo, McpResourceInfo } from '#runtime/mcp/lists.ts'
-import { oneLine } from '../context/block.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from '../tools/tool.ts'
+import { oneLine } from '../text/prompt-block.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { quoteServer, type RunServer } from './run-server.ts'
 import { ServerText } from './server-tools.ts'
 

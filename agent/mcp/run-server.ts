@@ -2,17 +2,18 @@
  * One MCP server of a run: asked for its tools once, and put before the host before any of them is offered. What the run offers
  * of it stays the same; a call goes to a tool whose definition was allowed, and to none that changed since.
  */
+
+import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
 import type { AdmitCall, McpAbilities, McpConnection } from '#runtime/mcp/connection.ts'
 import type { AskPerson } from '#runtime/mcp/elicitation.ts'
 import type { McpToolInfo } from '#runtime/mcp/lists.ts'
 import type { McpResult } from '#runtime/mcp/result.ts'
-import { type AnswerSchema, openSchema } from '#runtime/structured/schema.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
-import { block } from '../context/block.ts'
-import { cutMiddle } from '../tools/cut.ts'
-import { type AskUser, toolFailure, toolSuccess } from '../tools/tool.ts'
+import { block } from '../text/prompt-block.ts'
+import { cutMiddle } from '../text/truncate.ts'
+import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { boundTools, digestTool, makeOffer, type OfferSource } from './offer.ts'
 
 export interface ServerParts {

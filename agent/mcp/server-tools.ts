@@ -1,6 +1,6 @@
 /** The tools of a server as the agent has them: its schema, its words, its answers, each marked as a stranger's. */
 import * as z from 'zod'
-import { defineTool, type Tool } from '../tools/tool.ts'
+import { defineTool, type Tool } from '../tool-calls/tool.ts'
 import { type Definition, quoteServer, type RunServer } from './run-server.ts'
 
 export const ServerText = z.strictObject({ text: z.string() })

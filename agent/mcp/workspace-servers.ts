@@ -6,7 +6,7 @@
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { listMcpServers, readMcpServer, workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
-import { type FileToolsOptions, readBounded } from '../tools/file-access.ts'
+import { type FileToolsOptions, readBounded } from '../workspace/file-access.ts'
 
 const maxBytes = 64 * 1024
 const maxServers = 8

@@ -1,13 +1,13 @@
 /** A step that a sub-agent carries out: what it is told, and what comes back as the step's result. */
 import type { ToolError } from '#specs/protocol/error.ts'
 import type { Step } from '#specs/protocol/plan.ts'
-import { block } from '../context/block.ts'
-import type { Run } from '../run.ts'
-import type { StepResult } from '../step.ts'
-import type { AgentResult } from '../subagents/agents.ts'
-import type { Registry } from '../tools/registry.ts'
+import type { Run } from '../run/run.ts'
+import type { StepResult } from '../step/step.ts'
+import { readOutput } from '../step/step-output.ts'
+import { block } from '../text/prompt-block.ts'
+import type { Registry } from '../tool-calls/registry.ts'
+import type { AgentResult } from '../tool-calls/sub-agent-types.ts'
 import { nameInLine } from '../workspace/listing.ts'
-import { readOutput } from './output.ts'
 
 /** As many conflicts are named in the step's answer; all of them are in the event. */
 const conflictsMaxCount = 20

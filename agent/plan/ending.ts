@@ -1,8 +1,9 @@
 /** How the execution of a plan ended, in one value for every way it can end. */
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
-import { boundText, type Run, type RunEnding } from '../run.ts'
-import type { StepResult } from '../step.ts'
+import type { Run, RunEnding } from '../run/run.ts'
+import type { StepResult } from '../step/step.ts'
+import { boundText } from '../text/truncate.ts'
 import type { PlanFailure } from './planner.ts'
 import type { Schedule } from './schedule.ts'
 

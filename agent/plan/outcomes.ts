@@ -5,7 +5,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Condition, Step, StepState } from '#specs/protocol/plan.ts'
 import { findReferences, type Reference } from '#specs/protocol/plan-references.ts'
-import { block } from '../context/block.ts'
+import { block } from '../text/prompt-block.ts'
 
 export interface StepOutcome {
   readonly state: Exclude<StepState, 'pending' | 'running'>

@@ -9,10 +9,10 @@ import { requestStructured, type StructuredFailure } from '#runtime/structured/r
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
-import { listenTo, type Run } from '../run.ts'
-import { hearPerson, reportTurn } from '../step.ts'
-import { boundsOf, type PlannedWork, type Replanning, readPlan } from './read.ts'
-import { describeFormer } from './words.ts'
+import { listenTo, type Run } from '../run/run.ts'
+import { hearPerson, reportTurn } from '../step/step.ts'
+import { boundsOf, type PlannedWork, type Replanning, readPlan } from './parse-plan.ts'
+import { describeFormer } from './replan-prompt.ts'
 
 export interface PlanFailure {
   readonly reason: RunReason

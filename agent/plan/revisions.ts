@@ -6,12 +6,13 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
-import { boundText, type Run } from '../run.ts'
-import { toolFailure } from '../tools/tool.ts'
-import { isSamePlan, type PlanBook } from './book.ts'
-import { adoptAllowed, askConsent } from './consent.ts'
+import type { Run } from '../run/run.ts'
+import { boundText } from '../text/truncate.ts'
+import { toolFailure } from '../tool-calls/tool.ts'
+import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './parse-plan.ts'
+import { adoptAllowed, askConsent } from './plan-approval.ts'
+import { isSamePlan, type PlanBook } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
-import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './read.ts'
 
 export interface RevisionParts {
   readonly book: PlanBook

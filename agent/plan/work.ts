@@ -5,12 +5,13 @@
 
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { boundText, type Run, type RunEnding } from '../run.ts'
-import { PlanBook } from './book.ts'
-import { adoptAllowed, askConsent } from './consent.ts'
+import type { Run, RunEnding } from '../run/run.ts'
+import { boundText } from '../text/truncate.ts'
 import { interruption } from './ending.ts'
+import { boundsOf, findPlanProblems } from './parse-plan.ts'
+import { adoptAllowed, askConsent } from './plan-approval.ts'
+import { PlanBook } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
-import { boundsOf, findPlanProblems } from './read.ts'
 import { describePlan } from './render.ts'
 
 export interface WorkParts {

@@ -4,10 +4,10 @@
  */
 import type { ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
-import { HttpSessionLostError, type OpenStreamOptions } from '../utils/http.ts'
+import { HttpSessionLostError, type OpenStreamOptions } from '../link/http.ts'
 import type { Gate } from './gate.ts'
 
-/** What is needed of {@link import('../utils/http.ts').GuestHttp}. */
+/** What is needed of {@link import('../link/http.ts').GuestHttp}. */
 export interface StreamOpener {
   openStream(headers: OutgoingHttpHeaders, options?: OpenStreamOptions): Promise<ClientHttp2Stream>
 }

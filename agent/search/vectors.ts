@@ -5,8 +5,8 @@
 import { hash } from 'node:crypto'
 import { EmbeddingsAnswer, embeddingLimits } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { toolFailure } from '../tools/tool.ts'
-import type { GatewayClient } from '../utils/gateway-client.ts'
+import type { GatewayClient } from '../tool-calls/gateway-client.ts'
+import { toolFailure } from '../tool-calls/tool.ts'
 
 /** Of a text; what follows is not read. About as much as small models take in at once. */
 const textMaxChars = Math.min(1_500, embeddingLimits.textMaxChars)

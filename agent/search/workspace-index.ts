@@ -3,10 +3,10 @@
  * each search, in slices and within bounds; what they leave out is told. Keeps no text of a file.
  */
 import { Root } from '#specs/node/descriptor-walk.ts'
+import { Mutex } from '#specs/node/semaphore.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { OneAtATime } from '../subagents/turns.ts'
-import { toolFailure } from '../tools/tool.ts'
-import type { IndexRoom } from './index-room.ts'
+import { toolFailure } from '../tool-calls/tool.ts'
+import type { IndexRoom } from './index-memory-budget.ts'
 import { type IndexedFile, IndexedFiles, rowsOf } from './indexed-files.ts'
 import { cutText, linesOf, type Passage, textOf } from './passages.ts'
 import { isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
@@ -60,7 +60,7 @@ const aheadMaxRounds = 10
 
 export class WorkspaceIndex {
   readonly #options: IndexOptions
-  readonly #turns = new OneAtATime()
+  readonly #turns = new Mutex()
   readonly #files = new IndexedFiles()
   readonly #closing = new AbortController()
   /** Ends the work between two searches. */

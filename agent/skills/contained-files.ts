@@ -8,7 +8,7 @@ import { attempt } from '#specs/node/file-error.ts'
 import { decodeLatin1Name } from '#specs/node/path-text.ts'
 import type { SkillFiles } from '#specs/node/skills/files.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { defaultRoot, type FileToolsOptions, readBounded, withPlace } from '../tools/file-access.ts'
+import { defaultRoot, type FileToolsOptions, readBounded, withPlace } from '../workspace/file-access.ts'
 
 /** Names that are looked at in one scan, over all folders. */
 const namesMaxCount = 1_000

@@ -3,21 +3,21 @@
  * its own; brought home one after the other. None of their ends is an exception, and none outlives `close`.
  */
 import type { Owner } from '#specs/node/directory.ts'
+import { Mutex, Semaphore } from '#specs/node/semaphore.ts'
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import type { RunBudget } from '../budget.ts'
-import type { OpenedExtensions } from '../opened.ts'
-import type { Report, Run } from '../run.ts'
-import type { StepResult } from '../step.ts'
-import { defaultRoot, workOwner } from '../tools/file-access.ts'
-import { createRegistry, type Registry } from '../tools/registry.ts'
-import { type Tool, toolFailure } from '../tools/tool.ts'
+import type { OpenedExtensions } from '../extensions/extension-set.ts'
+import type { RunBudget } from '../run/budget.ts'
+import type { Report, Run } from '../run/run.ts'
+import type { StepResult } from '../step/step.ts'
+import { createRegistry, type Registry } from '../tool-calls/registry.ts'
+import type { AgentRequest, AgentResult, Agents } from '../tool-calls/sub-agent-types.ts'
+import { type Tool, toolFailure } from '../tool-calls/tool.ts'
+import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
-import type { AgentRequest, AgentResult, Agents } from './agents.ts'
-import { ChildReport } from './child-report.ts'
 import { childRun, converse, lastWords } from './child-run.ts'
-import { bringHome, type HomeComing, nothingBrought, takeFile } from './come-home.ts'
-import { OneAtATime, Places } from './turns.ts'
+import { bringHome, type HomeComing, nothingBrought, takeFile } from './merge-changes.ts'
+import { ChildReport } from './sub-agent-report.ts'
 import { type AgentView, type ViewSource, Views } from './views.ts'
 
 export interface AgentsParts {
@@ -56,8 +56,8 @@ interface Child {
 class RootAgents implements RunAgents {
   readonly #parent: Run
   readonly #parts: AgentsParts
-  readonly #places: Places
-  readonly #homeComings = new OneAtATime()
+  readonly #places: Semaphore
+  readonly #homeComings = new Mutex()
   readonly #views: Views
   readonly #closing = new AbortController()
   readonly #running = new Set<Promise<AgentResult>>()
@@ -68,7 +68,7 @@ class RootAgents implements RunAgents {
   constructor(parent: Run, parts: AgentsParts) {
     this.#parent = parent
     this.#parts = parts
-    this.#places = new Places(parent.task.limits.maxParallelAgents)
+    this.#places = new Semaphore(parent.task.limits.maxParallelAgents)
     this.#views = new Views(parts.views, this.#homeComings, parent.logger)
     this.#root = parts.root ?? defaultRoot
     this.#owner = parts.owner ?? workOwner

@@ -5,8 +5,8 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { HelperError, HelperResult, ViewPaths } from '../utils/helper.ts'
-import type { OneAtATime } from './turns.ts'
+import type { Mutex } from '#specs/node/semaphore.ts'
+import type { HelperError, HelperResult, ViewPaths } from '../link/root-helper.ts'
 
 /** Whoever can make views. */
 export interface ViewSource {
@@ -24,7 +24,7 @@ type Opened = HelperResult<AgentView>
 
 export class Views {
   readonly #source: ViewSource
-  readonly #turns: OneAtATime
+  readonly #turns: Mutex
   readonly #logger: Logger
   readonly #open = new Set<AgentView>()
   /** By the agent's path, the oldest first. */
@@ -34,7 +34,7 @@ export class Views {
   #closing: Promise<void> | null = null
 
   /** @param turns whose work nothing is to be seen of in a view while it is half done */
-  constructor(source: ViewSource, turns: OneAtATime, logger: Logger) {
+  constructor(source: ViewSource, turns: Mutex, logger: Logger) {
     this.#source = source
     this.#turns = turns
     this.#logger = logger

@@ -5,8 +5,8 @@
 import * as z from 'zod'
 import { askTool, UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import { Line, Text } from '#specs/protocol/text.ts'
-import { block } from '../context/block.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
+import { block } from '../text/prompt-block.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 const Option = z.union([
   Line.min(1),

@@ -2,9 +2,9 @@
 import * as z from 'zod'
 import { GovernanceNote, NoteAddAnswer, NoteListAnswer, ProposalId } from '#specs/protocol/extension.ts'
 import { Text } from '#specs/protocol/text.ts'
-import { block, oneLine } from '../context/block.ts'
-import type { GatewayClient } from '../utils/gateway-client.ts'
-import { defineTool, type Tool } from './tool.ts'
+import { block, oneLine } from '../text/prompt-block.ts'
+import type { GatewayClient } from '../tool-calls/gateway-client.ts'
+import { defineTool, type Tool } from '../tool-calls/tool.ts'
 
 const inputSchema = z
   .strictObject({

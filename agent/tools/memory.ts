@@ -9,10 +9,10 @@ import {
   RememberRequest,
 } from '#specs/protocol/extension.ts'
 import { Count, Line } from '#specs/protocol/text.ts'
-import { block } from '../context/block.ts'
 import { renderNotes } from '../context/notes.ts'
-import type { GatewayClient } from '../utils/gateway-client.ts'
-import { defineTool, type Tool } from './tool.ts'
+import { block } from '../text/prompt-block.ts'
+import type { GatewayClient } from '../tool-calls/gateway-client.ts'
+import { defineTool, type Tool } from '../tool-calls/tool.ts'
 
 const rememberInput = z.strictObject({
   text: RememberRequest.shape.text.describe(

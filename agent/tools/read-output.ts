@@ -1,8 +1,8 @@
 /** `read_output`: what an earlier call said, again and whole, in pages. Reads nothing but the run's own outputs. */
 import * as z from 'zod'
 import { Count, Id } from '#specs/protocol/text.ts'
-import { block } from '../context/block.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
+import { block } from '../text/prompt-block.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 export const readOutputName = 'read_output'
 

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { Line } from '#specs/protocol/text.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from './tool.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
 export const revisePlanName = 'revise_plan'
 

@@ -2,10 +2,10 @@
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { block } from '../context/block.ts'
+import { block } from '../text/prompt-block.ts'
+import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
+import { type FileToolsOptions, pathArgument, withPlace } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
-import { type FileToolsOptions, pathArgument, withPlace } from './file-access.ts'
-import { defineTool, type Tool, toolSuccess } from './tool.ts'
 
 /** Characters of all passages together. */
 const totalMaxChars = 40_000

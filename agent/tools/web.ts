@@ -5,9 +5,9 @@
 import * as z from 'zod'
 import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { block } from '../context/block.ts'
-import type { GatewayClient } from '../utils/gateway-client.ts'
-import { defineTool, type Tool, toolSuccess } from './tool.ts'
+import { block } from '../text/prompt-block.ts'
+import type { GatewayClient } from '../tool-calls/gateway-client.ts'
+import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
 
 /** Of a page that one call shows; the registry cuts what is much longer. */
 const windowChars = 40_000

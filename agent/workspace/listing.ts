@@ -1,7 +1,7 @@
 /** What a workspace holds, in the lines that prompts show: `path (N bytes)`, folders as `path/`, nearest first. */
 import * as z from 'zod'
 import { nameInLine } from '#specs/node/path-text.ts'
-import type { Tool, ToolContext } from '../tools/tool.ts'
+import type { Tool, ToolContext } from '../tool-calls/tool.ts'
 
 export { nameInLine }
 

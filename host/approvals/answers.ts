@@ -2,10 +2,10 @@
 import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
+import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
+import { byRule, modeNone, noPlan, type Ruling, unattended } from './decisions.ts'
 import { planOf, planTool, readPlan } from './plan-question.ts'
 import { matchRules } from './rules.ts'
-import { byRule, modeNone, noPlan, type Ruling, unattended } from './rulings.ts'
 import { settleQuestion } from './user-question.ts'
 
 /** What answers when no person does. */

@@ -4,7 +4,7 @@ import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { parseJson } from '../state/json.ts'
+import { parseJson } from '../files/json.ts'
 
 /** The tool name under which the agent asks whether its plan may be carried out; no call of that name is ever run. */
 export const planTool = 'submit_plan'

@@ -16,13 +16,13 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
-import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
+import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
+import { type Ruling, unattended, withdrawn } from './decisions.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
-import { type Ruling, unattended, withdrawn } from './rulings.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './kinds.ts'
+export type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode

@@ -6,10 +6,10 @@ import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo, UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
-import { findLikelySecret } from '../memory/likely-secret.ts'
-import type { ApprovalAnswer, ApprovalMode } from './kinds.ts'
+import { findLikelySecret } from '../secrets/likely-secret.ts'
+import type { ApprovalAnswer, ApprovalMode } from './approval-types.ts'
+import { byRule, type Ruling } from './decisions.ts'
 import { matchRules } from './rules.ts'
-import { byRule, type Ruling } from './rulings.ts'
 
 /** Whether the request is, or claims to be, a question to the person. */
 export function isUserQuestion({ tool, question }: Pick<ApprovalRequest, 'tool' | 'question'>): boolean {

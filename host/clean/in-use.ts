@@ -3,10 +3,10 @@
 
 import { readdir, readFile, stat } from 'node:fs/promises'
 import path from 'node:path'
-import { lockedRuns } from '../locks/run-lock.ts'
+import { judgeProcess } from '../processes/process-identity.ts'
 import type { Folders } from '../state/folders.ts'
-import { judgeProcess } from '../state/process-identity.ts'
 import { listVmRecords } from '../vm/vm-folder.ts'
+import { lockedRuns } from '../workspace/run-lock.ts'
 
 /** A record is small; a larger file is something else. */
 const RECORD_MAX_BYTES = 256 * 1024

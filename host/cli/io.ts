@@ -2,7 +2,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
-import { foreignBlock } from '../ui/foreign.ts'
+import { foreignBlock } from './render/sanitize.ts'
 
 export interface Io {
   readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }

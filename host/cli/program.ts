@@ -1,14 +1,14 @@
 /** The command line: what commands there are and what they take. Each command's work is in a file of its own. */
 import { Argument, Command, Option } from 'commander'
-import { addApprovalCommands } from './approvals-program.ts'
+import { addApprovalCommands } from './commands/approvals-program.ts'
+import { addMcpCommands } from './commands/mcp-program.ts'
+import { addMemoryCommands } from './commands/memory-program.ts'
+import { addRunCommand } from './commands/run-program.ts'
+import { addRunsCommands } from './commands/runs-program.ts'
+import { type Action, addVmCommands } from './commands/vm-program.ts'
 import { exitCodes } from './exit-codes.ts'
 import type { Io } from './io.ts'
-import { addMcpCommands } from './mcp-program.ts'
-import { addMemoryCommands } from './memory-program.ts'
 import { addEgressOptions, addVmOptions, parseAge } from './options.ts'
-import { addRunCommand } from './run-program.ts'
-import { addRunsCommands } from './runs-program.ts'
-import { type Action, addVmCommands } from './vm-program.ts'
 
 const completionShells = ['bash', 'zsh', 'fish']
 const runArgument = 'its id, the beginning of it, or "last"'
@@ -45,13 +45,13 @@ export function buildProgram(options: ProgramOptions): Command {
       'Watches a run of another process from its start on, answers its questions, steers or cancels it',
     )
     .option('--json', 'one event a line on standard output, decisions as JSON lines on standard input')
-    .action(run(async () => (await import('./attach.ts')).attach))
+    .action(run(async () => (await import('./commands/attach.ts')).attach))
 
   program
     .command('doctor')
     .description('Looks at this machine: QEMU, accelerator, confinement, image, memory, disk, keys')
     .option('--json', 'print the findings as JSON')
-    .action(run(async () => (await import('./doctor.ts')).doctor))
+    .action(run(async () => (await import('./commands/doctor.ts')).doctor))
 
   const image = program.command('image').description('The VM image')
   program
@@ -62,7 +62,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('--runs', 'also ended runs, with their journals and change sets')
     .option('--older-than <age>', 'of the runs those that began so long ago (default: 30d)', parseAge)
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./clean.ts')).clean))
+    .action(run(async () => (await import('./commands/clean.ts')).clean))
 
   const arch = () =>
     new Option('--arch <name>', 'architecture of the image').choices(['amd64', 'arm64']).default('amd64')
@@ -71,42 +71,42 @@ export function buildProgram(options: ProgramOptions): Command {
     .description('Builds the image if its recipe changed or a file of it is damaged')
     .addOption(arch())
     .option('--update-lock', 'resolve the packages anew and write packages.lock.json')
-    .action(run(async () => (await import('./image.ts')).imageBuild))
+    .action(run(async () => (await import('./commands/image.ts')).imageBuild))
   image
     .command('info')
     .description('What the image is made of')
     .addOption(arch())
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./image.ts')).imageInfo))
+    .action(run(async () => (await import('./commands/image.ts')).imageInfo))
   image
     .command('verify')
     .description('Checks every byte of the image against its manifest')
     .addOption(arch())
-    .action(run(async () => (await import('./image.ts')).imageVerify))
+    .action(run(async () => (await import('./commands/image.ts')).imageVerify))
   image
     .command('sbom')
     .description('Prints the bill of materials of image and agent, CycloneDX JSON')
     .addOption(arch())
-    .action(run(async () => (await import('./image.ts')).imageSbom))
+    .action(run(async () => (await import('./commands/image.ts')).imageSbom))
 
   const vm = program.command('vm').description('Virtual machines')
   addVmOptions(vm.command('boot'))
     .description('Boots a VM without a task, shows how long each phase took, and ends it at Ctrl-C')
     .option('-w, --workspace <dir>', 'takes a copy of this directory in')
     .option('--once', 'end it as soon as it is ready')
-    .action(run(async () => (await import('./vm.ts')).vmBoot))
+    .action(run(async () => (await import('./commands/vm.ts')).vmBoot))
   addVmCommands(vm, run, addVmOptions, options.command ?? [])
 
   const config = program.command('config').description('The configuration file')
   config
     .command('path')
     .description('Where it is, whether or not it is there')
-    .action(run(async () => (await import('./config.ts')).configPath))
+    .action(run(async () => (await import('./commands/config.ts')).configPath))
   config
     .command('check')
     .description('Whether it fits, which model is asked of whom, and whether keys are where it says')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./config.ts')).configCheck))
+    .action(run(async () => (await import('./commands/config.ts')).configCheck))
 
   const policy = program.command('policy').description('What may leave a VM')
   addEgressOptions(policy.command('check').argument('<url>', 'a whole http or https address'))
@@ -115,33 +115,33 @@ export function buildProgram(options: ProgramOptions): Command {
     )
     .option('--method <name>', 'of the request', 'GET')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./policy.ts')).policyCheck))
+    .action(run(async () => (await import('./commands/policy.ts')).policyCheck))
   addEgressOptions(policy.command('explain'))
     .description('The rules in force, the strongest first, and where each comes from')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./policy.ts')).policyExplain))
+    .action(run(async () => (await import('./commands/policy.ts')).policyExplain))
   policy
     .command('revoke')
     .argument('[number...]', 'as listed; none: lists what was answered for always')
     .description('Takes back answers about ways out that were given for always')
-    .action(run(async () => (await import('./policy-revoke.ts')).policyRevoke))
+    .action(run(async () => (await import('./commands/policy-revoke.ts')).policyRevoke))
 
   const key = program.command('key').description("Keys in the system's keyring")
   key
     .command('set')
     .argument('<name>', 'of the provider, or as the configuration names it')
     .description('Stores a key, typed unseen or piped to standard input')
-    .action(run(async () => (await import('./key.ts')).keySet))
+    .action(run(async () => (await import('./commands/key.ts')).keySet))
   key
     .command('list')
     .description('The names of stored keys')
     .option('--json', 'one JSON object a line')
-    .action(run(async () => (await import('./key.ts')).keyList))
+    .action(run(async () => (await import('./commands/key.ts')).keyList))
   key
     .command('rm')
     .argument('<name>')
     .description('Removes a key')
-    .action(run(async () => (await import('./key.ts')).keyRemove))
+    .action(run(async () => (await import('./commands/key.ts')).keyRemove))
 
   addRunsCommands(
     program.command('runs').description('Runs that have ended, and those at work'),
@@ -168,7 +168,7 @@ export function buildProgram(options: ProgramOptions): Command {
     .argument('<run>', runArgument)
     .description('Shows the changes of a run')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./workspace.ts')).workspaceDiff))
+    .action(run(async () => (await import('./commands/workspace.ts')).workspaceDiff))
   workspace
     .command('apply')
     .argument('<run>', runArgument)
@@ -176,13 +176,13 @@ export function buildProgram(options: ProgramOptions): Command {
     .option('--all', 'everything that is not flagged and does not conflict')
     .description('Applies changes of a run')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./workspace.ts')).workspaceApply))
+    .action(run(async () => (await import('./commands/workspace.ts')).workspaceApply))
   workspace
     .command('undo')
     .argument('<run>', runArgument)
     .description('Takes back what was applied')
     .option('--json', 'as JSON')
-    .action(run(async () => (await import('./workspace.ts')).workspaceUndo))
+    .action(run(async () => (await import('./commands/workspace.ts')).workspaceUndo))
   program
     .command('completion')
     .addArgument(new Argument('<shell>', 'your shell').choices(completionShells))

@@ -10,7 +10,7 @@ import { parse, TomlError } from 'smol-toml'
 import { reasonOf } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
-import { findDistrust } from '../state/path-trust.ts'
+import { findDistrust } from '../files/path-trust.ts'
 import { Config } from './schema.ts'
 
 const MAX_BYTES = 1024 * 1024

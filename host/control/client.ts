@@ -5,8 +5,8 @@ import type * as z from 'zod'
 import { CaissonError, type ErrorCode, errorMessage } from '#specs/errors.ts'
 import { FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import type { TypedFrame } from '#specs/node/typed-frames.ts'
+import { reachSocket } from '../state/socket-path.ts'
 import { type ControlFailure, type ControlRequest, controlFrameMaxBytes } from './messages.ts'
-import { reachSocket } from './socket-path.ts'
 
 const codesOfControl: Readonly<Record<ControlFailure['code'], ErrorCode>> = {
   bad_request: 'version_mismatch',

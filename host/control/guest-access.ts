@@ -13,7 +13,7 @@ import type { ShellOptions } from '#specs/protocol/methods.ts'
 import { forwardOpen, type RequestMethod, shellOpen } from '#specs/protocol/methods.ts'
 import type { ParamsInput, RpcFailure } from '#specs/protocol/peer.ts'
 import { gatewayAuthority } from '../gateway/gateway.ts'
-import type { AgentLink } from '../rpc/agent-link.ts'
+import type { AgentLink } from '../guest/agent-link.ts'
 import type { ControlFailure } from './messages.ts'
 
 /** Together a part of the streams that the guest may have open, so that the model always has room. */

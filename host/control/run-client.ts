@@ -8,7 +8,7 @@ import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
-import { Feed, type FeedItem } from '../runs/feed.ts'
+import { Feed, type FeedItem } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
 import { ControlFailure, type ControlRequest, Reply, WatchInput, WatchOutput } from './messages.ts'
 

@@ -1,6 +1,6 @@
 /** Shows a run to one client from its start on, and takes its answers; the first answer to a question decides. */
 import type { FramedStream } from '#specs/node/framed-stream.ts'
-import type { FeedItem } from '../runs/feed.ts'
+import type { FeedItem } from '../journal/run-feed.ts'
 import { type ControlFailure, WatchInput, type WatchOutput } from './messages.ts'
 import type { RunService } from './services.ts'
 

@@ -9,11 +9,11 @@ import { FramedStream } from '#specs/node/framed-stream.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
+import { type ReachablePath, reachSocket } from '../state/socket-path.ts'
 import { type ControlFailure, ControlRequest, controlFrameMaxBytes, type Reply } from './messages.ts'
 import { relayBytes, relayFrames } from './relay.ts'
 import { serveWatch } from './serve-watch.ts'
 import type { ControlServices, RunService, VmService } from './services.ts'
-import { type ReachablePath, reachSocket } from './socket-path.ts'
 
 export const controlLimits = {
   maxConnections: 64,

@@ -5,7 +5,7 @@ import type { FramedStream } from '#specs/node/framed-stream.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
-import type { FeedItem } from '../runs/feed.ts'
+import type { FeedItem } from '../journal/run-feed.ts'
 import type { AccessResult } from './guest-access.ts'
 import type { VmInfo } from './messages.ts'
 

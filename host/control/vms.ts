@@ -2,8 +2,8 @@
 
 import path from 'node:path'
 import { CaissonError, requireText } from '#specs/errors.ts'
+import { judgeProcess } from '../processes/process-identity.ts'
 import { checkFolderIfThere, type Folders } from '../state/folders.ts'
-import { judgeProcess } from '../state/process-identity.ts'
 import { isWaiting, listVmRecords, type VmRecord } from '../vm/vm-folder.ts'
 import type { VmInfo } from './messages.ts'
 import { controlSocketName } from './server.ts'

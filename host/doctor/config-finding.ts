@@ -2,12 +2,12 @@
 // it says, named by its source and never by its value.
 
 import { existsSync } from 'node:fs'
-import type { ConfigFact } from '../config/fact.ts'
-import { inspectModel, inspectSections } from '../config/inspect.ts'
-import type { KeyPlace } from '../config/keys.ts'
 import { configFile, loadConfig } from '../config/load.ts'
+import type { KeyPlace } from '../keys/keys.ts'
 import type { Folders } from '../state/folders.ts'
+import type { ConfigFact } from './config-fact.ts'
 import type { Finding } from './finding.ts'
+import { inspectModel, inspectSections } from './inspect-config.ts'
 
 const configuration = { id: 'configuration', title: 'Configuration' }
 const key = { id: 'key', title: 'Model' }

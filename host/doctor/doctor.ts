@@ -4,10 +4,10 @@
 
 import { totalmem } from 'node:os'
 import { hasCode } from '#specs/errors.ts'
-import { describeLeftOut, searchProgram } from '../programs/programs.ts'
+import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { checkFolder, type Folders, prepareFolders } from '../state/folders.ts'
-import { type Machine, probeMachine } from '../vm/accelerator.ts'
-import { QEMU } from '../vm/programs.ts'
+import { type Machine, probeMachine } from '../vm/qemu/accelerator.ts'
+import { QEMU } from '../vm/qemu/qemu-programs.ts'
 import { VmError } from '../vm/vm-error.ts'
 import { DEFAULT_DISK_BYTES, DEFAULT_MEMORY_BYTES, readFreeBytes } from '../vm/vm-options.ts'
 import { checkConfig } from './config-finding.ts'

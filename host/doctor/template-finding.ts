@@ -1,8 +1,8 @@
 // What doctor says of templates: how VMs begin here, or why they are booted.
 
-import { formatBytes, formatCount } from '../ui/format.ts'
-import { describeReasons, type TemplateFailure } from '../vm/template-failures.ts'
-import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template-store.ts'
+import { formatBytes, formatCount } from '../files/format.ts'
+import { describeReasons, type TemplateFailure } from '../vm/template/template-failures.ts'
+import { TEMPLATE_DISK_BYTES, type TemplateInfo, TemplateStore } from '../vm/template/template-store.ts'
 import { readFreeBytes } from '../vm/vm-options.ts'
 import type { Finding } from './finding.ts'
 

@@ -6,11 +6,11 @@ import { createConnection, type LookupFunction, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { behindNat64, isBeside, notPublic } from '#specs/node/web/addresses.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Network } from '../gateway/network.ts'
-import { openThroughProxy, type UserProxy } from '../gateway/user-proxy.ts'
-import type { Target } from './egress.ts'
+import type { Network } from '../net/network.ts'
+import type { Target } from '../net/target.ts'
+import { hostInUrl, isAddress, parseHost } from '../net/target.ts'
+import { openThroughProxy, type UserProxy } from '../net/user-proxy.ts'
 import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
-import { hostInUrl, isAddress, parseHost } from './target.ts'
 
 export interface ConnectFailure {
   /** `refused`: by us, because of an address. */

@@ -6,19 +6,8 @@ import type { Duplex } from 'node:stream'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { EgressRecord } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { WireError } from '../gateway/gateway-error.ts'
-
-/** Where the guest wants to go, in one spelling. */
-export interface Target {
-  readonly scheme: 'https' | 'http'
-  /** A name in lower-case ASCII without a trailing dot, an IPv4 address in four decimals, or an IPv6 address without brackets. */
-  readonly host: string
-  readonly port: number
-  /** Upper case; null in a tunnel, where nobody sees it. */
-  readonly method: string | null
-  /** With its query; null in a tunnel. */
-  readonly path: string | null
-}
+import type { WireError } from '../net/gateway-error.ts'
+import type { Target } from '../net/target.ts'
 
 /** A target that may be reached, now. */
 export interface Permit {

@@ -6,8 +6,8 @@ import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalScope } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Target } from './egress.ts'
-import type { LastingGrants } from './lasting-grants.ts'
+import type { Target } from '../net/target.ts'
+import type { LastingGrants } from './persistent-grants.ts'
 import { isAbout, type PolicyRule, type RuleOrigin, readRule } from './rules.ts'
 
 /** Rules of answers that one run keeps; a person gives far fewer. */

@@ -6,9 +6,9 @@
 import { hostInside } from '#specs/node/web/addresses.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Target } from './egress.ts'
+import type { Target } from '../net/target.ts'
+import { describeTarget, targetUrl } from '../net/target.ts'
 import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
-import { describeTarget, targetUrl } from './target.ts'
 
 /** Longest piece of a target in a message, in characters. */
 const shownMaxChars = 300

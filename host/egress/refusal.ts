@@ -1,7 +1,7 @@
 /** How the guest is told that something will not be done: a status, the gateway's JSON, and a header that only the gateway sets. */
 import type { ServerHttp2Stream } from 'node:http2'
 import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
-import { errorBody, type WireError } from '../gateway/gateway-error.ts'
+import { errorBody, type WireError } from '../net/gateway-error.ts'
 
 const lastWordMs = 2_000
 

@@ -6,8 +6,8 @@
 import { behindNat64, hostInside } from '#specs/node/web/addresses.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { Target } from './egress.ts'
-import { isAddress, parseHost } from './target.ts'
+import type { Target } from '../net/target.ts'
+import { isAddress, parseHost } from '../net/target.ts'
 import { isClearPath, plainPath } from './url-path.ts'
 
 /** Where a rule comes from; granted ones are a person's answers to questions. */

@@ -8,12 +8,13 @@ import type { EgressRecord } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { type GatewayErrorCode, gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { Target } from '../net/target.ts'
+import { describeTarget } from '../net/target.ts'
 import type { Connect, ConnectFailure } from './connect.ts'
-import type { Egress, Permit, Target } from './egress.ts'
+import type { Egress, Permit } from './egress.ts'
 import { type Decision, decide, explainRefusal, judgeResolved, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
-import { describeTarget } from './target.ts'
 
 /** What people answered, and the way to ask them. */
 export interface Access {

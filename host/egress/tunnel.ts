@@ -4,11 +4,11 @@
  */
 import type { ServerHttp2Stream } from 'node:http2'
 import type { Duplex } from 'node:stream'
-import { type ConnectionLimits, carryBothWays, readAll, type Stop, Watch } from './both-ways.ts'
+import { describeTarget, isAddress } from '../net/target.ts'
 import { readClientHello } from './client-hello.ts'
 import type { Egress, Permit } from './egress.ts'
+import { type ConnectionLimits, carryBothWays, readAll, type Stop, Watch } from './pipe.ts'
 import { OpenTunnel, refuse } from './refusal.ts'
-import { describeTarget, isAddress } from './target.ts'
 
 export interface TunnelLimits extends ConnectionLimits {
   /** How long the guest may take to say for whom its TLS is. */

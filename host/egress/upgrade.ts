@@ -5,11 +5,11 @@
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { SecureContext } from 'node:tls'
 import type { Result } from '#specs/protocol/error.ts'
-import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { Target } from '../net/target.ts'
 import { findInAddress } from '../secrets/placeholders.ts'
 import type { Redaction } from '../secrets/redaction.ts'
 import type { Secrets } from '../secrets/secrets.ts'
-import type { Target } from './egress.ts'
 
 /** On a request to an http address, with the value `https`: the host is to make it by https. */
 export const upgradeHeader = 'caisson-upgrade'

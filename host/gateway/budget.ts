@@ -5,8 +5,8 @@
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import type { PriceConfig } from '../config/schema.ts'
-import { gatewayError, type WireError } from './gateway-error.ts'
-import type { Provider } from './providers.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { Provider } from '../providers/providers.ts'
 
 export interface BudgetLimits {
   /** In and out. */

@@ -5,9 +5,9 @@
 import { createParser } from 'eventsource-parser'
 import { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
-import { parseJson } from '../state/json.ts'
-import { gatewayError, type WireError } from './gateway-error.ts'
-import { type UpstreamAnswer, UpstreamBreak } from './upstream.ts'
+import { parseJson } from '../files/json.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 
 /** Most bytes that are held. */
 const heldMaxBytes = 16 * 1024 * 1024

@@ -5,7 +5,7 @@ import type * as z from 'zod'
 import { parsePayload } from '#specs/node/frames.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
-import { gatewayError, type WireError } from './gateway-error.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { sendError } from './relay.ts'
 import type { GatewayServices, ServeStream } from './services.ts'
 

@@ -6,20 +6,20 @@ import type { ServerHttp2Stream } from 'node:http2'
 import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
-import { Budget, type BudgetLimits, priceOf } from './budget.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import {
   type ChatRequest,
   outputDefaultTokens,
   outputMaxTokens,
   parseChatRequest,
   requestMaxBytes,
-} from './chat-request.ts'
-import { gatewayError, type WireError } from './gateway-error.ts'
+} from '../providers/chat-request.ts'
+import type { Provider } from '../providers/providers.ts'
+import type { Upstream, UpstreamAnswer } from '../providers/upstream.ts'
+import { readUsage } from '../providers/usage-tap.ts'
+import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import { holdAnswer, type SaidByModel } from './hold-answer.ts'
-import type { Provider } from './providers.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
-import type { Upstream, UpstreamAnswer } from './upstream.ts'
-import { readUsage } from './usage-tap.ts'
 
 /** One model request, as the journal's `model-end` wants it. */
 export interface ModelExchange {

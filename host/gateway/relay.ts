@@ -4,10 +4,10 @@
  */
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
+import { errorBody, gatewayError, type WireError } from '../net/gateway-error.ts'
+import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
+import { createStreamTap, readWholeAnswer } from '../providers/usage-tap.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
-import { errorBody, gatewayError, type WireError } from './gateway-error.ts'
-import { type UpstreamAnswer, UpstreamBreak } from './upstream.ts'
-import { createStreamTap, readWholeAnswer } from './usage-tap.ts'
 
 /** Most bytes of one answer. */
 export const responseMaxBytes = 64 * 1024 * 1024

@@ -4,8 +4,8 @@
  */
 import path from 'node:path'
 import type { HookConfig } from '../config/schema.ts'
-import { findCommand } from '../programs/find-command.ts'
-import { parseJson } from '../state/json.ts'
+import { parseJson } from '../files/json.ts'
+import { findCommand } from '../processes/find-command.ts'
 import { defaultTimeoutMs } from './code-hook.ts'
 import { defaultOnFailure, type Hook, type HookAnswer, type HookInput, readVerdict } from './hook.ts'
 import { runCommand } from './run-command.ts'

@@ -9,8 +9,8 @@ import { homedir } from 'node:os'
 import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
-import { trustedSearchPath } from '../programs/programs.ts'
-import { spawnHeld } from '../vm/held-process.ts'
+import { spawnHeld } from '../processes/held-process.ts'
+import { trustedSearchPath } from '../processes/programs.ts'
 
 /** A command that left a process behind with its output open is not waited for beyond this. */
 const drainMs = 200

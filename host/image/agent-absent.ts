@@ -22,12 +22,12 @@ const TABLE: readonly Absent[] = [
     // With them Node would load its `assert` and its `worker_threads`, a tenth of the whole start.
     importer: 'pino',
     modules: /^(sonic-boom|thread-stream|worker_threads)$/,
-    instead: 'the log goes to a stream that pino is given (agent/utils/logger.ts)',
+    instead: 'the log goes to a stream that pino is given (agent/link/logger.ts)',
   },
   {
     importer: 'undici',
     modules: /\/(llhttp|milo)\/[\w-]*(wasm|simd)\.js$/,
-    instead: 'requests go over the HTTP/2 session with the host (agent/utils/http2-dispatcher.ts)',
+    instead: 'requests go over the HTTP/2 session with the host (agent/link/http2-dispatcher.ts)',
   },
 ]
 

@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process'
 import path from 'node:path'
 import { createInterface } from 'node:readline'
-import { trustedSearchPath } from '../programs/programs.ts'
+import { trustedSearchPath } from '../processes/programs.ts'
 import { buildEnvironment } from './build-environment.ts'
 import { ImageError, type ImageErrorKind } from './image-error.ts'
 import { requireRootTools } from './platform.ts'

@@ -1,7 +1,7 @@
 // What building needs from this machine: Linux and Debian's programs. The one place that knows them.
 // It runs nothing and installs nothing.
 
-import { describeLeftOut, searchProgram } from '../programs/programs.ts'
+import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { ImageError } from './image-error.ts'
 
 /** Program to the Debian package that brings it. */

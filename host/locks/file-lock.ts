@@ -8,7 +8,7 @@ import { type FileHandle, lstat, readFile, rm, stat } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
-import { parseJson } from '../state/json.ts'
+import { parseJson } from '../files/json.ts'
 import { openLocked } from './kernel-lock.ts'
 
 const { O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR } = constants

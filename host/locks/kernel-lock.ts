@@ -10,7 +10,7 @@ import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
-import { describeLeftOut, searchProgram } from '../programs/programs.ts'
+import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 
 /** `shared`: with others that ask for a shared lock. */
 export type LockKind = 'exclusive' | 'shared'

@@ -8,8 +8,8 @@ import type { Result } from '#specs/protocol/error.ts'
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
 import { listMcpServers, McpServerForm, readMcpServer } from '#specs/protocol/mcp-config.ts'
+import { parseJson } from '../files/json.ts'
 import { findPlaceholders } from '../secrets/placeholders.ts'
-import { parseJson } from '../state/json.ts'
 
 export const mcpServersMaxCount = 32
 

@@ -11,11 +11,11 @@ import * as z from 'zod'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
 import { Milliseconds, RunId } from '#specs/protocol/text.ts'
+import { parseJson } from '../files/json.ts'
+import { findDistrust } from '../files/path-trust.ts'
+import { replaceFile } from '../files/replace-file.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
-import { parseJson } from '../state/json.ts'
-import { findDistrust } from '../state/path-trust.ts'
-import { replaceFile } from '../state/replace-file.ts'
 
 /** Characters of one note: a note is a thing to know, not a document. */
 export const noteMaxChars = 4_000

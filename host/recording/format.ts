@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
 import { Count, Line, Milliseconds, RunId, Sha256 } from '#specs/protocol/text.ts'
-import type { ChatRequest } from '../gateway/chat-request.ts'
+import type { ChatRequest } from '../providers/chat-request.ts'
 
 export const RecordingHeader = z.strictObject({
   version: z.literal(1),

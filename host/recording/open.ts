@@ -1,7 +1,7 @@
 /** Finds the recording that a person named: a run of theirs, or the folder of one. */
 import { statSync } from 'node:fs'
 import path from 'node:path'
-import type { ProviderChoice } from '../gateway/providers.ts'
+import type { ProviderChoice } from '../providers/providers.ts'
 import { Recording } from './replay.ts'
 
 const FILE = 'exchanges.jsonl'

@@ -1,11 +1,11 @@
 /** Writes a run's recording. What cannot be written costs the recording, never the run. */
 import { type FileHandle, open } from 'node:fs/promises'
 import type { Result } from '#specs/protocol/error.ts'
-import type { ChatRequest } from '../gateway/chat-request.ts'
-import type { WireError } from '../gateway/gateway-error.ts'
-import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../gateway/upstream.ts'
+import { writeWithRoom } from '../files/disk-space.ts'
+import type { WireError } from '../net/gateway-error.ts'
+import type { ChatRequest } from '../providers/chat-request.ts'
+import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createKeyRedaction, type Redaction } from '../secrets/redaction.ts'
-import { writeWithRoom } from '../state/room.ts'
 import {
   type ChatDigest,
   digestChat,

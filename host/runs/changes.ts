@@ -2,6 +2,8 @@
 
 import { closeSync } from 'node:fs'
 import { CaissonError, hasCode } from '#specs/errors.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import type { RunStore } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplySummary,
@@ -22,10 +24,8 @@ import {
   selectChanges,
   type WorkspaceError,
 } from '../workspace/index.ts'
-import { KeptRules } from './kept-rules.ts'
+import { KeptRules } from './ignore-rule-changes.ts'
 import { manifestFile, requireValue } from './prepare.ts'
-import { RunRecord } from './record.ts'
-import type { RunStore } from './store.ts'
 import { boundHeld, type RunUndo, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {

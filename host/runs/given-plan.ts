@@ -8,8 +8,8 @@ import { reasonOf } from '#specs/node/file-error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { readPlan, readPlanText } from '../approvals/plan-question.ts'
-import { RunFold } from './outline.ts'
-import type { RunStore } from './store.ts'
+import { RunFold } from '../journal/run-outline.ts'
+import type { RunStore } from '../journal/run-store.ts'
 
 export interface GivenPlan {
   readonly plan: Plan

@@ -4,6 +4,7 @@ import { rm } from 'node:fs/promises'
 import path from 'node:path'
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import type { LeftOut } from '#specs/protocol/event.ts'
+import type { RunRecord } from '../journal/run-record.ts'
 import type { Folders } from '../state/folders.ts'
 import type { PooledVm } from '../vm/vm-pool.ts'
 import {
@@ -16,9 +17,8 @@ import {
   type WorkspaceResult,
   writeManifest,
 } from '../workspace/index.ts'
-import { KeptRules } from './kept-rules.ts'
-import type { RunRecord } from './record.ts'
-import type { RunPlan } from './run-plan.ts'
+import { KeptRules } from './ignore-rule-changes.ts'
+import type { RunPlan } from './resolved-run.ts'
 
 /** Where a run's directory keeps its manifest. */
 export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')

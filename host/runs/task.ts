@@ -3,8 +3,8 @@ import type { Task } from '#specs/protocol/task.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
 import { secretsContext } from '../secrets/context.ts'
-import { knowledgeOf } from './knowledge.ts'
-import type { RunPlan } from './run-plan.ts'
+import type { RunPlan } from './resolved-run.ts'
+import { knowledgeOf } from './task-context.ts'
 
 /** @param approvesPlan whether every plan is put before a person */
 export function taskOf(plan: RunPlan, hooks: RunHooks, approvesPlan: boolean): Task {

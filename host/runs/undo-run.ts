@@ -4,7 +4,9 @@
  */
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { RunLock } from '../locks/run-lock.ts'
+import type { RunFold } from '../journal/run-outline.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import type { RunStore } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
 import {
   type ApplyLog,
@@ -14,11 +16,9 @@ import {
   type UndoSummary,
   undoChanges,
 } from '../workspace/index.ts'
-import { KeptRules } from './kept-rules.ts'
-import type { RunFold } from './outline.ts'
+import { RunLock } from '../workspace/run-lock.ts'
+import { KeptRules } from './ignore-rule-changes.ts'
 import { requireValue } from './prepare.ts'
-import { RunRecord } from './record.ts'
-import type { RunStore } from './store.ts'
 
 export interface RunUndo extends UndoSummary {
   /** What is not as it should be: files that may still be applied, or an undo that the journal does not have. For people. */

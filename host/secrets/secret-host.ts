@@ -1,5 +1,5 @@
 /** The hosts that a secret may be bound to: names, and all names below one. */
-import { parseHost } from '../egress/target.ts'
+import { parseHost } from '../net/target.ts'
 
 /** The one spelling of `example.com` or `*.example.com`, as it is compared with that of requests; null for anything else. */
 export function readSecretHost(text: string): string | null {

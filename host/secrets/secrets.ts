@@ -6,11 +6,11 @@ import * as z from 'zod'
 import { CaissonError, requireText } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
-import { type Config, KeySource } from '../config/schema.ts'
-import type { Target } from '../egress/egress.ts'
-import { hostInUrl } from '../egress/target.ts'
-import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
-import { Secret } from '../gateway/secret.ts'
+import { KeySource } from '../keys/key-source.ts'
+import { Secret } from '../keys/secret.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import type { Target } from '../net/target.ts'
+import { hostInUrl } from '../net/target.ts'
 import { findPlaceholders, placeholderOf, replacePlaceholders } from './placeholders.ts'
 import { createRedaction, noRedaction, type Redaction } from './redaction.ts'
 import { readSecretHost } from './secret-host.ts'
@@ -96,7 +96,7 @@ export class Secrets {
    * @throws {CaissonError} `invalid_options` for a host that is no name; the configuration was looked at with its schema
    */
   constructor(
-    configured: Config['secrets'],
+    configured: Readonly<Record<string, { readonly from: KeySource; readonly hosts: readonly string[] }>>,
     resolve: (source: KeySource) => Promise<Result<Secret, string>>,
     changes: SecretChanges = new SecretChanges(),
   ) {

@@ -12,8 +12,8 @@ import { type Skill, type SkillFinding, SkillRegistry } from '#specs/node/skills
 import type { SkillHead, SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Config } from '../config/schema.ts'
+import { findDistrust } from '../files/path-trust.ts'
 import type { Folders } from '../state/folders.ts'
-import { findDistrust } from '../state/path-trust.ts'
 
 /** Skills that a task is told of. */
 const headsMaxCount = 256

@@ -7,7 +7,7 @@ import { mkdir, stat } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
-import { type Distrust, findDistrust } from './path-trust.ts'
+import { type Distrust, findDistrust } from '../files/path-trust.ts'
 
 export interface Folders {
   /** State: `CAISSON_HOME`, else `$XDG_STATE_HOME/caisson`, else `~/.local/state/caisson`. */

@@ -9,10 +9,10 @@ import type * as z from 'zod'
 import { CaissonError } from '#specs/errors.ts'
 import { reasonOf } from '#specs/node/file-error.ts'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
+import { parseJson } from '../files/json.ts'
+import { replaceFile } from '../files/replace-file.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from './folders.ts'
-import { parseJson } from './json.ts'
-import { replaceFile } from './replace-file.ts'
 
 export class JsonFile<T> {
   readonly file: string

@@ -5,7 +5,7 @@
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { parseJson } from '../state/json.ts'
+import { parseJson } from '../files/json.ts'
 
 export interface CallArguments {
   /** Canonical JSON, at most as long as the journal takes: short numbers can be long there. */

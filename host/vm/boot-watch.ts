@@ -1,7 +1,7 @@
 // Follows a booting guest by its console until init says that it is ready, says what failed, or QEMU ends.
 // What it reads is the guest's claim: it decides when the host goes on, and nothing else.
 
-import type { QemuExit, QemuProcess } from './qemu-process.ts'
+import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
 import type { VmPhase } from './vm-error.ts'
 
 /** What init prints when it is ready to serve (followed by `uptime=<seconds>`). */

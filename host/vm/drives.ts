@@ -3,8 +3,8 @@
 
 import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { DrivePlan } from './qemu-process.ts'
-import { makeSparseFile } from './sparse-file.ts'
+import { makeSparseFile } from './hibernation/sparse-file.ts'
+import type { DrivePlan } from './qemu/qemu-process.ts'
 import type { VmFolder } from './vm-folder.ts'
 
 /** The files of an image: absolute paths. */

@@ -2,10 +2,10 @@
 // that may interrupt one: the deadline and the caller's signal.
 
 import type { BootOutcome, BootWatch } from './boot-watch.ts'
-import { FreshError } from './fresh.ts'
-import type { QemuExit, QemuProcess } from './qemu-process.ts'
-import { QmpError } from './qmp.ts'
-import { SavedStateError } from './saved-state.ts'
+import { SavedStateError } from './hibernation/saved-state.ts'
+import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
+import { QmpError } from './qemu/qmp.ts'
+import { FreshError } from './reseed.ts'
 import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
 
 const DEADLINE = Symbol('deadline')

@@ -5,8 +5,8 @@ import { randomBytes } from 'node:crypto'
 import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { parseJson } from '../state/json.ts'
-import { findProcessesByArgument, judgeProcess, ownIdentity } from '../state/process-identity.ts'
+import { parseJson } from '../files/json.ts'
+import { findProcessesByArgument, judgeProcess, ownIdentity } from '../processes/process-identity.ts'
 
 const RECORD = 'vm.json'
 /** There while the VM waits in a pool. */

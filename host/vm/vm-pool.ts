@@ -5,12 +5,12 @@
 import { link } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { ownWorkspace } from './drives.ts'
+import { continueVm, stopVm } from './hibernation/saved-state.ts'
 import { Pool, type PoolCounts, type PoolMember } from './pool.ts'
-import { continueVm, stopVm } from './saved-state.ts'
+import { GuestUnresponsiveError, startWarm, type WarmStartDeps, type WarmVm } from './template/warm-start.ts'
+import type { StartVmOptions } from './vm-command.ts'
 import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
-import type { StartVmOptions } from './vm-plan.ts'
-import { GuestUnresponsiveError, startWarm, type WarmStartDeps, type WarmVm } from './warm-start.ts'
 
 const DEFAULT_WAIT_MS = 120_000
 /** For a guest that has nothing else to do; one that does not answer is not handed out. */

@@ -3,9 +3,9 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type BootWatch, watchBoot } from './boot-watch.ts'
-import { type QemuProcess, spawnQemu } from './qemu-process.ts'
-import { Qmp, QmpError } from './qmp.ts'
-import { continueVm, loadState } from './saved-state.ts'
+import { continueVm, loadState } from './hibernation/saved-state.ts'
+import { type QemuProcess, spawnQemu } from './qemu/qemu-process.ts'
+import { Qmp, QmpError } from './qemu/qmp.ts'
 import {
   describeCancelled,
   describeFailure,
@@ -14,13 +14,13 @@ import {
   isLaunchFailure,
   StartLimits,
 } from './start-failure.ts'
+import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmPlan } from './vm-command.ts'
 import type { VmPhase } from './vm-error.ts'
-import { LAST_WORDS_MS, type Vm, VmLife, type VmTimings } from './vm-life.ts'
-import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmPlan } from './vm-plan.ts'
+import { LAST_WORDS_MS, type Vm, VmLife, type VmTimings } from './vm-lifecycle.ts'
 
 export type { VmDiskImage, VmImage } from './drives.ts'
-export type { Vm, VmExit, VmTimings } from './vm-life.ts'
-export type { StartState, StartVmOptions } from './vm-plan.ts'
+export type { StartState, StartVmOptions } from './vm-command.ts'
+export type { Vm, VmExit, VmTimings } from './vm-lifecycle.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
 /** For a guest that runs: a thread of its init answers. */

@@ -1,9 +1,10 @@
 /** The web tools of one run, put together from its egress, the user's secrets and the search of the configuration. */
 import type { Result } from '#specs/protocol/error.ts'
-import type { KeySource, SearchConfig } from '../config/schema.ts'
+import type { SearchConfig } from '../config/schema.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { Network } from '../gateway/network.ts'
-import type { Secret } from '../gateway/secret.ts'
+import type { KeySource } from '../keys/key-source.ts'
+import type { Secret } from '../keys/secret.ts'
+import type { Network } from '../net/network.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 import { fetchPage } from './fetch-page.ts'
 import { createSearch } from './search.ts'

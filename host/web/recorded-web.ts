@@ -2,7 +2,7 @@
 import type * as z from 'zod'
 import { WebFetchAnswer, WebSearchAnswer } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import { gatewayError, type WireError } from '../gateway/gateway-error.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Recorder } from '../recording/recorder.ts'
 import type { Recording } from '../recording/replay.ts'
 import type { Web } from './web.ts'

@@ -1,6 +1,6 @@
 /** The headers of a request for a page: the host's own, and what the guest may add to them. */
 import type { Result } from '#specs/protocol/error.ts'
-import { foldName, isOverriding } from '../egress/overriding.ts'
+import { foldName, isOverriding } from '../egress/overriding-headers.ts'
 
 const headersMaxCount = 32
 const userAgent = 'caisson/0.1 (+web-fetch)'

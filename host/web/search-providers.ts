@@ -6,7 +6,8 @@ import * as z from 'zod'
 import type { WebSearchAnswer } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { KeySource, SearchConfig } from '../config/schema.ts'
+import type { SearchConfig } from '../config/schema.ts'
+import type { KeySource } from '../keys/key-source.ts'
 
 export interface SearchRequest {
   readonly method: 'GET' | 'POST'

@@ -6,7 +6,7 @@ import type {
   WebSearchRequest,
 } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { WireError } from '../gateway/gateway-error.ts'
+import type { WireError } from '../net/gateway-error.ts'
 
 export interface Web {
   /** Follows redirects; every hop is judged, connected and journaled by the run's egress. */

@@ -18,7 +18,6 @@ import {
 } from '#specs/protocol/change.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { Count, Sha256 } from '#specs/protocol/text.ts'
-import { Turns } from './turns.ts'
 import {
   failureOf,
   WorkspaceFailure,
@@ -26,6 +25,7 @@ import {
   workspaceFailure,
   workspaceSuccess,
 } from './workspace-error.ts'
+import { Turns } from './yield-turns.ts'
 
 /** An entry as it is kept: a file also has its digest and where in `changes.bin` its content begins. */
 export const StoredChange = z.discriminatedUnion('kind', [

@@ -10,8 +10,8 @@ import type { StoredChange } from './change-set.ts'
 import { Inherited } from './inherited.ts'
 import type { Manifest, ManifestEntry } from './manifest.ts'
 import { captureState, isSameState, manifestState, type PathState } from './path-state.ts'
-import type { Turns } from './turns.ts'
 import { isOwnState, type LoggedOperation } from './write-ahead.ts'
+import type { Turns } from './yield-turns.ts'
 
 /** A manifest with what is needed to look things up in it. */
 export class ManifestIndex {

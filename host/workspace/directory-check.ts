@@ -2,7 +2,7 @@
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
-import { closeToPrograms } from '../programs/programs.ts'
+import { closeToPrograms } from '../processes/programs.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 export interface OwnPlaces {

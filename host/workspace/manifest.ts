@@ -10,8 +10,8 @@ import { LeftOut } from '#specs/protocol/event.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count, Sha256, WorkspacePath } from '#specs/protocol/text.ts'
-import { Turns } from './turns.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
+import { Turns } from './yield-turns.ts'
 
 const Digits = z.string().regex(/^-?[0-9]{1,20}$/, 'expected a decimal number')
 /** Permission bits with set-uid, set-gid and sticky. */

@@ -10,7 +10,7 @@ import {
   type ToolValidationIssue,
   toolValidationFailureType,
 } from '#specs/protocol/validation-failure.ts'
-import type { SchemaFault } from '../structured/schema.ts'
+import type { SchemaFault } from './json-schema.ts'
 
 /** A failed validation: `output` is the artifact as JSON, `error` says the same in a sentence. */
 export interface ValidationFailure {

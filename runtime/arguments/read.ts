@@ -5,10 +5,10 @@
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
-import type { LLMTool } from '../contract.ts'
+import type { LLMTool } from '../contract/contract.ts'
 import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
-import { type OpenedSchema, openSchema } from '../structured/schema.ts'
 import { describeFaults, describeIssues, validationFailure } from './failure.ts'
+import { type OpenedSchema, openSchema } from './json-schema.ts'
 import { readArgumentsJson } from './read-json.ts'
 import { findMeant, isDestructive, mendSlips, propertiesOf, type ToolEffect } from './slips.ts'
 

@@ -8,7 +8,7 @@ import type { Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
-import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../child-group.ts'
+import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
 import type { McpServerConfig } from './config.ts'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from './lines.ts'
 

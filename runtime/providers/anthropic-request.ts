@@ -3,7 +3,7 @@
  * top (later ones become part of a user's turn), turns alternate, results come first in theirs, no text is empty. Thoughts with
  * their signatures and blocks of the server's own tools go back unchanged.
  */
-import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract.ts'
+import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import { defaultMaxTokens } from './connection.ts'
 import { closeSchema } from './schemas.ts'

@@ -1,6 +1,6 @@
 /** Anthropic's Messages API as a provider: its event stream as the parts that all providers yield. */
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
-import type { Provider, ProviderRequest } from '../contract.ts'
+import type { Provider, ProviderRequest } from '../contract/contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
 import { errorFromStream } from '../llm/dialects.ts'
 import { modelError } from '../llm/errors.ts'

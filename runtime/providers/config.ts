@@ -6,7 +6,7 @@
 import type { Dispatcher } from 'undici'
 import * as z from 'zod'
 import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issue-text.ts'
-import type { Provider } from '../contract.ts'
+import type { Provider } from '../contract/contract.ts'
 import { LLMConfigurationError } from './errors.ts'
 
 /** The protocols and services that are known by name. */

@@ -2,7 +2,7 @@
  * A request in the words of Gemini's API. Its calls have no ids: results are told by the name of their function, in the order
  * of the calls, and signatures of thoughts go back on the very parts they came with.
  */
-import type { LLMChatMessage, ProviderRequest } from '../contract.ts'
+import type { LLMChatMessage, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import { parseArgumentsObject } from './anthropic-request.ts'
 import { defaultMaxTokens } from './connection.ts'

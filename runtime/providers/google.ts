@@ -1,6 +1,6 @@
 /** Gemini's `streamGenerateContent` as a provider: its chunks as the parts that all providers yield. */
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
-import type { Provider } from '../contract.ts'
+import type { Provider } from '../contract/contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
 import { errorFromStream } from '../llm/dialects.ts'
 import { modelError } from '../llm/errors.ts'

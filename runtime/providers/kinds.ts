@@ -1,5 +1,5 @@
 /** The table of provider kinds: where each lives, what it needs, which variables of the environment name it. */
-import type { Provider } from '../contract.ts'
+import type { Provider } from '../contract/contract.ts'
 import { createAnthropicProvider } from './anthropic.ts'
 import type { ProviderConfig, ProviderKind } from './config.ts'
 import { Connection } from './connection.ts'

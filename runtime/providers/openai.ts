@@ -2,7 +2,7 @@
  * Providers of OpenAI's chat completions and all that speak them: OpenAI, Azure, xAI, Ollama, NVIDIA's catalog and NIM, vLLM,
  * llama.cpp. They differ in addresses, in the header of the key and in the name of one field; see `kinds.ts`.
  */
-import type { LLMChatMessage, LLMToolCall, Provider, ProviderRequest } from '../contract.ts'
+import type { LLMChatMessage, LLMToolCall, Provider, ProviderRequest } from '../contract/contract.ts'
 import { type ChatRequest, streamChat } from '../llm/client.ts'
 import type { ChatMessage, ToolCallRequest } from '../llm/messages.ts'
 import { type Connection, defaultMaxTokens } from './connection.ts'

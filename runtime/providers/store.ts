@@ -2,7 +2,7 @@
  * The providers of one environment, by name. Stores share nothing: what one is given, no other sees. A configuration is
  * checked when it is given; what it lacks is said when it is asked for, and by its status, which shows no key.
  */
-import type { Provider } from '../contract.ts'
+import type { Provider } from '../contract/contract.ts'
 import {
   checkConfig,
   isProvider,

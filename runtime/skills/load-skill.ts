@@ -1,7 +1,7 @@
 /** The tool `load_skill`: what the model is told of the skills there are, and the block in which it gets one. */
 
 import type { Skill, SkillRegistry } from '#specs/node/skills/registry.ts'
-import type { LLMToolDefinition } from '../contract.ts'
+import type { LLMToolDefinition } from '../contract/contract.ts'
 
 export const loadSkillName = 'load_skill'
 

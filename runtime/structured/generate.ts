@@ -3,9 +3,10 @@
  * does not come, after at most three requests.
  */
 import * as z from 'zod'
-import type { LLMChatMessage, LLMResponse, LLMUsage } from '../contract.ts'
-import { cachedEnvironment, checkEnvironment, type LLMEnvironment } from '../environment.ts'
-import { generate, type LLMRequest } from '../generate.ts'
+import { type AnswerSchema, type JsonSchema, openSchema, openZodSchema } from '../arguments/json-schema.ts'
+import type { LLMChatMessage, LLMResponse, LLMUsage } from '../contract/contract.ts'
+import { cachedEnvironment, checkEnvironment, type LLMEnvironment } from '../environment/environment.ts'
+import { generate, type LLMRequest } from '../generate/generate.ts'
 import type { Turn } from '../llm/client.ts'
 import { modelError } from '../llm/errors.ts'
 import type { ChatMessage } from '../llm/messages.ts'
@@ -14,7 +15,6 @@ import { McpRegistry } from '../mcp/registry.ts'
 import { LLMError } from '../providers/errors.ts'
 import { toChatMessages } from '../providers/openai.ts'
 import { requestStructured } from './request.ts'
-import { type AnswerSchema, type JsonSchema, openSchema, openZodSchema } from './schema.ts'
 
 export interface StructuredOptions<T>
   extends Omit<

@@ -5,12 +5,12 @@
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
+import { asObjectSchema, type JsonSchema } from '../arguments/json-schema.ts'
 import type { Turn } from '../llm/client.ts'
 import type { ModelError, ModelErrorCode } from '../llm/errors.ts'
 import type { ChatMessage } from '../llm/messages.ts'
 import type { Model, TurnHooks, TurnRequest } from '../llm/model.ts'
 import { parseModelJson } from '../llm/repair.ts'
-import { asObjectSchema, type JsonSchema } from './schema.ts'
 
 /** How an answer's form is asked for, the strictest first. */
 export type AnswerForm = 'response_format' | 'tool' | 'prompt'

@@ -1,5 +1,5 @@
 /** `caisson/testing`: a scripted model, to test tools and workflows without a real one. */
-export type * from '../contract.ts'
+export type * from '../contract/contract.ts'
 export {
   calls,
   failure,

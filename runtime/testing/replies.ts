@@ -1,5 +1,5 @@
 /** What a scripted model says, as data, and short ways to write it. Holds no state; a reply may be used many times. */
-import type { LLMUsage } from '../contract.ts'
+import type { LLMUsage } from '../contract/contract.ts'
 
 export interface ScriptedCall {
   readonly name: string

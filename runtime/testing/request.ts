@@ -1,6 +1,6 @@
 /** A request as a scripted model sees it, whichever way it came: in process, through a provider, or over HTTP. */
 import type { Asked } from '#specs/testing/model-server.ts'
-import type { LLMChatMessage, LLMToolCall, LLMToolDefinition, ProviderRequest } from '../contract.ts'
+import type { LLMChatMessage, LLMToolCall, LLMToolDefinition, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
 import { shorten } from './replies.ts'
 

@@ -16,7 +16,7 @@ import type {
   Provider,
   ProviderPart,
   ProviderRequest,
-} from '../contract.ts'
+} from '../contract/contract.ts'
 import { modelError } from '../llm/errors.ts'
 import { LLMError } from '../providers/errors.ts'
 import { type ReadyReply, toParts, toResponse, toServerReply } from './answers.ts'

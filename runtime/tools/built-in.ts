@@ -1,7 +1,7 @@
 /** What a tool of the library itself is: its parameters as a zod schema, and what it does with them. */
 import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
-import type { LLMToolContext } from '../contract.ts'
+import type { LLMToolContext } from '../contract/contract.ts'
 
 /** What a call came to. A content that is no text is told as JSON. */
 export interface ToolOutcome {

@@ -5,7 +5,7 @@ import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
 import { failure } from '#specs/node/file-error.ts'
 import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
-import type { LLMToolContext } from '../contract.ts'
+import type { LLMToolContext } from '../contract/contract.ts'
 import { withPlaceIn } from './workspace-file.ts'
 
 export const pathParameter = z.string().min(1).max(8_192)

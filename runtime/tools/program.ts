@@ -3,7 +3,7 @@
  * much, and when it ends itself. What it says is kept in bounded memory. What leaves the group (`setsid`) is not followed.
  */
 import { spawn } from 'node:child_process'
-import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../child-group.ts'
+import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
 import { OutputKeeper } from './output.ts'
 
 export interface ProgramRequest {

@@ -1,5 +1,5 @@
 /** Makes a tool call out of a text in which the application recognises one. */
-import type { LLMResponse, LLMToolCall } from '../contract.ts'
+import type { LLMResponse, LLMToolCall } from '../contract/contract.ts'
 
 export interface ParsedToolIntent {
   readonly toolName: string

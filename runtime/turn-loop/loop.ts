@@ -2,7 +2,7 @@
  * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
  * or a signal ends it. Owns the order of the checks; knows no tool, no transcript and no provider (see `run.ts`).
  */
-import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract.ts'
+import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract/contract.ts'
 import { normalizeToolIntent } from './intent.ts'
 import { Interruptions, interrupted } from './interruption.ts'
 import { readLimits } from './limits.ts'

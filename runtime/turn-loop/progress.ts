@@ -1,5 +1,5 @@
 /** What a loop under way is made of, shared by its branches: counters, trace, guard and how an end is put into words. */
-import type { LLMResponse } from '../contract.ts'
+import type { LLMResponse } from '../contract/contract.ts'
 import { type Interruptions, interrupted } from './interruption.ts'
 import type { TurnLoopLimits } from './limits.ts'
 import { ToolRounds } from './tool-rounds.ts'

@@ -2,8 +2,8 @@
  * `runTurnLoop` of the library: the turn loop, asking the model through `generate` or `stream` where the application does not
  * do that itself. Apart from the loop, so that who asks a model of their own does not load providers.
  */
-import type { LLMChatMessage, LLMResponse, LLMStreamChunk } from '../contract.ts'
-import { generate, type LLMRequest, stream } from '../generate.ts'
+import type { LLMChatMessage, LLMResponse, LLMStreamChunk } from '../contract/contract.ts'
+import { generate, type LLMRequest, stream } from '../generate/generate.ts'
 import { runTurnLoop as runLoop } from './loop.ts'
 import type { RunTurnLoopOptions, RunTurnLoopResult, TurnLoopModelCall } from './types.ts'
 

@@ -1,5 +1,5 @@
 /** A turn in which the model answered with a text: empty, rejected or accepted; and one with an answer of no known kind. */
-import type { LLMResponse } from '../contract.ts'
+import type { LLMResponse } from '../contract/contract.ts'
 import {
   classifyText,
   recoveryInstruction,

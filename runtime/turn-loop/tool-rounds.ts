@@ -1,5 +1,5 @@
 /** The rounds of tool calls of one loop: summaries for the trace, and the guard against circles before and after each round. */
-import type { LLMToolCall } from '../contract.ts'
+import type { LLMToolCall } from '../contract/contract.ts'
 import { type GuardedCall, LoopGuard } from './loop-guard.ts'
 import { normalizeArguments, shorten } from './signature.ts'
 import type { TurnLoopRepeatedToolCallStopDetail, TurnLoopToolCallSummary } from './trace.ts'

@@ -1,5 +1,5 @@
 /** A turn in which the model called tools: the guards come first, then the application carries the calls out. */
-import type { LLMResponse } from '../contract.ts'
+import type { LLMResponse } from '../contract/contract.ts'
 import { DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION } from './classify.ts'
 import { interrupted } from './interruption.ts'
 import type { End, Progress } from './progress.ts'

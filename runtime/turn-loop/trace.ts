@@ -1,5 +1,5 @@
 /** The trace of a turn loop: what each turn was and why the loop ended. Kept for the result alone; decides nothing. */
-import type { LLMToolCall } from '../contract.ts'
+import type { LLMToolCall } from '../contract/contract.ts'
 import type { TextClassification } from './classify.ts'
 
 export type TurnLoopTerminalReason =

@@ -2,7 +2,7 @@
  * What an application gives the turn loop and what it gets back. The loop repeats turns, bounds them and keeps their trace;
  * state, messages, tools and what counts as done are the application's.
  */
-import type { LLMChatMessage, LLMResponse } from '../contract.ts'
+import type { LLMChatMessage, LLMResponse } from '../contract/contract.ts'
 import type { TextAssessment, TextClassification } from './classify.ts'
 import type { ParsedToolIntent } from './intent.ts'
 import type {

@@ -3,7 +3,7 @@
  * on the processor and its memory are theirs alone. Takes jobs over IPC.
  */
 
-import type { LLMChatMessage } from '../../runtime/contract.ts'
+import type { LLMChatMessage } from '../../runtime/contract/contract.ts'
 import { runTurnLoop } from '../../runtime/index.ts'
 
 export type AgentJob =

@@ -1,7 +1,7 @@
 /** What scheduling takes: a plan of fifty steps whose steps do nothing, every event checked as the host does. */
 
-import { PlanBook } from '../../agent/plan/book.ts'
 import { executePlan, type StepRunner } from '../../agent/plan/executor.ts'
+import { PlanBook } from '../../agent/plan/plan-state.ts'
 import { makeRun } from '../../agent/test/support/run.ts'
 import { Plan } from '../../specs/protocol/plan.ts'
 import type { Figures } from './bench.ts'

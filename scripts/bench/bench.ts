@@ -3,11 +3,11 @@
 import { mkdir } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { join } from 'node:path'
+import { type AgentLink, openAgentLink } from '../../host/guest/agent-link.ts'
 import { ensureImage, type Image } from '../../host/image/image.ts'
-import { type AgentLink, openAgentLink } from '../../host/rpc/agent-link.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../host/state/folders.ts'
 import type { StartVmOptions, Vm } from '../../host/vm/vm.ts'
-import { prepareMachine } from '../../host/vm/vm-plan.ts'
+import { prepareMachine } from '../../host/vm/vm-command.ts'
 import { tell } from './figures.ts'
 
 export const AGENT_DEADLINE_MS = 60_000

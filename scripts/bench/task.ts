@@ -2,8 +2,8 @@
 
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
-import { offlineModel } from '../../host/gateway/providers.ts'
 import { Host } from '../../host/host.ts'
+import { offlineModel } from '../../host/providers/providers.ts'
 import type { Bench, Figures } from './bench.ts'
 import { figureOf, repeats, tell } from './figures.ts'
 import { makeFolder } from './workspace.ts'

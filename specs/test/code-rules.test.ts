@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { cruise } from 'dependency-cruiser'
 import { describe, expect, it } from 'vitest'
-import rules from '../../scripts/arrows.ts'
+import rules from '../../scripts/dependencies.ts'
 import { temporaryFolder } from '../testing/temporary-folder.ts'
 
 const root = path.join(import.meta.dirname, '../..')
@@ -24,7 +24,9 @@ describe('the check of the code', () => {
     const { type, scripts } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'))
     expect(type).toBe('module')
     const parts = [...String(scripts.check).matchAll(/npm run (\S+)/g)].map(([, name = '']) => scripts[name])
-    expect(parts.join('\n')).toMatch(/tsc --noEmit\nbiome check --error-on-warnings \.\n.*check-arrows\.ts/)
+    expect(parts.join('\n')).toMatch(
+      /tsc --noEmit\nbiome check --error-on-warnings \.\n.*check-dependencies\.ts/,
+    )
   })
 
   it('refuses code that is not strictly typed [S0.15]', async () => {
@@ -61,9 +63,13 @@ describe('the check of the code', () => {
     ['agent', 'host', 'agent-never-imports-host'],
     ['runtime', 'agent', 'runtime-imports-specs-alone'],
     ['specs', 'host', 'specs-imports-nobody'],
+    ['host/vm', 'host/runs', 'host/vm-imports-lower-layers'],
+    ['host/keys', 'host/locks', 'host/keys-imports-lower-layers'],
+    ['agent/tools', 'agent/plan', 'agent/tools-imports-lower-layers'],
+    ['runtime/llm', 'runtime/generate', 'runtime/llm-imports-lower-layers'],
   ])('refuses an import of %s from %s [S0.15]', async (from, to, rule) => {
     const folder = await folderWith({
-      [`${from}/a.ts`]: `import '../${to}/b.ts'\n`,
+      [`${from}/a.ts`]: `import '${path.relative(from, to)}/b.ts'\n`,
       [`${to}/b.ts`]: 'export const b = 1\n',
     })
     const { output } = await cruise([from], {

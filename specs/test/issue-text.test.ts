@@ -130,11 +130,11 @@ describe('what is wrong with a value', () => {
     // Their words are for models, or name the place alone.
     const others = [
       'agent/tools/ask-user.ts',
-      'agent/tools/call.ts',
-      'agent/utils/gateway-client.ts',
-      'host/gateway/embedder.ts',
+      'agent/tool-calls/call.ts',
+      'agent/tool-calls/gateway-client.ts',
+      'host/providers/embedder.ts',
       'runtime/arguments/failure.ts',
-      'runtime/structured/schema.ts',
+      'runtime/arguments/json-schema.ts',
     ]
     const found = ['specs', 'host', 'runtime', 'agent'].flatMap((room) =>
       readdirSync(path.join(root, room), { recursive: true, encoding: 'utf8' })

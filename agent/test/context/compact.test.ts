@@ -4,8 +4,8 @@ import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { compact } from '../../context/compact.ts'
 import { TokenMeter } from '../../context/tokens.ts'
-import { History } from '../../history.ts'
-import { cutMiddle } from '../../tools/cut.ts'
+import { History } from '../../step/history.ts'
+import { cutMiddle } from '../../text/truncate.ts'
 import { expectValidConversation } from '../support/conversation.ts'
 
 const opening: readonly ChatMessage[] = [

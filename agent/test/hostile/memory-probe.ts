@@ -4,7 +4,7 @@
  */
 import * as z from 'zod'
 import { delta, toolDelta } from '#specs/testing/model-replies.ts'
-import { defineTool, toolSuccess } from '../../tools/tool.ts'
+import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import { answer, call, carryOut, type WorldOptions, working } from './world.ts'
 
 const giveMuch = defineTool({

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
-import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tools/tool.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { answer, call, carryOut, type Ending, eventsOf, working } from './world.ts'
 
 const huge = 50 << 20

@@ -1,7 +1,7 @@
 // MCP servers as the agent has them: real processes behind the frames of the root side, and a host that allows or denies.
 import { describe, expect, it } from 'vitest'
 import type { UserQuestion } from '#specs/protocol/question.ts'
-import { type AskUser, toolFailure, toolSuccess } from '../../tools/tool.ts'
+import { type AskUser, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { McpWorld, small } from './world.ts'
 
 const names = (tools: readonly { name: string }[]) => tools.map(({ name }) => name)

@@ -3,10 +3,10 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Plan } from '#specs/protocol/plan.ts'
-import { PlanBook } from '../../plan/book.ts'
 import { executePlan, type StepRunner } from '../../plan/executor.ts'
+import { PlanBook } from '../../plan/plan-state.ts'
 import { writesOverlap } from '../../plan/schedule.ts'
-import type { StepResult } from '../../step.ts'
+import type { StepResult } from '../../step/step.ts'
 import { makeRun, type TestRunOptions } from '../support/run.ts'
 
 const noModel = (): never => {

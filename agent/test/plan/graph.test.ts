@@ -5,8 +5,8 @@ import { Plan, type Step } from '#specs/protocol/plan.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { Planner } from '../../plan/planner.ts'
 import { writesOverlap } from '../../plan/schedule.ts'
-import type { Run } from '../../run.ts'
-import type { AgentRequest, AgentResult } from '../../subagents/agents.ts'
+import type { Run } from '../../run/run.ts'
+import type { AgentRequest, AgentResult } from '../../tool-calls/sub-agent-types.ts'
 import { done, execute, failed, planOf } from '../support/execute.ts'
 
 const object = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }

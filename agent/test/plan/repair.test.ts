@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
-import { readPlan } from '../../plan/read.ts'
+import { readPlan } from '../../plan/parse-plan.ts'
 import { mendPlan } from '../../plan/repair.ts'
 
 const step = (id: string, fields: object = {}) => ({ id, title: id, instructions: `do ${id}`, ...fields })

@@ -1,10 +1,10 @@
 // Another plan in the place of the one that is carried out: handed in by a step, or made after a failure.
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
-import { PlanBook } from '../../plan/book.ts'
 import { executePlan } from '../../plan/executor.ts'
+import { PlanBook } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
-import type { Run } from '../../run.ts'
+import type { Run } from '../../run/run.ts'
 import { done, execute, failed, noModel, planOf } from '../support/execute.ts'
 import { makeRun } from '../support/run.ts'
 

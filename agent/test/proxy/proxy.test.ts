@@ -3,13 +3,13 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
+import { HttpSessionLostError } from '../../link/http.ts'
+import type { ExecRequest, Helper } from '../../link/root-helper.ts'
 import { proxyEnvironment } from '../../proxy/environment.ts'
 import { Gate } from '../../proxy/gate.ts'
 import { createProgramNetwork } from '../../proxy/proxy.ts'
 import { Refusals } from '../../proxy/refusals.ts'
-import { createCodeTools } from '../../tools/code.ts'
-import type { ExecRequest, Helper } from '../../utils/helper.ts'
-import { HttpSessionLostError } from '../../utils/http.ts'
+import { createCodeTools } from '../../tools/code/code.ts'
 
 const noHost = {
   openStream: () => Promise.reject(new HttpSessionLostError('no session with the host for HTTP')),

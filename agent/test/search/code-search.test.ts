@@ -15,12 +15,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { Directory } from '#specs/node/directory.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
-import type { ExtensionParts } from '../../extensions.ts'
+import type { ExtensionParts } from '../../extensions/extension.ts'
+import { createLogger } from '../../link/logger.ts'
 import { type CodeSearchOptions, createCodeSearch } from '../../search/code-search.ts'
-import { IndexRoom } from '../../search/index-room.ts'
+import { IndexRoom } from '../../search/index-memory-budget.ts'
 import { readText } from '../../search/read-file.ts'
 import type { CodeSearchResult } from '../../tools/search-code.ts'
-import { createLogger } from '../../utils/logger.ts'
 import { call, quietContext } from '../support/tools.ts'
 import { temporaryFolder } from '../support/trees.ts'
 
@@ -106,12 +106,12 @@ describe('search_code', () => {
   it('finds a file by the words of its path, and searches below a path alone [S0.14]', async () => {
     using space = prepare({
       'host/gateway/budget.ts': 'x\n',
-      'agent/budget.ts': 'y\n',
+      'agent/run/budget.ts': 'y\n',
       'agentur/budget.ts': 'z',
     })
     expect((await space.paths('gateway budget'))[0]).toBe('host/gateway/budget.ts')
-    expect(await space.paths('budget', { path: 'agent' })).toEqual(['agent/budget.ts'])
-    expect(await space.paths('budget', { path: 'agent/budget.ts' })).toEqual(['agent/budget.ts'])
+    expect(await space.paths('budget', { path: 'agent' })).toEqual(['agent/run/budget.ts'])
+    expect(await space.paths('budget', { path: 'agent/run/budget.ts' })).toEqual(['agent/run/budget.ts'])
     expect(await call(space.tool, { query: 'budget', path: '../..' })).toMatchObject({
       ok: false,
       error: { code: 'outside_workspace' },

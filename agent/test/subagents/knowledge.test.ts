@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest'
 import type { SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import type { Asked } from '#specs/testing/model-server.ts'
-import { openSkills } from '../../skills/shelf.ts'
+import { openSkills } from '../../skills/skill-catalog.ts'
+import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
 import { createMemoryTools } from '../../tools/memory.ts'
-import type { GatewayClient } from '../../utils/gateway-client.ts'
 import { answer, call, carryOut, eventsOf, onePlan } from '../hostile/world.ts'
 import { isPlanning } from '../support/scripted-model.ts'
 

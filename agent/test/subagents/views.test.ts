@@ -1,8 +1,8 @@
 // Views of a run's sub-agents over a source that is told when to answer: made together, ended behind everybody's back.
 import { describe, expect, it } from 'vitest'
-import { OneAtATime } from '../../subagents/turns.ts'
+import { Mutex } from '#specs/node/semaphore.ts'
+import type { HelperErrorCode, HelperResult } from '../../link/root-helper.ts'
 import { type AgentView, type ViewSource, Views } from '../../subagents/views.ts'
-import type { HelperErrorCode, HelperResult } from '../../utils/helper.ts'
 import { silentLogger } from '../support/run.ts'
 
 /** A source with room for so many; what it was asked for, in order, and each closing when it may end. */
@@ -45,7 +45,7 @@ function viewOf(opened: HelperResult<AgentView> | undefined): AgentView {
 describe('views', () => {
   it('that are asked for together are made by one request, each with its own paths [A.07]', async () => {
     const { views: from, asked } = source(32)
-    const views = new Views(from, new OneAtATime(), silentLogger)
+    const views = new Views(from, new Mutex(), silentLogger)
     const opened = (await Promise.all(Array.from({ length: 8 }, () => views.open()))).map(viewOf)
     expect(asked).toEqual(['open 8'])
     expect(opened.map(({ path, id }) => path === `/v/${id}`)).toEqual(Array(8).fill(true))
@@ -54,7 +54,7 @@ describe('views', () => {
 
   it('wait for work that nothing is to be seen of half done, and come together after it [A.07]', async () => {
     const { views: from, asked } = source(32)
-    const turns = new OneAtATime()
+    const turns = new Mutex()
     const merge = Promise.withResolvers<void>()
     const merging = turns.run(() => merge.promise)
     const views = new Views(from, turns, silentLogger)
@@ -69,7 +69,7 @@ describe('views', () => {
 
   it('are ended while nobody waits, those that come meanwhile by one request, and all before the end [A.07]', async () => {
     const { views: from, asked, closings, open } = source(32)
-    const views = new Views(from, new OneAtATime(), silentLogger)
+    const views = new Views(from, new Mutex(), silentLogger)
     const opened = (await Promise.all(Array.from({ length: 5 }, () => views.open()))).map(viewOf)
     for (const view of opened.slice(0, 3)) views.close(view)
     for (const view of opened.slice(0, 3)) views.close(view)
@@ -89,7 +89,7 @@ describe('views', () => {
 
   it('for which room is short wait for those that are on their way out, then for the one kept longest, then are as many as there can be [A.07]', async () => {
     const { views: from, asked, closings, open } = source(3)
-    const views = new Views(from, new OneAtATime(), silentLogger)
+    const views = new Views(from, new Mutex(), silentLogger)
     const [leaving, kept, used] = (await Promise.all([1, 2, 3].map(() => views.open()))).map(viewOf)
     if (leaving === undefined || kept === undefined || used === undefined) throw new Error('too few')
     views.keep('root/kept', kept)
@@ -109,20 +109,20 @@ describe('views', () => {
       openViews: async () => ({ ok: false, error: { code: 'internal', message: 'no' } }),
       closeViews: async () => ({ ok: true, value: undefined }),
     }
-    const failing = new Views(broken, new OneAtATime(), silentLogger)
+    const failing = new Views(broken, new Mutex(), silentLogger)
     expect((await Promise.all([failing.open(), failing.open()])).map(pathOf)).toEqual([
       'internal',
       'internal',
     ])
     const short = new Views(
       { ...broken, openViews: async () => ({ ok: true, value: [] }) },
-      new OneAtATime(),
+      new Mutex(),
       silentLogger,
     )
     await expect(Promise.all([short.open(), short.open()])).rejects.toThrow('fewer views')
     const throwing = new Views(
       { ...broken, openViews: () => Promise.reject(new Error('gone')) },
-      new OneAtATime(),
+      new Mutex(),
       silentLogger,
     )
     await expect(throwing.open()).rejects.toThrow('gone')

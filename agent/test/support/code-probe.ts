@@ -8,10 +8,10 @@ import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { createPortOpener } from '../../link/port.ts'
+import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../link/root-helper.ts'
 import { createCodeSearch } from '../../search/code-search.ts'
-import { type CodeToolsOptions, createCodeTools } from '../../tools/code.ts'
-import { createHelper, DEFAULT_HELPER_SOCKET, type ExecRequest } from '../../utils/helper.ts'
-import { createPortOpener } from '../../utils/port.ts'
+import { type CodeToolsOptions, createCodeTools } from '../../tools/code/code.ts'
 
 /** What a test asks for; the reply is `{ id, value }`. */
 export type ProbeRequest =

@@ -1,10 +1,10 @@
 /** Plans carried out by steps that are plain functions, without a model. */
 import { Plan, type Step } from '#specs/protocol/plan.ts'
-import { PlanBook } from '../../plan/book.ts'
 import { executePlan } from '../../plan/executor.ts'
+import { PlanBook } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
-import type { Run } from '../../run.ts'
-import type { StepResult } from '../../step.ts'
+import type { Run } from '../../run/run.ts'
+import type { StepResult } from '../../step/step.ts'
 import { makeRun, type TestRunOptions } from './run.ts'
 
 export const noModel = (): never => {

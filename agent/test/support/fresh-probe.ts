@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import { Worker } from 'node:worker_threads'
-import { createPortOpener } from '../../utils/port.ts'
+import { createPortOpener } from '../../link/port.ts'
 
 /** What a test asks for; the reply is `{ id, value }`. */
 export type FreshRequest =

@@ -1,6 +1,7 @@
 /** The agent as it is, but it forgets that a person is to be asked about its plan. */
-import { TaskInbox } from '../../inbox.ts'
+
 import { startAgent as startRealAgent } from '../../main.ts'
+import { TaskInbox } from '../../run/task-inbox.ts'
 
 /** What the bundle of this file does in the guest. */
 export function startAgent(): void {

@@ -5,9 +5,9 @@
 import { createInterface } from 'node:readline'
 import { type Dispatcher, request as sendRequest } from 'undici'
 import { createModel } from '#runtime/llm/model.ts'
-import { GuestHttp } from '../../utils/http.ts'
-import { Http2Dispatcher } from '../../utils/http2-dispatcher.ts'
-import { createPortOpener } from '../../utils/port.ts'
+import { GuestHttp } from '../../link/http.ts'
+import { Http2Dispatcher } from '../../link/http2-dispatcher.ts'
+import { createPortOpener } from '../../link/port.ts'
 
 /** What is asked; the reply is `{ id, value }` with the milliseconds of each repetition. */
 export interface ModelProbeRequest {

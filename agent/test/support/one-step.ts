@@ -2,7 +2,7 @@
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import type { Opening } from '../../context/opening.ts'
-import { runStep, type StepResult } from '../../step.ts'
+import { runStep, type StepResult } from '../../step/step.ts'
 import { expectValidConversation } from './conversation.ts'
 import { makeRun, modelAt, type TestRun, type TestRunOptions } from './run.ts'
 

@@ -16,7 +16,7 @@ import {
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import type { Result } from '#specs/protocol/error.ts'
-import { createPortOpener } from '../../utils/port.ts'
+import { createPortOpener } from '../../link/port.ts'
 import { type CollectSummary, collectChanges, guestPaths } from '../../workspace/collect.ts'
 import { type Operation, perform, type Snapshot, snapshot } from './trees.ts'
 

@@ -1,7 +1,7 @@
 /** Patches and the files that they change, for tests. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { createApplyPatch } from '../../tools/apply-patch.ts'
+import { createApplyPatch } from '../../tools/patch/apply-patch.ts'
 import { call } from './tools.ts'
 import { snapshot, temporaryFolder } from './trees.ts'
 

@@ -6,7 +6,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { encodeTypedFrame, type FrameKind, frameKinds, TypedFrameReader } from '#specs/node/typed-frames.ts'
-import { createHelper, type ExecRequest, type Helper } from '../../utils/helper.ts'
+import { createHelper, type ExecRequest, type Helper } from '../../link/root-helper.ts'
 
 export type ProgramRequest = Omit<ExecRequest, 'stdin'>
 

@@ -2,9 +2,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
-import type { RunSandboxed } from '../../tools/search.ts'
-import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tools/tool.ts'
-import { createHelper, type ExecResult, type Helper } from '../../utils/helper.ts'
+import { createHelper, type ExecResult, type Helper } from '../../link/root-helper.ts'
+import { type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import type { RunSandboxed } from '../../tools/files/search.ts'
 
 export const quietContext: ToolContext = { signal: new AbortController().signal, emitOutput: () => undefined }
 

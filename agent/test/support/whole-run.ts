@@ -2,11 +2,11 @@
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion } from '#specs/protocol/task.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
-import { TaskInbox } from '../../inbox.ts'
 import { type HostLink, type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { makePlan } from '../../plan/planner.ts'
-import { createRegistry } from '../../tools/registry.ts'
+import { TaskInbox } from '../../run/task-inbox.ts'
+import { createRegistry } from '../../tool-calls/registry.ts'
 import { makeTask, modelAt, noteTools, plainHost, silentLogger } from './run.ts'
 
 export interface WholeRun {

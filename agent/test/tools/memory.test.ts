@@ -1,10 +1,10 @@
 // The tools of memory against what the host can answer: what the model is told, and that notes cannot leave their block.
 import { describe, expect, it } from 'vitest'
+import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
+import { createRegistry } from '../../tool-calls/registry.ts'
+import { toolFailure } from '../../tool-calls/tool.ts'
 import { createGovernanceTool } from '../../tools/governance.ts'
 import { createMemoryTools } from '../../tools/memory.ts'
-import { createRegistry } from '../../tools/registry.ts'
-import { toolFailure } from '../../tools/tool.ts'
-import type { GatewayClient } from '../../utils/gateway-client.ts'
 import { silentLogger } from '../support/run.ts'
 
 const note = { noteId: 'mem-0123456789ab', text: 'Use tabs', tags: ['style'], state: 'proposed' as const }

@@ -7,11 +7,11 @@ import {
   type WebSearchAnswer,
   WebSearchRequest,
 } from '#specs/protocol/egress.ts'
-import { createRegistry } from '../../tools/registry.ts'
-import { toolFailure } from '../../tools/tool.ts'
+import { createLogger } from '../../link/logger.ts'
+import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
+import { createRegistry } from '../../tool-calls/registry.ts'
+import { toolFailure } from '../../tool-calls/tool.ts'
 import { createWebTools } from '../../tools/web.ts'
-import type { GatewayClient } from '../../utils/gateway-client.ts'
-import { createLogger } from '../../utils/logger.ts'
 
 const page: WebFetchAnswer = {
   url: 'https://site.test/a',

@@ -11,12 +11,12 @@ import { taskCancel, taskSubmit, workspaceCollect } from '#specs/protocol/method
 import { type Completion, Task } from '#specs/protocol/task.ts'
 import { LinkedPort } from '#specs/testing/linked-port.ts'
 import { type Daemon, startDaemon } from '../../../agent/daemon.ts'
-import { createFileTools } from '../../../agent/tools/files.ts'
-import { toolFailure, toolSuccess } from '../../../agent/tools/tool.ts'
+import { toolFailure, toolSuccess } from '../../../agent/tool-calls/tool.ts'
+import { createFileTools } from '../../../agent/tools/files/files.ts'
 import { describeWorkspace } from '../../../agent/workspace/listing.ts'
 import { createGateway, type Gateway, type GatewayOptions } from '../../gateway/gateway.ts'
-import { offlineProvider } from '../../gateway/providers.ts'
-import { type AgentLink, openAgentLink } from '../../rpc/agent-link.ts'
+import { type AgentLink, openAgentLink } from '../../guest/agent-link.ts'
+import { offlineProvider } from '../../providers/providers.ts'
 
 const runId = `run-${'0'.repeat(19)}1`
 

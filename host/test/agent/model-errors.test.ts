@@ -4,9 +4,9 @@ import { errorFromResponse, errorFromStream } from '#runtime/llm/dialects.ts'
 import type { ModelErrorCode } from '#runtime/llm/errors.ts'
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import { providerErrors } from '#specs/testing/provider-errors.ts'
-import { errorBody, gatewayError, gatewayErrorCodes } from '../../gateway/gateway-error.ts'
-import { readUpstreamError } from '../../gateway/upstream-error.ts'
-import { createStreamTap } from '../../gateway/usage-tap.ts'
+import { errorBody, gatewayError, gatewayErrorCodes } from '../../net/gateway-error.ts'
+import { readUpstreamError } from '../../providers/upstream-error.ts'
+import { createStreamTap } from '../../providers/usage-tap.ts'
 
 /** Refusals that asking again may mend. */
 const passing: Readonly<Record<string, ModelErrorCode>> = {

@@ -4,8 +4,8 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { Ruling } from '../../approvals/decisions.ts'
 import { ApprovalQueue, type ApprovalQueueOptions, type Enforced } from '../../approvals/queue.ts'
-import type { Ruling } from '../../approvals/rulings.ts'
 
 const request = (over: Partial<ApprovalRequest> = {}): ApprovalRequest => ({
   approvalId: 'a1',

@@ -1,7 +1,7 @@
 // A process of its own that applies a run's changes as the host does, and kills itself while files are staged.
 import { Host } from '../../host.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import { manifestFile } from '../../runs/prepare.ts'
-import { RunRecord } from '../../runs/record.ts'
 import { applyChanges, readChangeSet, readManifest, reviewChanges } from '../../workspace/index.ts'
 import { unwrap } from '../workspace/support.ts'
 

@@ -2,7 +2,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
 
-const bin = path.join(import.meta.dirname, '../../bin.ts')
+const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 const caisson = async (...argv: string[]): Promise<string> =>
   (await execa(process.execPath, ['--conditions=caisson-source', bin, ...argv])).stdout
 

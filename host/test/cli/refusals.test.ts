@@ -5,7 +5,7 @@ import { PassThrough } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { runCli } from '../../cli.ts'
+import { runCli } from '../../cli/main.ts'
 import { cliPlace } from '../support/cli.ts'
 
 /** The same place with the command line in this process, which takes no time to start. */

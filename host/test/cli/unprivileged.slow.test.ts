@@ -10,7 +10,7 @@ import { ensureImage } from '../../image/image.ts'
 import { resolveFolders } from '../../state/folders.ts'
 import { cliPlace, runArguments } from '../support/cli.ts'
 
-const bin = path.join(import.meta.dirname, '../../bin.ts')
+const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 const nobody = 65_534
 const asNobody = ['setpriv', `--reuid=${nobody}`, `--regid=${nobody}`, '--clear-groups']
 

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { commandHook } from '../../hooks/command-hook.ts'
 import { RunHooks } from '../../hooks/run-hooks.ts'
-import { RunRecord } from '../../runs/record.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import { changedRunId, runThatChanged } from '../support/changed-run.ts'
 import { type CliProcess, cliPlace } from '../support/cli.ts'
 import { snapshot } from '../workspace/support.ts'
@@ -83,7 +83,7 @@ describe('caisson workspace apply', () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'b' })
     const folder = await temporaryFolder('hook')
     const [program, said] = [path.join(folder, 'after'), path.join(folder, 'said')]
-    const bin = path.join(import.meta.dirname, '../../bin.ts')
+    const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
     const variables = Object.entries(run.env).map(([name, value]) => `${name}='${value}'`)
     writeFileSync(
       program,

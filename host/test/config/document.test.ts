@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../config/load.ts'
 import { Config, ProviderConfig } from '../../config/schema.ts'
 import { makePolicy } from '../../egress/policy.ts'
-import { openNetwork } from '../../gateway/network.ts'
-import { chooseProvider } from '../../gateway/providers.ts'
+import { openNetwork } from '../../net/network.ts'
+import { chooseProvider } from '../../providers/providers.ts'
 
 async function example(): Promise<string> {
   const text = await readFile(path.join(import.meta.dirname, '../../../specs/configuration.md'), 'utf8')

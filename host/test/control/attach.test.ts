@@ -11,8 +11,8 @@ import { ApprovalQueue } from '../../approvals/queue.ts'
 import { RunClient } from '../../control/run-client.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { RunService } from '../../control/services.ts'
-import { Feed } from '../../runs/feed.ts'
-import { runId, until } from '../rpc/support.ts'
+import { Feed } from '../../journal/run-feed.ts'
+import { runId, until } from '../guest/support.ts'
 
 const hash = 'a'.repeat(64)
 const question = {

@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { encodeTypedFrame, frameKinds } from '#specs/node/typed-frames.ts'
 import { askControl } from '../../control/client.ts'
 import { accessLimits } from '../../control/guest-access.ts'
-import { until } from '../rpc/support.ts'
+import { until } from '../guest/support.ts'
 import { controlBench, type HelperCall, textOf } from './support.ts'
 
 const terminal = { columns: 100, rows: 30, term: 'xterm' }

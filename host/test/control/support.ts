@@ -10,15 +10,15 @@ import {
   TypedFrameReader,
 } from '#specs/node/typed-frames.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { carry, connectToPort } from '../../../agent/carry.ts'
-import { createHelper } from '../../../agent/utils/helper.ts'
-import type { HostLink } from '../../../agent/utils/rpc.ts'
+import type { HostLink } from '../../../agent/link/host-link.ts'
+import { carry, connectToPort } from '../../../agent/link/pipe-connection.ts'
+import { createHelper } from '../../../agent/link/root-helper.ts'
 import { type Access, GuestAccess } from '../../control/guest-access.ts'
 import type { VmInfo } from '../../control/messages.ts'
 import { ControlServer } from '../../control/server.ts'
 import type { VmService } from '../../control/services.ts'
 import { VmClient } from '../../control/vm-client.ts'
-import { createWorld } from '../rpc/support.ts'
+import { createWorld } from '../guest/support.ts'
 
 export const info: VmInfo = {
   id: 'vm-0123456789ab',

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { type Finding, type ImageCheck, runDoctor } from '../../doctor/doctor.ts'
 import { type Folders, resolveFolders } from '../../state/folders.ts'
-import { TemplateFailures } from '../../vm/template-failures.ts'
+import { TemplateFailures } from '../../vm/template/template-failures.ts'
 import { writeTemplate } from '../support/templates.ts'
 
 const noImage: ImageCheck = { status: 'fail', seen: 'no image', remedy: 'caisson image build' }

@@ -5,10 +5,10 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
-import { AccessDesk } from '../../egress/access.ts'
-import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { AccessDesk } from '../../egress/egress-approvals.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
 import { decide, makePolicy } from '../../egress/policy.ts'
-import { parseAuthority, parseTarget } from '../../egress/target.ts'
+import { parseAuthority, parseTarget } from '../../net/target.ts'
 
 export const runId = 'run-00000000000000000001'
 export const never = new AbortController().signal

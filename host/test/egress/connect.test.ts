@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createConnector, insideOf } from '../../egress/connect.ts'
-import type { Target } from '../../egress/egress.ts'
 import type { Resolve } from '../../egress/resolve.ts'
-import { directNetwork, type Network, openNetwork } from '../../gateway/network.ts'
+import { directNetwork, type Network, openNetwork } from '../../net/network.ts'
+import type { Target } from '../../net/target.ts'
 import { startConnectProxy } from '../support/connect-proxy.ts'
 
 const never = new AbortController().signal

@@ -3,7 +3,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
 import { openDesk as open, runId, url } from './access-support.ts'
 
 describe('an answer for always', () => {

@@ -1,8 +1,8 @@
 import type { ServerHttp2Stream } from 'node:http2'
 import { describe, expect, it } from 'vitest'
 import { GuestAccess } from '../../control/guest-access.ts'
-import { ChangeStream } from '../../runs/change-stream.ts'
-import { createWorld, runId } from '../rpc/support.ts'
+import { ChangeStream } from '../../runs/guest/change-stream.ts'
+import { createWorld, runId } from '../guest/support.ts'
 
 describe('the streams of the agent itself', () => {
   it.each([

@@ -12,7 +12,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { buildHeaders, passHeaders } from '../../egress/plain.ts'
 import { checkHeaders } from '../../web/request-headers.ts'
-import { until } from '../rpc/support.ts'
+import { until } from '../guest/support.ts'
 import { exchange, listen, openWayOut, startTcp, type WayOut } from './support.ts'
 
 const MiB = 1024 * 1024

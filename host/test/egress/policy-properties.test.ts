@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { EgressRule } from '#specs/protocol/egress.ts'
-import type { Target } from '../../egress/egress.ts'
 import { type Decision, decide } from '../../egress/policy.ts'
+import type { Target } from '../../net/target.ts'
 import { granted, policy, request, tunnel } from './policy-support.ts'
 
 describe('for any rules and targets', () => {

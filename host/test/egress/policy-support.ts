@@ -1,9 +1,9 @@
 // Rules, targets and decisions as the tests of the policy write them.
 import type { EgressRule } from '#specs/protocol/egress.ts'
-import type { Target } from '../../egress/egress.ts'
 import { decide, makePolicy, type Policy } from '../../egress/policy.ts'
 import { type RuleOrigin, readRule } from '../../egress/rules.ts'
-import { parseAuthority, parseTarget } from '../../egress/target.ts'
+import type { Target } from '../../net/target.ts'
+import { parseAuthority, parseTarget } from '../../net/target.ts'
 
 export type Input = { rules?: EgressRule[]; run?: EgressRule[]; otherwise?: 'deny' | 'ask' }
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { EgressRule } from '#specs/protocol/egress.ts'
-import type { Target } from '../../egress/egress.ts'
 import { decide, explainRefusal, judgeResolved, makePolicy } from '../../egress/policy.ts'
+import type { Target } from '../../net/target.ts'
 import { allow, ask, deny, effect, granted, type Input, policy, request, tunnel } from './policy-support.ts'
 
 describe('a host in a rule', () => {

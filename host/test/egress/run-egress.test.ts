@@ -7,13 +7,13 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
-import { AccessDesk } from '../../egress/access.ts'
 import { createConnector } from '../../egress/connect.ts'
-import type { Target } from '../../egress/egress.ts'
-import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { AccessDesk } from '../../egress/egress-approvals.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { RunEgress } from '../../egress/run-egress.ts'
-import { directNetwork } from '../../gateway/network.ts'
+import { directNetwork } from '../../net/network.ts'
+import type { Target } from '../../net/target.ts'
 
 const never = new AbortController().signal
 const target = (host = 'name.example', port = 443): Target => ({

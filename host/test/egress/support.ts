@@ -5,16 +5,16 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { buffer } from 'node:stream/consumers'
 import type { EgressRecord, EgressRule } from '#specs/protocol/egress.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
+import type { HostLink } from '../../../agent/link/host-link.ts'
 import { Gate, type GateOptions } from '../../../agent/proxy/gate.ts'
 import { Refusals } from '../../../agent/proxy/refusals.ts'
 import { createProxyServer } from '../../../agent/proxy/server.ts'
-import type { HostLink } from '../../../agent/utils/rpc.ts'
 import { createConnector } from '../../egress/connect.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { type Access, RunEgress } from '../../egress/run-egress.ts'
-import { createOutward, type OutwardOptions } from '../../egress/serve-outward.ts'
-import { directNetwork } from '../../gateway/network.ts'
-import { createWorld, until } from '../rpc/support.ts'
+import { createOutward, type OutwardOptions } from '../../gateway/serve-egress.ts'
+import { directNetwork } from '../../net/network.ts'
+import { createWorld, until } from '../guest/support.ts'
 
 export interface WayOut extends AsyncDisposable {
   /** Of the guest's proxy. */

@@ -6,7 +6,7 @@ import { buffer } from 'node:stream/consumers'
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { defaultGate } from '../../../agent/proxy/gate.ts'
-import { until, wait } from '../rpc/support.ts'
+import { until, wait } from '../guest/support.ts'
 import { makeAuthority, type TestAuthority } from '../support/authority.ts'
 import { exchange, listen, openWayOut, startTcp, type WayOut } from './support.ts'
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isAbout, readRule } from '../../egress/rules.ts'
-import { parseTarget } from '../../egress/target.ts'
 import { isClearPath, plainPath } from '../../egress/url-path.ts'
+import { parseTarget } from '../../net/target.ts'
 
 /** Readings of a path that servers have: how often they decode, what they cut off, what they take for a slash. */
 function readings(path: string): string[] {

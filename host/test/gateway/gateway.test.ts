@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { requestMaxBytes } from '../../gateway/chat-request.ts'
-import { offlineProvider } from '../../gateway/providers.ts'
-import { until } from '../rpc/support.ts'
+import { requestMaxBytes } from '../../providers/chat-request.ts'
+import { offlineProvider } from '../../providers/providers.ts'
+import { until } from '../guest/support.ts'
 import {
   chatBody,
   customProvider,

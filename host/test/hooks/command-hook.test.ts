@@ -19,8 +19,8 @@ import type { HookPoint } from '#specs/protocol/hook.ts'
 import { commandHook } from '../../hooks/command-hook.ts'
 import type { HookInput } from '../../hooks/hook.ts'
 import { RunHooks } from '../../hooks/run-hooks.ts'
-import { closeToPrograms } from '../../programs/programs.ts'
-import { findProcessesByArgument } from '../../state/process-identity.ts'
+import { findProcessesByArgument } from '../../processes/process-identity.ts'
+import { closeToPrograms } from '../../processes/programs.ts'
 
 const runId = `run-${'0'.repeat(20)}`
 const never = new AbortController().signal

@@ -1,7 +1,7 @@
 // A process of its own that does one thing each time its parent says so, at the same moment as its siblings.
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
-import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
 import { takeLock } from '../../locks/file-lock.ts'
 import { NoteStore } from '../../memory/note-store.ts'
 import { JsonFile } from '../../state/json-file.ts'

@@ -6,7 +6,7 @@ import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { LastingGrants } from '../../egress/lasting-grants.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
 import { NoteStore } from '../../memory/note-store.ts'
 import { contentFile, type Folders } from './contender.ts'
 

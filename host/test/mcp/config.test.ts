@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig } from '../../config/load.ts'
+import { inspectMcpServers } from '../../doctor/inspect-mcp.ts'
 import { mcpServersOf, readMcpFile } from '../../mcp/config.ts'
-import { inspectMcpServers } from '../../mcp/inspect.ts'
 
 const read = (toml: string) => readConfig(toml, 'config.toml')
 

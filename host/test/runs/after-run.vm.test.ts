@@ -7,7 +7,7 @@ import type { JournalEvent } from '#specs/protocol/event.ts'
 import { cliPlace } from '../support/cli.ts'
 import { finish, readFiles, type TestBench, testBench } from '../support/runs.ts'
 
-const bin = path.join(import.meta.dirname, '../../bin.ts')
+const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 
 /** Below the home folder, where nobody else writes: hooks and a configuration may come from there. */
 function privateFolder(): string {

@@ -7,7 +7,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import * as z from 'zod'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
-import { bringHome } from '../../cli/bring-home.ts'
+import { bringHome } from '../../cli/commands/review-changes.ts'
 import { exitCodes } from '../../cli/exit-codes.ts'
 import { finish, testBench } from '../support/runs.ts'
 

@@ -6,9 +6,9 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { RunRecord } from '../../journal/run-record.ts'
+import { RunStore } from '../../journal/run-store.ts'
 import { findGivenPlan, givenPlanOf, requireAgents } from '../../runs/given-plan.ts'
-import { RunRecord } from '../../runs/record.ts'
-import { RunStore } from '../../runs/store.ts'
 
 const plan = Plan.parse({ goal: 'Tidy up', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })
 const runId = `run-${'ab'.repeat(10)}`

@@ -7,9 +7,9 @@ import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { initialRunState, reduceRun } from '#specs/protocol/run-state.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { Journal, readJournal } from '../../runs/journal.ts'
-import { readOutline, readSummary, readWholeJournal, summaryFile } from '../../runs/journal-summary.ts'
-import { RunFold } from '../../runs/outline.ts'
+import { Journal, readJournal } from '../../journal/journal.ts'
+import { readOutline, readSummary, readWholeJournal, summaryFile } from '../../journal/journal-summary.ts'
+import { RunFold } from '../../journal/run-outline.ts'
 
 const runId = 'run-00000000000000000001'
 const sha256 = 'c'.repeat(64)

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import path from 'node:path'
 import { noUsage } from '#specs/protocol/task.ts'
-import { Journal } from '../../runs/journal.ts'
+import { Journal } from '../../journal/journal.ts'
 
 const [file = '', runId = ''] = process.argv.slice(2)
 const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })

@@ -5,8 +5,8 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host } from '../../host.ts'
-import { summaryFile } from '../../runs/journal-summary.ts'
-import { RunStore } from '../../runs/store.ts'
+import { summaryFile } from '../../journal/journal-summary.ts'
+import { RunStore } from '../../journal/run-store.ts'
 import { beginRun } from '../support/begun-run.ts'
 
 const runIdOf = (number: number) => `run-${String(number).padStart(20, '0')}`
@@ -67,7 +67,7 @@ describe('a list of runs', () => {
     'of far more runs than files may be open is complete',
     async () => {
       const { host, env } = await runsOf(120)
-      const bin = path.join(import.meta.dirname, '../../bin.ts')
+      const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
       const child = spawnSync(
         'prlimit',
         ['--nofile=64:64', process.execPath, '--conditions=caisson-source', bin, 'runs', 'list', '--json'],

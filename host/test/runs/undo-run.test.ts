@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { RunRecord } from '../../runs/record.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import {
   applyChanges,
   readApplyLog,

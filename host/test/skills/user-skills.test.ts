@@ -4,8 +4,8 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { SkillHead, SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { inspectSections } from '../../config/inspect.ts'
 import { Config } from '../../config/schema.ts'
+import { inspectSections } from '../../doctor/inspect-config.ts'
 import { skillRoots, UserSkills } from '../../skills/user-skills.ts'
 
 async function place() {

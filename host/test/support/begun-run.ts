@@ -1,7 +1,7 @@
 /** The beginning of a run's journal, for tests that need a run and no VM. */
 import { RunLimits } from '#specs/protocol/task.ts'
 import type { Host } from '../../host.ts'
-import { RunRecord } from '../../runs/record.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import { prepareFolders } from '../../state/folders.ts'
 
 /** The caller disposes of the record. */

@@ -9,7 +9,7 @@ import { JournalEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { writeFiles } from './runs.ts'
 
-const bin = path.join(import.meta.dirname, '../../bin.ts')
+const bin = path.join(import.meta.dirname, '../../cli/bin.ts')
 const nodeArguments = ['--conditions=caisson-source', bin]
 
 export interface CliEnd {

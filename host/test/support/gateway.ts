@@ -10,8 +10,8 @@ import {
   type GatewayOptions,
   type ModelExchange,
 } from '../../gateway/gateway.ts'
-import type { Provider } from '../../gateway/providers.ts'
-import { Secret } from '../../gateway/secret.ts'
+import { Secret } from '../../keys/secret.ts'
+import type { Provider } from '../../providers/providers.ts'
 
 export const testKey = 'nvapi-test-0123456789abcdef'
 

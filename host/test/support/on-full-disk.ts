@@ -4,9 +4,9 @@ import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { encodeChanges } from '#specs/node/change-encoder.ts'
+import { Journal, readJournal } from '../../journal/journal.ts'
 import { Recorder } from '../../recording/recorder.ts'
-import { Journal, readJournal } from '../../runs/journal.ts'
-import { receiveChanges } from '../../workspace/receive.ts'
+import { receiveChanges } from '../../workspace/receive/receive.ts'
 
 const KIB = 1024
 const MIB = 1024 * KIB

@@ -7,12 +7,12 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
 import type { Io } from '../../cli/io.ts'
-import { runCli } from '../../cli.ts'
+import { runCli } from '../../cli/main.ts'
 import { ControlServer } from '../../control/server.ts'
 import { Host } from '../../host.ts'
-import { RunRecord } from '../../runs/record.ts'
+import { RunRecord } from '../../journal/run-record.ts'
 import { prepareFolders } from '../../state/folders.ts'
-import { runId } from '../rpc/support.ts'
+import { runId } from '../guest/support.ts'
 
 /** What every approval of the run has. */
 export const someCall = { runId, agentPath: 'root', stepId: 's', callId: 'c', preview: '' }

@@ -4,7 +4,7 @@ import path from 'node:path'
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { Host, type RunOptions } from '../../host.ts'
-import type { FeedItem } from '../../runs/feed.ts'
+import type { FeedItem } from '../../journal/run-feed.ts'
 import type { Run } from '../../runs/run.ts'
 
 export interface TestBench {

@@ -2,8 +2,8 @@
 // says that it runs, and waits.
 
 import { resolveFolders } from '../../state/folders.ts'
-import type { Launcher } from '../../vm/launcher.ts'
-import { spawnQemu } from '../../vm/qemu-process.ts'
+import type { Launcher } from '../../vm/qemu/launcher.ts'
+import { spawnQemu } from '../../vm/qemu/qemu-process.ts'
 
 export type StartingHostOrder =
   /** A bare QEMU behind one launcher, on a kernel that hangs. */

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Folders, prepareFolders, resolveFolders } from '../../state/folders.ts'
-import { sealTemplate, type Template, type TemplateKind } from '../../vm/template.ts'
+import { sealTemplate, type Template, type TemplateKind } from '../../vm/template/template.ts'
 import type { Vm } from '../../vm/vm.ts'
 
 const MIB = 1024 * 1024

@@ -1,9 +1,9 @@
 // A host process to be killed by a test: starts what its argument says, prints the pid as a line of JSON, and waits.
 
-import { warmUp } from '../../runs/warm-up.ts'
+import { warmUp } from '../../runs/guest/warm-up.ts'
 import { resolveFolders } from '../../state/folders.ts'
-import type { Launcher } from '../../vm/launcher.ts'
-import { spawnQemu } from '../../vm/qemu-process.ts'
+import type { Launcher } from '../../vm/qemu/launcher.ts'
+import { spawnQemu } from '../../vm/qemu/qemu-process.ts'
 import { startVm } from '../../vm/vm.ts'
 import { VmPool } from '../../vm/vm-pool.ts'
 import { getTestImage } from './vm.ts'

@@ -4,8 +4,8 @@
 import { statfsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { resolveFolders } from '../../state/folders.ts'
+import { startWarm } from '../../vm/template/warm-start.ts'
 import type { Vm, VmImage } from '../../vm/vm.ts'
-import { startWarm } from '../../vm/warm-start.ts'
 import { awaitHello } from './templates.ts'
 
 const MIB = 1024 * 1024

@@ -3,11 +3,11 @@
 import { buffer } from 'node:stream/consumers'
 import { GuestAccess } from '../../control/guest-access.ts'
 import { Shell } from '../../control/shell.ts'
-import { type AgentLink, openAgentLink } from '../../rpc/agent-link.ts'
-import { warmUp } from '../../runs/warm-up.ts'
+import { type AgentLink, openAgentLink } from '../../guest/agent-link.ts'
+import { warmUp } from '../../runs/guest/warm-up.ts'
 import type { Folders } from '../../state/folders.ts'
+import { startWarm } from '../../vm/template/warm-start.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
-import { startWarm } from '../../vm/warm-start.ts'
 import { getTestImage } from './vm.ts'
 
 const MIB = 1024 * 1024

@@ -2,8 +2,8 @@ import { PassThrough } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type BootOutcome, READY_MARKER, watchBoot } from '../../vm/boot-watch.ts'
-import type { QemuExit } from '../../vm/qemu-process.ts'
-import { VmConsole } from '../../vm/vm-console.ts'
+import type { QemuExit } from '../../vm/qemu/qemu-process.ts'
+import { VmConsole } from '../../vm/qemu/vm-console.ts'
 
 /** What a watch makes of these bytes on the console, after which QEMU ends. */
 async function watch(...chunks: (string | Uint8Array)[]) {

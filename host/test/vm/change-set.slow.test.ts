@@ -11,8 +11,8 @@ import { ensureAgentDisk } from '../../image/agent-disk.ts'
 import { ensureRootImage } from '../../image/root-image.ts'
 import { findSources } from '../../image/sources.ts'
 import { startVm } from '../../vm/vm.ts'
-import { buildDisk } from '../../workspace/disk.ts'
-import { scanWorkspace } from '../../workspace/scan.ts'
+import { buildDisk } from '../../workspace/scan/disk.ts'
+import { scanWorkspace } from '../../workspace/scan/scan.ts'
 import { makeTestFolders } from '../support/vm.ts'
 
 const MIB = 1024 * 1024

@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ByteRing } from '../../vm/byte-ring.ts'
-import { VmConsole } from '../../vm/vm-console.ts'
+import { ByteRing } from '../../vm/qemu/byte-ring.ts'
+import { VmConsole } from '../../vm/qemu/vm-console.ts'
 
 describe('ByteRing', () => {
   it('keeps the last bytes of whatever comes and says how many are gone', () => {

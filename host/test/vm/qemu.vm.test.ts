@@ -1,11 +1,11 @@
 import { chmod, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { findCandidates, probeMachine, tryAccelerator } from '../../vm/accelerator.ts'
-import { probeConfinement } from '../../vm/confinement.ts'
-import { findQemu } from '../../vm/programs.ts'
-import { spawnQemu } from '../../vm/qemu-process.ts'
-import { Qmp } from '../../vm/qmp.ts'
+import { findCandidates, probeMachine, tryAccelerator } from '../../vm/qemu/accelerator.ts'
+import { probeConfinement } from '../../vm/qemu/confinement.ts'
+import { spawnQemu } from '../../vm/qemu/qemu-process.ts'
+import { findQemu } from '../../vm/qemu/qemu-programs.ts'
+import { Qmp } from '../../vm/qemu/qmp.ts'
 import { getTestImage, makeTestFolders, writeHangingKernel } from '../support/vm.ts'
 
 async function requireQemu(): Promise<string> {

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, readdir, rm, stat, utimes, writeFile } from 'node:fs/pr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { judgeProcess, ownIdentity } from '../../state/process-identity.ts'
+import { judgeProcess, ownIdentity } from '../../processes/process-identity.ts'
 import { createVmFolder, listVmRecords, processName, sweepDeadVms } from '../../vm/vm-folder.ts'
 
 let vms: string

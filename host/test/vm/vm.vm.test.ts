@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { startVm, type Vm } from '../../vm/vm.ts'
+import { prepareMachine } from '../../vm/vm-command.ts'
 import { VmError } from '../../vm/vm-error.ts'
-import { prepareMachine } from '../../vm/vm-plan.ts'
 import { getTestImage, isRunning, makeTestFolders, startTestVm, waitUntilGone } from '../support/vm.ts'
 
 /** The error with which a start failed. */

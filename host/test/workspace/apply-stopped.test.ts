@@ -2,9 +2,9 @@
 import { readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { applyChanges } from '../../workspace/apply.ts'
-import { removeStagedOf } from '../../workspace/staged-files.ts'
-import { undoChanges } from '../../workspace/undo.ts'
+import { applyChanges } from '../../workspace/apply/apply.ts'
+import { removeStagedOf } from '../../workspace/apply/staged-files.ts'
+import { undoChanges } from '../../workspace/apply/undo.ts'
 import { apply, expected, undo } from './apply-support.ts'
 import { Bench, snapshot, type Tree, treeOf, unwrap } from './support.ts'
 

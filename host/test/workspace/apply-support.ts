@@ -1,9 +1,9 @@
 /** Two trees with every kind of change between them, and applying and undoing it as tests do. */
 import path from 'node:path'
-import { type ApplyStep, type ApplySummary, applyChanges } from '../../workspace/apply.ts'
-import type { Review } from '../../workspace/review.ts'
-import type { Selection } from '../../workspace/selection.ts'
-import { undoChanges } from '../../workspace/undo.ts'
+import { type ApplyStep, type ApplySummary, applyChanges } from '../../workspace/apply/apply.ts'
+import { undoChanges } from '../../workspace/apply/undo.ts'
+import type { Review } from '../../workspace/review/review.ts'
+import type { Selection } from '../../workspace/review/selection.ts'
 import { Bench, snapshot, type Tree, treeOf, unwrap } from './support.ts'
 
 export const before = treeOf({

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { readChangeSet } from '../../workspace/change-set.ts'
-import { flaggedPaths } from '../../workspace/review.ts'
+import { flaggedPaths } from '../../workspace/review/review.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 
 type Change = { entry: PathChange }

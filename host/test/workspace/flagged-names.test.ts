@@ -2,8 +2,8 @@ import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { enter, judge, nowhere } from '../../workspace/flag-rules.ts'
-import { foldName, foldPath } from '../../workspace/folded-path.ts'
+import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
+import { foldName, foldPath } from '../../workspace/flags/folded-path.ts'
 import { itemsOf, type Sketch } from './support.ts'
 
 async function flagsOf(before: Sketch, changed: Sketch): Promise<Record<string, string | undefined>> {

@@ -1,10 +1,10 @@
 import { mkdirSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { enter, judge, nowhere } from '../../workspace/flag-rules.ts'
-import { foldName } from '../../workspace/folded-path.ts'
-import { leadsOutside } from '../../workspace/link-view.ts'
-import { packageReason } from '../../workspace/package-files.ts'
-import { selectChanges } from '../../workspace/selection.ts'
+import { enter, judge, nowhere } from '../../workspace/flags/flag-rules.ts'
+import { foldName } from '../../workspace/flags/folded-path.ts'
+import { leadsOutside } from '../../workspace/flags/link-view.ts'
+import { packageReason } from '../../workspace/flags/package-files.ts'
+import { selectChanges } from '../../workspace/review/selection.ts'
 import { Bench, itemsOf, treeOf } from './support.ts'
 
 /** The flag of a new path: text is a file, `-> x` a link. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { PathChange } from '#specs/node/change-encoder.ts'
-import { flaggedPaths, reviewChanges } from '../../workspace/review.ts'
+import { flaggedPaths, reviewChanges } from '../../workspace/review/review.ts'
 import { apply } from './apply-support.ts'
 import { Bench, turnsDuring, unwrap } from './support.ts'
 

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import { posix } from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
-import { foldName, foldPath } from '../folded-path.ts'
+import { foldName, foldPath } from '../flags/folded-path.ts'
 import { Budget, type HistoryBounds, NotExaminable } from './budget.ts'
 import { type ChangedPath, changedPaths, findNewHistory } from './commits.ts'
 import { type GitIndex, INDEX_MAX_BYTES, type IndexEntry, parseIndex } from './index-file.ts'

@@ -8,7 +8,7 @@ import { decodePath } from '#specs/node/path-text.ts'
 import type { OpenFile } from '#specs/node/place.ts'
 import type { StoredChange } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
-import { foldPath } from '../folded-path.ts'
+import { foldPath } from '../flags/folded-path.ts'
 import { type Budget, ByteRange, NotExaminable } from './budget.ts'
 import {
   type GitObject,

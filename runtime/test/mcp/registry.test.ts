@@ -5,10 +5,10 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { createLLMEnvironment } from '../../environment.ts'
-import { executeTool } from '../../execute-tool.ts'
+import { createLLMEnvironment } from '../../environment/environment.ts'
+import { resolveTools } from '../../environment/tool-set.ts'
+import { executeTool } from '../../generate/execute-tool.ts'
 import { McpRegistry } from '../../mcp/registry.ts'
-import { resolveTools } from '../../tool-set.ts'
 import { isAlive } from '../support/processes.ts'
 
 const script = path.join(import.meta.dirname, 'support/server.ts')

@@ -1,9 +1,9 @@
 // A second opinion: Anthropic's and Gemini's protocols as somebody else's server speaks them.
 import { LLMock } from '@copilotkit/aimock'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLLMEnvironment, type LLMEnvironment } from '../../environment.ts'
-import { executeTool } from '../../execute-tool.ts'
-import { generate, stream } from '../../generate.ts'
+import { createLLMEnvironment, type LLMEnvironment } from '../../environment/environment.ts'
+import { executeTool } from '../../generate/execute-tool.ts'
+import { generate, stream } from '../../generate/generate.ts'
 
 const mock = new LLMock({ port: 0, chunkSize: 5 })
 let environment: LLMEnvironment

@@ -1,9 +1,9 @@
 // Anthropic's protocol: golden bytes in, the request's shape out, against a server on loopback.
 import { describe, expect, it } from 'vitest'
 import { startModelServer } from '#specs/testing/model-server.ts'
-import type { LLMChatMessage } from '../../contract.ts'
-import { createLLMEnvironment } from '../../environment.ts'
-import { generate } from '../../generate.ts'
+import type { LLMChatMessage } from '../../contract/contract.ts'
+import { createLLMEnvironment } from '../../environment/environment.ts'
+import { generate } from '../../generate/generate.ts'
 import { askKind, originOf, readGolden, testKey, weather } from './support.ts'
 
 const golden = readGolden('anthropic-tools.sse')

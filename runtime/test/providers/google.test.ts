@@ -1,6 +1,6 @@
 // Gemini's protocol: golden bytes in, the request's shape out, against a server on loopback.
 import { describe, expect, it } from 'vitest'
-import type { LLMChatMessage } from '../../contract.ts'
+import type { LLMChatMessage } from '../../contract/contract.ts'
 import { askKind, readGolden, testKey, weather } from './support.ts'
 
 const golden = readGolden('google-tools.sse')

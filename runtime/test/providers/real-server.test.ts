@@ -6,9 +6,9 @@ import {
   llamaModel,
   useLlamaServer,
 } from '../../../host/test/support/llama-server.ts'
-import type { LLMChatMessage, ProviderRequest } from '../../contract.ts'
-import { createLLMEnvironment } from '../../environment.ts'
-import { generate, type LLMRequest, stream } from '../../generate.ts'
+import type { LLMChatMessage, ProviderRequest } from '../../contract/contract.ts'
+import { createLLMEnvironment } from '../../environment/environment.ts'
+import { generate, type LLMRequest, stream } from '../../generate/generate.ts'
 import { collectTurn } from '../../llm/client.ts'
 
 const start = useLlamaServer()

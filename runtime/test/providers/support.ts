@@ -7,8 +7,8 @@ import {
   type ServerReply,
   startModelServer,
 } from '#specs/testing/model-server.ts'
-import { createLLMEnvironment } from '../../environment.ts'
-import { generate, type LLMRequest } from '../../generate.ts'
+import { createLLMEnvironment } from '../../environment/environment.ts'
+import { generate, type LLMRequest } from '../../generate/generate.ts'
 import type { ProviderConfig, ProviderKind } from '../../providers/config.ts'
 
 export const testKey = 'sk-test-0123456789-abcdefghij'

@@ -1,11 +1,11 @@
 // An answer of a given form out of a real model server: its grammar keeps a call that must be made to the schema.
 import { expect, it } from 'vitest'
 import { llamaKey, llamaModel, useLlamaServer } from '../../../host/test/support/llama-server.ts'
-import { createLLMEnvironment } from '../../environment.ts'
-import { generate } from '../../generate.ts'
+import { openSchema } from '../../arguments/json-schema.ts'
+import { createLLMEnvironment } from '../../environment/environment.ts'
+import { generate } from '../../generate/generate.ts'
 import type { Model } from '../../llm/model.ts'
 import { requestStructured } from '../../structured/request.ts'
-import { openSchema } from '../../structured/schema.ts'
 
 const start = useLlamaServer()
 const schema = {

@@ -4,9 +4,9 @@ import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { failure, reply } from '#specs/testing/model-replies.ts'
 import { type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
+import { type JsonSchema, openSchema, openZodSchema } from '../../arguments/json-schema.ts'
 import { createModel, type Model } from '../../llm/model.ts'
 import { requestStructured } from '../../structured/request.ts'
-import { type JsonSchema, openSchema, openZodSchema } from '../../structured/schema.ts'
 
 const person: JsonSchema = {
   type: 'object',

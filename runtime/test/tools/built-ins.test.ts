@@ -4,6 +4,7 @@ import path from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { resolveTools } from '../../environment/tool-set.ts'
 import {
   type BuiltInSelection,
   createLLMEnvironment,
@@ -13,7 +14,6 @@ import {
   reservedToolNames,
 } from '../../index.ts'
 import { calls, createScriptedModel, text } from '../../testing/index.ts'
-import { resolveTools } from '../../tool-set.ts'
 import { caller } from './support.ts'
 
 const everywhere = ['human_intervention_request', 'web_fetch']

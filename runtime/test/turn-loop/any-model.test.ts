@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { LLMResponse } from '../../contract.ts'
+import type { LLMResponse } from '../../contract/contract.ts'
 import { runTurnLoop } from '../../index.ts'
 import { chat, textResponse } from './chat.ts'
 

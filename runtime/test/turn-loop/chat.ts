@@ -1,5 +1,5 @@
 /** A small application on the turn loop: a transcript, tools that answer at once, a model that plays a script. */
-import type { LLMChatMessage, LLMResponse } from '../../contract.ts'
+import type { LLMChatMessage, LLMResponse } from '../../contract/contract.ts'
 import type { RunTurnLoopOptions } from '../../index.ts'
 import { calls, createScriptedModel, type ScriptedReply, text } from '../../testing/index.ts'
 

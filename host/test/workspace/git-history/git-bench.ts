@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import { decodePath } from '#specs/node/path-text.ts'
-import type { Review } from '../../../workspace/review.ts'
+import type { Review } from '../../../workspace/review/review.ts'
 import { Bench, type Tree, type TreeNode, treeOf, unwrap } from '../support.ts'
 
 /** Runs git without the configuration of this machine. */

@@ -3,7 +3,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } fr
 import path from 'node:path'
 import { deflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import type { Review } from '../../../workspace/review.ts'
+import type { Review } from '../../../workspace/review/review.ts'
 import { apply, undo } from '../apply-support.ts'
 import { snapshot } from '../support.ts'
 import { commit, type Files, GitBench, git, put, repository } from './git-bench.ts'

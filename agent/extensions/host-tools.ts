@@ -1,0 +1,49 @@
+/**
+ * Tools of the host application as the agent offers them: nothing of them is here but their names. The host validates the
+ * arguments, asks who is to be asked, and carries the call out once; the agent only waits.
+ */
+import * as z from 'zod'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { HostTool } from '#specs/protocol/extension.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import type { ExtensionHost, OpenExtension } from './extension.ts'
+
+/** What the model reads of each behind the application's own words. */
+const whereItRuns = 'Runs on the host, outside the VM: it sees neither the workspace here nor its paths.'
+
+export const openHostTools: OpenExtension = async ({ task, host }) => {
+  const offered = task.hostTools ?? []
+  if (offered.length === 0) return null
+  const tools = offered.toSorted((a, b) => (a.name < b.name ? -1 : 1)).map((tool) => toTool(tool, host))
+  return { toolsFor: () => Promise.resolve(tools), close: () => Promise.resolve() }
+}
+
+function toTool({ name, description, parameters, readOnly }: HostTool, host: ExtensionHost): Tool {
+  return defineTool({
+    name,
+    description: `${description}\n\n${whereItRuns}`,
+    // The host has the schema that counts.
+    inputSchema: z.record(z.string(), z.unknown()),
+    outputSchema: z.string(),
+    parameters,
+    requiresApproval: false,
+    readOnly,
+    runs: 'host',
+    execute: async (input, { signal, agentPath = 'root', stepId, callId }) => {
+      if (stepId === undefined || callId === undefined)
+        throw new TypeError('a tool of the host is called for a step')
+      const given = toCanonicalJson(input)
+      // Escaped once more in its frame.
+      const bytes = Buffer.byteLength(JSON.stringify(given))
+      if (given.length > limits.documentMaxChars || bytes > limits.frameMaxBytes / 2)
+        return toolFailure(
+          'too_large',
+          `the arguments are too long for the host (${given.length} characters)`,
+        )
+      const result = await host.callTool({ agentPath, stepId, callId, tool: name, arguments: given }, signal)
+      return result.ok ? toolSuccess(result.output) : result
+    },
+    render: (output) => output,
+  })
+}

@@ -1,0 +1,73 @@
+/** The question whether a plan may be carried out, where the task wants it asked; the answer may be another plan. */
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import type { Run } from '../run/run.ts'
+import { askHost } from '../step/step-calls.ts'
+import { boundText, cutMiddle } from '../text/truncate.ts'
+import type { ApprovalQuestion } from '../tool-calls/call.ts'
+import { findPlanProblems, type PlanBounds } from './parse-plan.ts'
+import type { PlanBook } from './plan-state.ts'
+import { planningStepId, submitPlanName } from './planner.ts'
+import { describePlan } from './render.ts'
+
+export type Consent =
+  | { readonly allowed: true; readonly plan: Plan; readonly isEdited: boolean }
+  /** `hint`: what they want in its place; absent when they said nothing. */
+  | { readonly allowed: false; readonly hint?: string }
+
+/** Times that a person may change a plan into one that cannot be carried out, before it counts as denied. */
+const editsMax = 3
+
+/** Asks about `plan`; resolves as allowed at once where nobody is to be asked, and as denied once `signal` is aborted. */
+export async function askConsent(
+  plan: Plan,
+  run: Run,
+  bounds: () => PlanBounds,
+  signal: AbortSignal,
+): Promise<Consent> {
+  if (run.task.approvePlan !== true) return { allowed: true, plan, isEdited: false }
+  for (let edit = 1; ; edit++) {
+    const question = {
+      callId: run.callIds.claim('submit-plan'),
+      tool: submitPlanName,
+      arguments: toCanonicalJson(plan),
+      preview: cutMiddle(describePlan(plan).toWellFormed(), limits.textMaxChars),
+    }
+    const answer = await ask(question, run, signal)
+    if (answer === null) return { allowed: false }
+    const hint = answer.hint?.trim() ?? ''
+    if (answer.decision === 'deny') return hint === '' ? { allowed: false } : { allowed: false, hint }
+    if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
+    const problems = await findPlanProblems(answer.plan, bounds())
+    if (problems.length === 0) return { allowed: true, plan: answer.plan, isEdited: true }
+    const text = boundText(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
+    await run.report.event({ type: 'note', level: 'warn', text })
+    if (edit >= editsMax) return { allowed: false }
+  }
+}
+
+/** The host's answer; null when the run ended first. */
+async function ask(
+  question: ApprovalQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision | null> {
+  try {
+    return await run.budget.whileWaiting(askHost(planningStepId, question, run, signal))
+  } catch (error) {
+    if (signal.aborted) return null
+    throw error
+  }
+}
+
+/** Puts what was allowed in force; `reason` is what the plan itself was made for. */
+export async function adoptAllowed(
+  book: PlanBook,
+  consent: Extract<Consent, { allowed: true }>,
+  reason: string,
+  run: Run,
+): Promise<void> {
+  await book.adopt(consent.plan, consent.isEdited ? `${reason}; edited by the person` : reason, run)
+}

@@ -1,0 +1,101 @@
+/**
+ * Planning for a run that only plans: the model may look around first, with tools that only read. What else could be done is
+ * kept from it by the registry and by a workspace that is mounted read-only, not by words.
+ */
+import { access, constants } from 'node:fs/promises'
+import * as z from 'zod'
+import { toModelSchema } from '#runtime/llm/json-schema.ts'
+import { parseModelJson } from '#runtime/llm/repair.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { Plan, type Step } from '#specs/protocol/plan.ts'
+import { plannerOpening } from '../context/opening.ts'
+import type { Run } from '../run/run.ts'
+import { runStep, type StepResult } from '../step/step.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { boundsOf, type PlannedWork, readPlan } from './parse-plan.ts'
+import { type PlanFailure, type Planner, planningStepId, submitPlanName } from './planner.ts'
+
+const lookRules = `This time only the plan is wanted: nothing is carried out, and nothing can be changed. Before you hand it in you may look around with your tools, and ask the user with ask_user, if you have it, as far as the plan depends on what you find; then call ${submitPlanName} with the whole plan.`
+
+const planningStep: Step = {
+  id: planningStepId,
+  title: 'Plan the task',
+  instructions: lookRules,
+  needs: [],
+  writes: [],
+  onFailure: 'abort',
+}
+
+/** @param workspace folder of the workspace */
+export function createExplorer(workspace = '/mnt/workspace'): Planner {
+  return async (run, signal) => {
+    const desk: { plan: PlannedWork | null } = { plan: null }
+    const done = new AbortController()
+    const submit = createSubmitTool(async (value) => {
+      const read = await readPlan(value, boundsOf(run))
+      if (!read.ok) return read
+      desk.plan = read.value
+      done.abort()
+      return read
+    })
+    const registry = run.registry.forPlanning(await isMountedReadOnly(workspace)).with([submit])
+    const [rules, ...rest] = plannerOpening(run)
+    if (rules === undefined) throw new TypeError('a planning request has rules')
+    const opening = [{ ...rules, content: `${rules.content}\n\n${lookRules}` }, ...rest]
+    const result = await runStep(
+      planningStep,
+      opening,
+      { ...run, registry },
+      AbortSignal.any([signal, done.signal]),
+    )
+    if (desk.plan !== null) return { ok: true, value: desk.plan }
+    return readAnswer(result, run)
+  }
+}
+
+/** A plan that was written instead of handed in; else why there is none. */
+async function readAnswer(result: StepResult, run: Run): Promise<Result<PlannedWork, PlanFailure>> {
+  const { state, reason, text } = result
+  if (state !== 'completed') return { ok: false, error: { reason, message: `no plan: ${text}` } }
+  const parsed = parseModelJson(text)
+  const read = parsed.ok ? await readPlan(parsed.value.value, boundsOf(run)) : parsed
+  if (read.ok) return read
+  return {
+    ok: false,
+    error: { reason: 'plan_invalid', message: `the model handed in no plan: ${read.error}` },
+  }
+}
+
+function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork, string>>): Tool {
+  return defineTool({
+    name: submitPlanName,
+    description: 'Hands in the plan. Call it once, with the whole plan.',
+    // Read where slips are put right.
+    inputSchema: z.unknown().meta(toModelSchema(Plan)),
+    outputSchema: z.strictObject({ steps: z.int() }),
+    requiresApproval: false,
+    readOnly: false,
+    destructive: false,
+    execute: async (value) => {
+      const read = await submit(value)
+      return read.ok
+        ? toolSuccess({ steps: read.value.plan.steps.length })
+        : toolFailure(
+            'invalid_input',
+            `the plan is not valid: ${read.error}. Hand in the whole plan again, corrected.`,
+          )
+    },
+    render: ({ steps }) => `the plan of ${steps} steps is taken`,
+  })
+}
+
+/** Whether `folder` lies on a file system that is mounted read-only: that it is merely not ours to write is not enough. */
+export async function isMountedReadOnly(folder: string): Promise<boolean> {
+  try {
+    await access(folder, constants.W_OK)
+    return false
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    return code === 'EROFS'
+  }
+}

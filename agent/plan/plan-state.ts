@@ -1,0 +1,51 @@
+/** The plan in force and its number; whatever comes into force is told the host before anything of it starts. */
+import { limits } from '#specs/protocol/limits.ts'
+import type { Plan } from '#specs/protocol/plan.ts'
+import { isSameStep } from '#specs/protocol/plan-revision.ts'
+import type { Run } from '../run/run.ts'
+import { boundText } from '../text/truncate.ts'
+
+export class PlanBook {
+  #plan: Plan
+  #revision = 1
+
+  /** `plan` as the first; the host hears of it by {@link PlanBook.open}. */
+  constructor(plan: Plan) {
+    this.#plan = plan
+  }
+
+  static async open(plan: Plan, run: Run): Promise<PlanBook> {
+    await run.report.event({ type: 'plan-update', revision: 1, plan })
+    return new PlanBook(plan)
+  }
+
+  get plan(): Plan {
+    return this.#plan
+  }
+
+  get revision(): number {
+    return this.#revision
+  }
+
+  /** Whether the run may have another plan. */
+  get isFull(): boolean {
+    return this.#revision >= limits.planMaxRevisions
+  }
+
+  /** Puts `plan` in force; resolves when the host has been told, with why. */
+  async adopt(plan: Plan, reason: string, run: Run): Promise<void> {
+    this.#plan = plan
+    this.#revision++
+    const why = boundText(reason.replaceAll(/\s+/g, ' ').trim(), limits.lineMaxChars)
+    await run.report.event({ type: 'plan-update', revision: this.#revision, plan, reason: why })
+  }
+}
+
+/** Whether both plans say the same, the order of their steps included. */
+export function isSamePlan(a: Plan, b: Plan): boolean {
+  if (a.goal !== b.goal || a.steps.length !== b.steps.length) return false
+  return a.steps.every((step, index) => {
+    const other = b.steps[index]
+    return other !== undefined && isSameStep(step, other)
+  })
+}

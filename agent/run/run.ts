@@ -1,0 +1,129 @@
+/** What planner, executor and steps of one run share: the task, the model, the tools, and the ways to the host. */
+
+import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { ModelError } from '#runtime/llm/errors.ts'
+import type { Model, TurnHooks } from '#runtime/llm/model.ts'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { RunReason } from '#specs/protocol/error.ts'
+import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { RunOutcome, Task } from '#specs/protocol/task.ts'
+import { boundText } from '../text/truncate.ts'
+import type { Registry } from '../tool-calls/registry.ts'
+import type { SkillShelf } from '../tool-calls/skill-types.ts'
+import type { Agents } from '../tool-calls/sub-agent-types.ts'
+import type { RevisePlan } from '../tool-calls/tool.ts'
+import type { RunBudget } from './budget.ts'
+import type { AgentHooks } from './hooks.ts'
+import type { Steering } from './steering.ts'
+import type { OutputStore } from './tool-outputs.ts'
+
+/** What the host hears while a run is under way. */
+export interface Report {
+  /** Resolves when the event is on its way or safely kept; waits while too many are unheard. */
+  event(event: AgentEvent): Promise<void>
+  /** May be lost. */
+  delta(delta: Delta): void
+}
+
+export interface Run {
+  readonly task: Task
+  /** Whose run this is: `root`, or `root/NAME` of a sub-agent. */
+  readonly agentPath: string
+  readonly model: Model
+  readonly registry: Registry
+  /** What the workspace holds, as the prompts show it; the same text for the whole run. */
+  readonly workspaceListing: string
+  /** What the workspace's own AGENTS.md says, as the prompts show it; absent: there is none. */
+  readonly guidance?: string
+  /** The skills that can be loaded; the same for the whole run. Absent: none. */
+  readonly skills?: SkillShelf
+  readonly report: Report
+  /** Waits for as long as a person thinks. */
+  requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
+  /** The host's hooks, for the run and its sub-agents; absent: there are none. */
+  readonly hooks?: AgentHooks
+  readonly budget: RunBudget
+  readonly steering: Steering
+  /** Starts sub-agents; absent in a sub-agent itself. */
+  readonly agents?: Agents
+  /** For the step that is carried out; absent in a sub-agent, and where no plan is carried out. */
+  readonly revisePlan?: RevisePlan
+  /** Aborted when the run is cancelled or its budget has tripped. */
+  readonly signal: AbortSignal
+  readonly callIds: CallIds
+  /** What its calls said, for `read_output`. */
+  readonly outputs: OutputStore
+  readonly logger: Logger
+}
+
+/** What is heard while the model speaks for a step (`plan` while planning): its words as deltas, its pauses as notes. */
+export function listenTo(stepId: string, run: Run, signal: AbortSignal): TurnHooks {
+  return {
+    signal,
+    onText: (text) => {
+      for (const piece of sliceText(text)) run.report.delta({ type: 'text-delta', stepId, text: piece })
+    },
+    onReasoning: (text) => {
+      for (const piece of sliceText(text)) run.report.delta({ type: 'reasoning-delta', stepId, text: piece })
+    },
+    onRetry: (error, delayMs) => noteRetry(stepId, run, error, delayMs),
+  }
+}
+
+/** A pause may be long: people should see what is waited for. */
+function noteRetry(stepId: string, run: Run, error: ModelError, delayMs: number): void {
+  const { code, status, message } = error
+  run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
+  const when = delayMs === 0 ? 'at once' : `in ${(delayMs / 1000).toFixed(1)} s`
+  const text = `the model's server failed (${message}); asking again ${when}`
+  run.report
+    .event({ type: 'note', level: 'warn', text: boundText(text, limits.textMaxChars) })
+    .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not taken'))
+}
+
+/** How a run, or the execution of its plan, ended. */
+export interface RunEnding {
+  readonly outcome: RunOutcome
+  readonly reason: RunReason
+  /** For people. */
+  readonly message: string
+  /** The agent's answer; empty when it has none. */
+  readonly summary: string
+}
+
+/** The ids of a run's tool calls: the model's own where they are usable and new, drawn ones otherwise. */
+export class CallIds {
+  readonly #used = new Set<string>()
+  readonly #draw: () => string
+
+  constructor(draw: () => string = drawCallId) {
+    this.#draw = draw
+  }
+
+  claim(wanted: string): string {
+    let id = /^[A-Za-z0-9._:-]{1,40}$/.test(wanted) ? wanted : this.#draw()
+    while (this.#used.has(id)) id = this.#draw()
+    this.#used.add(id)
+    return id
+  }
+}
+
+/** Nine letters and digits: what every model family accepts. */
+function drawCallId(): string {
+  const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
+  return Array.from(randomBytes(9), (byte) => alphabet[byte % alphabet.length]).join('')
+}
+
+/** The pieces of a long text that fit a delta each. */
+export function* sliceText(text: string): Generator<string> {
+  const size = limits.textMaxChars / 2
+  for (let at = 0; at < text.length; ) {
+    const last = text.charCodeAt(at + size - 1)
+    // A pair is not split.
+    const end = at + size - (last >= 0xd800 && last <= 0xdbff ? 1 : 0)
+    yield text.slice(at, end).toWellFormed()
+    at = end
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * The skills of one run: those that the task brings from the user, and those that lie in the workspace. A skill of the workspace
+ * never stands in the place of one of the user's, also where their ids differ in case.
+ */
+import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { SkillHead } from '#specs/protocol/extension.ts'
+import { oneLine } from '../text/prompt-block.ts'
+import type { KnownSkill, SkillShelf } from '../tool-calls/skill-types.ts'
+import { defaultRoot, type FileToolsOptions, withPlace } from '../workspace/file-access.ts'
+import { containedFiles } from './contained-files.ts'
+
+const workspaceBounds = { maxFolders: 500, maxSkills: 64 } as const
+const descriptionMaxChars = 500
+const problemsMaxCount = 5
+
+/** The shelf of a task, with what lies in the workspace now. Never rejects for what lies there. */
+export async function openSkills(
+  heads: readonly SkillHead[] = [],
+  files: FileToolsOptions = {},
+): Promise<SkillShelf> {
+  const own = heads.map(({ skillId, description }) => ({
+    skillId,
+    description: oneLine(description),
+    source: 'user' as const,
+  }))
+  const taken = new Map(own.map(({ skillId }) => [skillId.toLowerCase(), skillId]))
+  const ownOf = ({ skillId }: KnownSkill): string | undefined => taken.get(skillId.toLowerCase())
+  const { skills, problems } = await findInWorkspace(files)
+  const shadowed = skills.flatMap((skill) => {
+    const one = ownOf(skill)
+    if (one === undefined) return []
+    const whose = one === skill.skillId ? 'one' : `${one}, which is the same but for case`
+    return [`the skill ${skill.skillId} of the workspace is left out: the user has ${whose}`]
+  })
+  const laid = new Map<string, Promise<Result<void>>>()
+  return {
+    list: [...own.toSorted(byId), ...skills.filter((one) => ownOf(one) === undefined).toSorted(byId)],
+    problems: [...shadowed, ...problems].slice(0, problemsMaxCount),
+    layOnce: (skillId, lay) => {
+      const known = laid.get(skillId)
+      if (known !== undefined) return known
+      const laying = lay().then((result) => {
+        if (!result.ok) laid.delete(skillId)
+        return result
+      })
+      laid.set(skillId, laying)
+      return laying
+    },
+  }
+}
+
+interface Found {
+  readonly skills: readonly KnownSkill[]
+  readonly problems: readonly string[]
+}
+
+async function findInWorkspace(files: FileToolsOptions): Promise<Found> {
+  const known = files.knownAs ?? files.root ?? defaultRoot
+  const there: string[] = []
+  for (const root of workspaceSkillFolders) if (await isThere(files, root)) there.push(`${known}/${root}`)
+  if (there.length === 0) return { skills: [], problems: [] }
+  // Loaded where a workspace has skills: with it comes the reader of their heads.
+  const { SkillRegistry } = await import('#specs/node/skills/registry.ts')
+  const contained = containedFiles(files)
+  const registry = new SkillRegistry({ roots: there, files: contained, ...workspaceBounds })
+  const skills = (await registry.listSkills()).map(({ skillId, description, folder }) => ({
+    skillId,
+    description: oneLine(description).slice(0, descriptionMaxChars).toWellFormed(),
+    source: 'workspace' as const,
+    folder: folder.slice(known.length + 1),
+  }))
+  const findings = await registry.findings()
+  const problems = findings.map(
+    ({ path, problem }) => `${oneLine(path.slice(known.length + 1)).slice(0, 200)}: ${oneLine(problem)}`,
+  )
+  if (contained.isCut) problems.unshift('the folders of skills hold too many names: not all were looked at')
+  if (problems.length > problemsMaxCount)
+    problems[problemsMaxCount - 1] = `and ${problems.length - problemsMaxCount + 1} more`
+  return { skills, problems: problems.map((text) => text.toWellFormed()) }
+}
+
+async function isThere(files: FileToolsOptions, folder: string): Promise<boolean> {
+  const found = await withPlace(files, folder, {}, (place) => place.stat())
+  return found.ok && found.value.isDirectory()
+}
+
+function byId(a: KnownSkill, b: KnownSkill): number {
+  return a.skillId < b.skillId ? -1 : 1
+}

@@ -1,0 +1,255 @@
+/**
+ * The tool calls of one turn: in the order asked, at once only when all of them bear it, as reading ones do; results always in the order asked.
+ * A call that was cut off, is one too many, or comes after the end is answered without being run.
+ */
+
+import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
+import type { Turn } from '#runtime/llm/client.ts'
+import type { ToolCallRequest } from '#runtime/llm/messages.ts'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
+import { type Run, sliceText } from '../run/run.ts'
+import { boundText, cutMiddle } from '../text/truncate.ts'
+import type { ApprovalQuestion, Invocation, InvokeContext } from '../tool-calls/call.ts'
+import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
+import { callHooks } from './call-hooks.ts'
+
+/** Calls that one reply may hold; the rest are answered with an error. */
+const callsPerTurnMax = 64
+/** Calls that run at once. */
+const parallelMax = 8
+
+/** What is put before the host; without an id of its own it has the call's. */
+type HostQuestion = ApprovalQuestion & Partial<Pick<ApprovalRequest, 'approvalId' | 'question'>>
+
+/** How a call's output becomes as long as the conversation bears. */
+export type CutOutput = (callId: string, tool: string, output: string) => string
+
+/** Runs the turn's calls; one invocation per call, in the order asked. */
+export async function runCalls(
+  stepId: string,
+  turn: Turn,
+  run: Run,
+  signal: AbortSignal,
+  cutOutput: CutOutput,
+): Promise<Invocation[]> {
+  const calls = turn.toolCalls
+  const one = async (call: ToolCallRequest, index: number): Promise<Invocation> => {
+    await run.steering.ready(signal)
+    if (signal.aborted) return unrun(call, 'cancelled', 'interrupted: the run ended before this call')
+    if (index >= callsPerTurnMax) {
+      return answerUnrun(
+        stepId,
+        call,
+        run,
+        'limit_reached',
+        `more than ${callsPerTurnMax} calls in one reply`,
+      )
+    }
+    // Not the last alone: servers may send the fragments of several calls by turns.
+    if (turn.finishReason === 'length' && !isWholeObject(call.argumentsText)) {
+      return answerCutOff(stepId, call, run)
+    }
+    if (!run.budget.takeCall()) {
+      return answerUnrun(stepId, call, run, 'limit_reached', 'no tool calls are left in this run')
+    }
+    return runCall(stepId, call, run, signal, cutOutput)
+  }
+  const results: Invocation[] = []
+  const width = calls.every(({ name }) => run.registry.isConcurrent(name)) ? parallelMax : 1
+  for (let from = 0; from < calls.length; from += width) {
+    const batch = calls.slice(from, from + width)
+    results.push(...(await Promise.all(batch.map((call, offset) => one(call, from + offset)))))
+  }
+  return results
+}
+
+async function runCall(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  signal: AbortSignal,
+  cutOutput: CutOutput,
+): Promise<Invocation> {
+  const callId = call.id
+  const hooks = callHooks(run, { stepId, callId, signal })
+  const context: InvokeContext = {
+    signal,
+    ...(hooks === undefined ? {} : { hooks }),
+    askTools: new Set(run.task.askTools),
+    onStart: (tool, args) => run.report.event({ type: 'tool-start', stepId, callId, tool, arguments: args }),
+    emitOutput: (stream, text) => {
+      for (const piece of sliceText(text)) {
+        run.report.delta({ type: 'tool-output-delta', stepId, callId, stream, text: piece })
+      }
+    },
+    outputs: run.outputs,
+    ...(run.revisePlan === undefined ? {} : { revisePlan: run.revisePlan }),
+    ...(run.agents === undefined ? {} : { agents: run.agents }),
+    ...(run.skills === undefined ? {} : { skills: run.skills }),
+    runId: run.task.runId,
+    stepId,
+    agentPath: run.agentPath,
+    callId,
+    cutOutput: (tool, output) => cutOutput(callId, tool, output),
+    requestApproval: (question) => waitForHost(stepId, question, run, signal),
+    askUser: createAskUser(stepId, callId, run, signal),
+  }
+  const invocation = await run.registry.invoke(
+    { callId, name: call.name, argumentsText: call.argumentsText },
+    context,
+  )
+  const { writtenAs } = call
+  // For people alone: a model cannot help that its server did not understand its form.
+  const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]
+  await reportEnd(stepId, { ...invocation, corrections: [...corrections, ...invocation.corrections] }, run)
+  return invocation
+}
+
+/** The host's answer, with the run's clock standing. */
+async function waitForHost(
+  stepId: string,
+  question: HostQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision> {
+  const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
+  // A yes that is given in a pause does not end it.
+  await run.steering.ready(signal)
+  return decision
+}
+
+/** Puts questions of one call before the person. */
+function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSignal): AskUser {
+  let asked = 0
+  return async (question, withdrawn) => {
+    asked += 1
+    const decision = await waitForHost(
+      stepId,
+      {
+        // Not the id of the question whether the call may be made.
+        approvalId: `ask-${callId}${asked === 1 ? '' : `-${asked}`}`,
+        callId,
+        tool: askTool,
+        arguments: toCanonicalJson(question),
+        preview: '',
+        question,
+      },
+      run,
+      withdrawn === undefined ? signal : AbortSignal.any([signal, withdrawn]),
+    )
+    const { answer, hint } = decision
+    const words = hint === undefined || hint.trim() === '' ? '' : hint
+    if (decision.decision === 'deny')
+      return toolFailure(
+        'denied',
+        `the question was not answered; do not ask it again.${words && ` They said: ${words}`}`,
+      )
+    if (answer === undefined || !isAnswerTo(question, answer))
+      return toolFailure('internal', 'the host gave no answer to this question: decide yourself')
+    return toolSuccess({ answer, ...(words === '' ? {} : { note: words }) })
+  }
+}
+
+/** The host's answer; rejects once the signal is aborted, whether or not the host's side notices. */
+export async function askHost(
+  stepId: string,
+  question: HostQuestion,
+  run: Run,
+  signal: AbortSignal,
+): Promise<ApprovalDecision> {
+  const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
+  const stopped = Promise.withResolvers<never>()
+  const onAbort = (): void => stopped.reject(new Error('the call ended while a question of it was open'))
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    return await Promise.race([run.requestApproval(request, signal), stopped.promise])
+  } finally {
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+/** Arguments that the model's length limit cut off are never completed, and so never carried out. */
+function answerCutOff(stepId: string, call: ToolCallRequest, run: Run): Promise<Invocation> {
+  const name = boundText(call.name === '' ? '(no name)' : call.name, 64)
+  const message = `the reply reached its length limit within the arguments of ${name}, and nothing was done: make the call again with shorter arguments, and give long content in several calls`
+  const issue = {
+    path: '',
+    code: 'cut_off',
+    message: `cut off after ${call.argumentsText.length} characters`,
+  }
+  const { error, output } = validationFailure(name, message, [issue])
+  return reportUnrun(stepId, call, run, { ...unrun(call, error.code, error.message), output })
+}
+
+/** Answers a call that is not run, and tells the host so. */
+function answerUnrun(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  code: ToolError['code'],
+  message: string,
+): Promise<Invocation> {
+  return reportUnrun(stepId, call, run, unrun(call, code, message))
+}
+
+async function reportUnrun(
+  stepId: string,
+  call: ToolCallRequest,
+  run: Run,
+  invocation: Invocation,
+): Promise<Invocation> {
+  await run.report.event({
+    type: 'tool-start',
+    stepId,
+    callId: call.id,
+    tool: invocation.tool,
+    arguments: cutMiddle(call.argumentsText, limits.documentMaxChars),
+  })
+  await reportEnd(stepId, invocation, run)
+  return invocation
+}
+
+async function reportEnd(stepId: string, invocation: Invocation, run: Run): Promise<void> {
+  const { callId, tool, output, error, corrections, durationMs } = invocation
+  await run.report.event({
+    type: 'tool-end',
+    stepId,
+    callId,
+    tool,
+    output: cutMiddle(output, limits.textMaxChars),
+    ...(error === undefined ? {} : { error }),
+    ...(corrections.length === 0
+      ? {}
+      : {
+          corrections: corrections
+            .slice(0, correctionsMaxCount)
+            .map((text) => boundText(text, limits.lineMaxChars)),
+        }),
+    durationMs,
+  })
+}
+
+function unrun(call: ToolCallRequest, code: ToolError['code'], message: string): Invocation {
+  return {
+    callId: call.id,
+    tool: boundText(call.name === '' ? '(no name)' : call.name, 64),
+    arguments: call.argumentsText,
+    output: `Error (${code}): ${message}`,
+    error: { code, message, retryable: false },
+    corrections: [],
+    durationMs: 0,
+  }
+}
+
+function isWholeObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,46 @@
+/** The host's hooks around a step of the plan, and around all of a sub-agent's work. */
+import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Step } from '#specs/protocol/plan.ts'
+import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
+import type { Run } from '../run/run.ts'
+import { boundJsonText, boundText } from '../text/truncate.ts'
+import type { StepResult } from './step.ts'
+
+/** The work of a step, or of a sub-agent, between its hooks: a no before it means that it never begins, one after it that it failed. */
+export async function aroundStep<R extends StepResult>(
+  { id, title, instructions }: Pick<Step, 'id' | 'title' | 'instructions'>,
+  run: Run,
+  signal: AbortSignal,
+  work: () => Promise<R>,
+): Promise<R | StepResult> {
+  const { hooks } = run
+  if (hooks === undefined) return await work()
+  const about = {
+    title: boundText(title, limits.lineMaxChars),
+    instructions: boundJsonText(instructions, limits.documentMaxChars, hookTextMaxBytes),
+  }
+  const ask = async (subject: HookRequest['subject']): Promise<HookDecision | undefined> =>
+    isHooked(hooks.hooks, subject.point)
+      ? await askSafely(hooks, { agentPath: run.agentPath, stepId: id, subject }, signal, run.logger)
+      : undefined
+  const before = await ask({ point: 'before-step', ...about })
+  if (signal.aborted)
+    return { state: 'cancelled', reason: 'cancelled', text: 'interrupted at a hook', history: [] }
+  if (before?.decision === 'deny')
+    return denied(`a hook refused the step: ${before.reason ?? 'no reason given'}`, [])
+  const result = await work()
+  if (signal.aborted) {
+    // Nobody can be asked any more: it is not done before its hooks have looked at it.
+    const isSeen = result.state !== 'completed' || !isHooked(hooks.hooks, 'after-step')
+    return isSeen ? result : { ...result, state: 'cancelled', reason: 'cancelled' }
+  }
+  const text = boundJsonText(result.text, limits.documentMaxChars, hookTextMaxBytes)
+  const after = await ask({ point: 'after-step', ...about, state: result.state, text })
+  if (signal.aborted || after?.decision !== 'deny') return result
+  return denied(`a hook refused what the step gave: ${after.reason ?? 'no reason given'}`, result.history)
+}
+
+function denied(text: string, history: StepResult['history']): StepResult {
+  return { state: 'failed', reason: 'denied', text: boundText(text, limits.documentMaxChars), history }
+}

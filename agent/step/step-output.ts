@@ -1,0 +1,88 @@
+/**
+ * The answer of a step that has a schema: JSON that fits it, in canonical form. An answer that does not is asked for again in the
+ * step's own conversation, at most twice, and never guessed.
+ */
+
+import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
+import { reasonOf } from '#runtime/llm/errors.ts'
+import type { ChatMessage } from '#runtime/llm/messages.ts'
+import { parseModelJson } from '#runtime/llm/repair.ts'
+import { requestStructured } from '#runtime/structured/request.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { OutputSchema } from '#specs/protocol/plan.ts'
+import { listenTo, type Run } from '../run/run.ts'
+import { reportTurn, type StepResult } from './step.ts'
+
+/** Requests for an answer that did not fit. */
+const moreRequests = 2
+
+/** What a step with a schema is told behind its instructions. */
+export function describeOutput(schema: OutputSchema): string {
+  return `When the step is done, answer with JSON alone, without any other word, that fits this JSON schema:\n${JSON.stringify(schema)}`
+}
+
+/** The value in a step's answer; the error says what is wrong with it. */
+export async function readOutput(text: string, schema: OutputSchema): Promise<Result<unknown, string>> {
+  const opened = await openSchema(schema)
+  return opened.ok ? readValue(text, opened.value) : opened
+}
+
+function readValue(text: string, schema: AnswerSchema<unknown>): Result<unknown, string> {
+  const parsed = parseModelJson(text)
+  return parsed.ok ? schema.check(parsed.value.value) : parsed
+}
+
+/** The result of a completed step with its answer in the form that the schema asks for; or a failed one that says what was wrong. */
+export async function settleOutput(
+  result: StepResult,
+  schema: OutputSchema,
+  stepId: string,
+  run: Run,
+  signal: AbortSignal,
+): Promise<StepResult & { readonly value?: unknown }> {
+  if (result.state !== 'completed') return result
+  const opened = await openSchema(schema)
+  if (!opened.ok) return { ...result, state: 'failed', reason: 'step_failed', text: opened.error }
+  const given = readValue(result.text, opened.value)
+  if (given.ok) return withValue(result, given.value)
+  const said = result.history.filter(({ role }) => role === 'assistant').length
+  const answer = await requestStructured({
+    model: run.model,
+    messages: [
+      ...withAnswer(result),
+      { role: 'user', content: `Your answer is not valid: ${given.error}. Give it again, corrected.` },
+    ],
+    name: 'answer',
+    description: "The step's answer.",
+    schema,
+    maxRequests: moreRequests,
+    hooks: listenTo(stepId, run, signal),
+    read: (value) => {
+      const checked = opened.value.check(value)
+      return checked.ok ? { ok: true, value: { value: checked.value, corrections: [] } } : checked
+    },
+    onTurn: async (turn, request) => {
+      const toolCalls = turn.toolCalls.map((call) => ({ ...call, id: run.callIds.claim(call.id) }))
+      await reportTurn(stepId, said + request, { ...turn, toolCalls }, run)
+      return { ...turn, toolCalls }
+    },
+  })
+  if (answer.ok) return withValue(result, answer.value.value)
+  const { kind, message, error } = answer.error
+  if (kind === 'cancelled') return { ...result, state: 'cancelled', reason: 'cancelled', text: message }
+  const reason = error === undefined ? 'step_failed' : reasonOf(error)
+  return { ...result, state: 'failed', reason, text: `the step's answer does not fit its schema: ${message}` }
+}
+
+function withValue(result: StepResult, value: unknown): StepResult & { value: unknown } {
+  return { ...result, text: toCanonicalJson(value), value }
+}
+
+/** The conversation with the step's answer at its end. */
+function withAnswer({ history, text }: StepResult): readonly ChatMessage[] {
+  const last = history.at(-1)
+  return last?.role === 'assistant' && last.toolCalls.length === 0
+    ? history
+    : [...history, { role: 'assistant', content: text, toolCalls: [] }]
+}

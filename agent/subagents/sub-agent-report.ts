@@ -1,0 +1,71 @@
+/** What the host hears of a sub-agent, under its path: `agent-start` first, `agent-end` last, and nothing behind that. */
+import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { BudgetLimits } from '../run/budget.ts'
+import type { Report } from '../run/run.ts'
+import { boundJsonText, boundText } from '../text/truncate.ts'
+import type { AgentRequest, AgentResult } from '../tool-calls/sub-agent-types.ts'
+
+const textMaxBytes = limits.frameMaxBytes / 4
+/** As many as an event may name. */
+const conflictsMaxCount = 1_000
+
+export class ChildReport implements Report {
+  readonly #report: Report
+  #isOpen = true
+
+  constructor(report: Report) {
+    this.#report = report
+  }
+
+  event(event: AgentEvent): Promise<void> {
+    return this.#isOpen ? this.#report.event(event) : Promise.resolve()
+  }
+
+  delta(delta: Delta): void {
+    if (this.#isOpen) this.#report.delta(delta)
+  }
+
+  /** @param stepId the parent's step that it works for */
+  begin(
+    { brief, limits: wanted }: AgentRequest,
+    stepId: string,
+    tools: readonly string[],
+    { maxToolCalls, maxTokens, maxWallMs }: BudgetLimits,
+  ): Promise<void> {
+    return this.event({
+      type: 'agent-start',
+      stepId,
+      brief: boundJsonText(brief, limits.documentMaxChars, textMaxBytes),
+      tools: [...tools],
+      limits: {
+        ...(wanted?.maxTurns === undefined ? {} : { maxTurns: wanted.maxTurns }),
+        maxToolCalls,
+        maxTokens,
+        // The protocol knows no shorter one.
+        maxWallMs: Math.max(1_000, maxWallMs),
+      },
+    })
+  }
+
+  /** Nothing is heard any more but `end`: tools that were left behind have nothing more to say. */
+  close(): void {
+    this.#isOpen = false
+  }
+
+  end(result: AgentResult, stepId: string): Promise<void> {
+    const { state, reason, text, usage, merged, conflicts } = result
+    return this.#report.event({
+      type: 'agent-end',
+      stepId,
+      state,
+      reason,
+      text: boundJsonText(text, limits.documentMaxChars, textMaxBytes),
+      usage,
+      merged: merged.length,
+      conflicts: conflicts
+        .slice(0, conflictsMaxCount)
+        .map(({ path }) => boundText(path, limits.lineMaxChars)),
+    })
+  }
+}

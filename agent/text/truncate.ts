@@ -1,0 +1,31 @@
+/** Long text made short, in its middle and with a note of how much is gone. */
+
+/**
+ * `text` in at most `maxChars` characters; never splits a surrogate pair.
+ * @param more behind the number of characters that are gone, such as where they can be read
+ */
+export function cutMiddle(text: string, maxChars: number, more = ''): string {
+  if (text.length <= maxChars) return text
+  const note = `\n[… ${text.length - maxChars} characters and more cut${more} …]\n`
+  const room = Math.max(0, maxChars - note.length)
+  if (room === 0) return text.slice(0, maxChars).toWellFormed()
+  const head = Math.ceil(room / 2)
+  const cut = `${text.slice(0, head)}${note}${text.slice(text.length - (room - head))}`
+  return cut.toWellFormed()
+}
+
+/** `text` without lone surrogates and within `maxChars`. */
+export function boundText(text: string, maxChars: number): string {
+  const plain = text.toWellFormed()
+  return plain.length <= maxChars
+    ? plain
+    : `${plain.slice(0, maxChars - 1).toWellFormed()}…`.slice(0, maxChars)
+}
+
+/** `text` within `maxChars` and, as JSON in UTF-8, within `maxBytes`: text of control characters grows sixfold there. */
+export function boundJsonText(text: string, maxChars: number, maxBytes: number): string {
+  let bound = boundText(text, maxChars)
+  while (Buffer.byteLength(JSON.stringify(bound)) > maxBytes)
+    bound = boundText(bound, Math.floor(bound.length / 2))
+  return bound
+}

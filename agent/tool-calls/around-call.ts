@@ -1,0 +1,67 @@
+/**
+ * A call between the hooks of the host: with the arguments that they give it, and without what they withhold. Whom the host asks
+ * is not known here.
+ */
+import type { Result, ToolError } from '#specs/protocol/error.ts'
+import type { HookDecision } from '#specs/protocol/hook.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { cutMiddle } from '../text/truncate.ts'
+import { type ParsedArguments, parseArguments } from './arguments.ts'
+import { describeError, interrupted } from './call-texts.ts'
+import { type Tool, toolFailure } from './tool.ts'
+
+/** What the host's hooks say before and after a call; undefined where none is about the tool. Arguments are canonical JSON. */
+export interface CallHooks {
+  /** Whether any of them looks at what calls of the tool give. */
+  looksAfter(tool: string): boolean
+  /** @param defaults names of arguments that the model did not give */
+  before(tool: string, given: string, defaults: readonly string[]): Promise<HookDecision | undefined>
+  after(tool: string, given: string, output: string, error?: ToolError): Promise<HookDecision | undefined>
+}
+
+/**
+ * The call between its hooks: with the arguments that they give it, and without what they withhold.
+ * @param notes gets what they have to say of it
+ */
+export async function aroundCall(
+  tool: Tool,
+  parsed: ParsedArguments,
+  { hooks, signal }: { readonly hooks?: CallHooks; readonly signal: AbortSignal },
+  notes: string[],
+  run: (parsed: ParsedArguments) => Promise<Result<string>>,
+): Promise<Result<string>> {
+  if (hooks === undefined || signal.aborted) return await run(parsed)
+  if (parsed.canonical.length > limits.documentMaxChars)
+    return toolFailure(
+      'too_large',
+      `the arguments are too long for the host’s hooks (${parsed.canonical.length} characters)`,
+    )
+  const before = await hooks.before(tool.name, parsed.canonical, parsed.defaults)
+  if (signal.aborted) return interrupted()
+  if (before?.decision === 'deny')
+    return toolFailure(
+      'denied',
+      `a hook of the host refused this call of ${tool.name}: ${before.reason ?? 'no reason given'}`,
+    )
+  const allowed = before?.arguments === undefined ? parsed : changeArguments(tool, before.arguments)
+  if (allowed === null)
+    return toolFailure('denied', `a hook of the host gave ${tool.name} arguments that do not fit it`)
+  if (allowed !== parsed) notes.push(`a hook changed the arguments to ${cutMiddle(allowed.canonical, 300)}`)
+  const result = await run(allowed)
+  // Nobody can be asked any more: what a hook was to look at first is withheld.
+  if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interrupted() : result
+  const told = result.ok ? result.value : describeError(result.error)
+  const after = await hooks.after(tool.name, allowed.canonical, told, result.ok ? undefined : result.error)
+  for (const note of [before?.note, after?.note]) if (note !== undefined) notes.push(`a hook says: ${note}`)
+  if (after?.decision !== 'deny') return result
+  return toolFailure(
+    'denied',
+    `the call of ${tool.name} was carried out, but a hook of the host withholds what it gave: ${after.reason ?? 'no reason given'}`,
+  )
+}
+
+/** Exactly what the hook gave, or null where the tool does not take it. */
+function changeArguments(tool: Tool, given: string): ParsedArguments | null {
+  const parsed = parseArguments({ ...tool, readOnly: false, destructive: true }, given)
+  return parsed.ok ? parsed.value : null
+}

@@ -1,0 +1,59 @@
+/** The words in which a model is told how a call went, and why one was not made. */
+
+import type { ValidationFailure } from '#runtime/arguments/failure.ts'
+import type { Result, ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { cutMiddle } from '../text/truncate.ts'
+import { type Tool, toolFailure } from './tool.ts'
+
+export function interrupted(): { ok: false; error: ToolError } {
+  return toolFailure('cancelled', 'interrupted: the run ended before this call did; its effect is unknown')
+}
+
+export function unknownTool(
+  name: string,
+  byName: ReadonlyMap<string, Tool>,
+): { ok: false; error: ValidationFailure } {
+  const { error } = toolFailure('unknown_tool', unknownText(name, byName))
+  return { ok: false, error: { error, output: describeError(error) } }
+}
+
+export function refusedTool(name: string): { ok: false; error: ValidationFailure } {
+  const text = `${name} is not for a run that only plans: nothing can be changed or run now. Put it into the plan instead`
+  const { error } = toolFailure('denied', text)
+  return { ok: false, error: { error, output: describeError(error) } }
+}
+
+/** What the model is told of an executed call; what was put right comes last, so that it is written right the next time. */
+export function describeResult(
+  result: Result<string> | null,
+  corrections: readonly string[],
+  notes: readonly string[],
+  cut: (text: string) => string,
+): string {
+  const output = cut(result === null ? '' : result.ok ? result.value : describeError(result.error))
+  const told = [
+    ...(corrections.length === 0
+      ? []
+      : [`The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`]),
+    ...notes.map((note) => cutMiddle(note, 2_000)),
+  ]
+  return told.length === 0 ? output : `${output}\n\n${told.map((line) => `[Caisson] ${line}`).join('\n')}`
+}
+
+export function unknownText(name: string, byName: ReadonlyMap<string, Tool>): string {
+  return `there is no tool ${JSON.stringify(name)}; the tools are ${[...byName.keys()].join(', ')}`
+}
+
+export function boundError(error: ToolError): ToolError {
+  return {
+    code: error.code,
+    message: cutMiddle(error.message.toWellFormed(), limits.textMaxChars),
+    retryable: error.retryable,
+  }
+}
+
+export function describeError(error: ToolError): string {
+  if (error.code === 'invalid_input') return error.message
+  return `Error (${error.code}): ${error.message}${error.retryable ? ' (may succeed if tried again)' : ''}`
+}

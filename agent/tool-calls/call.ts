@@ -1,0 +1,253 @@
+/**
+ * One call of a tool, from what the model wrote to what it is told: the tool found by whatever name, arguments validated, approval
+ * asked where due, output validated, the call logged. Nothing a tool or a model does makes a call throw.
+ */
+import type { Logger } from 'pino'
+import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { Result, ToolError } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { plainName } from '#specs/protocol/tool-names.ts'
+import { cutMiddle } from '../text/truncate.ts'
+import { aliasedTool, translateArguments } from './aliases.ts'
+import { type ParsedArguments, parseArguments } from './arguments.ts'
+import { aroundCall, type CallHooks } from './around-call.ts'
+import { boundError, describeResult, interrupted, refusedTool, unknownTool } from './call-texts.ts'
+import { type Tool, type ToolContext, toolFailure } from './tool.ts'
+
+/** One call as the model asked for it. */
+export interface ToolCall {
+  readonly callId: string
+  readonly name: string
+  readonly argumentsText: string
+}
+
+/** What a call needs from the run that makes it. */
+export interface InvokeContext extends ToolContext {
+  /** Tools whose every call asks, besides those that ask by themselves. */
+  readonly askTools: ReadonlySet<string>
+  /** Called once, before anything happens: the tool's own name where it is known, and canonical arguments. */
+  onStart(tool: string, canonicalArguments: string): Promise<void>
+  requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
+  /** The host's hooks around the call; absent: there are none about tools. */
+  readonly hooks?: CallHooks
+  /** Makes what a tool said as long as the conversation bears; absent: its middle is cut at `outputMaxChars`. */
+  cutOutput?(tool: string, text: string): string
+}
+
+export interface ApprovalQuestion {
+  readonly callId: string
+  readonly tool: string
+  readonly arguments: string
+  /** Names of those that the model did not give. */
+  readonly defaults?: string[]
+  readonly preview: string
+}
+
+/** Names of arguments that a question, also one to a hook, lists as not given. */
+export const defaultsMaxCount = 64
+
+/** How a call ended. */
+export interface Invocation {
+  readonly callId: string
+  readonly tool: string
+  readonly arguments: string
+  /** What the model is told; never empty. */
+  readonly output: string
+  /** Absent when the call succeeded. */
+  readonly error?: ToolError
+  /** What of the call was put right, in words; the model is told too. */
+  readonly corrections: readonly string[]
+  readonly durationMs: number
+}
+
+/** What a model is told of one call at most, in characters. */
+export const defaultOutputMaxChars = 64 * 1024
+
+export interface InvokeOptions {
+  readonly logger: Logger
+  /** What a model is told of one call at most, where the call's context does not say; a note on the call comes on top. Default 64 Ki characters. */
+  readonly outputMaxChars?: number
+  /** How long a cancelled tool may take to end before its call is given up. Default 1 s. */
+  readonly cancelGraceMs?: number
+  /** Milliseconds, for durations. */
+  readonly now?: () => number
+  /** Tools that there are, but not for this run; default none. */
+  readonly refused?: ReadonlyMap<string, Tool>
+}
+
+/** Carries out the call of one of these tools. Never rejects, but for what `context` rejects with. */
+export async function invokeTool(
+  byName: ReadonlyMap<string, Tool>,
+  call: ToolCall,
+  context: InvokeContext,
+  options: InvokeOptions,
+): Promise<Invocation> {
+  const now = options.now ?? (() => performance.now())
+  const startedAt = now()
+  const tool = findTool(byName, call.name)
+  const refused = tool === undefined ? findTool(options.refused ?? new Map(), call.name)?.name : undefined
+  const name = tool?.name ?? refused ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
+  const parsed =
+    refused !== undefined
+      ? refusedTool(name)
+      : tool === undefined
+        ? unknownTool(name, byName)
+        : readArguments(tool, call)
+  const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
+  await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
+  const notes: string[] = []
+  const result =
+    parsed.ok && tool !== undefined
+      ? await aroundCall(tool, parsed.value, context, notes, (allowed) =>
+          guard(tool, call, allowed, context, options),
+        )
+      : null
+  const corrections = [
+    ...(tool !== undefined && tool.name !== call.name
+      ? [`${cutMiddle(call.name, 64)}: taken as ${name}`]
+      : []),
+    ...(parsed.ok ? parsed.value.corrections : []),
+  ].slice(0, correctionsMaxCount)
+  const error = parsed.ok ? (result?.ok === false ? result.error : undefined) : parsed.error.error
+  const invocation: Invocation = {
+    callId: call.callId,
+    tool: name,
+    arguments: shown,
+    // The artifact of a failed validation is within its own bound, and has to stay whole.
+    output: parsed.ok
+      ? describeResult(result, corrections, notes, (text) => cutOutput(name, text, context, options))
+      : parsed.error.output,
+    ...(error === undefined ? {} : { error }),
+    corrections: [...corrections, ...notes].slice(0, correctionsMaxCount),
+    durationMs: Math.max(0, Math.round(now() - startedAt)),
+  }
+  logCall(invocation, options.logger)
+  return invocation
+}
+
+/** Exact name first; then without case, `-` and a `functions.` that some models put before it, where that is one tool alone. */
+export function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
+  const exact = byName.get(name)
+  if (exact !== undefined) return exact
+  const plain = plainName(name.trim().replace(/^functions\./, ''))
+  const [found, ...others] = [...byName.values()].filter((tool) => plainName(tool.name) === plain)
+  return (others.length === 0 ? found : undefined) ?? byName.get(aliasedTool(name) ?? '')
+}
+
+/** Also of a call by a name that another system has for the tool. */
+function readArguments(tool: Tool, { name, argumentsText }: ToolCall): ReturnType<typeof parseArguments> {
+  const translated = translateArguments(name, argumentsText)
+  if (translated.ok) return parseArguments(tool, translated.value)
+  return { ok: false, error: validationFailure(tool.name, translated.error, []) }
+}
+
+/** Runs the call; whatever is thrown becomes `internal`, whose details go to the log alone. */
+async function guard(
+  tool: Tool,
+  call: ToolCall,
+  parsed: ParsedArguments,
+  context: InvokeContext,
+  options: InvokeOptions,
+): Promise<Result<string>> {
+  try {
+    if (context.signal.aborted) return interrupted()
+    const gated = await gate(tool, call, parsed, context)
+    if (!gated.ok) return gated
+    if (context.signal.aborted) return interrupted()
+    const allowed = gated.value === undefined ? {} : { allowed: gated.value }
+    const execution = tool.execute(parsed.input, { ...context, ...allowed })
+    const result = await withGrace(execution, context.signal, options.cancelGraceMs ?? 1_000)
+    if (result === 'given up') return interrupted()
+    if (!result.ok) return { ok: false, error: boundError(result.error) }
+    const output = tool.outputSchema.safeParse(result.value)
+    if (!output.success) {
+      options.logger.error(
+        { tool: tool.name, callId: call.callId, issues: output.error.issues.slice(0, 5) },
+        'tool output invalid',
+      )
+      return toolFailure(
+        'invalid_output',
+        `${tool.name} did its work but returned a value that breaks its own schema`,
+      )
+    }
+    const text = tool.render === undefined ? (JSON.stringify(output.data) ?? '') : tool.render(output.data)
+    return { ok: true, value: text.trim() === '' ? '(no output)' : text.toWellFormed() }
+  } catch (error) {
+    if (context.signal.aborted) return interrupted()
+    options.logger.error({ tool: tool.name, callId: call.callId, err: error }, 'tool threw')
+    return toolFailure('internal', `${tool.name} failed inside; this is a fault of the tool, try another way`)
+  }
+}
+
+/** Whether the call may go ahead, with what the host said to it. The digest of what was shown is over the very input that is then executed. */
+async function gate(
+  tool: Tool,
+  call: ToolCall,
+  parsed: ParsedArguments,
+  context: InvokeContext,
+): Promise<Result<string | undefined>> {
+  // Of its own tools the host asks itself, in words of its own.
+  if (tool.runs === 'host') return { ok: true, value: undefined }
+  const asks =
+    tool.requiresApproval || context.askTools.has(tool.name) || (await tool.asks?.(parsed.input)) === true
+  if (!asks) return { ok: true, value: undefined }
+  if (parsed.canonical.length > limits.documentMaxChars) {
+    return toolFailure(
+      'too_large',
+      `the arguments are too long to be shown to a person (${parsed.canonical.length} characters, the bound is ${limits.documentMaxChars})`,
+    )
+  }
+  const preview = tool.preview === undefined ? '' : await tool.preview(parsed.input, context)
+  const answer = await context.requestApproval({
+    callId: call.callId,
+    tool: tool.name,
+    arguments: parsed.canonical,
+    ...(parsed.defaults.length === 0 ? {} : { defaults: parsed.defaults.slice(0, defaultsMaxCount) }),
+    preview: cutMiddle(preview.toWellFormed(), limits.textMaxChars),
+  })
+  if (answer.decision === 'allow') return { ok: true, value: answer.hint }
+  const hint = answer.hint === undefined || answer.hint.trim() === '' ? '' : ` They said: ${answer.hint}`
+  return toolFailure(
+    'denied',
+    `this call of ${tool.name} was denied; do not try it again in another way.${hint}`,
+  )
+}
+
+/** The tool's result, or `given up` when it does not end within the grace after the signal. */
+async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T | 'given up'> {
+  let timer: NodeJS.Timeout | undefined
+  let onAbort: () => void = () => undefined
+  const end = new Promise<'given up'>((resolve) => {
+    onAbort = () => {
+      timer = setTimeout(() => resolve('given up'), graceMs)
+    }
+    signal.addEventListener('abort', onAbort, { once: true })
+  })
+  try {
+    // A tool that was given up may still fail later; nobody is left to hear it.
+    work.catch(() => undefined)
+    return await Promise.race([work, end])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}
+
+function cutOutput(tool: string, text: string, context: InvokeContext, options: InvokeOptions): string {
+  return context.cutOutput?.(tool, text) ?? cutMiddle(text, options.outputMaxChars ?? defaultOutputMaxChars)
+}
+
+function logCall(invocation: Invocation, logger: Logger): void {
+  const { callId, tool, durationMs, corrections, error } = invocation
+  const fields = {
+    tool,
+    callId,
+    durationMs,
+    arguments: cutMiddle(invocation.arguments, 2_000),
+    corrections,
+    outputChars: invocation.output.length,
+  }
+  if (error === undefined) logger.info(fields, 'tool call')
+  else logger.warn({ ...fields, code: error.code, error: cutMiddle(error.message, 500) }, 'tool call failed')
+}

@@ -1,0 +1,120 @@
+/**
+ * Requests to the gateway's own paths: JSON out, JSON of a schema back, failures as tool errors that a model can act on.
+ * Knows no key, repeats nothing, and takes no more than a bound of an answer.
+ */
+import type * as z from 'zod'
+import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import { type GuestHttp, HttpSessionLostError } from '../link/http.ts'
+import { toolFailure } from './tool.ts'
+
+export interface GatewayClient {
+  /**
+   * `POST http://gateway{path}` with `body` as JSON. Waits for the answer as long as `signal` allows: the host has its
+   * own time-outs, and a person may be asked there. Never throws.
+   */
+  post<T>(path: `/${string}`, body: object, schema: z.ZodType<T>, signal: AbortSignal): Promise<Result<T>>
+}
+
+/** Bytes of one answer: a document of the protocol's bound, as JSON. */
+const answerMaxBytes = 4 * 1024 * 1024
+
+/** What the gateway calls it, and what a tool does. */
+const toolCodes: Readonly<Record<string, ToolErrorCode>> = {
+  egress_denied: 'denied',
+  invalid_request: 'invalid_input',
+  request_too_large: 'too_large',
+  response_too_large: 'too_large',
+  limit_concurrency: 'limit_reached',
+  upstream_timeout: 'timed_out',
+  limit_notes: 'limit_reached',
+  secret_refused: 'denied',
+  not_found: 'not_found',
+}
+
+/** @param http asked at each request, so that a client can be made before there is a link */
+export function createGatewayClient(http: () => GuestHttp): GatewayClient {
+  // Loaded with the first request, as the model's client is: an agent that waits for its task has no use for it.
+  let loaded: Promise<Send> | undefined
+  const load = async (): Promise<Send> => {
+    const [{ request }, { Http2Dispatcher }] = await Promise.all([
+      import('undici'),
+      import('../link/http2-dispatcher.ts'),
+    ])
+    const dispatcher = new Http2Dispatcher(http())
+    return async (path, body, signal) => {
+      const response = await request(`http://gateway${path}`, {
+        dispatcher,
+        method: 'POST',
+        headers: { 'content-type': 'application/json', accept: 'application/json' },
+        body,
+        signal,
+        headersTimeout: 0,
+        bodyTimeout: 0,
+      })
+      // A failed response emits its error also where nobody reads any more.
+      response.body.on('error', () => undefined)
+      return { status: response.statusCode, text: await readBounded(response.body) }
+    }
+  }
+  return {
+    async post(path, body, schema, signal) {
+      try {
+        loaded ??= load()
+        const { status, text } = await (await loaded)(path, JSON.stringify(body), signal)
+        if (text === null) return toolFailure('too_large', `the gateway's answer to ${path} passes its bound`)
+        const value = parseJson(text)
+        if (status !== 200) return { ok: false, error: errorOf(status, value) }
+        const answer = schema.safeParse(value)
+        if (answer.success) return { ok: true, value: answer.data }
+        const place = answer.error.issues[0]?.path.join('.') ?? ''
+        return toolFailure('internal', `the gateway's answer to ${path} is not of its form (${place})`)
+      } catch (error) {
+        if (signal.aborted)
+          return toolFailure('cancelled', 'interrupted: the call ended before its answer came')
+        const lost = error instanceof HttpSessionLostError
+        const what = lost ? 'the connection to the host was lost' : 'the request to the host broke off'
+        return toolFailure('unavailable', `${what} before the answer came`, true)
+      }
+    },
+  }
+}
+
+type Send = (
+  path: string,
+  body: string,
+  signal: AbortSignal,
+) => Promise<{ status: number; text: string | null }>
+
+async function readBounded(body: AsyncIterable<Uint8Array>): Promise<string | null> {
+  const parts: Uint8Array[] = []
+  let bytes = 0
+  for await (const part of body) {
+    bytes += part.byteLength
+    if (bytes > answerMaxBytes) return null
+    parts.push(part)
+  }
+  return Buffer.concat(parts).toString('utf8')
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** The gateway's `{"error":{message,type,code}}`. */
+function errorOf(status: number, value: unknown): ToolError {
+  const { code, message } = fieldsOf(fieldsOf(value).error)
+  const retryable = status >= 500 || code === 'limit_concurrency'
+  return {
+    code: (typeof code === 'string' && Object.hasOwn(toolCodes, code) && toolCodes[code]) || 'unavailable',
+    message: typeof message === 'string' && message !== '' ? message : `the gateway answered ${status}`,
+    retryable,
+  }
+}
+
+function fieldsOf(value: unknown): Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+}

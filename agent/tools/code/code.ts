@@ -1,0 +1,305 @@
+/**
+ * The tools that run programs: `run_bash` and `run_python`. Owns time, memory and process limits, and how output is kept
+ * and shown; a program that fails, is killed or never stops is a value, not an error of the tool.
+ */
+import type { Buffer } from 'node:buffer'
+import { availableParallelism } from 'node:os'
+import * as z from 'zod'
+import { type OutputBounds, OutputKeeper } from '#runtime/tools/output.ts'
+import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
+import type { ExecRequest, ExecResult, Helper, HelperError, HelperErrorCode } from '../../link/root-helper.ts'
+import type { ProgramNetwork } from '../../proxy/proxy.ts'
+import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import type { RunSandboxed } from '../files/search.ts'
+import { pythonCommand } from './python-runner.ts'
+
+const KiB = 1024
+const MiB = 1024 * KiB
+const DEFAULT_TIMEOUT_MS = 120_000
+const MAX_TIMEOUT_MS = 600_000
+/** Below this, a program that failed is told that the disk is full. */
+const DISK_FULL_BYTES = 1 * MiB
+
+/** Each has a default; sizes in bytes. */
+export interface CodeToolsOptions {
+  /** Kept of standard output; default 24 KiB of its beginning and 24 KiB of its end. */
+  readonly stdout?: OutputBounds
+  /** Kept of standard error; default 4 KiB and 8 KiB. */
+  readonly stderr?: OutputBounds
+  /** Shown while a call runs, of both together; default 256 KiB. */
+  readonly shownMaxBytes?: number
+  /** What a program may say before it is ended; default 64 MiB. */
+  readonly outputMaxBytes?: number
+  /** What one call may use with all its processes; default 768 MiB. The VM's own bound comes first where it is lower. */
+  readonly memoryBytes?: number
+  /** Processes and threads of one call at once; default 512. */
+  readonly pids?: number
+  /** 100 is one core; default all cores. */
+  readonly cpuPercent?: number
+  /** The view that programs have as their workspace; absent: the workspace itself. */
+  readonly view?: string
+  /** The way to the network of programs; absent: none is offered. */
+  readonly network?: ProgramNetwork
+}
+
+const defaults = {
+  stdout: { headBytes: 24 * KiB, tailBytes: 24 * KiB },
+  stderr: { headBytes: 4 * KiB, tailBytes: 8 * KiB },
+  shownMaxBytes: 256 * KiB,
+  outputMaxBytes: 64 * MiB,
+  memoryBytes: 768 * MiB,
+  pids: 512,
+} as const
+
+/** What one program may use with all its processes, unless it is said otherwise. */
+export function defaultProgramLimits(): Pick<ExecRequest['limits'], 'memoryBytes' | 'pids' | 'cpuPercent'> {
+  const { memoryBytes, pids } = defaults
+  return { memoryBytes, pids, cpuPercent: availableParallelism() * 100 }
+}
+
+/** Programs that know nobody is there to answer, and leave no caches in the workspace. */
+export const programEnvironment = {
+  PYTHONDONTWRITEBYTECODE: '1',
+  PYTHONUNBUFFERED: '1',
+  GIT_TERMINAL_PROMPT: '0',
+  PAGER: 'cat',
+  GIT_PAGER: 'cat',
+} as const
+
+const timeoutMs = z
+  .int()
+  .min(1)
+  .max(MAX_TIMEOUT_MS)
+  .default(DEFAULT_TIMEOUT_MS)
+  .describe('Milliseconds after which it is ended with everything that it started')
+
+const bashInput = z.strictObject({
+  command: z.string().min(1).max(100_000).describe('A command line or script for bash'),
+  timeoutMs,
+})
+
+const pythonInput = z.strictObject({
+  code: z.string().min(1).max(200_000).describe('A Python program'),
+  args: z.array(z.string().max(32_768)).max(256).default([]).describe('sys.argv[1:]'),
+  timeoutMs,
+})
+
+const outputSchema = z.strictObject({
+  /** As text; cut in the middle with a note where it was long. */
+  stdout: z.string(),
+  stderr: z.string(),
+  /** Null when the program was ended from outside. */
+  exitCode: z.int().nullable(),
+  /** What ended it from outside. */
+  signal: z.string().nullable(),
+  timedOut: z.boolean(),
+  oomKilled: z.boolean(),
+  /** Forks that were refused at the limit of processes. */
+  pidsRefused: z.int().min(0),
+  /** It was ended because it said more than anybody could use. */
+  outputExceeded: z.boolean(),
+  /** It failed while the disk of the workspace was full. */
+  diskFull: z.boolean(),
+  /** Connections that did not come about while it ran, a line each; programs such as git hide why. */
+  refusedConnections: z.array(z.string().max(700)).max(32),
+  durationMs: z.int().min(0),
+})
+type CodeOutput = z.output<typeof outputSchema>
+
+/** `run_bash` and `run_python` over one helper. */
+export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}): Tool[] {
+  const common = {
+    outputSchema,
+    // What they do in the VM can be taken back, and asking would not stop a script that does the same.
+    requiresApproval: false,
+    readOnly: false,
+    // What they would change is not theirs to change then.
+    mayPlan: true,
+    render: (value: CodeOutput) => describeOutput(value, options),
+  }
+  const where =
+    'Each call starts anew in the workspace, with a clean environment and no terminal; /tmp and the home directory last. Output is cut in its middle when it is long. What it leaves running is ended with it. The network is what the policy allows, by http and https through the proxy that the environment names; what was refused is listed at the end, with how to ask for it.'
+  return [
+    defineTool({
+      ...common,
+      name: 'run_bash',
+      description: `Runs a bash command and gives its output and exit code. ${where}`,
+      inputSchema: bashInput,
+      execute: ({ command, timeoutMs: wallMs }, context) =>
+        run(helper, { argv: ['/bin/bash', '-c', command], wallMs }, options, context),
+    }),
+    defineTool({
+      ...common,
+      name: 'run_python',
+      description: `Runs a Python 3.11 program (standard library) and gives its output and exit code. ${where}`,
+      inputSchema: pythonInput,
+      execute: ({ code, args, timeoutMs: wallMs }, context) =>
+        run(helper, { argv: pythonCommand(args), stdin: code, wallMs }, options, context),
+    }),
+  ]
+}
+
+/** What the file tools need of the sandbox: programs of ours, with their raw output and no input. */
+export function createRunSandboxed(helper: Helper, options: CodeToolsOptions = {}): RunSandboxed {
+  return async ({ argv, timeoutMs: wallMs }, { signal, onOutput }) => {
+    const request = requestOf({ argv, wallMs }, options)
+    const ended = await helper.execInSandbox(request, { signal, onOutput })
+    return ended.ok ? toolSuccess(ended.value) : failed(ended.error)
+  }
+}
+
+interface Program {
+  readonly argv: readonly string[]
+  readonly stdin?: string
+  readonly wallMs: number
+}
+
+function requestOf(
+  { argv, stdin, wallMs }: Program,
+  options: CodeToolsOptions,
+  env: Readonly<Record<string, string>> = {},
+): ExecRequest {
+  return {
+    argv,
+    ...(options.view === undefined ? {} : { view: options.view }),
+    ...(stdin === undefined ? {} : { stdin }),
+    env: { ...programEnvironment, ...env },
+    limits: {
+      ...defaultProgramLimits(),
+      ...(options.memoryBytes === undefined ? {} : { memoryBytes: options.memoryBytes }),
+      ...(options.pids === undefined ? {} : { pids: options.pids }),
+      ...(options.cpuPercent === undefined ? {} : { cpuPercent: options.cpuPercent }),
+      wallMs,
+    },
+  }
+}
+
+async function run(
+  helper: Helper,
+  program: Program,
+  options: CodeToolsOptions,
+  context: ToolContext,
+): Promise<Result<CodeOutput>> {
+  const startedAt = performance.now()
+  const tooMuch = new AbortController()
+  const output = new Output(options, context, () => tooMuch.abort())
+  const network = await options.network?.prepare()
+  const refusals = options.network?.watch()
+  const ended = await helper.execInSandbox(requestOf(program, options, network?.env), {
+    signal: AbortSignal.any([context.signal, tooMuch.signal]),
+    onOutput: (stream, bytes) => output.take(stream, bytes),
+  })
+  if (context.signal.aborted) return toolFailure('cancelled', 'The call was cancelled.')
+  output.finish()
+  const outputExceeded = tooMuch.signal.aborted
+  if (!ended.ok && !outputExceeded) return failed(ended.error)
+  const result = ended.ok ? ended.value : endedByUs(performance.now() - startedAt)
+  const diskFull = result.exitCode !== 0 && (await isDiskFull(helper))
+  const refused = refusals?.list() ?? []
+  const refusedConnections = network?.problem == null ? refused : [network.problem, ...refused]
+  return toolSuccess({ ...output.texts(), ...result, outputExceeded, diskFull, refusedConnections })
+}
+
+/** Both streams of one call: kept for the result, shown while they come. */
+class Output {
+  readonly #kept: Record<'stdout' | 'stderr', OutputKeeper>
+  readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }
+  readonly #context: ToolContext
+  readonly #onTooMuch: () => void
+  readonly #maxBytes: number
+  #mayShow: number
+
+  constructor(options: CodeToolsOptions, context: ToolContext, onTooMuch: () => void) {
+    this.#kept = {
+      stdout: new OutputKeeper(options.stdout ?? defaults.stdout),
+      stderr: new OutputKeeper(options.stderr ?? defaults.stderr),
+    }
+    this.#context = context
+    this.#onTooMuch = onTooMuch
+    this.#maxBytes = options.outputMaxBytes ?? defaults.outputMaxBytes
+    this.#mayShow = options.shownMaxBytes ?? defaults.shownMaxBytes
+  }
+
+  take(stream: 'stdout' | 'stderr', bytes: Buffer): void {
+    this.#kept[stream].take(bytes)
+    if (this.#kept.stdout.totalBytes + this.#kept.stderr.totalBytes > this.#maxBytes) this.#onTooMuch()
+    if (this.#mayShow <= 0) return
+    const shown = bytes.subarray(0, this.#mayShow)
+    this.#mayShow -= shown.length
+    this.#show(stream, this.#decoders[stream].decode(shown, { stream: true }))
+    if (this.#mayShow <= 0) this.#show(stream, '\n[… what follows is not shown while the call runs …]\n')
+  }
+
+  /** Shows what a decoder still holds of a character that never came to its end. */
+  finish(): void {
+    for (const stream of ['stdout', 'stderr'] as const) this.#show(stream, this.#decoders[stream].decode())
+  }
+
+  texts(): { stdout: string; stderr: string } {
+    return { stdout: this.#kept.stdout.text(), stderr: this.#kept.stderr.text() }
+  }
+
+  #show(stream: 'stdout' | 'stderr', text: string): void {
+    if (text !== '') this.#context.emitOutput(stream, text)
+  }
+}
+
+function endedByUs(durationMs: number): ExecResult {
+  const ended = { exitCode: null, signal: 'SIGKILL', timedOut: false, oomKilled: false, pidsRefused: 0 }
+  return { ...ended, durationMs: Math.round(durationMs) }
+}
+
+async function isDiskFull(helper: Helper): Promise<boolean> {
+  const status = await helper.readStatus()
+  return status.ok && status.value.scratch.freeBytes < DISK_FULL_BYTES
+}
+
+const toolCodes: Record<HelperErrorCode, { code: ToolErrorCode; retryable: boolean }> = {
+  bad_request: { code: 'invalid_input', retryable: false },
+  not_ready: { code: 'unavailable', retryable: true },
+  busy: { code: 'unavailable', retryable: true },
+  no_space: { code: 'no_space', retryable: false },
+  internal: { code: 'internal', retryable: false },
+  cancelled: { code: 'cancelled', retryable: false },
+  unavailable: { code: 'unavailable', retryable: true },
+}
+
+function failed(error: HelperError): { ok: false; error: ReturnType<typeof toolFailure>['error'] } {
+  const { code, retryable } = toolCodes[error.code]
+  return toolFailure(code, `The program could not be run: ${error.message}`, retryable)
+}
+
+/** Output as it was, then standard error, then in brackets what there is to know about the end. */
+function describeOutput(value: CodeOutput, options: CodeToolsOptions): string {
+  const parts = [value.stdout.trimEnd()]
+  if (value.stderr.trim() !== '') parts.push(`[standard error]\n${value.stderr.trimEnd()}`)
+  const refused = value.refusedConnections.map((line) => `no connection: ${line}`)
+  parts.push(...[...refused, ...describeEnd(value, options)].map((note) => `[${note}]`))
+  return parts.filter((part) => part !== '').join('\n')
+}
+
+function describeEnd(value: CodeOutput, options: CodeToolsOptions): string[] {
+  const notes: string[] = []
+  const seconds = (value.durationMs / 1000).toFixed(1)
+  if (value.timedOut)
+    notes.push(`ended after ${seconds} s because its time was over, with everything it had started`)
+  if (value.oomKilled)
+    notes.push(
+      `ended because memory ran out (at most ${(options.memoryBytes ?? defaults.memoryBytes) / MiB} MiB for one call)`,
+    )
+  if (value.outputExceeded) notes.push('ended because it did not stop writing output')
+  if (value.pidsRefused > 0)
+    notes.push(
+      `${value.pidsRefused} forks were refused: at most ${options.pids ?? defaults.pids} processes and threads at once`,
+    )
+  if (value.diskFull) notes.push('the disk is full: delete what is not needed')
+  if (value.exitCode !== null && !value.timedOut) notes.push(describeExit(value.exitCode, seconds))
+  else if (notes.length === 0)
+    notes.push(`ended by ${value.signal ?? 'an unknown signal'} after ${seconds} s`)
+  return notes
+}
+
+function describeExit(exitCode: number, seconds: string): string {
+  const signal = exitCode > 128 && exitCode < 160 ? `, as when signal ${exitCode - 128} ends a program` : ''
+  return `exit code ${exitCode}${signal}, after ${seconds} s`
+}

@@ -1,0 +1,92 @@
+/** `list_files`: what is in a directory and below it, nearest first, bounded in depth and number. */
+import * as z from 'zod'
+import { closedDirectories, type ListedEntry, listed, Walk } from '#runtime/tools/walk.ts'
+import { comparePaths, nameInLine, quotedNamesNote } from '#specs/node/path-text.ts'
+import { Count } from '#specs/protocol/text.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import {
+  type FileToolsOptions,
+  formatSize,
+  pathArgument,
+  shownPath,
+  withPlace,
+} from '../../workspace/file-access.ts'
+
+const MAX_DEPTH = 10
+const MAX_ENTRIES = 2_000
+
+const inputSchema = z.strictObject({
+  path: pathArgument.default('.'),
+  depth: z.int().min(1).max(MAX_DEPTH).default(3).describe('Levels to list; 1 is the directory alone'),
+  limit: z.int().min(1).max(MAX_ENTRIES).default(500).describe('Entries to return at most'),
+})
+
+const Listed = z.strictObject({
+  /** Relative to the workspace. */
+  path: z.string(),
+  type: z.enum(['file', 'directory', 'link', 'other']),
+  /** Of a file. */
+  sizeBytes: Count.optional(),
+})
+
+const outputSchema = z.strictObject({
+  path: z.string(),
+  entries: z.array(Listed),
+  /** Whether there is more than was returned, for the limit on entries or on depth. */
+  truncated: z.boolean(),
+  notes: z.array(z.string()),
+})
+
+export function createListFiles(
+  options: FileToolsOptions = {},
+): Tool<typeof inputSchema, typeof outputSchema> {
+  return defineTool({
+    name: 'list_files',
+    description: `Lists files and directories of the workspace with their sizes, down to a depth. Hidden files are included; ${[...closedDirectories].join(', ')} are named but not entered.`,
+    inputSchema,
+    outputSchema,
+    requiresApproval: false,
+    readOnly: true,
+    async execute({ path, depth, limit }, { signal }) {
+      return await withPlace(options, path, {}, async (place) => {
+        const stat = place.stat()
+        if (!stat.ok) return stat
+        if (!stat.value.isDirectory()) {
+          return toolFailure('not_a_directory', `${place} is not a directory; use read_file for a file.`)
+        }
+        const opened = place.openDirectory()
+        if (!opened.ok) return opened
+        using directory = opened.value
+        const walk = new Walk({ maxDepth: depth, includeHidden: true, signal })
+        const entries: ListedEntry[] = []
+        for await (const entry of walk.entries(directory, place.path)) {
+          if (entries.length === limit) {
+            walk.truncated = true
+            break
+          }
+          entries.push(listed(entry))
+        }
+        if (signal.aborted) return toolFailure('cancelled', 'Listing was cancelled.')
+        return toolSuccess({
+          path: shownPath(place),
+          entries: entries.sort((left, right) => comparePaths(left.path, right.path)),
+          truncated: walk.truncated || walk.hasDeeper,
+          notes: [...walk.notes],
+        })
+      })
+    },
+    render({ path, entries, truncated, notes }) {
+      const lines = entries.map((entry) => {
+        const name = nameInLine(entry.path)
+        if (entry.type === 'directory') return `${name}/`
+        return entry.type === 'file'
+          ? `${name} (${formatSize(entry.sizeBytes ?? 0)})`
+          : `${name} (${entry.type})`
+      })
+      const more = truncated ? ['there is more: list a directory below, or raise depth or limit'] : []
+      const quoted = lines.some((line) => line.startsWith('"')) ? [quotedNamesNote] : []
+      const head = [`${nameInLine(path)}: ${entries.length} entries`, ...more, ...quoted, ...notes].join('; ')
+      return [`[${head}]`, ...lines].join('\n')
+    },
+  })
+}

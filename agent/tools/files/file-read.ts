@@ -1,0 +1,128 @@
+/** `read_file`: text in pages. Binary files are named with their size, never dumped. */
+import * as z from 'zod'
+import { notesOf, readPage } from '#runtime/tools/text-page.ts'
+import { nameInLine, quotePath } from '#specs/node/path-text.ts'
+import type { ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
+import { Count } from '#specs/protocol/text.ts'
+import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import {
+  type FileToolsOptions,
+  formatSize,
+  pathArgument,
+  shownPath,
+  withPlace,
+} from '../../workspace/file-access.ts'
+import { fingerprintFile } from '../../workspace/read-ledger.ts'
+
+const DEFAULT_LINES = 1_000
+const MAX_LINES = 5_000
+const PAGE_MAX_BYTES = 48 * 1024
+const LINE_MAX_CHARS = 2_000
+
+const inputSchema = z.strictObject({
+  path: pathArgument,
+  offset: z.int().min(1).default(1).describe('First line to read, from 1'),
+  limit: z.int().min(1).max(MAX_LINES).default(DEFAULT_LINES).describe('Lines to read'),
+})
+
+const outputSchema = z.strictObject({
+  path: z.string(),
+  /** The lines, each but the last ended by a newline. */
+  content: z.string(),
+  /** Number of the first line returned. */
+  offset: z.int().min(1),
+  lines: Count,
+  /** Lines of the file; nothing where it is too large to count. */
+  totalLines: Count.nullable(),
+  /** Where the next page begins; nothing at the file's end. */
+  nextOffset: z.int().min(1).nullable(),
+  sizeBytes: Count,
+  /** Whether bytes that are not UTF-8 are shown as U+FFFD. */
+  lossy: z.boolean(),
+  /** What else is to be known before the file is edited. */
+  notes: z.array(z.string()),
+})
+
+export function createReadFile(
+  options: FileToolsOptions = {},
+): Tool<typeof inputSchema, typeof outputSchema> {
+  return defineTool({
+    name: 'read_file',
+    description: `Reads a text file of the workspace, up to ${DEFAULT_LINES} lines or ${PAGE_MAX_BYTES / 1024} KiB at a time. The result says how many lines the file has and where the next page begins. Lines longer than ${LINE_MAX_CHARS} characters are cut. Binary files are refused: use run_python or run_bash for them.`,
+    inputSchema,
+    outputSchema,
+    requiresApproval: false,
+    readOnly: true,
+    async execute({ path, offset, limit }, context) {
+      const { ledger } = options
+      return await withPlace(options, path, {}, async (place) => {
+        const opened = place.openFile('read')
+        if (!opened.ok) {
+          if (opened.error.code === 'not_found') ledger?.note(context, place, 'absent')
+          return withHint(opened.error, path)
+        }
+        using file = opened.value
+        // Before the page: what changes while it is read counts as not seen.
+        const seen = ledger === undefined ? undefined : fingerprintFile(file)
+        const sizeBytes = file.stat.size
+        const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }
+        const read = await readPage(file.fd, request, context.signal)
+        if (!read.ok) return explain(read.error.code, read.error.message, path, sizeBytes)
+        const page = read.value
+        if (page.totalLines !== null && offset > Math.max(1, page.totalLines)) {
+          return toolFailure(
+            'invalid_input',
+            `${quotePath(path)} has ${page.totalLines} lines; offset ${offset} is beyond.`,
+          )
+        }
+        if (seen?.ok === true) ledger?.note(context, place, seen.value)
+        const next = offset + page.lines.length
+        return toolSuccess({
+          path: shownPath(place),
+          content: page.lines.join('\n'),
+          offset,
+          lines: page.lines.length,
+          totalLines: page.totalLines,
+          nextOffset: page.totalLines !== null && next > page.totalLines ? null : next,
+          sizeBytes,
+          lossy: page.lossy,
+          notes: notesOf(page),
+        })
+      })
+    },
+    render(value) {
+      const last = value.offset + value.lines - 1
+      const of = value.totalLines === null ? '' : ` of ${value.totalLines}`
+      const range = value.lines === 0 ? 'empty file' : `lines ${value.offset}-${last}${of}`
+      const more = value.nextOffset === null ? [] : [`more from offset ${value.nextOffset}`]
+      return `[${[`${nameInLine(value.path)}: ${range}`, ...more, ...value.notes].join('; ')}]\n${value.content}`
+    },
+  })
+}
+
+function withHint(error: ToolError, path: string): ReturnType<typeof toolFailure> {
+  const hints: Partial<Record<ToolErrorCode, string>> = {
+    not_found: ` Use list_files to see what is there, or search_files to find ${quotePath(path)}.`,
+    not_a_file: ' Use list_files for a directory.',
+  }
+  return toolFailure(error.code, error.message + (hints[error.code] ?? ''), error.retryable)
+}
+
+function explain(
+  code: ToolErrorCode,
+  reason: string,
+  path: string,
+  size: number,
+): ReturnType<typeof toolFailure> {
+  if (code === 'binary_file') {
+    return toolFailure(
+      'binary_file',
+      `${quotePath(path)} is a binary file of ${size} bytes (${formatSize(size)}): ${reason}. Use run_python to parse it, or run_bash with file, xxd or strings to look into it.`,
+    )
+  }
+  if (code === 'cancelled') return toolFailure('cancelled', reason)
+  return toolFailure(
+    'too_large',
+    `${quotePath(path)} has ${formatSize(size)}: ${reason}. Use run_bash with tail, sed or awk.`,
+  )
+}

@@ -1,0 +1,61 @@
+/** A whole text file that is to be changed: read once, and known again just before it is replaced. Refuses what is no UTF-8 text. */
+import { type Buffer, isUtf8 } from 'node:buffer'
+import { readFileSync } from 'node:fs'
+import { attempt } from '#specs/node/file-error.ts'
+import type { Place } from '#specs/node/place.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import { formatSize } from '../../workspace/file-access.ts'
+
+/** Largest file that is changed in parts. */
+export const editMaxBytes = 8 * 1024 * 1024
+
+export interface FileText {
+  /** With its byte order mark, if it has one. */
+  readonly text: string
+  readonly bytes: Buffer
+  /** Permission bits. */
+  readonly mode: number
+}
+
+/** Failures: those of opening it, `too_large`, and `binary_file` for NUL characters and what is not UTF-8. */
+export function readText(place: Place): Result<FileText> {
+  const opened = place.openFile('read')
+  if (!opened.ok) return opened
+  using file = opened.value
+  const { size } = file.stat
+  if (size > editMaxBytes) {
+    const bound = formatSize(editMaxBytes)
+    return toolFailure(
+      'too_large',
+      `${place} has ${formatSize(size)}; files are edited up to ${bound}. Use run_python or sed.`,
+    )
+  }
+  const read = attempt(`cannot read ${place}`, () => readFileSync(file.fd))
+  if (!read.ok) return read
+  const bytes = read.value
+  if (bytes.includes(0) || !isUtf8(bytes)) {
+    return toolFailure(
+      'binary_file',
+      `${place} (${size} bytes) is not UTF-8 text; use run_python to change its bytes.`,
+    )
+  }
+  return toolSuccess({ text: bytes.toString('utf8'), bytes, mode: file.stat.mode & 0o777 })
+}
+
+/**
+ * Whether the file still holds what was read. Compared by content, for times are too coarse to tell a change within the same
+ * instant. A failure is `stale`, and the same call may succeed.
+ */
+export function checkUnchanged(place: Place, { bytes }: Pick<FileText, 'bytes'>): Result<void> {
+  const opened = place.openFile('read')
+  if (opened.ok) {
+    using file = opened.value
+    const isSame = attempt(
+      `cannot read ${place}`,
+      () => file.stat.size === bytes.length && readFileSync(file.fd).equals(bytes),
+    )
+    if (isSame.ok && isSame.value) return toolSuccess(undefined)
+  }
+  return toolFailure('stale', `${place} was changed while it was edited; nothing was done.`, true)
+}

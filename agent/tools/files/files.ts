@@ -1,0 +1,32 @@
+/** The file tools of an agent, all over one workspace. */
+
+import type { Tool } from '../../tool-calls/tool.ts'
+import type { FileToolsOptions } from '../../workspace/file-access.ts'
+import { ReadLedger } from '../../workspace/read-ledger.ts'
+import { createApplyPatch } from '../patch/apply-patch.ts'
+import { createListFiles } from './file-list.ts'
+import { createDeleteFile, createMoveFile } from './file-manage.ts'
+import { createReadFile } from './file-read.ts'
+import { createEditFile, createWriteFile } from './file-write.ts'
+import { createSearchFiles, type RunSandboxed } from './search.ts'
+
+export type { FileToolsOptions } from '../../workspace/file-access.ts'
+export type { RunSandboxed } from './search.ts'
+
+/**
+ * @param run runs ripgrep in the sandbox, with the workspace as its directory
+ * @param shared what the conversations know of its files is the tools' own unless given
+ */
+export function createFileTools(run: RunSandboxed, shared: FileToolsOptions = {}): Tool[] {
+  const options = { ledger: new ReadLedger(), ...shared }
+  return [
+    createReadFile(options),
+    createWriteFile(options),
+    createEditFile(options),
+    createApplyPatch(options),
+    createListFiles(options),
+    createSearchFiles(run, options),
+    createMoveFile(options),
+    createDeleteFile(options),
+  ]
+}

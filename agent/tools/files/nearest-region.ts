@@ -1,0 +1,132 @@
+/** Where in a file a text that was not found most nearly is: what an edit that missed is told. Pure; bounded work. */
+
+import { cutMiddle } from '../../text/truncate.ts'
+
+export interface Region {
+  /** From 1, both included. */
+  readonly startLine: number
+  readonly endLine: number
+  readonly text: string
+  /** Whether it differs from what was sought in white space alone. */
+  readonly whitespaceOnly: boolean
+}
+
+/** Lines of the file that are looked at. */
+const MAX_LINES = 50_000
+/** Lines of the text sought that count. */
+const MAX_SOUGHT_LINES = 200
+/** Places that one line of the text sought may lie at; more common lines (`}`) say nothing. */
+const MAX_PLACES = 500
+/** Lines compared letter by letter when no line is equal. */
+const MAX_COMPARED = 5_000
+/** Share of letter pairs below which two lines are taken for unlike. */
+const MIN_LIKENESS = 0.5
+const MAX_REGION_LINES = 40
+
+/** Characters of a region that are shown. */
+const MAX_SHOWN_CHARS = 4_000
+
+/** A sentence on the lines that come nearest to `sought`, and they themselves behind their numbers. */
+export function nearestText(content: string, sought: string): string {
+  const nearest = findNearestRegion(content.replace(/^\ufeff/, ''), sought)
+  if (nearest === undefined) return ' Nothing in it is like it: read the file again before you change it.'
+  const { startLine, endLine, text, whitespaceOnly } = nearest
+  const why = whitespaceOnly ? ' It differs in white space alone.' : ''
+  const lines = text.split('\n').map((line, at) => `${startLine + at}\t${line}`)
+  const head = ` The nearest is lines ${startLine}-${endLine}.${why} Copy the text exactly from there, without the number and the tab before each line:\n`
+  return head + cutMiddle(lines.join('\n'), MAX_SHOWN_CHARS)
+}
+
+/** The region most like `sought`, or nothing if no line is like any of it. */
+export function findNearestRegion(content: string, sought: string): Region | undefined {
+  const lines = content.split(/\r?\n/, MAX_LINES)
+  const wanted = trimBlankEdges(sought.split(/\r?\n/)).slice(0, MAX_SOUGHT_LINES)
+  if (wanted.length === 0) return undefined
+  const start = startByEqualLines(lines, wanted) ?? startByLikeness(lines, wanted)
+  if (start === undefined) return undefined
+  const end = Math.min(lines.length, start + Math.min(wanted.length, MAX_REGION_LINES))
+  const region = lines.slice(start, end)
+  return {
+    startLine: start + 1,
+    endLine: end,
+    text: region.join('\n'),
+    whitespaceOnly: squeeze(region) === squeeze(wanted),
+  }
+}
+
+/** The place at which most of the wanted lines are equal but for white space, longer lines counting more. */
+function startByEqualLines(lines: readonly string[], wanted: readonly string[]): number | undefined {
+  const places = new Map<string, number[]>()
+  for (const [index, line] of lines.entries()) {
+    const key = squeeze([line])
+    const known = places.get(key)
+    if (known === undefined) places.set(key, [index])
+    else if (known.length <= MAX_PLACES) known.push(index)
+  }
+  const scores = new Map<number, number>()
+  for (const [index, line] of wanted.entries()) {
+    const key = squeeze([line])
+    const found = places.get(key) ?? []
+    if (key === '' || found.length > MAX_PLACES) continue
+    for (const place of found) {
+      const start = Math.max(0, place - index)
+      scores.set(start, (scores.get(start) ?? 0) + Math.min(key.length, 40))
+    }
+  }
+  let best: number | undefined
+  let bestScore = 0
+  for (const [start, score] of scores) {
+    if (score > bestScore || (score === bestScore && best !== undefined && start < best)) {
+      best = start
+      bestScore = score
+    }
+  }
+  return best
+}
+
+/** The place of the line most like the longest wanted one. */
+function startByLikeness(lines: readonly string[], wanted: readonly string[]): number | undefined {
+  const longest = wanted.reduce((left, right) => (right.trim().length > left.trim().length ? right : left))
+  const pairs = letterPairs(longest)
+  let best: number | undefined
+  let bestLikeness = MIN_LIKENESS
+  for (const [index, line] of lines.slice(0, MAX_COMPARED).entries()) {
+    const likeness = shareOfPairs(pairs, letterPairs(line))
+    if (likeness <= bestLikeness) continue
+    best = index
+    bestLikeness = likeness
+  }
+  return best === undefined ? undefined : Math.max(0, best - wanted.indexOf(longest))
+}
+
+function letterPairs(line: string): Map<string, number> {
+  const text = line.trim().toLowerCase().slice(0, 200)
+  const pairs = new Map<string, number>()
+  for (let at = 0; at + 1 < text.length; at++) {
+    const pair = text.slice(at, at + 2)
+    pairs.set(pair, (pairs.get(pair) ?? 0) + 1)
+  }
+  return pairs
+}
+
+/** Dice's coefficient: 1 for equal, 0 for nothing in common. */
+function shareOfPairs(left: ReadonlyMap<string, number>, right: ReadonlyMap<string, number>): number {
+  let shared = 0
+  let total = 0
+  for (const [pair, count] of left) {
+    shared += Math.min(count, right.get(pair) ?? 0)
+    total += count
+  }
+  for (const count of right.values()) total += count
+  return total === 0 ? 0 : (2 * shared) / total
+}
+
+function squeeze(lines: readonly string[]): string {
+  return lines.join(' ').replace(/\s+/g, ' ').trim()
+}
+
+function trimBlankEdges(lines: readonly string[]): readonly string[] {
+  const first = lines.findIndex((line) => line.trim() !== '')
+  const last = lines.findLastIndex((line) => line.trim() !== '')
+  return first === -1 ? [] : lines.slice(first, last + 1)
+}

@@ -1,0 +1,121 @@
+/** `apply_patch`: one change over several files, whole or not at all. A patch that deletes files is put before a person first. */
+
+import * as z from 'zod'
+import { nameInLine } from '#specs/node/path-text.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { Count } from '#specs/protocol/text.ts'
+import { defineTool, type Tool, type ToolContext, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
+import { type FileToolsOptions, formatSize, withPlace } from '../../workspace/file-access.ts'
+import { commitPatch } from './patch-commit.ts'
+import type { FilePatch } from './patch-model.ts'
+import { patchMaxFiles, readPatch } from './patch-read.ts'
+import { type StagedFile, type StageParts, stagePatch } from './patch-stage.ts'
+
+/** Notes of one file that are told. */
+const maxNotes = 10
+
+const inputSchema = z.strictObject({
+  patch: z
+    .string()
+    .min(1)
+    .max(limits.frameMaxBytes)
+    .describe('The patch: a unified diff, or the form from "*** Begin Patch" to "*** End Patch"'),
+})
+
+const outputSchema = z.strictObject({
+  files: z.array(
+    z.strictObject({
+      path: z.string(),
+      action: z.enum(['add', 'update', 'delete']),
+      /** Its new path; absent: it stays. */
+      to: z.string().optional(),
+      addedLines: Count,
+      removedLines: Count,
+      /** How hunks landed that did not stand exactly where they said. */
+      notes: z.array(z.string()),
+    }),
+  ),
+})
+
+export function createApplyPatch(
+  options: FileToolsOptions = {},
+): Tool<typeof inputSchema, typeof outputSchema> {
+  return defineTool({
+    name: 'apply_patch',
+    description: `Changes, adds, renames and deletes up to ${patchMaxFiles} text files of the workspace at once: all of the patch is done, or nothing. Takes a unified diff (git's too: new, deleted and renamed files, modes), or "*** Begin Patch" with "*** Update File: PATH", "*** Add File: PATH", "*** Delete File: PATH", "*** Move to: PATH", "@@" and lines that begin with a space, "-" or "+", up to "*** End Patch". Lines that stay or go must be as they are in the file, and in one place only: line numbers and counts may be wrong, the text may not. A person may have to allow a patch that deletes files.`,
+    inputSchema,
+    outputSchema,
+    requiresApproval: false,
+    async asks({ patch }) {
+      const files = await readPatch(patch)
+      return files.ok && files.value.some(({ action }) => action === 'delete')
+    },
+    readOnly: false,
+    async preview({ patch }, context) {
+      const shown = await withStage(options, patch, context, (staged) => toolSuccess(describeStage(staged)))
+      return shown.ok ? shown.value : `This call will fail: ${shown.error.message}`
+    },
+    async execute({ patch }, context) {
+      return await withStage(options, patch, context, (staged, parts) => {
+        if (context.signal.aborted) return toolFailure('cancelled', 'Cancelled; nothing was changed.')
+        const done = commitPatch(staged, parts)
+        return done.ok ? toolSuccess({ files: staged.map(describeFile) }) : done
+      })
+    },
+    render: ({ files }) =>
+      files
+        .flatMap(({ path, action, to, addedLines, removedLines, notes }) => [
+          `${pastOf[action]} ${nameInLine(path)}${to === undefined ? '' : `, now ${nameInLine(to)}`} (+${addedLines} -${removedLines})`,
+          ...notes.map((note) => `  ${note}`),
+        ])
+        .join('\n'),
+  })
+}
+
+const pastOf = { add: 'Added', update: 'Updated', delete: 'Deleted' } as const
+
+/** Reads and stages the patch, and closes all places in the end. */
+async function withStage<T>(
+  options: FileToolsOptions,
+  patch: string,
+  reader: ToolContext,
+  action: (staged: readonly StagedFile[], parts: StageParts) => Result<T>,
+): Promise<Result<T>> {
+  const files = await readPatch(patch)
+  if (!files.ok) return files
+  return await withPlace(options, '.', {}, (_, root) => {
+    using scope = new DisposableStack()
+    const parts = { root, scope, ledger: options.ledger, reader }
+    const staged = stagePatch(files.value, parts)
+    return staged.ok ? action(staged.value, parts) : staged
+  })
+}
+
+function describeFile({ patch, change }: StagedFile): z.output<typeof outputSchema>['files'][number] {
+  const { path, action, to } = patch
+  const more = change.notes.length - maxNotes
+  const notes = [...change.notes.slice(0, maxNotes), ...(more > 0 ? [`and ${more} more`] : [])]
+  const lines = { addedLines: change.added, removedLines: change.removed }
+  return { path, action, ...(to === undefined ? {} : { to }), ...lines, notes }
+}
+
+/** For the person who decides: every file with what becomes of it, deletions first; then the lines. */
+function describeStage(staged: readonly StagedFile[]): string {
+  const sorted = staged.toSorted(
+    (a, b) => Number(b.patch.action === 'delete') - Number(a.patch.action === 'delete'),
+  )
+  const heads = sorted.map((file) => {
+    const { patch, change, source } = file
+    const stat = patch.action === 'delete' ? source?.stat() : undefined
+    const size = stat?.ok === true ? `, ${formatSize(stat.value.size)}` : ''
+    const mode = patch.mode === undefined ? '' : `, mode ${patch.mode.toString(8)}`
+    const to = patch.to === undefined ? '' : ` to ${patch.to}`
+    return `${to === '' ? patch.action : 'move'} ${patch.path}${to} (+${change.added} -${change.removed}${size}${mode})`
+  })
+  return [...heads, '', ...sorted.flatMap(({ patch }) => describeHunks(patch))].join('\n').trimEnd()
+}
+
+function describeHunks({ path, hunks }: FilePatch): string[] {
+  return hunks.flatMap(({ lines }) => [`${path}:`, ...lines.map(({ op, text }) => `${op} ${text}`), ''])
+}

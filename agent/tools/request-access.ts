@@ -1,0 +1,32 @@
+/**
+ * The tool `request_access`: asks for a way out of the VM. The asking is the host's own: it words the question, decides by
+ * rule or person and opens the way; this tool only carries the request there, as an approval, and the answer back.
+ */
+import * as z from 'zod'
+import { AccessRequest } from '#specs/protocol/egress.ts'
+import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
+
+const inputSchema = z.strictObject({
+  url: AccessRequest.shape.url.describe(
+    'The address that is needed, whole: https://api.example.com/v1/rates',
+  ),
+  reason: AccessRequest.shape.reason.describe('What it is needed for, in one or two sentences for a person'),
+})
+
+export function createAccessTool(): Tool {
+  return defineTool({
+    name: 'request_access',
+    description:
+      'Asks for access to an address on the network. Use it only when web_fetch or a command was refused by the egress policy and the task needs that address. The host says exactly what it would allow and asks a person; the result says what is allowed now. Then try again what was refused.',
+    inputSchema,
+    outputSchema: z.string(),
+    // The host recognises the name and asks a question of its own.
+    requiresApproval: true,
+    readOnly: false,
+    // It asks; what it may lead to is decided by a person who sees the host's words.
+    destructive: false,
+    execute: (_input, { allowed }) =>
+      Promise.resolve(toolSuccess(allowed ?? 'allowed; try again what was refused')),
+    render: (text) => text,
+  })
+}

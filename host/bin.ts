@@ -1,7 +1,0 @@
-#!/usr/bin/env node
-/** The `caisson` command. */
-import { enableCompileCache } from 'node:module'
-
-enableCompileCache()
-const { runCli } = await import('./cli.ts')
-process.exitCode = await runCli(process.argv.slice(2))

@@ -1,0 +1,7 @@
+#!/usr/bin/env node
+/** The `caisson` command. */
+import { enableCompileCache } from 'node:module'
+
+enableCompileCache()
+const { runCli } = await import('./main.ts')
+process.exitCode = await runCli(process.argv.slice(2))

@@ -1,0 +1,173 @@
+/** `caisson approvals`: what runs of any process wait for, and the answers to it; for scripts, and for who does not want to watch. */
+import { CaissonError } from '#specs/errors.ts'
+import type { ApprovalRequest, ApprovalScope } from '#specs/protocol/approval.ts'
+import type { AccessReach } from '#specs/protocol/egress.ts'
+import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
+import type { ApprovalAnswer } from '../../approvals/queue.ts'
+import { describeAnswer } from '../../approvals/user-question.ts'
+import type { RunClient } from '../../control/run-client.ts'
+import { mapBounded } from '../../files/bounded-map.ts'
+import type { Host } from '../../host.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { describeQuestion, offerLines } from '../render/call-lines.ts'
+import { writeLines } from '../render/fit.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { findLive } from './runs-control.ts'
+
+type Pending = Omit<ApprovalRequest, 'runId'>
+
+export async function approvalsList(
+  io: Io,
+  name: string | undefined,
+  flags: { json?: boolean },
+): Promise<ExitCode> {
+  const host = hostOf(io)
+  const runIds = name === undefined ? await atWork(host) : [(await host.runs.find(name)).runId]
+  let count = 0
+  for (const runId of runIds) {
+    for (const request of await pendingOf(host, runId)) {
+      count += 1
+      if (flags.json === true) await writeJsonLine(io.stdout, { runId, ...request })
+      else {
+        const asked = `${runId}  ${request.approvalId}  ${describeQuestion({ request })}`
+        writeLines(io.stdout, [asked, ...offerLines(request)])
+      }
+    }
+  }
+  if (count === 0 && flags.json !== true) io.stdout.write('no run waits for an answer\n')
+  return exitCodes.completed
+}
+
+/** @param values one, of `choices` any number */
+export async function approvalsAnswer(
+  io: Io,
+  name: string,
+  approval: string,
+  values: readonly string[],
+  flags: { default?: boolean; hint?: string },
+): Promise<ExitCode> {
+  return await answer(io, name, approval, ({ approvalId, question }) => {
+    if (question === undefined)
+      throw new CaissonError(
+        'invalid_options',
+        `${approvalId} is no question; see: caisson approvals allow, deny`,
+      )
+    return {
+      decision: 'allow',
+      scope: 'once',
+      answer: flags.default === true ? defaultOf(question, values) : readGiven(question, values),
+      ...hintOf(flags),
+    }
+  })
+}
+
+export async function approvalsAllow(
+  io: Io,
+  name: string,
+  approval: string,
+  flags: { scope: ApprovalScope; reach?: AccessReach },
+): Promise<ExitCode> {
+  return await answer(io, name, approval, ({ approvalId, question }) => {
+    if (question !== undefined)
+      throw new CaissonError(
+        'invalid_options',
+        `${approvalId} is a question: caisson approvals answer RUN ${approvalId} VALUE`,
+      )
+    const { scope, reach } = flags
+    return { decision: 'allow', scope, ...(reach === undefined ? {} : { reach }) }
+  })
+}
+
+export async function approvalsDeny(
+  io: Io,
+  name: string,
+  approval: string,
+  flags: { scope: ApprovalScope; hint?: string },
+): Promise<ExitCode> {
+  return await answer(io, name, approval, () => ({ decision: 'deny', scope: flags.scope, ...hintOf(flags) }))
+}
+
+async function answer(
+  io: Io,
+  name: string,
+  approval: string,
+  word: (request: Pending) => ApprovalAnswer,
+): Promise<ExitCode> {
+  const run = await findLive(io, name)
+  try {
+    const request = await findPending(hostOf(io), run, approval)
+    const given = word(request)
+    if (!(await run.answer(request.approvalId, given)))
+      throw new CaissonError(
+        'not_possible_now',
+        `${request.approvalId} does not wait for an answer any more, or not for this one`,
+      )
+    io.stdout.write(`${run.id}: ${request.approvalId} is answered\n`)
+    return exitCodes.completed
+  } finally {
+    run.leave()
+  }
+}
+
+async function findPending(host: Host, run: RunClient, approval: string): Promise<Pending> {
+  const pending = await pendingOf(host, run.id)
+  const exact = pending.filter(({ approvalId }) => approvalId === approval)
+  const found = exact.length > 0 ? exact : pending.filter(({ approvalId }) => approvalId.startsWith(approval))
+  const [first, ...more] = found
+  if (first !== undefined && more.length === 0) return first
+  const ids = pending.map(({ approvalId }) => foreignLine(approvalId)).join(', ')
+  throw new CaissonError(
+    'invalid_options',
+    `${found.length === 0 ? 'no question that waits' : 'more than one question'} in ${run.id} is called "${foreignLine(approval, 100)}"; ${ids === '' ? 'none waits' : `these wait: ${ids}`}`,
+  )
+}
+
+async function pendingOf(host: Host, runId: string): Promise<Pending[]> {
+  const { state } = await host.runs.fold(runId)
+  return Object.values(state.pendingApprovals)
+}
+
+/** Runs with a process that can be answered, oldest first. */
+async function atWork(host: Host): Promise<string[]> {
+  const open = (await host.runs.list()).filter(({ state }) => state.end === null)
+  const answering = await mapBounded(open, async ({ runId }) => {
+    const run = await host.attach(runId)
+    run?.leave()
+    return run === null ? [] : [runId]
+  })
+  return answering.flat().reverse()
+}
+
+/** The words of a command line as an answer: options by their values, yes and no as `true` and `false` or in words. */
+function readGiven(question: UserQuestion, values: readonly string[]): UserAnswer {
+  const [first = '', ...more] = values
+  const given = question.kind === 'choices' ? [...values] : readOne(question.kind, first)
+  if (
+    (question.kind === 'choices' || (values.length > 0 && more.length === 0)) &&
+    isAnswerTo(question, given)
+  )
+    return given
+  const seen = values.length === 0 ? 'nothing' : values.map((value) => JSON.stringify(value)).join(' ')
+  throw new CaissonError(
+    'invalid_options',
+    `${foreignLine(seen, 200)} is no answer; expected ${foreignLine(describeAnswer(question))}`,
+  )
+}
+
+function readOne(kind: UserQuestion['kind'], value: string): UserAnswer {
+  if (kind === 'number') return value.trim() === '' ? Number.NaN : Number(value)
+  if (kind === 'confirm' && /^(true|yes|y)$/i.test(value)) return true
+  return kind === 'confirm' && /^(false|no|n)$/i.test(value) ? false : value
+}
+
+function defaultOf({ defaultAnswer }: UserQuestion, values: readonly string[]): UserAnswer {
+  if (defaultAnswer === undefined) throw new CaissonError('invalid_options', 'the question has no default')
+  if (values.length > 0) throw new CaissonError('invalid_options', 'give an answer, or --default')
+  return defaultAnswer
+}
+
+function hintOf({ hint }: { readonly hint?: string }): { hint?: string } {
+  return hint === undefined ? {} : { hint }
+}

@@ -1,0 +1,130 @@
+/**
+ * `caisson attach`: watches a run of another process from its start on, and may answer its questions or cancel it. Leaving
+ * is not cancelling: the run goes on without us.
+ */
+import type { Writable } from 'node:stream'
+import type { RunClient, WatchEnd } from '../../control/run-client.ts'
+import { formatCount } from '../../files/format.ts'
+import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { ProgressView } from '../render/progress.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { follow, followAsJson, type Interruption } from './follow.ts'
+import { runsShow } from './runs.ts'
+
+/** Within this time after the first Ctrl-C a second one cancels the run. */
+const leaveAfterMs = 2_000
+
+export async function attach(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const host = hostOf(io)
+  const run = await host.attach(name)
+  if (run === null) return await showEnded(io, name, flags)
+  const say = (line: string) => io.stderr.write(`${line}\n`)
+  if (flags.json === true) {
+    using _ = new Leaving(run, io.stdout, say)
+    // Without standard input it is still watched.
+    await followAsJson(io, run, () => undefined)
+    return await concludeAsJson(io, run)
+  }
+  using view = new ProgressView(io.stdout)
+  {
+    using leaving = new Leaving(run, io.stdout, (line) => view.lines([line]))
+    const isAttended = io.stdin.isTTY === true && io.stdout.isTTY === true
+    await follow(io, view, run, leaving, { isAttended, folder: host.runs.paths(run.id).directory })
+  }
+  const end = await run.ended
+  view.end()
+  if (end.kind === 'ended') {
+    const { changes, proposedNotes } = view.state
+    const where =
+      changes === null || changes.entries === 0 ? '' : ` · its changes: caisson workspace diff ${run.id}`
+    io.stdout.write(`Run ${run.id} · journal head ${end.journalHead.slice(0, 16)}${where}\n`)
+    if (proposedNotes.length > 0)
+      io.stdout.write(
+        `${formatCount(proposedNotes.length, 'note')} to keep or drop: caisson memory keep ${run.id}, or caisson memory drop ${run.id}\n`,
+      )
+  }
+  return codeOf(io, run, end)
+}
+
+async function concludeAsJson(io: Io, run: RunClient): Promise<ExitCode> {
+  const end = await run.ended
+  if (end.kind === 'ended') {
+    const { journalHead } = end
+    await writeJsonLine(io.stdout, {
+      source: 'summary',
+      runId: run.id,
+      outcome: end.end?.outcome ?? null,
+      journalHead,
+    })
+  }
+  return codeOf(io, run, end)
+}
+
+function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
+  if (end.kind === 'ended') return exitCodeOfEnd(end.end)
+  if (end.kind === 'left') {
+    io.stderr.write(`Left ${run.id}; it goes on. Back to it: caisson attach ${run.id}\n`)
+    return exitCodes.denied
+  }
+  io.stderr.write(`caisson: ${foreignLine(end.message, 2_000)}\n`)
+  return exitCodes.failed
+}
+
+/** A run that nobody carries out: what its journal says, and the code it ended with. */
+async function showEnded(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(name)
+  await runsShow(io, runId, flags)
+  const { state } = await host.runs.summary(runId)
+  if (state.end === null) io.stderr.write(`caisson: ${runId} has not ended, and no process carries it out\n`)
+  return exitCodeOfEnd(state.end)
+}
+
+/** Ctrl-C leaves after a moment; again within it cancels the run, a third time ends it at once. Other signals leave. */
+class Leaving implements Disposable, Interruption {
+  readonly #run: RunClient
+  readonly #output: Writable
+  readonly #say: (line: string) => void
+  readonly #first = new AbortController()
+  #count = 0
+  #timer: NodeJS.Timeout | undefined
+  readonly #onInterrupt = () => this.interrupt('Ctrl-C in an attached terminal')
+  readonly #onEnd = () => this.#run.leave()
+
+  constructor(run: RunClient, output: Writable, say: (line: string) => void) {
+    this.#run = run
+    this.#output = output
+    this.#say = say
+    process.on('SIGINT', this.#onInterrupt)
+    for (const name of ['SIGTERM', 'SIGHUP'] as const) process.on(name, this.#onEnd)
+    output.on('error', this.#onEnd)
+  }
+
+  get signal(): AbortSignal {
+    return this.#first.signal
+  }
+
+  interrupt(by: string): void {
+    this.#count += 1
+    clearTimeout(this.#timer)
+    if (this.#count === 1) {
+      this.#say(`Leaving in ${leaveAfterMs / 1_000} s, the run goes on; Ctrl-C again cancels it.`)
+      this.#timer = setTimeout(() => this.#run.leave(), leaveAfterMs)
+      this.#first.abort()
+    } else {
+      this.#say(
+        this.#count === 2 ? 'Cancelling the run; Ctrl-C again ends it at once.' : 'Ending it at once.',
+      )
+      this.#run.cancel(by, this.#count > 2)
+    }
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer)
+    process.off('SIGINT', this.#onInterrupt)
+    for (const name of ['SIGTERM', 'SIGHUP'] as const) process.off(name, this.#onEnd)
+    this.#output.off('error', this.#onEnd)
+  }
+}

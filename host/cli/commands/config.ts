@@ -1,0 +1,43 @@
+/** `caisson config`: where the user's configuration is, whether it fits, and what it comes to. */
+import { access } from 'node:fs/promises'
+import { configFile } from '../../config/load.ts'
+import { inspectModel, inspectSections } from '../../doctor/inspect-config.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { coloursFor } from '../render/colours.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+export async function configPath(io: Io): Promise<ExitCode> {
+  io.stdout.write(`${foreignLine(configFile(hostOf(io).folders))}\n`)
+  return exitCodes.completed
+}
+
+/** A file that does not fit is an error like in every command; what fits but cannot be used ends with 4. */
+export async function configCheck(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const host = hostOf(io)
+  const file = configFile(host.folders)
+  const config = await host.config()
+  const place = { folders: host.folders, env: io.env }
+  const facts = [await inspectModel(config, place), ...(await inspectSections(config, place))]
+  const exists = await access(file).then(
+    () => true,
+    () => false,
+  )
+  const isWhole = facts.every(({ problem }) => problem === undefined)
+  if (flags.json === true) await writeJsonLine(io.stdout, { ok: isWhole, file, exists, facts })
+  else {
+    const colours = coloursFor(io.stdout)
+    io.stdout.write(
+      `${foreignLine(file)}: ${exists ? 'fits' : 'not there, which is fine: these are the defaults'}\n`,
+    )
+    for (const { what, seen, note, problem, stopsRuns } of facts) {
+      const wrong = stopsRuns === true ? colours.red('fail') : colours.yellow('warn')
+      const mark = problem === undefined ? colours.green('ok  ') : wrong
+      io.stdout.write(`${mark} ${foreignLine(what).padEnd(20)} ${foreignLine(seen)}\n`)
+      if (note !== undefined) io.stdout.write(`       ${foreignLine(note)}\n`)
+      if (problem !== undefined) io.stdout.write(`       → ${foreignLine(problem)}\n`)
+    }
+  }
+  return isWhole ? exitCodes.completed : exitCodes.environment
+}

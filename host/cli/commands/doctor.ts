@@ -1,0 +1,35 @@
+/** `caisson doctor`: what was found on this machine, each with ok or the remedy. */
+
+import { checkImage } from '../../doctor/check-image.ts'
+import { type Finding, runDoctor } from '../../doctor/doctor.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { type Colours, coloursFor } from '../render/colours.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignBlock, foreignLine } from '../render/sanitize.ts'
+
+export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const { folders } = hostOf(io)
+  const findings = await runDoctor({
+    folders,
+    env: io.env,
+    checkImage: () => checkImage({ cacheDir: folders.cache }),
+  })
+  const colours = coloursFor(io.stdout)
+  for (const finding of findings) {
+    if (flags.json !== true) for (const line of linesOf(finding, colours)) io.stdout.write(`${line}\n`)
+  }
+  const failed = findings.some(({ status }) => status === 'fail')
+  if (flags.json === true) await writeJsonLine(io.stdout, { ok: !failed, findings })
+  else
+    io.stdout.write(failed ? '\nNo VM can start here before this is mended.\n' : '\nA VM can start here.\n')
+  return failed ? exitCodes.environment : exitCodes.completed
+}
+
+function linesOf({ title, status, seen, remedy }: Finding, colours: Colours): string[] {
+  const mark = { ok: colours.green('ok  '), warn: colours.yellow('warn'), fail: colours.red('FAIL') }[status]
+  const [first = '', ...rest] = seen.split('\n')
+  const head = `${mark} ${title.padEnd(26)} ${foreignLine(first)}`
+  const more = rest.length === 0 ? [] : [foreignBlock(rest.join('\n'), '       │ ', 20)]
+  return remedy === undefined ? [head, ...more] : [head, ...more, `       → ${foreignLine(remedy)}`]
+}

@@ -1,0 +1,190 @@
+/** Follows a run in this terminal or as JSON lines, whether this process carries it out or another, and puts its questions. */
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
+import type { UserQuestion } from '#specs/protocol/question.ts'
+import type { ApprovalAnswer } from '../../approvals/queue.ts'
+import { describeAnswer } from '../../approvals/user-question.ts'
+import type { FeedItem } from '../../journal/run-feed.ts'
+import type { Io } from '../io.ts'
+import { promptApproval } from '../prompts/approval-prompt.ts'
+import { findEditor } from '../prompts/plan-editor.ts'
+import { Talk, type TalkedToRun } from '../prompts/steering-prompt.ts'
+import { type JsonInput, readJsonLines, writeJsonLine } from '../render/json-lines.ts'
+import type { ProgressView } from '../render/progress.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+/** A run as it is followed. */
+export interface FollowedRun extends TalkedToRun {
+  watch(): AsyncIterableIterator<FeedItem>
+  /** Whether an approval waits for an answer. */
+  waitsFor(approvalId: string): boolean
+  /** Resolves when it does not any more, whoever answered. */
+  settled(approvalId: string): Promise<void>
+  /** Whether the answer decided. */
+  answer(approvalId: string, answer: ApprovalAnswer): boolean | Promise<boolean>
+  cancel(by: string): void
+}
+
+/** What interrupts the following from outside. */
+export interface Interruption {
+  /** Aborted at the first interruption, so that an open question is withdrawn. */
+  readonly signal: AbortSignal
+  /** The person interrupts at a prompt, where Ctrl-C is a key. */
+  interrupt(by: string): void
+}
+
+export interface FollowOptions {
+  /** Whether somebody is at the terminal, to be asked and to say something. */
+  readonly isAttended: boolean
+  /** The run's own folder, for what is edited. */
+  readonly folder: string
+}
+
+export async function follow(
+  io: Io,
+  view: ProgressView,
+  run: FollowedRun,
+  interrupts: Interruption,
+  { isAttended, folder }: FollowOptions,
+): Promise<void> {
+  if (!isAttended) {
+    for await (const item of run.watch()) view.show(item)
+    return
+  }
+  /** What came while the person was writing. */
+  const held: FeedItem[] = []
+  const release = (): void => {
+    for (let item = held[0]; item !== undefined && openQuestion(run, item) === undefined; item = held[0]) {
+      view.show(item)
+      held.shift()
+    }
+  }
+  using talk = new Talk(io, view, run, release)
+  for await (const item of run.watch()) {
+    held.push(item)
+    if (item.source === 'host') tellTalk(talk, item.event.type)
+    const isUrgent = openQuestion(run, item) !== undefined || isEnd(item)
+    if (talk.isOpen && isUrgent) await talk.withdraw()
+    if (talk.isOpen) continue
+    release()
+    const asked = openQuestion(run, item)
+    if (asked === undefined) continue
+    held.length = 0
+    view.show(item, true)
+    talk.mute()
+    await putQuestion(io, view, run, interrupts, asked, folder, (keys) => talk.keep(keys))
+    talk.listen()
+  }
+  await talk.withdraw()
+  if (talk.unsent !== '') view.lines([`Not sent, because the run ended first: “${foreignLine(talk.unsent)}”`])
+}
+
+/** @param onInputEnd called when nobody can answer any more */
+export async function followAsJson(io: Io, run: FollowedRun, onInputEnd: () => void): Promise<void> {
+  const questions = new Map<string, UserQuestion>()
+  const stop = readJsonLines(io.stdin, {
+    onInput: (input) => void obey(io, run, input, questions),
+    onProblem: (message) => io.stderr.write(`${message}\n`),
+    onEnd: onInputEnd,
+  })
+  try {
+    for await (const item of run.watch()) {
+      if (item.source === 'host') noteQuestion(questions, item.event)
+      await writeJsonLine(io.stdout, item)
+    }
+  } finally {
+    stop()
+  }
+}
+
+/** Keeps the questions that wait, to be able to say what an answer to them is. */
+function noteQuestion(questions: Map<string, UserQuestion>, event: HostEvent): void {
+  if (event.type === 'approval-decision') questions.delete(event.approvalId)
+  if (event.type === 'approval-request' && event.request.question !== undefined)
+    questions.set(event.request.approvalId, event.request.question)
+}
+
+async function obey(
+  io: Io,
+  run: FollowedRun,
+  input: JsonInput,
+  questions: ReadonlyMap<string, UserQuestion>,
+): Promise<void> {
+  const by = 'standard input'
+  if ('cancel' in input) return run.cancel(by)
+  if ('approvalId' in input) {
+    const { approvalId } = input
+    if (await run.answer(approvalId, answerOf(input))) return
+    const question = questions.get(approvalId)
+    const expected = question === undefined ? '' : `; expected ${foreignLine(describeAnswer(question))}`
+    io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one${expected}\n`)
+    return
+  }
+  const problem =
+    'steer' in input
+      ? await run.steer(input.steer, by)
+      : await (input.pause ? run.pauseAgent(by) : run.resumeAgent(by))
+  if (problem !== undefined) io.stderr.write(`not done: ${foreignLine(problem)}\n`)
+}
+
+function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAnswer {
+  const hint = input.hint === undefined ? {} : { hint: input.hint }
+  if ('answer' in input) return { decision: 'allow', scope: 'once', answer: input.answer, ...hint }
+  const { decision, scope, reach, plan } = input
+  return {
+    decision,
+    scope,
+    ...hint,
+    ...(reach === undefined ? {} : { reach }),
+    ...(plan === undefined ? {} : { plan }),
+  }
+}
+
+function tellTalk(talk: Talk, type: string): void {
+  if (type === 'cancel-request') talk.end()
+  if (type === 'pause-request') talk.setPausing(true)
+  if (type === 'resume-request') talk.setPausing(false)
+}
+
+function isEnd(item: FeedItem): boolean {
+  return item.source === 'host' && item.event.type === 'run-end'
+}
+
+/** The question that an item asks and that still waits: rules and modes answer at once. */
+function openQuestion(run: FollowedRun, item: FeedItem) {
+  if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
+  const { request, access, kind } = item.event
+  if (!run.waitsFor(request.approvalId)) return undefined
+  if (access !== undefined) return { ...request, access }
+  return kind === 'enforced' ? { ...request, isOfHost: true } : request
+}
+
+async function putQuestion(
+  io: Io,
+  view: ProgressView,
+  run: FollowedRun,
+  interrupts: Interruption,
+  request: Parameters<typeof promptApproval>[0],
+  folder: string,
+  keepTyped: (keys: string) => string,
+): Promise<void> {
+  view.pause()
+  // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
+  const settled = new AbortController()
+  void run.settled(request.approvalId).then(() => settled.abort())
+  const signal = AbortSignal.any([settled.signal, interrupts.signal])
+  const edit = await findEditor(io, folder)
+  const { plan: current, steps } = view.state
+  const answer = await promptApproval(request, {
+    input: io.stdin,
+    output: io.stdout,
+    signal,
+    keepTyped,
+    current,
+    findPlanProblems: (next) => (current === null ? [] : findRevisionProblems(current, next, steps)),
+    ...(edit === undefined ? {} : { edit }),
+  })
+  if (answer !== null) await run.answer(request.approvalId, answer)
+  else if (!signal.aborted) interrupts.interrupt('the person at the terminal')
+  view.resume()
+}

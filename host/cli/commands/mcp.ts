@@ -1,0 +1,74 @@
+/** `caisson mcp`: what MCP servers said of themselves when they were allowed, and how it is forgotten. */
+
+import { readFile } from 'node:fs/promises'
+import { CaissonError } from '#specs/errors.ts'
+import { reasonOf } from '#specs/node/file-error.ts'
+import { readMcpFile } from '../../mcp/config.ts'
+import type { McpPin } from '../../mcp/pins.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { directoryOf } from './memory.ts'
+
+/** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
+export async function loadMcpFile(file: string): Promise<Readonly<Record<string, unknown>>> {
+  const text = await readFile(file, 'utf8').catch((cause: unknown) => {
+    throw new CaissonError(
+      'invalid_options',
+      `cannot read the MCP servers in ${foreignLine(file)}: ${reasonOf(cause)}`,
+    )
+  })
+  const read = readMcpFile(text, file)
+  if (!read.ok) throw new CaissonError('invalid_options', foreignLine(read.error))
+  return read.value
+}
+
+export async function mcpList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const pins = await hostOf(io).mcpPins.list()
+  for (const pin of pins) {
+    if (flags.json === true) await writeJsonLine(io.stdout, pin)
+    else io.stdout.write(`${lineOf(pin)}\n`)
+  }
+  if (flags.json === true) return exitCodes.completed
+  io.stdout.write(
+    pins.length === 0
+      ? 'no MCP server was allowed yet\n'
+      : 'caisson mcp forget NAME forgets a server: one of a workspace is asked about again, one of yours is pinned as it then is\n',
+  )
+  return exitCodes.completed
+}
+
+export async function mcpForget(
+  io: Io,
+  names: readonly string[],
+  flags: { workspace?: string },
+): Promise<ExitCode> {
+  const { folders, mcpPins } = hostOf(io)
+  await prepareFolders(folders)
+  const directory = flags.workspace === undefined ? undefined : await directoryOf(flags.workspace)
+  const pins = await mcpPins.list()
+  const isKnown = (name: string) =>
+    pins.some((pin) => pin.server === name && (directory === undefined || pin.directory === directory))
+  const unknown = names.find((name) => !isKnown(name))
+  if (unknown !== undefined) {
+    const where = directory === undefined ? '' : ` for ${foreignLine(directory)}`
+    throw new CaissonError(
+      'invalid_options',
+      `no MCP server "${foreignLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
+    )
+  }
+  for (const name of names) {
+    const gone = await mcpPins.forget(name, directory)
+    for (const pin of gone) io.stdout.write(`forgotten: ${lineOf(pin)}\n`)
+  }
+  return exitCodes.completed
+}
+
+function lineOf({ server, source, directory, runs, tools, at, runId }: McpPin): string {
+  const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
+  const whose = source === 'user' ? 'yours' : `of ${foreignLine(directory ?? '')}`
+  const count = `${tools.length} ${tools.length === 1 ? 'tool' : 'tools'}`
+  return `${foreignLine(server)}  ${when}  ${whose}, ${count}: ${foreignLine(runs, 120)} · allowed in ${runId}`
+}

@@ -1,0 +1,138 @@
+/** `caisson policy check` and `explain`: what may leave a VM by the configuration, the flags and the answers for always. */
+
+import { existsSync } from 'node:fs'
+import { CaissonError } from '#specs/errors.ts'
+import type { EgressRule } from '#specs/protocol/egress.ts'
+import { configFile } from '../../config/load.ts'
+import { RunGrants } from '../../egress/grants.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
+import type { Policy } from '../../egress/policy.ts'
+import { isOpen, type Outlook, outlookFor } from '../../egress/policy-preview.ts'
+import { resolveName } from '../../egress/resolve.ts'
+import { rulesOfFlags } from '../../egress/rule-file.ts'
+import { orderRules, type PolicyRule } from '../../egress/rules.ts'
+import type { Network } from '../../net/network.ts'
+import type { Target } from '../../net/target.ts'
+import { describeTarget, parseTarget } from '../../net/target.ts'
+import { Settings } from '../../settings.ts'
+import { prepareFolders } from '../../state/folders.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+interface PolicyFlags {
+  readonly allowHost?: string[]
+  readonly egress?: string
+  readonly json?: boolean
+}
+
+/** What would become of a target. */
+interface Seen {
+  readonly target: Target
+  readonly outlook: Outlook
+  /** The user's proxy on the way, as it may be shown. */
+  readonly proxy: string | null
+}
+
+/** A request, and for https the tunnel that programs make: 0 when the request would go out unasked, 3 otherwise. */
+export async function policyCheck(
+  io: Io,
+  url: string,
+  flags: PolicyFlags & { method: string },
+): Promise<ExitCode> {
+  const target = parseTarget(url, flags.method)
+  if (!target.ok) throw new CaissonError('invalid_options', target.error)
+  const { policy, grants, network } = await inForce(io, flags)
+  const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
+  const look = async (to: Target): Promise<Seen> => ({
+    target: to,
+    outlook: await outlookFor(to, parts),
+    proxy: network.proxyFor(to)?.shown ?? null,
+  })
+  const request = await look(target.value)
+  const isTls = target.value.scheme === 'https'
+  const tunnel = isTls ? await look({ ...target.value, method: null, path: null }) : undefined
+  if (flags.json === true) {
+    const value = { request: asJson(request), ...(tunnel === undefined ? {} : { tunnel: asJson(tunnel) }) }
+    await writeJsonLine(io.stdout, value)
+  } else for (const seen of [request, tunnel]) if (seen !== undefined) show(io, seen)
+  return isOpen(request.outlook) ? exitCodes.completed : exitCodes.denied
+}
+
+/** The rules, the strongest first. */
+export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
+  const { policy, grants } = await inForce(io, flags)
+  const answers = orderRules([...grants.standing(), ...grants.refusals()])
+  if (flags.json === true) {
+    const plain = ({ rule, origin }: PolicyRule): EgressRule & { origin: string } => ({ ...rule, origin })
+    const { otherwise } = policy
+    const value = { rules: policy.rules.map(plain), answers: answers.map(plain), otherwise }
+    await writeJsonLine(io.stdout, value)
+    return exitCodes.completed
+  }
+  const file = configFile(hostOf(io).folders)
+  const lines = [
+    `The configuration is ${foreignLine(file)}${existsSync(file) ? '' : ', which is not there'}.`,
+    policy.rules.length === 0
+      ? 'There are no rules.'
+      : 'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
+    ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
+    ...(answers.length === 0
+      ? []
+      : ['Answers of a person: they settle what would be asked or is not allowed (caisson policy revoke):']),
+    ...answers.map(({ words }) => `  ${foreignLine(words)}`),
+    policy.otherwise === 'ask'
+      ? 'Everything else is asked; addresses inside your network only where a rule names them.'
+      : 'Everything else is denied; the agent may ask for it with request_access.',
+    'The model’s server is reached by the host itself and is not under these rules.',
+  ]
+  io.stdout.write(`${lines.join('\n')}\n`)
+  return exitCodes.completed
+}
+
+/** What a run with these flags would go by. */
+async function inForce(
+  io: Io,
+  flags: PolicyFlags,
+): Promise<{ policy: Policy; grants: RunGrants; network: Network }> {
+  const host = hostOf(io)
+  await prepareFolders(host.folders)
+  const policy = await host.egressPolicy(await rulesOfFlags(flags))
+  // No run: it keeps no answers.
+  const lasting = new LastingGrants(host.folders)
+  // Throws with the code of what is wrong.
+  lasting.list()
+  const grants = new RunGrants(lasting, '')
+  const problem = grants.refresh()
+  if (problem !== null) throw new CaissonError('state_corrupted', problem)
+  const settings = new Settings({ folders: host.folders, env: io.env })
+  return { policy, grants, network: settings.network(await host.config()) }
+}
+
+function show(io: Io, { target, outlook, proxy }: Seen): void {
+  const { decision, leads, lookupProblem } = outlook
+  const lines = [
+    `${foreignLine(describeTarget(target))}: ${decision.effect}`,
+    `  rule     ${foreignLine(decision.rule)}`,
+    ...leads.map(
+      ({ address, problem }) =>
+        `  address  ${address}${problem === null ? '' : `  refused: ${foreignLine(problem)}`}`,
+    ),
+    ...(lookupProblem === undefined ? [] : [`  address  ${foreignLine(lookupProblem)}`]),
+    ...(proxy === null ? [] : [`  proxy    ${foreignLine(proxy)}, which looks the name up itself`]),
+  ]
+  io.stdout.write(`${lines.join('\n')}\n`)
+}
+
+function asJson({ target, outlook, proxy }: Seen): object {
+  const { decision, leads, lookupProblem } = outlook
+  return {
+    target: describeTarget(target),
+    effect: decision.effect,
+    rule: decision.rule,
+    addresses: leads.map(({ address, problem }) => ({ address, ...(problem === null ? {} : { problem }) })),
+    ...(lookupProblem === undefined ? {} : { lookupProblem }),
+    ...(proxy === null ? {} : { proxy }),
+  }
+}

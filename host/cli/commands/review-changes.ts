@@ -1,0 +1,239 @@
+/** After a run: shows its changes, lets the person choose or follows the flag, applies, and says what came of it. */
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { formatCount } from '../../files/format.ts'
+import type { Host } from '../../host.ts'
+import type { Inspected, RunChanges } from '../../runs/changes.ts'
+import {
+  type ApplySummary,
+  type HeldBack,
+  holdBack,
+  notChosen,
+  type ReviewItem,
+  type Selection,
+} from '../../workspace/index.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { StopOnSignal } from '../interrupts.ts'
+import type { Io } from '../io.ts'
+import { choose, chooseSeveral } from '../prompts/ask.ts'
+import { settleKeys } from '../prompts/settle-keys.ts'
+import { type Colours, coloursFor } from '../render/colours.ts'
+import { writeLines } from '../render/fit.ts'
+import { historyLines } from '../render/history-lines.ts'
+import {
+  changeLine,
+  diffLines,
+  type FoldedObjects,
+  foldObjects,
+  nameObjects,
+  objectsLine,
+} from '../render/review-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+/**
+ * `ask` shows the changes and asks; true applies all that is safe; false applies nothing, which is what was wanted; `nobody`
+ * applies nothing, for nobody said anything.
+ */
+export type ApplyChoice = 'ask' | 'nobody' | boolean
+
+/** How much of the changes is shown. */
+export interface ShownBounds {
+  /** More changes than this are listed without their diffs. */
+  readonly maxDiffs: number
+  /** Lines of each diff. */
+  readonly maxLines: number
+  /** Characters of each line. */
+  readonly maxChars: number
+}
+
+/** After a run, when all of it is a command away. */
+const afterRun: ShownBounds = { maxDiffs: 30, maxLines: 40, maxChars: 160 }
+const listedMax = 200
+
+export interface HomeOptions {
+  readonly choice: ApplyChoice
+  /** How the run ended: what did not complete is applied only by a person who saw it. */
+  readonly state: Pick<RunState, 'end' | 'heldBack'>
+  /** For `--json`: given, one summary goes there and nothing is printed for people. */
+  readonly emit?: (event: object) => Promise<void>
+  /** Without a key, before an answer counts; absent: as every question. */
+  readonly quietMs?: number
+}
+
+/** @returns 0 when all changes are on the host now, there are none, or none was to be applied; else 5 */
+export async function bringHome(
+  io: Io,
+  host: Host,
+  runId: string,
+  { choice, state, emit, quietMs }: HomeOptions,
+): Promise<ExitCode> {
+  const changes = await host.changes(runId)
+  const inspected = await changes.inspect()
+  const { items } = inspected
+  if (emit === undefined) await showChanges(io, changes, inspected)
+  const isWhole = state.end?.outcome === 'completed' && state.heldBack === null
+  const selection =
+    choice === 'ask'
+      ? await ask(io, inspected, quietMs)
+      : choice === true && isWhole
+        ? ('all' as const)
+        : null
+  using stop = new StopOnSignal()
+  const summary = selection === null || items.length === 0 ? null : await changes.apply(selection, stop)
+  if (emit !== undefined) await emit({ source: 'summary', runId, changes: items.length, apply: summary })
+  else if (summary !== null) printApplied(io, runId, summary)
+  else if (items.length > 0) {
+    const why = choice === true && !isWhole ? `, for ${whyNot(state)}` : ''
+    io.stdout.write(`Nothing was applied${why}.\n${laterLines(runId)}`)
+  }
+  const isDone = items.length === 0 || choice === false || (summary !== null && isComplete(summary))
+  return isDone ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+function whyNot({ heldBack }: HomeOptions['state']): string {
+  return heldBack === null ? 'the run did not complete' : `a hook held it back: ${foreignLine(heldBack)}`
+}
+
+function laterLines(runId: string): string {
+  return `  see them:    caisson workspace diff ${runId}\n  apply them:  caisson workspace apply ${runId} --all\n`
+}
+
+/** Each change with its diff; too many become a list. */
+export async function showChanges(
+  io: Io,
+  changes: RunChanges,
+  { items, history, aside }: Inspected,
+  bounds = afterRun,
+): Promise<void> {
+  const colours = coloursFor(io.stdout)
+  if (items.length === 0) {
+    io.stdout.write('Nothing was changed.\n')
+    return
+  }
+  io.stdout.write(
+    `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
+  )
+  writeLines(io.stdout, historyLines(history, aside, colours))
+  const entries = foldObjects(items, history)
+  if (entries.length > bounds.maxDiffs) {
+    writeLines(
+      io.stdout,
+      entries
+        .slice(0, listedMax)
+        .map((entry) =>
+          'items' in entry ? objectsLine(entry, colours) : changeLine(entry, colours, history),
+        ),
+    )
+    if (entries.length > listedMax) io.stdout.write(`  … ${entries.length - listedMax} more\n`)
+    io.stdout.write(`Diffs: caisson workspace diff ${changes.runId}\n`)
+    return
+  }
+  const folded = new Map<string, FoldedObjects>()
+  for (const entry of entries)
+    if ('items' in entry) for (const { path } of entry.items) folded.set(path, entry)
+  let isCut = false
+  for await (const item of changes.reviewWithDiffs()) {
+    const objects = folded.get(item.path)
+    if (objects !== undefined) {
+      if (objects.items[0]?.path === item.path) writeLines(io.stdout, [objectsLine(objects, colours)])
+      continue
+    }
+    const { lines, rest } = diffLines(item, colours, bounds, history)
+    writeLines(io.stdout, lines)
+    isCut ||= rest > 0
+  }
+  if (isCut) io.stdout.write(`All of it: caisson workspace diff ${changes.runId}\n`)
+}
+
+async function ask(
+  io: Io,
+  { items, history }: Inspected,
+  quietMs: number | undefined,
+): Promise<Selection | null> {
+  if (items.length === 0) return null
+  const { signal } = new AbortController()
+  const prompt = {
+    input: io.stdin,
+    output: io.stdout,
+    signal,
+    ...(quietMs === undefined ? {} : { quietMs }),
+  }
+  await settleKeys(prompt)
+  const held = items.filter((item) => holdBack(item) !== undefined).length
+  const choice = await choose(prompt, 'Apply the changes to your files?', [
+    {
+      value: 'all',
+      key: 'y',
+      label: held === 0 ? 'all' : `all but ${held} that ${held === 1 ? 'is' : 'are'} flagged or in conflict`,
+    },
+    { value: 'some', label: 'some; let me choose' },
+    { value: 'none', key: 'n', label: 'none for now' },
+  ])
+  if (choice === null || choice === 'none') return null
+  if (choice === 'all') return 'all'
+  const offered = items.filter((item) => item.change !== 'unsupported' && item.standing.kind !== 'conflict')
+  const chosen = await chooseSeveral(
+    prompt,
+    'Apply which?',
+    foldObjects(offered, history).map((entry) =>
+      'items' in entry
+        ? { value: entry.items, label: `${nameObjects(entry)} (${noteOfSome(entry.items)})` }
+        : { value: [entry], label: `${foreignLine(entry.path, 200)} (${noteOf(entry)})` },
+    ),
+  )
+  if (chosen === null || chosen.length === 0) return null
+  // What was not chosen stays out, though the folder it lies in was.
+  return { paths: chosen.flat().map(({ path }) => path), exact: true }
+}
+
+/** Objects that are shown as one have one reason, if any. */
+function noteOfSome(items: readonly ReviewItem[]): string {
+  const [first] = items
+  const flagged = items.find((item) => item.flagged !== undefined)
+  return first === undefined ? '' : noteOf(flagged ?? first)
+}
+
+function noteOf(item: ReviewItem): string {
+  return item.flagged === undefined ? item.change : `flagged: ${foreignLine(item.flagged)}`
+}
+
+/** What was applied, and everything that was not with its reason. */
+export function printApplied(io: Io, runId: string, summary: ApplySummary): void {
+  const colours = coloursFor(io.stdout)
+  const { applied, already, conflicts, failed, leftOut, stopped, notReached } = summary
+  const lines = [colours.green(`Applied ${formatCount(applied.length, 'change')}.`)]
+  if (already.length > 0)
+    lines.push(`${formatCount(already.length, 'change was', 'changes were')} already in place.`)
+  if (stopped !== undefined) {
+    const rest = formatCount(notReached.length, 'change')
+    lines.push(
+      ...applied.slice(0, 50).map((path) => `  applied: ${foreignLine(path)}`),
+      ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
+      colours.yellow(`Stopped before the end, ${rest} not applied: ${foreignLine(stopped.message)}`),
+      `Go on: caisson workspace apply ${runId} --all`,
+    )
+  }
+  const heldBack = leftOut.filter(({ reason }) => reason !== notChosen)
+  const others = leftOut.length - heldBack.length
+  lines.push(
+    ...held('conflict', conflicts, colours),
+    ...held('failed', failed, colours),
+    ...held('left out', heldBack, colours),
+  )
+  if (others > 0) lines.push(colours.dim(`  ${formatCount(others, 'more change')} not chosen`))
+  if (leftOut.length > 0)
+    lines.push(`Apply what was left out by naming it: caisson workspace apply ${runId} PATH…`)
+  if (applied.length > 0) lines.push(`Take it back: caisson workspace undo ${runId}`)
+  writeLines(io.stdout, lines)
+}
+
+function held(word: string, entries: readonly HeldBack[], colours: Colours): string[] {
+  const lines = entries
+    .slice(0, 50)
+    .map(({ path, reason }) => colours.yellow(`  ${word}: ${foreignLine(path)}: ${foreignLine(reason)}`))
+  return entries.length > 50 ? [...lines, `  … ${entries.length - 50} more`] : lines
+}
+
+/** Whether everything that the run changed is now on the host. */
+export function isComplete({ conflicts, failed, leftOut, stopped }: ApplySummary): boolean {
+  return stopped === undefined && conflicts.length + failed.length + leftOut.length === 0
+}

@@ -1,0 +1,185 @@
+/** `caisson run`: starts a run, shows it, puts approvals before the person, and brings the changes home. */
+
+import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
+import type { ApprovalMode } from '../../approvals/queue.ts'
+import { readRules } from '../../approvals/rules.ts'
+import { rulesOfFlags } from '../../egress/rule-file.ts'
+import type { Host, RunOptions } from '../../host.ts'
+import type { Run } from '../../runs/run.ts'
+import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
+import { Interrupts } from '../interrupts.ts'
+import { hostOf, type Io } from '../io.ts'
+import { askRules } from '../prompts/ignore-rules-prompt.ts'
+import { takeKeys } from '../prompts/take-keys.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { ProgressView } from '../render/progress.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { follow, followAsJson } from './follow.ts'
+import { loadMcpFile } from './mcp.ts'
+import { bringHome } from './review-changes.ts'
+import { keepNotes, noteChoice, reviewNotes } from './review-notes.ts'
+import { type VmFlags, vmOptionsOf } from './vm-options.ts'
+
+export interface RunFlags extends VmFlags {
+  readonly workspace?: string
+  readonly include?: string[]
+  readonly acceptIgnoreRules?: boolean
+  readonly model?: string
+  readonly tool?: string[]
+  /** A file of MCP servers. */
+  readonly mcp?: string
+  readonly approve: string
+  readonly planOnly?: boolean
+  readonly approvePlan?: boolean
+  /** A run, or a file. */
+  readonly planFrom?: string
+  /** A run, or the directory of one. */
+  readonly fromRecording?: string
+  readonly allowHost?: string[]
+  /** A file of rules of egress. */
+  readonly egress?: string
+  /** True, false for `--no-apply`, absent for neither. */
+  readonly apply?: boolean
+  /** Keeps what the run proposes to remember. */
+  readonly keepMemory?: boolean
+  readonly maxTime?: number
+  readonly maxTokens?: number
+  readonly maxRequests?: number
+  readonly maxCost?: number
+  readonly maxAgents?: number
+  readonly json?: boolean
+  /** True for the last run on the directory, or the name of a run. */
+  readonly continue?: true | string
+  readonly keep?: boolean
+  /** Boots the VM instead of copying a template. */
+  readonly cold?: boolean
+}
+
+export async function runTask(
+  io: Io,
+  task: string | undefined,
+  flags: RunFlags,
+  example?: { task: string; workspace: string },
+): Promise<ExitCode> {
+  const isExample = task === undefined && flags.planFrom === undefined
+  const prompt = task ?? (isExample ? example?.task : undefined) ?? ''
+  if (prompt.trim() === '' && flags.planFrom === undefined)
+    throw new CaissonError('invalid_options', 'no task was given; expected: caisson run "TASK"')
+  const place = flags.workspace ?? (isExample ? example?.workspace : undefined)
+  const options = {
+    ...(await optionsOf(io, prompt, flags)),
+    ...(place === undefined ? {} : { workspace: place }),
+  }
+  return flags.json === true ? await runJson(io, options, flags) : await runShown(io, options, flags)
+}
+
+async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOptions> {
+  const modes: readonly string[] = ['ask', 'all', 'none']
+  const rules = modes.includes(flags.approve) ? [] : await readRules(flags.approve)
+  const given = <T>(name: string, value: T | undefined) => (value === undefined ? {} : { [name]: value })
+  return {
+    prompt,
+    ...given('include', flags.include),
+    ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
+    ...given('model', flags.model),
+    ...given('fromRecording', flags.fromRecording),
+    ...given('tools', flags.tool),
+    ...given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
+    ...given('continue', flags.continue === true ? 'last' : flags.continue),
+    ...given('keep', flags.keep),
+    ...given('mode', flags.planOnly === true ? 'plan' : undefined),
+    ...given('approvePlan', flags.approvePlan),
+    ...given('planFrom', flags.planFrom),
+    limits: {
+      ...given('maxWallMs', flags.maxTime),
+      ...given('maxTokens', flags.maxTokens),
+      ...given('maxRequests', flags.maxRequests),
+      ...given('maxCostUsd', flags.maxCost),
+      ...given('maxAgents', flags.maxAgents),
+    },
+    vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
+    approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
+    rules,
+    egress: { rules: await rulesOfFlags(flags) },
+    attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+  }
+}
+
+/** For people: progress on stdout, questions where a terminal is. */
+async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  const host = hostOf(io)
+  const isAsked = given.attended === true && given.acceptIgnoreRules !== true
+  const options =
+    isAsked && (await askRules(io, host, given.workspace)) ? { ...given, acceptIgnoreRules: true } : given
+  using view = new ProgressView(io.stdout)
+  const run = await startShown(io, host, options, view)
+  {
+    const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
+    using interrupts = new Interrupts(run, io.stdout, onFirst)
+    const isAttended = options.attended === true
+    await follow(io, view, run, interrupts, { isAttended, folder: host.runs.paths(run.id).directory })
+  }
+  const state = await run.ended
+  view.end(state)
+  io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
+  if (options.mode === 'plan' && state.end?.outcome === 'completed')
+    io.stdout.write(`Carry the plan out: ${howToCarryOut(run.id, options.workspace)}\n`)
+  const asked = options.attended === true && state.end?.outcome !== 'cancelled'
+  const review = () =>
+    reviewNotes(io, host, run.id, { choice: noteChoice(flags.keepMemory, asked, state), state })
+  if (state.changes === null) {
+    await review()
+    return exitCodeOfEnd(state.end)
+  }
+  const choice = flags.apply ?? (asked ? 'ask' : 'nobody')
+  const home = await bringHome(io, host, run.id, { choice, state })
+  await review()
+  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+/** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
+async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
+  using keys = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
+  const run = await host.start({
+    ...options,
+    onProgress: (text) => view.hint(text),
+    onNotes: (notes) => view.lines(notes),
+  })
+  keys?.handOver()
+  return run
+}
+
+/** For programs: one JSON object a line. */
+async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
+  const host = hostOf(io)
+  const run = await host.start({
+    ...options,
+    onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),
+    onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
+  })
+  {
+    using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
+    // When nobody can answer any more, what waits and what comes is denied.
+    await followAsJson(io, run, () => run.leave())
+  }
+  const state = await run.ended
+  const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
+  if (state.proposedNotes.length > 0 && noteChoice(flags.keepMemory, false, state) === 'keep') {
+    const decided = await keepNotes(io, host, run.id)
+    if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
+  }
+  if (state.changes === null) return exitCodeOfEnd(state.end)
+  const home = await bringHome(io, host, run.id, { choice: flags.apply ?? 'nobody', state, emit })
+  return state.end?.outcome === 'completed' ? home : exitCodeOfEnd(state.end)
+}
+
+/** The command that carries a plan out where it was made. */
+function howToCarryOut(runId: string, workspace: string | undefined): string {
+  const elsewhere = workspace !== undefined && path.resolve(workspace) !== process.cwd()
+  return `caisson run${elsewhere ? ` -w ${quote(workspace)}` : ''} --plan-from ${runId}`
+}
+
+function quote(word: string): string {
+  return /^[\w./-]+$/.test(word) ? word : `'${foreignLine(word).replaceAll("'", "'\\''")}'`
+}

@@ -1,0 +1,73 @@
+/** `caisson runs steer`, `pause`, `resume` and `cancel`: what a person says to a run of any process, without watching it. */
+import { CaissonError } from '#specs/errors.ts'
+import type { RunClient } from '../../control/run-client.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.steer(text, 'caisson runs steer'),
+    () => 'the agent gets the message',
+  )
+}
+
+export async function runsPause(io: Io, name: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.pauseAgent('caisson runs pause'),
+    (runId) => `the agent holds before its next step; to have it go on: caisson runs resume ${runId}`,
+  )
+}
+
+export async function runsResume(io: Io, name: string): Promise<ExitCode> {
+  return await say(
+    io,
+    name,
+    (run) => run.resumeAgent('caisson runs resume'),
+    () => 'the agent goes on',
+  )
+}
+
+/** Waits for the end: what the run did comes home first, unless it is ended at once. */
+export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+  const run = await findLive(io, name)
+  run.cancel('caisson runs cancel', flags.now === true)
+  const end = await run.ended
+  if (end.kind !== 'ended')
+    throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : 'it was left')
+  io.stdout.write(`${run.id}: ${end.end?.outcome ?? 'ended'}\n`)
+  return exitCodes.completed
+}
+
+async function say(
+  io: Io,
+  name: string,
+  send: (run: RunClient) => Promise<string | undefined>,
+  done: (runId: string) => string,
+): Promise<ExitCode> {
+  const run = await findLive(io, name)
+  try {
+    const problem = await send(run)
+    if (problem !== undefined)
+      throw new CaissonError('not_possible_now', `${run.id}: ${foreignLine(problem)}`)
+  } finally {
+    run.leave()
+  }
+  io.stdout.write(`${run.id}: ${done(run.id)}\n`)
+  return exitCodes.completed
+}
+
+/** @throws {CaissonError} `run_not_found` where no process carries it out */
+export async function findLive(io: Io, name: string): Promise<RunClient> {
+  const host = hostOf(io)
+  const run = await host.attach(name)
+  if (run !== null) return run
+  const { runId } = await host.runs.find(name)
+  const { state } = await host.runs.summary(runId)
+  const why = state.end === null ? 'no process carries it out' : `it has ended as ${state.end.outcome}`
+  throw new CaissonError('run_not_found', `${runId} is not at work: ${why}`)
+}

@@ -1,0 +1,122 @@
+/** `caisson runs`: lists, shows and removes runs. */
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { formatCount } from '../../files/format.ts'
+import type { JournalReading } from '../../journal/journal-summary.ts'
+import type { RunSummary } from '../../journal/run-store.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { coloursFor } from '../render/colours.ts'
+import { linesOf } from '../render/event-lines.ts'
+import { writeLines } from '../render/fit.ts'
+import { unknownCallLines } from '../render/hook-lines.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+
+export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const runs = await hostOf(io).runs.list()
+  for (const run of runs) {
+    if (flags.json === true) await writeJsonLine(io.stdout, run)
+    else writeLines(io.stdout, [listLine(run)])
+  }
+  if (runs.length === 0 && flags.json !== true)
+    io.stdout.write('no runs yet; start one: caisson run "TASK"\n')
+  return exitCodes.completed
+}
+
+function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }: RunSummary): string {
+  const when = new Date(startedAt).toISOString().slice(0, 16).replace('T', ' ')
+  const word = problem !== undefined ? 'damaged' : (state.end?.outcome ?? (isLive ? 'running' : 'host died'))
+  const changes =
+    state.changes === null
+      ? ''
+      : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
+  const waiting = state.proposedNotes.length
+  const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to keep or drop`
+  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
+}
+
+function appliedWords(
+  { applied, unfinished }: Pick<RunState, 'applied' | 'unfinished'>,
+  isLive: boolean,
+): string {
+  if (unfinished === null) return applied === null ? '' : `, ${applied} applied`
+  return isLive ? `, ${unfinished} under way` : `, ${applied ?? 0} applied, ${unfinished} broke off`
+}
+
+export async function runsShow(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const host = hostOf(io)
+  const paths = await host.runs.find(name)
+  const events: JournalEvent[] = []
+  const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
+  const colours = coloursFor(io.stdout)
+  let state = initialRunState
+  if (flags.json !== true) io.stdout.write(`${paths.runId}  ${foreignLine(paths.directory)}\n`)
+  for (const item of events) {
+    const before = state
+    state = reduceRun(state, item)
+    if (flags.json === true) await writeJsonLine(io.stdout, item)
+    else writeLines(io.stdout, linesOf(item, state, colours, before))
+  }
+  if (flags.json !== true) {
+    const isLive = await host.runs.isLive(paths.runId)
+    if (!isLive) {
+      writeLines(io.stdout, unknownCallLines(state, colours))
+      writeLines(io.stdout, brokenOffLines(paths.runId, state).map(colours.yellow))
+    }
+    writeLines(io.stdout, headLines(events, reading, isLive))
+  }
+  return exitCodes.completed
+}
+
+/** What a process that died left undone, and what to do about it. */
+function brokenOffLines(runId: string, { end, changes, unfinished }: RunState): string[] {
+  const lines: string[] = []
+  if (end === null && changes === null)
+    lines.push("The run's host process died before the run ended; no changes came home")
+  else if (end === null)
+    lines.push(
+      `The run's host process died before the run ended; its changes came home: caisson workspace diff ${runId}`,
+    )
+  if (unfinished !== null)
+    lines.push(
+      `The last ${unfinished} broke off. Go on: caisson workspace ${unfinished} ${runId}${unfinished === 'apply' ? ' --all' : ''}. ` +
+        `Take everything back: caisson workspace undo ${runId}`,
+    )
+  return lines
+}
+
+const lengthWords = {
+  live: 'no line damaged',
+  closed: 'journal whole',
+  open: 'no line damaged, but its process did not close the journal: the last lines may be missing',
+  unknown: 'no line damaged, but its length is not known: the last lines may be missing',
+} as const
+
+/** The head that was printed as the run ended is another one once something was applied, undone or decided. */
+function headLines(
+  events: readonly JournalEvent[],
+  { length, tornBytes }: JournalReading,
+  isLive: boolean,
+): string[] {
+  const now = `${formatCount(events.length, 'event')}${isLive ? ' so far' : ''}, ${lengthWords[isLive ? 'live' : length]}, head ${events.at(-1)?.hash ?? 'none'}`
+  if (tornBytes > 0 && !isLive)
+    return [now, `  a last line of ${formatCount(tornBytes, 'byte')} was cut short and is left out`]
+  const at = events.findLastIndex(({ event }) => event.type === 'run-end')
+  const end = events[at]
+  return end === undefined || at === events.length - 1
+    ? [now]
+    : [now, `  ${at + 1} events at the end of the run, head ${end.hash}`]
+}
+
+export async function runsRemove(io: Io, names: string[]): Promise<ExitCode> {
+  const { runs } = hostOf(io)
+  // A name that is no run's stops the command before anything is removed.
+  const runIds = new Set<string>()
+  for (const name of names) runIds.add((await runs.find(name)).runId)
+  for (const runId of runIds) {
+    await runs.remove(runId)
+    io.stdout.write(`removed ${runId}\n`)
+  }
+  return exitCodes.completed
+}

@@ -1,0 +1,38 @@
+/** `caisson vm forward`: a port of the guest on the loopback of this machine. */
+import { CaissonError } from '#specs/errors.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { Stop } from './stop.ts'
+
+export async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
+  const { hostPort, guestPort } = parsePorts(ports)
+  const vm = await hostOf(io).vms.find(name)
+  using stop = new Stop()
+  const onFailure = (message: string) => io.stderr.write(`connection closed: ${foreignLine(message)}\n`)
+  const opening = vm.forward({ guestPort, hostPort, onFailure })
+  await using forwarding = await opening.catch((cause: unknown) => {
+    const word = cause instanceof Error ? cause.message : String(cause)
+    throw new CaissonError(
+      'invalid_options',
+      `port ${hostPort} of 127.0.0.1 cannot be listened on (${word}); choose another: caisson vm forward ${name} 0:${guestPort} takes a free one`,
+    )
+  })
+  io.stdout.write(
+    `127.0.0.1:${forwarding.port} leads to port ${guestPort} of ${vm.info.id}; Ctrl-C ends it\n`,
+  )
+  await vm.ended(stop.signal)
+  if (stop.signal.aborted) return exitCodes.completed
+  io.stderr.write(`${vm.info.id} has ended\n`)
+  return exitCodes.failed
+}
+
+/** `GUESTPORT` or `HOSTPORT:GUESTPORT`; 0 as the host's is any free one. */
+function parsePorts(text: string): { hostPort: number; guestPort: number } {
+  const match = /^(?:(\d{1,5}):)?(\d{1,5})$/.exec(text)
+  const guestPort = Number(match?.[2])
+  const hostPort = Number(match?.[1] ?? match?.[2])
+  if (match === null || guestPort < 1 || guestPort > 0xffff || hostPort > 0xffff)
+    throw new CaissonError('invalid_options', `expected [HOSTPORT:]GUESTPORT such as 8080:80, saw "${text}"`)
+  return { hostPort, guestPort }
+}

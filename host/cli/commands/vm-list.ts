@@ -1,0 +1,169 @@
+/** `caisson vm list`, `logs` and `stop`: the VMs of this user, whichever process started them. */
+
+import { open } from 'node:fs/promises'
+import path from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError, hasCode } from '#specs/errors.ts'
+import type { VmClient } from '../../control/vm-client.ts'
+import type { VmEntry } from '../../control/vms.ts'
+import { formatBytes, formatDuration } from '../../files/format.ts'
+import type { Host } from '../../host.ts'
+import { workbenchLogName } from '../../sandbox/standalone-vm.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { Stop } from './stop.ts'
+
+export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
+  const vms = await hostOf(io).vms.list()
+  if (flags.json === true) for (const vm of vms) await writeJsonLine(io.stdout, vm)
+  else if (vms.length === 0) io.stdout.write('no VM is running\n')
+  else io.stdout.write(tableOf(vms))
+  return exitCodes.completed
+}
+
+const columns = ['VM', 'STATE', 'AGE', 'MEMORY', 'PID', 'RUN', 'DIRECTORY'] as const
+
+function tableOf(vms: readonly VmEntry[]): string {
+  const rows = vms.map((vm) => [
+    vm.id,
+    vm.state,
+    formatDuration(Math.max(0, Date.now() - vm.createdAtMs)),
+    vm.memoryBytes === null ? '' : formatBytes(vm.memoryBytes),
+    vm.pid === null ? '' : String(vm.pid),
+    vm.runId ?? '',
+    vm.directory === null ? '' : foreignLine(vm.directory),
+  ])
+  const widths = columns.map((name, index) =>
+    Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),
+  )
+  const line = (cells: readonly string[]) =>
+    `${cells.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ')}`.trimEnd()
+  return `${[columns, ...rows].map(line).join('\n')}\n`
+}
+
+export async function vmStop(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
+  const vm = await hostOf(io).vms.find(name)
+  const { id, runId } = vm.info
+  if (runId !== null && flags.now !== true)
+    io.stderr.write(`cancelling ${runId}; its changes come home first (--now ends it at once)\n`)
+  await vm.stop({ now: flags.now === true })
+  io.stdout.write(`stopped ${id}\n`)
+  return exitCodes.completed
+}
+
+/** @param paused whether it is to stand still */
+export async function vmPause(io: Io, name: string, paused: boolean): Promise<ExitCode> {
+  const vm = await hostOf(io).vms.find(name)
+  await vm.setPaused(paused)
+  io.stdout.write(`${paused ? 'paused' : 'running'} ${vm.info.id}\n`)
+  return exitCodes.completed
+}
+
+export async function vmLogs(
+  io: Io,
+  name: string,
+  flags: { follow?: boolean; agent?: boolean },
+): Promise<ExitCode> {
+  const host = hostOf(io)
+  using stop = new Stop()
+  const follow = flags.follow === true
+  const vm = await host.vms.find(name).catch((error: unknown) => {
+    if (hasCode(error, 'vm_not_found')) return null
+    throw error
+  })
+  if (vm === null) return await logsOfEnded(io, host, name, flags.agent === true)
+  if (flags.agent === true) {
+    await printFile(io, agentLogOf(host, vm), follow ? vm.ended(stop.signal) : undefined)
+    return exitCodes.completed
+  }
+  const lines = new LinePrinter(io)
+  for await (const piece of vm.console({ follow, signal: stop.signal })) lines.write(piece)
+  lines.end()
+  return exitCodes.completed
+}
+
+function agentLogOf(host: Host, { info }: VmClient): string {
+  return info.runId === null
+    ? path.join(host.folders.vms, info.id, workbenchLogName)
+    : host.runs.paths(info.runId).agentLog
+}
+
+const nothingSaid =
+  'the console is empty: a VM that begins as a copy of a template says nothing there; --agent shows the agent’s log\n'
+
+/** A run that has ended keeps both logs. @throws {CaissonError} `run_not_found` */
+async function logsOfEnded(io: Io, host: Host, name: string, agent: boolean): Promise<ExitCode> {
+  const paths = await host.runs.find(name).catch(() => {
+    throw new CaissonError(
+      'vm_not_found',
+      `no VM and no run is called "${name}"; see: caisson vm list, caisson runs list`,
+    )
+  })
+  const isEmpty = !(await printFile(io, agent ? paths.agentLog : paths.console))
+  // Nothing of it on standard output, where a program may be counting lines.
+  if (isEmpty) io.stderr.write(agent ? 'the agent logged nothing\n' : nothingSaid)
+  return exitCodes.completed
+}
+
+/**
+ * Prints a file's lines; with `more` also what is added until that resolves. A file that is not there has none.
+ * @returns whether there was anything
+ */
+async function printFile(io: Io, file: string, more?: Promise<unknown>): Promise<boolean> {
+  const lines = new LinePrinter(io)
+  let isOver = more === undefined
+  void more?.then(() => {
+    isOver = true
+  })
+  const handle = await open(file).catch(() => null)
+  if (handle === null) return false
+  let isFound = false
+  try {
+    const buffer = Buffer.alloc(64 * 1024)
+    for (;;) {
+      const last = isOver
+      const { bytesRead } = await handle.read(buffer)
+      isFound ||= bytesRead > 0
+      if (bytesRead > 0) lines.write(buffer.subarray(0, bytesRead))
+      else if (last) return isFound
+      else await sleep(200)
+    }
+  } finally {
+    await handle.close()
+    lines.end()
+  }
+}
+
+/** Bytes of the guest as lines that a terminal shows and does not obey. */
+class LinePrinter {
+  readonly #io: Io
+  readonly #decoder = new StringDecoder('utf8')
+  #rest = ''
+
+  constructor(io: Io) {
+    this.#io = io
+  }
+
+  write(piece: Uint8Array): void {
+    const lines = (this.#rest + this.#decoder.write(Buffer.from(piece))).split('\n')
+    this.#rest = lines.pop() ?? ''
+    // A line without an end is not waited for for ever.
+    if (this.#rest.length > 16_384) {
+      lines.push(this.#rest)
+      this.#rest = ''
+    }
+    for (const line of lines) this.#print(line)
+  }
+
+  end(): void {
+    const rest = this.#rest + this.#decoder.end()
+    if (rest !== '') this.#print(rest)
+  }
+
+  #print(line: string): void {
+    this.#io.stdout.write(`${foreignLine(line.replace(/\r+$/, '').replaceAll('\t', '  '), 4_096)}\n`)
+  }
+}

@@ -1,0 +1,196 @@
+/** `caisson vm shell`: a terminal or one command in a VM, for whose output the person's terminal is as open as to any remote shell. */
+
+import { constants } from 'node:os'
+import type { Writable } from 'node:stream'
+import { CaissonError } from '#specs/errors.ts'
+import { waitForRoom } from '#specs/node/writable-room.ts'
+import type { Shell, ShellEnd } from '../../control/shell.ts'
+import { VmClient } from '../../control/vm-client.ts'
+import type { Host } from '../../host.ts'
+import { Workbench } from '../../sandbox/standalone-vm.ts'
+import { exitCodes } from '../exit-codes.ts'
+import { hostOf, type Io } from '../io.ts'
+import { EscapeKeys, RawTerminal } from '../prompts/raw-terminal.ts'
+import { PlainOutput } from '../render/plain-output.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { Stop } from './stop.ts'
+import { type VmFlags, vmOptionsOf } from './vm-options.ts'
+
+export interface ShellFlags extends VmFlags {
+  readonly workspace?: string
+  readonly plain?: boolean
+}
+
+/** @returns the program's own exit code; 128 and the signal's number where one ended it, 1 where nobody can say */
+export async function vmShell(
+  io: Io,
+  command: readonly string[],
+  name: string | undefined,
+  flags: ShellFlags,
+): Promise<number> {
+  const hasTerminal = io.stdin.isTTY === true && io.stdout.isTTY === true
+  if (command.length === 0 && !hasTerminal) {
+    throw new CaissonError(
+      'invalid_options',
+      'a shell needs a terminal on standard input and output; or give a command: caisson vm shell VM -- COMMAND',
+    )
+  }
+  const host = hostOf(io)
+  const open = (vm: VmClient) =>
+    command.length === 0
+      ? runShell(io, vm, flags.plain === true)
+      : runCommand(io, vm, command, flags.plain === true)
+  const running = name === undefined ? await host.vms.findOnly() : await host.vms.find(name)
+  if (running !== null) {
+    announce(io, running, command)
+    return await open(running)
+  }
+  using stop = new Stop()
+  await using bench = await bootOne(io, host, flags, stop.signal)
+  stop[Symbol.dispose]()
+  const toldToEnd = endWhenTold(io, bench)
+  const code = await open(await VmClient.connect(host.vms.socketOf(bench.vm.id)))
+  toldToEnd.report()
+  return code
+}
+
+/** `caisson vm stop` of another process ends the VM, and with it the shell. */
+function endWhenTold(io: Io, bench: Workbench): { report(): void } {
+  let isTold = false
+  void bench.stopped.then(() => {
+    isTold = true
+    return bench.vm.stop()
+  })
+  return { report: () => void (isTold && io.stderr.write('The VM was stopped by another process.\n')) }
+}
+
+function announce(io: Io, { info }: VmClient, command: readonly string[]): void {
+  if (command.length > 0) return
+  const what =
+    info.runId === null ? '' : ` of ${info.runId}; what you change is part of what the run brings home`
+  io.stderr.write(`In ${info.id}${what}. Leave by exit, or Enter ~. where nothing answers.\n`)
+}
+
+/** A VM on a copy of the directory, which ends with the shell. */
+async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSignal): Promise<Workbench> {
+  const directory = flags.workspace ?? process.cwd()
+  io.stderr.write(
+    `No VM is running: starting one on a copy of ${foreignLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
+  )
+  const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
+  const bench = await Workbench.open({
+    image,
+    folders: host.folders,
+    vm: vmOptionsOf(flags),
+    directory,
+    signal,
+  })
+  try {
+    await bench.ready
+    return bench
+  } catch (error) {
+    await bench[Symbol.asyncDispose]()
+    throw error
+  }
+}
+
+async function runShell(io: Io, vm: VmClient, plain: boolean): Promise<number> {
+  using terminal = new RawTerminal(io.stdin, io.stdout, !plain)
+  const term = plain ? 'dumb' : termOf(io.env.TERM)
+  const shell = await vm.openShell({ argv: [], terminal: { ...terminal.size, term } })
+  const keys = new EscapeKeys()
+  const onKeys = (typed: Buffer | string): void => {
+    const passed = keys.feed(Buffer.from(typed as string))
+    if (passed.length > 0) shell.stdin.write(passed)
+    if (keys.hasLeft) shell.kill()
+  }
+  const onResize = (): void => shell.resize(terminal.size.columns, terminal.size.rows)
+  io.stdin.on('data', onKeys)
+  io.stdout.on('resize', onResize)
+  const leave = endingBySignal(shell, io)
+  try {
+    await copy(shell.stdout, io.stdout, plain, shell)
+    const end = await shell.ended
+    terminal[Symbol.dispose]()
+    if (keys.hasLeft || leave.signal !== null) {
+      io.stderr.write('Left the shell; what ran in it was ended.\n')
+      return leave.signal === null ? exitCodes.completed : exitCodes.denied
+    }
+    return codeOf(io, end)
+  } finally {
+    leave.off()
+    io.stdin.off('data', onKeys)
+    io.stdout.off('resize', onResize)
+  }
+}
+
+async function runCommand(io: Io, vm: VmClient, argv: readonly string[], plain: boolean): Promise<number> {
+  const shell = await vm.openShell({ argv: [...argv], terminal: null })
+  const leave = endingBySignal(shell, io)
+  io.stdin.pipe(shell.stdin)
+  try {
+    await Promise.all([
+      copy(shell.stdout, io.stdout, plain, shell),
+      copy(shell.stderr, io.stderr, plain, shell),
+    ])
+    const end = await shell.ended
+    return leave.signal === null ? codeOf(io, end) : exitCodes.denied
+  } finally {
+    leave.off()
+    io.stdin.unpipe(shell.stdin)
+    io.stdin.pause()
+  }
+}
+
+/** Copies until the end; a reader that is gone ends the program. */
+async function copy(from: AsyncIterable<Buffer>, to: Writable, plain: boolean, shell: Shell): Promise<void> {
+  const filter = plain ? new PlainOutput() : null
+  for await (const piece of from) {
+    if (to.destroyed || to.errored !== null) {
+      shell.kill()
+      return
+    }
+    if (!to.write(filter === null ? piece : filter.feed(piece))) await waitForRoom(to)
+  }
+  const rest = filter?.end() ?? ''
+  if (rest !== '') to.write(rest)
+}
+
+/** Ends the shell when this process is told to end or its terminal closes. */
+function endingBySignal(shell: Shell, io: Io): { readonly signal: string | null; off(): void } {
+  const names = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+  const state = {
+    signal: null as string | null,
+    off: () => {
+      for (const name of names) process.off(name, onSignal)
+      io.stdout.off('error', onBroken)
+    },
+  }
+  const onSignal = (name: string): void => {
+    state.signal ??= name
+    shell.kill()
+  }
+  const onBroken = (): void => onSignal('SIGPIPE')
+  for (const name of names) process.on(name, onSignal)
+  io.stdout.on('error', onBroken)
+  return state
+}
+
+function codeOf(io: Io, end: ShellEnd): number {
+  if (end.kind === 'lost') {
+    io.stderr.write(`caisson: the shell was cut off: ${foreignLine(end.message)}\n`)
+    return exitCodes.failed
+  }
+  const code =
+    end.kind === 'exited'
+      ? end.exitCode
+      : 128 + ((constants.signals as Readonly<Record<string, number>>)[end.signal] ?? 0)
+  if (end.outOfMemory && code === 137)
+    io.stderr.write('caisson: the program was killed because memory ran out; see --memory\n')
+  return code
+}
+
+/** The person's type of terminal, as far as it can be one. */
+function termOf(term: string | undefined): string {
+  return term !== undefined && /^[A-Za-z0-9][A-Za-z0-9+._-]{0,63}$/.test(term) ? term : 'xterm'
+}

@@ -1,0 +1,75 @@
+/** `caisson workspace`: the changes of an earlier run, shown, applied, taken back. */
+import { CaissonError } from '#specs/errors.ts'
+import { formatCount } from '../../files/format.ts'
+import { type ExitCode, exitCodes } from '../exit-codes.ts'
+import { StopOnSignal } from '../interrupts.ts'
+import { hostOf, type Io } from '../io.ts'
+import { writeJsonLine } from '../render/json-lines.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { isComplete, printApplied, showChanges } from './review-changes.ts'
+
+async function open(io: Io, name: string) {
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(name)
+  return await host.changes(runId)
+}
+
+export async function workspaceDiff(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const changes = await open(io, name)
+  if (flags.json === true) {
+    for await (const item of changes.reviewWithDiffs()) await writeJsonLine(io.stdout, item)
+  } else {
+    await showChanges(io, changes, await changes.inspect(), {
+      maxDiffs: 10_000,
+      maxLines: 100_000,
+      maxChars: 4_000,
+    })
+  }
+  return exitCodes.completed
+}
+
+export async function workspaceApply(
+  io: Io,
+  name: string,
+  paths: string[],
+  flags: { all?: boolean; json?: boolean },
+): Promise<ExitCode> {
+  if (paths.length === 0 && flags.all !== true)
+    throw new CaissonError(
+      'invalid_options',
+      'name the paths to apply, or --all for what is neither flagged nor in conflict',
+    )
+  if (paths.length > 0 && flags.all === true)
+    throw new CaissonError('invalid_options', 'either --all or paths, not both')
+  const changes = await open(io, name)
+  using stop = new StopOnSignal()
+  const selection =
+    paths.length === 0 ? ('all' as const) : { paths: paths.map((path) => path.replace(/\/+$/, '')) }
+  const summary = await changes.apply(selection, stop)
+  if (flags.json === true) await writeJsonLine(io.stdout, summary)
+  else printApplied(io, changes.runId, summary)
+  return isComplete(summary) ? exitCodes.completed : exitCodes.notAllApplied
+}
+
+export async function workspaceUndo(io: Io, name: string, flags: { json?: boolean }): Promise<ExitCode> {
+  const host = hostOf(io)
+  const { runId } = await host.runs.find(name)
+  using stop = new StopOnSignal()
+  const summary = await host.undo(runId, stop)
+  if (flags.json === true) await writeJsonLine(io.stdout, summary)
+  else {
+    const nothing = summary.restored.length === 0 && summary.conflicts.length === 0
+    if (!nothing) io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
+    else if (summary.problems.length === 0) io.stdout.write('Nothing of this run is applied.\n')
+    for (const { path, reason } of summary.conflicts)
+      io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
+    if (summary.stopped !== undefined)
+      io.stdout.write(
+        `Stopped before the end: ${foreignLine(summary.stopped.message)}\n` +
+          `  go on: caisson workspace undo ${runId}\n`,
+      )
+  }
+  for (const problem of summary.problems) io.stderr.write(`caisson: ${foreignLine(problem, 2_000)}\n`)
+  const isWhole = summary.conflicts.length === 0 && summary.problems.length === 0
+  return isWhole && summary.stopped === undefined ? exitCodes.completed : exitCodes.notAllApplied
+}

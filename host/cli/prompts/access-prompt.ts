@@ -1,0 +1,102 @@
+/** A question about a way out of the VM at the terminal: what would be allowed, in the host's words, then for how long and how far. */
+import type { AccessQuestion } from '#specs/protocol/approval.ts'
+import type { AccessReach } from '#specs/protocol/egress.ts'
+import type { ApprovalAnswer } from '../../approvals/queue.ts'
+import { formatCount } from '../../files/format.ts'
+import { parseJson } from '../../files/json.ts'
+import type { Question } from '../render/approval-lines.ts'
+import { type Colours, coloursFor } from '../render/colours.ts'
+import { fitLine } from '../render/fit.ts'
+import { foreignLine, foreignRows } from '../render/sanitize.ts'
+import { choose, columnsOf, type PromptIo, write } from './ask.ts'
+import { settleKeys } from './settle-keys.ts'
+
+const reasonMargin = '  │ '
+const addressMargin = '  ┆ '
+/** More would take the host's words off the screen; what is not shown is in the journal. */
+const reasonMaxRows = 12
+const addressMaxRows = 6
+
+/** The question as rows. @param width cells of the terminal's rows */
+export function accessLines(
+  { agentPath, stepId, arguments: given }: Question,
+  { from, address, because, offers }: AccessQuestion,
+  colours: Colours,
+  width: number,
+): string[] {
+  const [first] = offers
+  const head = `Way out: allow ${foreignLine(first?.allows ?? address)}?`
+  const asker =
+    from === 'agent'
+      ? `  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}; not allowed yet: ${foreignLine(because)}`
+      : `  a program in the VM tries to connect; ${foreignLine(because)}`
+  const reason = from === 'agent' ? reasonOf(given) : ''
+  return [
+    '',
+    ...fitLine(head, width).map(colours.bold),
+    ...fitLine(asker, width).map(colours.dim),
+    ...firstRows(foreignRows(address, addressMargin, width), addressMaxRows, addressMargin),
+    ...(reason === '' ? [] : [colours.dim('  the agent says:')]),
+    ...firstRows(foreignRows(reason, reasonMargin, width), reasonMaxRows, reasonMargin),
+  ]
+}
+
+/** The answer, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn. */
+export async function promptAccess(
+  request: Question,
+  access: AccessQuestion,
+  io: PromptIo,
+): Promise<ApprovalAnswer | null> {
+  const rows = accessLines(request, access, coloursFor(io.output), columnsOf(io.output))
+  io.output.write(`${rows.join('\n')}\n`)
+  await settleKeys(io)
+  const { offers } = access
+  let reach: AccessReach | undefined = offers[0]?.reach
+  for (;;) {
+    const allows = offers.find((offer) => offer.reach === reach)?.allows ?? access.address
+    const message = `Allow ${foreignLine(allows)}? (Esc or Ctrl-C cancels the run)`
+    const choice = await choose(io, message, [
+      { value: 'once', key: 'y', label: 'yes, the next connection alone' },
+      { value: 'run', label: 'yes, in this run' },
+      { value: 'always', label: 'yes, always (until: caisson policy revoke)' },
+      ...(offers.length > 1 ? [{ value: 'reach' as const, label: 'something wider or narrower' }] : []),
+      { value: 'deny', key: 'n', label: 'no' },
+      { value: 'deny-run', label: 'no, and do not ask again in this run' },
+      { value: 'hint', label: 'no, and tell the agent what to do instead' },
+    ])
+    if (choice === null) return null
+    const around = reach === undefined ? {} : { reach }
+    if (choice === 'once' || choice === 'run' || choice === 'always')
+      return { decision: 'allow', scope: choice, ...around }
+    if (choice === 'deny') return { decision: 'deny', scope: 'once' }
+    if (choice === 'deny-run') return { decision: 'deny', scope: 'run', ...around }
+    if (choice === 'hint') return await promptHint(io)
+    const chosen = await choose(
+      io,
+      'Allow what?',
+      offers.map((offer) => ({ value: offer.reach, label: foreignLine(offer.allows) })),
+    )
+    if (chosen === null) return null
+    reach = chosen
+  }
+}
+
+/** A denial with what the agent should do instead; null when the person leaves. */
+export async function promptHint(io: PromptIo): Promise<ApprovalAnswer | null> {
+  const hint = await write(io, 'What should it do instead?')
+  if (hint === null) return null
+  return hint
+    ? { decision: 'deny', scope: 'once', hint: hint.slice(0, 2_000) }
+    : { decision: 'deny', scope: 'once' }
+}
+
+function firstRows(rows: readonly string[], maxRows: number, margin: string): string[] {
+  if (rows.length <= maxRows) return [...rows]
+  return [...rows.slice(0, maxRows), `${margin}… ${formatCount(rows.length - maxRows, 'more line')}`]
+}
+
+function reasonOf(json: string): string {
+  const given = parseJson(json)
+  const reason = typeof given === 'object' && given !== null && 'reason' in given ? given.reason : ''
+  return typeof reason === 'string' ? reason : ''
+}

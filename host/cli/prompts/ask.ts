@@ -1,0 +1,127 @@
+/**
+ * One prompt at the terminal: a numbered choice or a text, closed when it is withdrawn. Only a whole line that is a number
+ * of the list, or its y or n, chooses: no key of a sentence moves or confirms anything, and Enter alone grants nothing.
+ */
+import { fitLine } from '../render/fit.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { type SettleIo, settleKeys } from './settle-keys.ts'
+import { readLine, type TypedLine } from './typed-line.ts'
+
+export interface PromptIo extends SettleIo {
+  /** Takes what was typed into a prompt that is withdrawn. */
+  readonly onWithdrawn?: (typed: string) => void
+}
+
+export interface Choice<T extends string> {
+  readonly value: T
+  readonly label: string
+  /** A letter that chooses it as well as its number. */
+  readonly key?: 'y' | 'n'
+}
+
+/**
+ * The value chosen, or null when the person pressed Esc or Ctrl-C, or the question was withdrawn.
+ * @param onEnter what Enter alone chooses; only for what grants nothing
+ * @param onText what a line of words chooses; only for what grants nothing. Absent: a line of words is not an answer
+ */
+export async function choose<T extends string>(
+  io: PromptIo,
+  message: string,
+  choices: readonly Choice<T>[],
+  onEnter?: NoInfer<T>,
+  onText?: (typed: string) => NoInfer<T>,
+): Promise<T | null> {
+  const rows = choices.map(
+    ({ label, key }, at) => `  ${at + 1}${key === undefined ? '' : ` or ${key}`} · ${label}`,
+  )
+  writeRows(io, [message, ...rows])
+  const letters = choices.flatMap(({ key }) => key ?? [])
+  const range = choices.length === 1 ? '1' : `1-${choices.length}`
+  const expected = [range, ...letters].join(', ') + (onEnter === undefined ? '' : ' or Enter')
+  const readWords = (typed: string) => (isWords.test(typed) ? onText?.(typed) : undefined)
+  const read = (line: string, typed: string) => {
+    if (line === '') return onEnter
+    const named = choices.find(({ key }, at) => line === String(at + 1) || line === key)
+    return named?.value ?? readWords(typed)
+  }
+  return await ask(io, `Type ${expected} › `, read, readWords)
+}
+
+/** Not a slip such as `7` or `j`. */
+const isWords = /\p{L}{2}/u
+
+/** The values chosen by their numbers, which may be none; null as above. */
+export async function chooseSeveral<T>(
+  io: PromptIo,
+  message: string,
+  choices: readonly { readonly value: T; readonly label: string }[],
+): Promise<T[] | null> {
+  writeRows(io, [message, ...choices.map(({ label }, at) => `  ${at + 1} · ${label}`)])
+  return await ask(io, 'Type numbers such as 1,3-5, or none › ', (line) => {
+    const chosen = line === 'none' ? new Set<number>() : readNumbers(line, choices.length)
+    return chosen === undefined
+      ? undefined
+      : choices.flatMap(({ value }, at) => (chosen.has(at + 1) ? [value] : []))
+  })
+}
+
+/** What the person wrote, or null as above. @param initial text that is already there, to be edited */
+export async function write(io: PromptIo, message: string, initial = ''): Promise<string | null> {
+  writeRows(io, [message])
+  return (await readTyped(io, '› ', initial))?.text ?? null
+}
+
+/** Cells of the terminal's rows. */
+export function columnsOf(output: { readonly columns?: number }): number {
+  return output.columns || 80
+}
+
+/**
+ * Asks until the line can be read. What follows a line that cannot be, such as the rest of a pasted text, answers nothing.
+ * @param readPasted reads the first of several lines that came at once; only for what grants nothing
+ */
+async function ask<T>(
+  io: PromptIo,
+  prompt: string,
+  read: (line: string, typed: string) => T | undefined,
+  readPasted: (typed: string) => T | undefined = () => undefined,
+): Promise<T | null> {
+  for (;;) {
+    const line = await readTyped(io, prompt)
+    if (line === null) return null
+    const typed = line.text
+    const text = typed.trim()
+    const value = line.isPasted ? readPasted(text) : read(text.toLowerCase(), text)
+    if (value !== undefined) return value
+    if (line.isPasted) io.output.write('Several lines at once are not an answer here.\n')
+    else if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
+    await settleKeys(io)
+  }
+}
+
+async function readTyped(
+  io: PromptIo,
+  prompt: string,
+  initial = '',
+): Promise<Extract<TypedLine, { kind: 'line' }> | null> {
+  const typed = await readLine(io, prompt, initial)
+  if (typed.kind === 'withdrawn') io.onWithdrawn?.(typed.text)
+  return typed.kind === 'line' ? typed : null
+}
+
+function writeRows(io: PromptIo, lines: readonly string[]): void {
+  const rows = lines.flatMap((line) => fitLine(line, columnsOf(io.output)))
+  io.output.write(`${rows.join('\n')}\n`)
+}
+
+/** Numbers and ranges from 1 to `max`; undefined where the text is anything else. */
+function readNumbers(line: string, max: number): Set<number> | undefined {
+  const numbers = new Set<number>()
+  for (const part of line.split(/[\s,]+/)) {
+    const [, first = '', last = first] = /^(\d{1,6})(?:-(\d{1,6}))?$/.exec(part) ?? []
+    const [from, to] = [Number(first), Number(last)]
+    if (from < 1 || to > max || from > to) return undefined
+    for (let number = from; number <= to; number++) numbers.add(number)
+  }
+  return numbers
+}

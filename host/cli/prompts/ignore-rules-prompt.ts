@@ -1,0 +1,40 @@
+/** Before a run at a terminal: whether paths go in that only an earlier run's change of the ignore rules lets in. */
+
+import { formatCount } from '../../files/format.ts'
+import type { Host } from '../../host.ts'
+import type { Io } from '../io.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { choose } from './ask.ts'
+import { settleKeys } from './settle-keys.ts'
+
+/** Paths that are listed. */
+const LISTED = 10
+
+/** @returns true when the person lets them in; false where there are none, and when they stay out */
+export async function askRules(
+  io: Io,
+  host: Host,
+  workspace: string | undefined,
+  quietMs?: number,
+): Promise<boolean> {
+  const held = await host.heldByRules(workspace)
+  if (held.paths.length === 0) return false
+  const shown = held.paths.slice(0, LISTED).map((path) => `  ${foreignLine(path, 200)}`)
+  const more = held.paths.length - shown.length
+  io.stdout.write(
+    [
+      `Changes of ignore rules by ${held.runs.join(', ')} let in ${formatCount(held.paths.length, 'path')} that stayed out of the VM before:`,
+      ...shown,
+      ...(more > 0 ? [`  … ${more} more`] : []),
+      '',
+    ].join('\n'),
+  )
+  const { signal } = new AbortController()
+  const prompt = { input: io.stdin, output: io.stdout, signal, ...(quietMs === undefined ? {} : { quietMs }) }
+  await settleKeys(prompt)
+  const answer = await choose(prompt, 'Let them into the VM?', [
+    { value: 'out', key: 'n', label: 'no; they stay out, and this is asked again' },
+    { value: 'in', key: 'y', label: 'yes, in this and later runs; the ignore rules are as you want them' },
+  ])
+  return answer === 'in'
+}

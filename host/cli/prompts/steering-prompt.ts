@@ -1,0 +1,179 @@
+/**
+ * A person at the terminal who wants to say something while a run is shown: Enter opens a prompt for a message or a pause.
+ * Nothing is sent by a key alone, and a question of the run takes the prompt's place.
+ */
+
+import type { Io } from '../io.ts'
+import type { ProgressView } from '../render/progress.ts'
+import { foreignLine } from '../render/sanitize.ts'
+import { choose, write } from './ask.ts'
+import { collectKeys } from './settle-keys.ts'
+import { plainText, type TakenKeys, takeKeys } from './take-keys.ts'
+
+/** What a person can do to the agent of a run. */
+export interface TalkedToRun {
+  steer(text: string, by: string): Promise<string | undefined>
+  pauseAgent(by: string): Promise<string | undefined>
+  resumeAgent(by: string): Promise<string | undefined>
+}
+
+/** How long the terminal may take to hand over what was typed behind an Enter. */
+const settleMs = 40
+/** Characters of what was typed that stand in the status line. */
+const shownChars = 24
+
+const person = 'the person at the terminal'
+
+export class Talk implements Disposable {
+  readonly #io: Io
+  readonly #view: ProgressView
+  readonly #run: TalkedToRun
+  readonly #onClosed: () => void
+  #keys: TakenKeys | undefined
+  #typed = ''
+  #isPausing = false
+  #isOver = false
+  #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
+
+  /** @param onClosed called when a prompt is gone and the screen is free */
+  constructor(io: Io, view: ProgressView, run: TalkedToRun, onClosed: () => void) {
+    this.#io = io
+    this.#view = view
+    this.#run = run
+    this.#onClosed = onClosed
+    this.setPausing(false)
+    this.listen()
+  }
+
+  /** Whether a prompt has the screen. */
+  get isOpen(): boolean {
+    return this.#open !== undefined
+  }
+
+  /** The agent was told to hold, or to go on. */
+  setPausing(isPausing: boolean): void {
+    this.#isPausing = isPausing
+    this.#offer()
+  }
+
+  /** The run is being cancelled: there is nothing more to say to its agent. Keys are still taken, so that none is echoed. */
+  end(): void {
+    this.#isOver = true
+    this.#typed = ''
+    this.#offer()
+  }
+
+  /** Keys typed for a question that was not there yet belong to the message that was begun. @returns the message */
+  keep(keys: string): string {
+    if (this.#isOver) return ''
+    this.#typed += keys.replace(/[\r\n]+/g, ' ')
+    return this.unsent
+  }
+
+  /** A message that was begun and not sent. */
+  get unsent(): string {
+    return plainText(this.#typed).trim()
+  }
+
+  /** Takes what is typed from now on; a message that was begun goes on. */
+  listen(): void {
+    this.#keys?.handOver()
+    this.#offer()
+    this.#keys = takeKeys(this.#io.stdin, (keys) => this.#take(keys))
+  }
+
+  /** The terminal is for a question, which takes the keys next: none is echoed in between. */
+  mute(): void {
+    this.#keys?.handOver()
+    this.#keys = undefined
+  }
+
+  /** Takes an open prompt back; what was typed in it is not sent, but kept. */
+  async withdraw(): Promise<void> {
+    this.#open?.withdrawal.abort()
+    await this.#open?.closed
+  }
+
+  [Symbol.dispose](): void {
+    this.#keys?.[Symbol.dispose]()
+    this.#view.offer('')
+  }
+
+  /** What was typed stands at the end of the status line, for the terminal does not show it. */
+  #offer(): void {
+    if (this.#isOver) {
+      this.#view.offer('')
+      return
+    }
+    const typed = plainText(this.#typed)
+    const shown = typed === '' ? '' : ` “${foreignLine(typed.slice(-shownChars), shownChars * 2)}”`
+    this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
+  }
+
+  #take(keys: string): void {
+    if (this.#isOver) return
+    this.#typed += keys
+    const isLine = /[\r\n]/.test(this.#typed)
+    if (!isLine) this.#offer()
+    if (!isLine || this.isOpen) return
+    const typed = this.#typed
+    this.#typed = ''
+    this.mute()
+    const withdrawal = new AbortController()
+    const closed = this.#converse(typed, withdrawal.signal).then(() => {
+      this.#open = undefined
+      this.#view.resume()
+      this.#onClosed()
+      this.listen()
+    })
+    this.#open = { closed, withdrawal }
+  }
+
+  async #converse(keys: string, signal: AbortSignal): Promise<void> {
+    this.#view.pause()
+    // An Enter too many would send what is only offered to be sent.
+    const typed = plainText(keys + (await collectKeys(this.#io.stdin, settleMs, signal)))
+    const io = {
+      input: this.#io.stdin,
+      output: this.#io.stdout,
+      signal,
+      onWithdrawn: (line: string) => void this.keep(line),
+    }
+    let draft = typed.trim()
+    let isTyped = false
+    const wanted =
+      draft !== ''
+        ? 'message'
+        : await choose(
+            io,
+            this.#isPausing ? 'What now?' : 'The agent goes on meanwhile. What now?',
+            [
+              { value: 'message', label: 'a message for the agent' },
+              this.#isPausing
+                ? { value: 'resume', label: 'let the agent go on' }
+                : { value: 'pause', label: 'have the agent hold before its next step' },
+              { value: 'nothing', label: 'nothing' },
+            ],
+            'message',
+            (text) => {
+              draft = text
+              isTyped = true
+              return 'message'
+            },
+          )
+    if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
+    if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
+    if (wanted !== 'message') return
+    // Lines pasted behind it are part of the message or lost; their line ends send nothing.
+    if (isTyped) draft = plainText(`${draft} ${await collectKeys(this.#io.stdin, settleMs, signal)}`).trim()
+    const text = await write(io, 'What should the agent know? (Enter sends, Esc does not)', draft)
+    if (text !== null && text.trim() !== '') this.#tell(this.#run.steer(text, person))
+  }
+
+  /** The run's own events say that it worked. */
+  #tell(said: Promise<string | undefined>): void {
+    void said.then((problem) => {
+      if (problem !== undefined) this.#view.lines([`Not done: ${foreignLine(problem)}`])
+    })
+  }
+}

@@ -1,0 +1,83 @@
+/** Lines about the agents of a run and what people say to them; the path of a sub-agent before each line of its own. */
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { formatCount } from '../../files/format.ts'
+import type { Colours } from './colours.ts'
+import { foreignBlock, foreignLine } from './sanitize.ts'
+
+type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
+
+/** Lines of a sub-agent's answer that are shown when it ends. */
+const answerMaxLines = 10
+const conflictsMax = 10
+
+/** The lines of an agent behind its name, so that who speaks is seen in each; those of the root agent as they are. */
+export function underPath(agentPath: string, lines: readonly string[], colours: Colours): string[] {
+  if (agentPath === 'root') return [...lines]
+  const name = colours.cyan(`[${nameOf(agentPath)}]`)
+  return lines.flatMap((line) => line.split('\n')).map((line) => `  ${name} ${line.trimStart()}`)
+}
+
+/** How a sub-agent is called among the agents of its run. */
+export function nameOf(agentPath: string): string {
+  return foreignLine(agentPath.replace(/^root\//, ''), 300)
+}
+
+export function agentStartLines({ brief }: Of<'agent-start'>, colours: Colours): string[] {
+  const [first = '', ...more] = brief.trim().split('\n')
+  const rest = more.length === 0 ? '' : colours.dim(` … (${formatCount(more.length, 'more line')})`)
+  return [`▸ begins: ${foreignLine(first, 200)}${rest}`]
+}
+
+export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[] {
+  const { state, reason, text, merged, conflicts } = event
+  const mark = { completed: colours.green('✔'), failed: colours.red('✘'), cancelled: '–' }[state]
+  const why = reason === state ? '' : ` (${reason})`
+  const facts = [
+    merged === 0 ? '' : `${formatCount(merged, 'path')} merged`,
+    conflicts.length === 0 ? '' : colours.yellow(formatCount(conflicts.length, 'conflict')),
+  ].filter((fact) => fact !== '')
+  const shown = conflicts
+    .slice(0, conflictsMax)
+    .map((path) =>
+      colours.yellow(
+        `conflict: ${foreignLine(path)} was changed meanwhile; what was there is kept, not this`,
+      ),
+    )
+  const rest = conflicts.length - shown.length
+  return [
+    `${mark} ${[`${state}${why}`, ...facts].join(' · ')}`,
+    ...(text === '' ? [] : [foreignBlock(text, '│ ', answerMaxLines)]),
+    ...shown,
+    ...(rest > 0 ? [colours.yellow(`… ${rest} more`)] : []),
+  ]
+}
+
+/** What people said to the agent, as the host knows it, and what the agent says it heard. */
+export function steeringLines(
+  event: Of<
+    'steer-request' | 'steer-seen' | 'pause-request' | 'resume-request' | 'pause-start' | 'pause-end'
+  >,
+  colours: Colours,
+): string[] {
+  switch (event.type) {
+    case 'steer-request':
+      return [
+        colours.cyan(`› Message by ${foreignLine(event.by, 60)}:`),
+        foreignBlock(event.text, '  › ', 20),
+      ]
+    case 'steer-seen':
+      return [colours.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
+    case 'pause-request':
+      return [colours.yellow(`Asked to hold by ${foreignLine(event.by)}`)]
+    case 'resume-request':
+      return [colours.yellow(`Asked to go on by ${foreignLine(event.by)}`)]
+    case 'pause-start':
+      return [colours.yellow('The agent holds')]
+    case 'pause-end':
+      return [colours.dim('The agent goes on')]
+  }
+}
+
+export function compactLine({ beforeTokens, afterTokens }: Of<'context-compact'>, colours: Colours): string {
+  return colours.dim(`    the conversation was made shorter: ${beforeTokens} to ${afterTokens} tokens`)
+}

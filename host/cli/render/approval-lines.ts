@@ -1,0 +1,96 @@
+/** An approval as rows for a terminal: its beginning for the question, all of it for who wants to see it. Everything in it is the agent's claim. */
+import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { formatCount } from '../../files/format.ts'
+import type { Colours } from './colours.ts'
+import { parseObject } from './plain-json.ts'
+import { foreignLine, foreignRows } from './sanitize.ts'
+
+export type Question = Omit<ApprovalRequest, 'runId'> & {
+  /** Of a question of the host's own about a way out. */
+  readonly access?: AccessQuestion
+  /** Whether it is the host's own words, about what the host itself would do. */
+  readonly isOfHost?: boolean
+}
+
+/** Rows of arguments and of the preview that come with the question. */
+const argumentsMaxRows = 40
+const previewMaxRows = 60
+
+const argumentsMargin = '  │ '
+const previewMargin = '  ┆ '
+/** What ends a part of which there is more; the answer of that name shows it. */
+export const seeAllLabel = 'see all of it first'
+
+/**
+ * The question as it is put first.
+ * @param width cells of the terminal's rows
+ * @returns `isCut`: some of it is not shown
+ */
+export function questionLines(
+  request: Question,
+  colours: Colours,
+  width: number,
+): { readonly lines: string[]; readonly isCut: boolean } {
+  const { agentPath, stepId, tool, preview, isOfHost = false } = request
+  const cut = (rows: readonly string[], maxRows: number, margin: string) =>
+    rows.length <= maxRows
+      ? rows
+      : [
+          ...rows.slice(0, maxRows),
+          colours.yellow(
+            `${margin}… ${formatCount(rows.length - maxRows, 'more line')}: choose “${seeAllLabel}”`,
+          ),
+        ]
+  const argumentRows = rowsOfArguments(request, width)
+  const previewRows = foreignRows(preview, previewMargin, width)
+  const lines = [
+    '',
+    colours.bold(
+      isOfHost
+        ? `Approval, asked by Caisson itself: ${foreignLine(tool, 60)}`
+        : `Approval: the agent says it wants to call ${foreignLine(tool, 60)}`,
+    ),
+    colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
+    ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
+    ...(preview === ''
+      ? []
+      : [colours.dim(previewLabel(request)), ...cut(previewRows, previewMaxRows, previewMargin)]),
+  ]
+  return { lines, isCut: argumentRows.length > argumentsMaxRows || previewRows.length > previewMaxRows }
+}
+
+/** All of the question. */
+export function wholeQuestion(request: Question, colours: Colours, width: number): string[] {
+  const { preview } = request
+  return [
+    ...rowsOfArguments(request, width),
+    ...(preview === ''
+      ? []
+      : [colours.dim(previewLabel(request)), ...foreignRows(preview, previewMargin, width)]),
+  ]
+}
+
+function previewLabel({ isOfHost = false }: Question): string {
+  return isOfHost ? '  what it is about:' : '  its preview:'
+}
+
+/** `name: value` each, with a mark where the model did not give it; of a text of several lines all lines below its name. */
+function rowsOfArguments({ arguments: json, defaults = [] }: Question, width: number): string[] {
+  const given = parseObject(json)
+  if (given === null) return foreignRows(json, argumentsMargin, width)
+  return Object.entries(given).flatMap(([key, value]) => {
+    const name = plainName(key) + (defaults.includes(key) ? ' (by default)' : '')
+    const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
+    return text.includes('\n')
+      ? [
+          ...foreignRows(`${name}:`, argumentsMargin, width),
+          ...foreignRows(text, `${argumentsMargin}  `, width),
+        ]
+      : foreignRows(`${name}: ${text}`, argumentsMargin, width)
+  })
+}
+
+/** Names with anything but letters in quotes: one that holds `: ` or a line break could pass for two arguments. */
+function plainName(name: string): string {
+  return /^\w+$/.test(name) ? name : JSON.stringify(name)
+}

@@ -1,0 +1,133 @@
+/** A call, a question and a decision on one line each, for the log of a run. Pure; all foreign text goes through foreign.ts. */
+import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import type { UserQuestion } from '#specs/protocol/question.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import { planOf } from '../../approvals/plan-question.ts'
+import { formatCount } from '../../files/format.ts'
+import { nameOf } from './agent-lines.ts'
+import type { Colours } from './colours.ts'
+import { parseObject } from './plain-json.ts'
+import { showAnswer } from './question-lines.ts'
+import { foreignBlock, foreignLine } from './sanitize.ts'
+
+/** Arguments of a call that are shown. */
+const argumentsMax = 6
+/** Options of a question that are. */
+const optionsMax = 6
+/** Lines of what an MCP server offers. */
+const offerMaxLines = 40
+/** Those that say what a call is about stand first; the others as they come, which is by name. */
+const leadingArguments = ['path', 'from', 'to', 'command', 'code', 'query', 'url', 'name']
+
+type Asked = Pick<Of<'approval-request'>, 'access' | 'request'> & {
+  readonly kind?: Of<'approval-request'>['kind'] | undefined
+}
+type Of<T extends string> = Extract<HostEvent, { type: T }>
+
+/** What is asked, on one line. */
+export function describeQuestion({ access, kind, request }: Asked): string {
+  const plan = access === undefined ? planOf(request) : undefined
+  if (plan !== undefined) return `asks whether its plan may be carried out: ${foreignLine(plan.goal, 200)}`
+  if (request.question !== undefined) return askedLine(request.agentPath, request.question)
+  const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
+  return who + describeCall({ access, kind, request })
+}
+
+/** What stands below the question about an MCP server, which its arguments do not say: its words, those of before, and those of now. */
+export function offerLines({ tool, preview }: Pick<ApprovalRequest, 'tool' | 'preview'>): string[] {
+  return tool === mcpOfferTool && preview !== ''
+    ? foreignBlock(preview, '  ┆ ', offerMaxLines).split('\n')
+    : []
+}
+
+function describeCall({ access, kind, request }: Asked): string {
+  if (access === undefined && kind === 'enforced')
+    return `the host asks about ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+  if (access === undefined)
+    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+  const what = foreignLine(access.offers[0]?.allows ?? access.address)
+  return access.from === 'agent'
+    ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
+    : `a way out is asked about: ${what}`
+}
+
+function askedLine(agentPath: string, question: UserQuestion): string {
+  const who = agentPath === 'root' ? '' : `[${nameOf(agentPath)}] `
+  const options = question.options ?? []
+  const names = options.slice(0, optionsMax).map(({ value }) => foreignLine(value, 40))
+  if (options.length > optionsMax) names.push(`… (${options.length - optionsMax} more)`)
+  const asker = question.server === undefined ? '' : `MCP server ${foreignLine(question.server, 64)} `
+  return `${who}${asker}asks: ${firstOf(question.question)}${names.length === 0 ? '' : ` (${names.join(', ')})`}`
+}
+
+/**
+ * Who decided what, on one line.
+ * @param before the state before it, which still has the question
+ */
+export function decisionLine(event: Of<'approval-decision'>, colours: Colours, before?: RunState): string {
+  if (event.by === 'agent')
+    return colours.yellow(`  Question withdrawn by the agent: ${foreignLine(event.rule ?? '')}`)
+  const pending = before?.pendingApprovals ?? {}
+  const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
+  const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
+  const isTold = event.by === 'person' || event.reach !== undefined
+  const scope = isTold ? { once: '', run: ' for this run', always: ' for always' }[event.scope] : ''
+  const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`
+  // A mode's hint is for the agent and says the same as its rule.
+  const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`
+  if (event.answer !== undefined)
+    return `  ${colours.green('Answered')} by ${whom}${rule}: ${showAnswer(asked ?? {}, event.answer)}${hint}`
+  if (asked !== undefined) return `  ${colours.red('No answer')} by ${whom}${scope}${rule}${hint}`
+  const word = event.decision === 'allow' ? colours.green('Allowed') : colours.red('Denied')
+  const edited = event.plan === undefined ? '' : ', with changes'
+  return `  ${word} by ${whom}${scope}${edited}${rule}${hint}`
+}
+
+/**
+ * A call's arguments as `name: value`; of a text of several lines only the first, the rest would fill the screen.
+ * @param defaults names of those that the model did not give: they stand last, and say so
+ */
+export function describeArguments(json: string, defaults: readonly string[] = []): string {
+  const given = parseObject(json)
+  if (given === null) return foreignLine(json, 160)
+  const entries = Object.entries(given).filter(
+    ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
+  )
+  const isDefault = (name: string): boolean => defaults.includes(name)
+  entries.sort(
+    ([first], [second]) =>
+      Number(isDefault(first)) - Number(isDefault(second)) || rankOf(first) - rankOf(second),
+  )
+  const shown = entries
+    .slice(0, argumentsMax)
+    .map(
+      ([name, value]) =>
+        `${shownName(name)}${isDefault(name) ? ' (by default)' : ''}: ${describeValue(value)}`,
+    )
+  if (entries.length > argumentsMax) shown.push(`… (${entries.length - argumentsMax} more)`)
+  return shown.join(' · ')
+}
+
+/** A name with anything but letters in quotes: it could end as a name that was not given does. */
+function shownName(name: string): string {
+  return foreignLine(/^[\w.-]+$/.test(name) ? name : JSON.stringify(name), 40)
+}
+
+function rankOf(name: string): number {
+  const rank = leadingArguments.indexOf(name)
+  return rank < 0 ? leadingArguments.length : rank
+}
+
+function describeValue(value: unknown): string {
+  return typeof value === 'string' ? firstOf(value) : foreignLine(JSON.stringify(value) ?? '', 100)
+}
+
+/** A text, or of several lines the first. */
+function firstOf(text: string): string {
+  const [first = '', ...more] = text.trim().split('\n')
+  return more.length === 0
+    ? foreignLine(text, 160)
+    : `${foreignLine(first, 80)} … (${formatCount(more.length, 'more line')})`
+}

@@ -1,0 +1,287 @@
+/** The lines that one event of a run becomes, in a terminal as in a log. Pure; all foreign text goes through foreign.ts. */
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { askTool } from '#specs/protocol/question.ts'
+import type { RunLine, RunState } from '#specs/protocol/run-state.ts'
+import { planTool } from '../../approvals/plan-question.ts'
+import { formatBytes, formatCount, formatDuration } from '../../files/format.ts'
+import { agentEndLines, agentStartLines, compactLine, steeringLines, underPath } from './agent-lines.ts'
+import { decisionLine, describeArguments, describeQuestion, offerLines } from './call-lines.ts'
+import type { Colours } from './colours.ts'
+import { hookLines, hostToolLine } from './hook-lines.ts'
+import { noteEventLines } from './note-lines.ts'
+import { planChanges, planLines } from './plan-lines.ts'
+import { foreignBlock, foreignLine } from './sanitize.ts'
+
+/** Lines of a step's answer that are shown when it ends. */
+const answerMaxLines = 20
+/**
+ * @param state the state after the line
+ * @param before the state before it: of a revision only what it changes is shown then
+ */
+export function linesOf(
+  line: RunLine & { readonly runId?: string },
+  state: RunState,
+  colours: Colours,
+  before?: RunState,
+): string[] {
+  const { event, agentPath = 'root', runId } = line
+  if (event.type === 'vm-kept') return [keptLine(runId, colours)]
+  return underPath(agentPath, linesOfEvent(event, state, colours, before), colours)
+}
+
+function linesOfEvent(
+  event: AgentEvent | HostEvent,
+  state: RunState,
+  colours: Colours,
+  before: RunState | undefined,
+): string[] {
+  switch (event.type) {
+    case 'run-start':
+      return runStartLines(event, colours)
+    case 'workspace-ready':
+      return workspaceLines(event, colours)
+    case 'vm-ready':
+      return [vmLine(event, colours), ...coldLines(event, colours)]
+    case 'vm-sleep':
+      return [
+        colours.dim(`The VM was saved in ${formatDuration(event.durationMs)} and wakes with the answer`),
+      ]
+    case 'vm-wake':
+      return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
+    case 'vm-keep-failed':
+      return [colours.yellow(`The VM was not kept: ${foreignLine(event.message, 1_000)}`)]
+    case 'disk-wait':
+      return [colours.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
+    case 'vm-end':
+      return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
+    case 'session-start':
+      return event.session === 1
+        ? []
+        : [colours.yellow(`Session ${event.session} with the agent${event.resumed ? ', resumed' : ''}`)]
+    case 'session-end':
+      // Where the VM is saved, its own line says so.
+      return ['closed', 'parked'].includes(event.reason)
+        ? []
+        : [colours.yellow(`Session ended: ${foreignLine(event.message)}`)]
+    case 'plan-update':
+      return planUpdateLines(event, before, colours)
+    case 'step-start':
+      return [`${colours.cyan('▸')} ${stepTitle(state, event.stepId)}`]
+    case 'step-retry':
+      return [
+        colours.yellow(
+          `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${foreignLine(event.reason, 300)}`,
+        ),
+      ]
+    case 'step-end':
+      return stepEndLines(event, state, colours)
+    case 'agent-start':
+      return agentStartLines(event, colours)
+    case 'agent-end':
+      return agentEndLines(event, colours)
+    case 'context-compact':
+      return [compactLine(event, colours)]
+    case 'steer-request':
+    case 'steer-seen':
+    case 'pause-request':
+    case 'resume-request':
+    case 'pause-start':
+    case 'pause-end':
+      return steeringLines(event, colours)
+    case 'tool-start':
+      // The plan itself follows, or the question.
+      if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
+      return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
+    case 'tool-end':
+      return event.error === undefined
+        ? []
+        : [
+            colours.yellow(
+              `    ${foreignLine(event.tool, 60)}: ${event.error.code}: ${foreignLine(event.error.message, 300)}`,
+            ),
+          ]
+    case 'approval-request':
+      return [`${colours.yellow('?')} ${describeQuestion(event)}`, ...offerLines(event.request)]
+    case 'approval-decision':
+      return [decisionLine(event, colours, before)]
+    case 'egress-denied':
+      return [colours.yellow(`Refused: ${foreignLine(event.target)}: ${foreignLine(event.reason)}`)]
+    case 'note':
+      return [
+        colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${foreignLine(event.text)}`),
+      ]
+    case 'memory-propose':
+    case 'note-propose':
+    case 'notes-decide':
+      return noteEventLines(event, colours)
+    case 'hook-end':
+      return underPath(event.agentPath ?? 'root', hookLines(event, colours), colours)
+    case 'host-tool-start':
+      return underPath(event.agentPath, [hostToolLine(event, colours)], colours)
+    case 'vm-access':
+      return [colours.yellow(accessLine(event))]
+    case 'apply-end':
+    case 'undo-end':
+      return broughtHomeLines(event, colours)
+    case 'cancel-request':
+      return [colours.yellow(`Asked to stop by ${foreignLine(event.by)}`)]
+    case 'run-end':
+      return runEndLines(event, state, colours)
+    default:
+      return []
+  }
+}
+
+function accessLine({ kind, detail }: Of<'vm-access'>): string {
+  if (kind === 'forward') return `Somebody connected to port ${foreignLine(detail, 10)} of the VM`
+  return kind === 'shell'
+    ? 'Somebody opened a shell in the VM; what it changes is part of the changes'
+    : `Somebody ran a command in the VM: ${foreignLine(detail, 200)}`
+}
+
+/** How many of each list of paths are told. */
+const toldPaths = 5
+
+function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colours): string[] {
+  const { conflicts } = event
+  const failed = event.type === 'apply-end' ? event.failed : []
+  const leftOut = event.type === 'apply-end' && event.leftOut > 0 ? `, ${event.leftOut} left out` : ''
+  const head =
+    event.type === 'apply-end'
+      ? `Applied ${formatCount(event.applied, 'path')}${leftOut}`
+      : `Undone: ${formatCount(event.restored, 'path')} restored`
+  const rest =
+    event.total === undefined ? '' : `; of this run ${formatCount(event.total, 'path')} applied now`
+  const held = [...conflicts, ...failed]
+  const told = held
+    .slice(0, toldPaths)
+    .map(({ path, reason }) => colours.yellow(`  not so: ${foreignLine(path)}: ${foreignLine(reason)}`))
+  const more = held.length > toldPaths ? [colours.dim(`  and ${held.length - toldPaths} more`)] : []
+  return [`${head}${rest}`, ...told, ...more]
+}
+
+/** The phases that took a noticeable time, in their order, behind the sum of all. */
+function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, colours: Colours): string {
+  const phases = Object.entries(phasesMs)
+  const sum = phases.reduce((total, [, ms]) => total + ms, 0)
+  const shown = phases.filter(([, ms]) => ms >= 100)
+  const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
+  const which = start === 'saved' ? 'The VM that was kept is ready' : 'VM ready'
+  return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
+}
+
+function keptLine(runId = 'RUN', colours: Colours): string {
+  return colours.dim(
+    `The VM is kept. Go on in it: caisson run --continue ${runId} "TASK". Remove it with its run: caisson runs rm ${runId}`,
+  )
+}
+
+/** Why the VM is not the one, or did not start the way, that was to be expected. */
+function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
+  if (coldReason === undefined) return []
+  // A copy of a template all the same: only the VM that the run before kept could not be had.
+  if (start === 'template') return [colours.yellow(`  a new VM: ${foreignLine(coldReason, 500)}`)]
+  return [
+    colours.yellow(
+      `  booted, which takes longer: no template could be used: ${foreignLine(coldReason, 500)}`,
+    ),
+    colours.dim('  caisson doctor says what to do about it'),
+  ]
+}
+
+type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
+
+function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[] {
+  const lines = [`Workspace: ${formatCount(event.files, 'file')}, ${formatBytes(event.bytes)}`]
+  const told = event.examples.filter(({ reason }) => reason !== 'ignored')
+  for (const { path, reason } of told.slice(0, 5)) {
+    lines.push(colours.yellow(`  left out: ${foreignLine(path)} (${reason.replaceAll('_', ' ')})`))
+  }
+  if (told.some(({ reason }) => reason === 'rules_changed'))
+    lines.push(
+      colours.dim('  an earlier run changed the ignore rules; --accept-ignore-rules lets these paths in'),
+    )
+  const rest = event.leftOut - Math.min(told.length, 5)
+  if (rest > 0) {
+    const areAllNamed = event.examples.length === event.leftOut && told.length <= 5
+    const what = areAllNamed ? 'ignored path' : 'more path'
+    lines.push(colours.dim(`  left out: ${formatCount(rest, what)}`))
+  }
+  return lines
+}
+
+function runStartLines(event: Of<'run-start'>, colours: Colours): string[] {
+  const { directory, model, provider, mode, planFrom } = event
+  const how = mode === 'plan' ? ' · only plans, changes nothing' : ''
+  const head = `Run in ${foreignLine(directory)} · model ${foreignLine(model)} (${foreignLine(provider)})${how}`
+  return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${foreignLine(planFrom)}`)]
+}
+
+function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colours: Colours): string[] {
+  const { plan, revision, reason } = event
+  const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${foreignLine(plan.goal)}`
+  const why = reason === undefined ? [] : [`  because ${foreignLine(reason)}`]
+  const known = before?.plan ?? null
+  const steps = known === null ? planLines(plan, colours) : planChanges(known, plan, colours)
+  return [colours.bold(head), ...why, ...steps]
+}
+
+function stepTitle(state: RunState, stepId: string): string {
+  const index = state.plan?.steps.findIndex(({ id }) => id === stepId) ?? -1
+  const title = state.plan?.steps[index]?.title ?? stepId
+  return index < 0 ? foreignLine(title) : `${index + 1}/${state.plan?.steps.length} ${foreignLine(title)}`
+}
+
+function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours): string[] {
+  const mark = { completed: colours.green('✔'), failed: colours.red('✘'), skipped: '–', cancelled: '–' }[
+    event.state
+  ]
+  const word = event.state === 'completed' ? '' : ` ${event.state}`
+  const head = `${mark} ${stepTitle(state, event.stepId)}${word}`
+  return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', answerMaxLines)]
+}
+
+function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
+  const colour = { completed: colours.green, failed: colours.red, cancelled: colours.yellow }[event.outcome]
+  const tokens = event.usage.inputTokens + event.usage.outputTokens
+  const facts = [
+    formatDuration(event.durationMs),
+    formatCount(state.toolCalls, 'tool call'),
+    `${state.isUsageEstimated ? 'about ' : ''}${tokens} tokens`,
+    ...(state.costUsd === null || state.costUsd === 0 ? [] : [`$${state.costUsd.toFixed(4)}`]),
+  ]
+  // A plan's last answer is often the run's: once is enough.
+  const isShown = event.summary === '' || isLastAnswer(event.summary, state) || isOnlyPlanned(event, state)
+  const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
+  lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
+  if (event.outcome !== 'completed')
+    lines.push(foreignBlock(describeEnd(event.reason, newsOf(event.message, state))))
+  return lines
+}
+
+/** Why a run ended; a message that begins with the reason's own word says it once. */
+export function describeEnd(reason: string, message: string): string {
+  return message.startsWith(reason) ? message : `${reason}: ${message}`
+}
+
+/** The message of an ending, without what a step already said at its end. */
+function newsOf(message: string, state: RunState): string {
+  const shown = Object.values(state.steps).find(
+    ({ text }) => text !== '' && text.split('\n').length <= answerMaxLines && message.endsWith(`: ${text}`),
+  )
+  return shown === undefined ? message : message.slice(0, -shown.text.length - 2)
+}
+
+/** Whether all that came of the run is its plan, which was shown when it was made. */
+function isOnlyPlanned({ outcome }: Of<'run-end'>, { steps }: RunState): boolean {
+  const states = Object.values(steps)
+  return outcome === 'completed' && states.length > 0 && states.every(({ state }) => state === 'pending')
+}
+
+/** Whether the text was shown in full when the last step ended. */
+function isLastAnswer(text: string, state: RunState): boolean {
+  const last = state.plan?.steps.at(-1)
+  return (
+    last !== undefined && state.steps[last.id]?.text === text && text.split('\n').length <= answerMaxLines
+  )
+}

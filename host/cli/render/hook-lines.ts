@@ -1,0 +1,37 @@
+/** What hooks said, and what runs on the host, on one line each. Pure; all foreign text goes through foreign.ts. */
+import type { HostEvent } from '#specs/protocol/event.ts'
+import type { RunState } from '#specs/protocol/run-state.ts'
+import type { Colours } from './colours.ts'
+import { foreignLine } from './sanitize.ts'
+
+type Of<T extends string> = Extract<HostEvent, { type: T }>
+
+/** Nothing for a hook that let things go on as they were. */
+export function hookLines(event: Of<'hook-end'>, colours: Colours): string[] {
+  const { point, hook, decision, reason, arguments: changed, failed } = event
+  const who = `    hook ${foreignLine(hook, 60)} (${point})`
+  const why = reason === undefined ? '' : `: ${foreignLine(reason, 300)}`
+  if (decision === 'deny') return [colours.red(`${who} says no${why}`)]
+  if (failed === true) return [colours.yellow(`${who} failed and is passed over${why}`)]
+  if (decision === 'ask') return [colours.yellow(`${who} wants a person to decide${why}`)]
+  return changed === undefined
+    ? []
+    : [colours.yellow(`${who} changed the arguments: ${foreignLine(changed, 200)}`)]
+}
+
+/** That a call leaves the VM; how it ended the agent's own line says. */
+export function hostToolLine({ tool }: Of<'host-tool-start'>, colours: Colours): string {
+  return colours.cyan(`    ${foreignLine(tool, 60)} runs on this host, outside the VM`)
+}
+
+/** Calls of which nobody knows what became of them, in a run that has ended. */
+export function unknownCallLines(
+  { openHostCalls }: Pick<RunState, 'openHostCalls'>,
+  colours: Colours,
+): string[] {
+  return Object.values(openHostCalls).map(({ tool, arguments: given }) =>
+    colours.red(
+      `Unknown: ${foreignLine(tool, 60)} ${foreignLine(given, 160)} began on this host, and its end is not in the journal; look before you repeat it`,
+    ),
+  )
+}

@@ -1,0 +1,84 @@
+/** Notes as lines: what is kept, what a run proposes, and what became of it. All of it but ids is foreign. */
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { formatCount } from '../../files/format.ts'
+import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
+import type { ProposedNote } from '../../runs/run-notes.ts'
+import type { Colours } from './colours.ts'
+import { foreignBlock, foreignLine } from './sanitize.ts'
+
+const margin = '    │ '
+const shownMaxLines = 40
+const lineMaxChars = 100
+
+/** A kept note in one line. */
+export function noteLine(note: StoredNote, colours: Colours): string {
+  const when = new Date(note.at).toISOString().slice(0, 10)
+  const of = note.kind === 'memory' ? tagsOf(note.tags) : `[${foreignLine(note.author, 40)}] `
+  return `${note.noteId}  ${colours.dim(when)}  ${of}${firstLine(note.text)}`
+}
+
+/** All of a kept note. */
+export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
+  const of =
+    note.kind === 'memory'
+      ? `of ${foreignLine(note.workspace)}${note.runId === undefined ? '' : `, from ${note.runId}`}`
+      : `of ${note.proposalId}, by ${foreignLine(note.author, 60)}`
+  const tags = note.kind === 'memory' ? tagsOf(note.tags) : ''
+  return [
+    `${colours.bold(note.noteId)}  ${tags}${of}, ${new Date(note.at).toISOString().slice(0, 16).replace('T', ' ')}`,
+    ...foreignBlock(note.text, margin, 1_000).split('\n'),
+  ]
+}
+
+/**
+ * A proposed note as it stands in a review: who says it, what it is for, and its text behind the margin.
+ * @param replaced the kept note in whose place it is to stand
+ */
+export function proposedNoteLines(
+  proposal: ProposedNote,
+  colours: Colours,
+  replaced?: WorkspaceNote,
+): string[] {
+  const { note, agentPath } = proposal
+  const who = agentPath === 'root' ? '' : ` (${foreignLine(agentPath, 60)})`
+  const what =
+    proposal.kind === 'governance'
+      ? `for ${proposal.note.proposalId}`
+      : `${tagsOf(proposal.note.tags)}${proposal.replaces === undefined ? '' : `in the place of ${proposal.replaces}`}`
+  return [
+    `  ${colours.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
+    ...foreignBlock(note.text, margin, shownMaxLines).split('\n'),
+    ...(replaced === undefined
+      ? []
+      : [
+          `  ${colours.red('-')} ${replaced.noteId}, which goes then`,
+          ...foreignBlock(replaced.text, margin, shownMaxLines).split('\n'),
+        ]),
+  ]
+}
+
+type NoteEvent = Extract<HostEvent, { type: 'memory-propose' | 'note-propose' | 'notes-decide' }>
+
+/** What the screen of a run says of it. */
+export function noteEventLines(event: NoteEvent, colours: Colours): string[] {
+  if (event.type === 'memory-propose')
+    return [colours.dim(`    the agent proposes to remember: ${firstLine(event.note.text)}`)]
+  if (event.type === 'note-propose')
+    return [
+      colours.dim(
+        `    the agent proposes a note for ${event.note.proposalId}: ${firstLine(event.note.text)}`,
+      ),
+    ]
+  const { kept, dropped, by } = event
+  const dropping = dropped.length === 0 ? '' : `, ${dropped.length} dropped`
+  return [`${formatCount(kept.length, 'note')} kept${dropping}, by ${foreignLine(by)}`]
+}
+
+function tagsOf(tags: readonly string[]): string {
+  return tags.length === 0 ? '' : `[${foreignLine(tags.join(', '), 80)}] `
+}
+
+function firstLine(text: string): string {
+  const [line = ''] = text.trim().split('\n', 1)
+  return foreignLine(line, lineMaxChars)
+}

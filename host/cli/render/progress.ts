@@ -1,0 +1,144 @@
+/** Follows a run on a stream: event lines, and on a terminal one status line at the bottom that says what is going on. */
+import type { Writable } from 'node:stream'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { formatCount, formatDuration } from '../../files/format.ts'
+import type { FeedItem } from '../../journal/run-feed.ts'
+import { type Colours, coloursFor } from './colours.ts'
+import { describeEnd, linesOf } from './event-lines.ts'
+import { writeLines } from './fit.ts'
+import { foreignBlock, foreignLine } from './sanitize.ts'
+
+const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
+
+export class ProgressView {
+  readonly #out: Writable & { isTTY?: boolean; columns?: number }
+  readonly #colours: Colours
+  readonly #startedAt = Date.now()
+  #state: RunState = initialRunState
+  #hint = 'starting'
+  #timer: NodeJS.Timeout | undefined
+  #drawn = false
+  #frame = 0
+  #keys = ''
+
+  constructor(out: Writable & { isTTY?: boolean; columns?: number }) {
+    this.#out = out
+    this.#colours = coloursFor(out)
+    if (out.isTTY === true) {
+      // Keys that were pressed while the program was being loaded were shown by the terminal: they stand where we write first.
+      this.#drawn = true
+      this.#timer = setInterval(() => this.#draw(), 120)
+      this.#timer.unref()
+    }
+  }
+
+  /** @param isQuiet true for what somebody else shows */
+  show(item: FeedItem, isQuiet = false): void {
+    if (item.source === 'delta') {
+      if (item.delta.type === 'disk-full' && !isQuiet)
+        this.lines([this.#colours.yellow(foreignLine(item.delta.text, 1_000))])
+      this.#hint = hintOf(item.delta.type, item.delta.text)
+      return
+    }
+    const before = this.#state
+    this.#state = reduceRun(before, item)
+    this.#hint = ''
+    if (!isQuiet) this.lines(linesOf(item, this.#state, this.#colours, before))
+  }
+
+  /** As far as it was shown. */
+  get state(): RunState {
+    return this.#state
+  }
+
+  /** Says at the end of the status line which keys there are. */
+  offer(keys: string): void {
+    this.#keys = keys
+  }
+
+  /** Prints lines of ours above the status line. */
+  lines(lines: readonly string[]): void {
+    if (lines.length === 0) return
+    this.#erase()
+    writeLines(this.#out, lines)
+  }
+
+  /** Says what goes on before there are events, such as building the image. */
+  hint(text: string): void {
+    this.#hint = foreignLine(text)
+    if (this.#timer === undefined) this.#out.write(`${this.#hint}\n`)
+  }
+
+  /** Stops drawing, so that a question can have the terminal; `resume` goes on. */
+  pause(): void {
+    this.#erase()
+    clearInterval(this.#timer)
+  }
+
+  resume(): void {
+    if (this.#out.isTTY !== true) return
+    clearInterval(this.#timer)
+    this.#timer = setInterval(() => this.#draw(), 120)
+    this.#timer.unref()
+  }
+
+  /** @param state how the run ended, shown here if the feed did not bring it: a journal that cannot be written keeps it back */
+  end(state?: RunState): void {
+    this.pause()
+    const { end } = state ?? {}
+    if (this.#state.end !== null || end == null) return
+    this.lines([
+      this.#colours.red(`Run ${end.outcome}`),
+      foreignBlock(describeEnd(end.reason, end.message)),
+      'This end is not in its journal.',
+    ])
+  }
+
+  [Symbol.dispose](): void {
+    this.end()
+  }
+
+  #draw(): void {
+    const frame = frames[this.#frame++ % frames.length]
+    const line = `${frame} ${formatDuration(Date.now() - this.#startedAt)} · ${statusOf(this.#state, this.#hint, this.#keys)}`
+    const shown = [...line].slice(0, Math.max(10, (this.#out.columns || 80) - 1)).join('')
+    // Without automatic wrapping: wide characters could break the line in two, and only one would be erased.
+    this.#out.write(`\r\u001b[K\u001b[?7l${this.#colours.dim(shown)}\u001b[?7h`)
+    this.#drawn = true
+  }
+
+  #erase(): void {
+    if (!this.#drawn) return
+    this.#out.write('\r\u001b[K')
+    this.#drawn = false
+  }
+}
+
+function hintOf(type: string, text: string): string {
+  if (type === 'reasoning-delta') return 'thinking'
+  const line = text.trimEnd().split('\n').at(-1) ?? ''
+  return foreignLine(line.slice(-60), 60)
+}
+
+/** One line: whether the agent holds, the running steps and agents, the open calls, the last output, the keys. */
+function statusOf(state: RunState, hint: string, keys: string): string {
+  const steps = state.plan?.steps ?? []
+  const done = steps.filter(({ id }) => !['pending', 'running'].includes(state.steps[id]?.state ?? '')).length
+  const agents = Object.values(state.agents).filter((agent) => agent.state === 'running').length
+  const tools = Object.values(state.openCalls).map(({ tool }) => foreignLine(tool, 40))
+  const phase = {
+    preparing: 'preparing',
+    planning: 'planning',
+    working: `${done}/${steps.length} steps`,
+    ended: 'finishing',
+  }[state.phase]
+  const parts = [
+    state.paused ? 'the agent holds' : '',
+    phase,
+    agents === 0 ? '' : formatCount(agents, 'agent'),
+    ...tools,
+    hint,
+    state.phase === 'ended' ? '' : keys,
+  ]
+  return parts.filter((part) => part !== '').join(' · ')
+}

@@ -1,0 +1,156 @@
+/**
+ * What a configuration comes to on this machine: the server of each model, whether keys are where it says, whether
+ * rules and proxies can be used. Fetches no key, runs nothing and asks no server.
+ */
+
+import type { Config } from '../config/schema.ts'
+import { makePolicy } from '../egress/policy.ts'
+import { nameOfHook } from '../hooks/command-hook.ts'
+import type { KeySource } from '../keys/key-source.ts'
+import { storedKeys } from '../keys/keyring.ts'
+import { describeSource, inspectKey, type KeyPlace } from '../keys/keys.ts'
+import { openNetwork } from '../net/network.ts'
+import { findCommand } from '../processes/find-command.ts'
+import { chooseEmbeddings } from '../providers/embeddings-choice.ts'
+import { chooseProvider, type ProviderChoice } from '../providers/providers.ts'
+import { skillRoots, UserSkills } from '../skills/user-skills.ts'
+import type { ConfigFact } from './config-fact.ts'
+import { inspectMcpServers } from './inspect-mcp.ts'
+
+/** One fact for each section that says something; of the model see {@link inspectModel}. */
+export async function inspectSections(
+  config: Config,
+  place: KeyPlace & { readonly folders: { readonly config: string } },
+): Promise<ConfigFact[]> {
+  return [
+    ...(await Promise.all(Object.keys(config.providers).map((name) => inspectProvider(name, config, place)))),
+    ...inspectModels(config),
+    ...(await inspectEmbeddings(config, place)),
+    ...(await inspectKeys(config, place)),
+    ...(await inspectHooks(config, place)),
+    ...inspectMcpServers(config),
+    ...(await inspectSkills(config, place)),
+    ...(config.memory.enabled ? [] : [{ what: 'memory', seen: 'switched off' }]),
+    inspectNetwork(config, place),
+    inspectEgress(config),
+  ]
+}
+
+/** The provider and model of a run that names none. */
+export async function inspectModel(config: Config, place: KeyPlace): Promise<ConfigFact> {
+  const chosen = chooseProvider({ env: place.env, config, storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return { what: 'model', seen: 'none can be used', problem: chosen.error.message }
+  const { model, name, baseUrl, notes } = chosen.value
+  const seen = baseUrl === null ? `${model}, built in` : `${model} of ${name} at ${baseUrl}`
+  const note = notes.join(' ')
+  return await withKey({ what: 'model', seen, ...(note === '' ? {} : { note }) }, chosen.value, place)
+}
+
+async function inspectProvider(name: string, config: Config, place: KeyPlace): Promise<ConfigFact> {
+  const what = `providers.${name}`
+  const { models = [] } = config.providers[name] ?? {}
+  // As its default, whatever the lists and the environment say; the model is of no account here.
+  const only = { ...config, provider: name, providers: withoutLists(config.providers) }
+  const env = { ...place.env, CAISSON_LLM_URL: undefined, CAISSON_MODEL: undefined }
+  const chosen = chooseProvider({ env, config: only, model: 'any', storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return { what, seen: 'cannot be used', problem: chosen.error.message }
+  const asked = models.length === 0 ? 'when it is the default' : `for ${models.join(', ')}`
+  return await withKey({ what, seen: `${chosen.value.baseUrl}, ${asked}` }, chosen.value, place)
+}
+
+async function inspectEmbeddings(config: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  if (config.embeddings === undefined) return []
+  const what = 'embeddings'
+  const chosen = chooseEmbeddings(config, { env: place.env, storedKeys: await storedKeys(place) })
+  if (!chosen.ok) return [{ what, seen: 'none can be used', problem: chosen.error.message, stopsRuns: true }]
+  if (chosen.value === undefined) return []
+  const { model, name, baseUrl } = chosen.value
+  return [await withKey({ what, seen: `${model} of ${name} at ${baseUrl}` }, chosen.value, place)]
+}
+
+function inspectModels({ models }: Config): ConfigFact[] {
+  return Object.entries(models).map(([pattern, { contextTokens }]) => ({
+    what: `models.${pattern}`,
+    seen: contextTokens === undefined ? 'nothing is said of it' : `a window of ${contextTokens} tokens`,
+  }))
+}
+
+function withoutLists(providers: Config['providers']): Config['providers'] {
+  return Object.fromEntries(
+    Object.entries(providers).map(([name, { models: _, ...provider }]) => [name, provider]),
+  )
+}
+
+async function inspectKeys({ secrets, search }: Config, place: KeyPlace): Promise<ConfigFact[]> {
+  const facts = Object.entries(secrets).map(([name, { from, hosts }]) =>
+    withSource({ what: `secrets.${name}`, seen: `for ${hosts.join(', ')}` }, from, place),
+  )
+  if (search === undefined) return await Promise.all(facts)
+  const found = { what: 'search', seen: search.provider }
+  facts.push('key' in search ? withSource(found, search.key, place) : Promise.resolve(found))
+  return await Promise.all(facts)
+}
+
+async function inspectHooks({ hooks }: Config, { env }: KeyPlace): Promise<ConfigFact[]> {
+  const facts = hooks.map(async (hook, index): Promise<ConfigFact> => {
+    const { point, tools = [], command } = hook
+    const about = tools.length === 0 ? '' : ` of ${tools.join(', ')}`
+    const fact = { what: `hooks.${index}`, seen: `${point}${about}: ${nameOfHook(hook)}` }
+    const [program = ''] = command
+    const found = await findCommand(program, env)
+    if (found.ok) return { ...fact, seen: `${fact.seen} (${found.value})` }
+    return { ...fact, problem: `the command "${program}" ${found.error}`, stopsRuns: true }
+  })
+  return await Promise.all(facts)
+}
+
+async function inspectSkills(
+  config: Config,
+  { folders, env }: KeyPlace & { readonly folders: { readonly config: string } },
+): Promise<ConfigFact[]> {
+  const roots = skillRoots(config, folders, env)
+  const skills = await UserSkills.read(roots)
+  const { length } = skills.list()
+  const isNamed = config.skills.roots !== undefined
+  const missing = isNamed ? skills.missing : []
+  const problems = [...skills.problems, ...missing.map((path) => ({ path, problem: 'is not there' }))]
+  const [first] = problems
+  if (!isNamed && length === 0 && first === undefined) return []
+  const fact = { what: 'skills', seen: `${length} below ${roots.join(', ') || 'no root'}` }
+  if (first === undefined) return [fact]
+  const more = problems.length === 1 ? '' : `; ${problems.length - 1} more: caisson skills list`
+  return [{ ...fact, problem: `${first.path} ${first.problem}${more}` }]
+}
+
+async function withKey(
+  fact: ConfigFact,
+  { keySource }: ProviderChoice,
+  place: KeyPlace,
+): Promise<ConfigFact> {
+  return keySource === null ? fact : await withSource(fact, keySource, place)
+}
+
+async function withSource(fact: ConfigFact, source: KeySource, place: KeyPlace): Promise<ConfigFact> {
+  const seen = `${fact.seen}, key from ${describeSource(source)}`
+  const inspected = await inspectKey(source, place)
+  return inspected.ok ? { ...fact, seen } : { ...fact, seen, problem: inspected.error }
+}
+
+function inspectNetwork({ network }: Config, { env }: KeyPlace): ConfigFact {
+  const opened = openNetwork(network, env)
+  const what = 'network'
+  if (!opened.ok) return { what, seen: 'cannot be used', problem: opened.error, stopsRuns: true }
+  const proxy = opened.value.proxyFor({ scheme: 'https', host: 'example.com', port: 443 })
+  const ca = network.ca === undefined ? '' : `, also trusting ${network.ca}`
+  return { what, seen: `${proxy === null ? 'direct' : `through ${proxy.shown}`}${ca}` }
+}
+
+function inspectEgress({ egress }: Config): ConfigFact {
+  const made = makePolicy({ configuration: egress.rules, otherwise: egress.default })
+  if (!made.ok) return { what: 'egress', seen: 'cannot be used', problem: made.error, stopsRuns: true }
+  const otherwise = egress.default === 'ask' ? 'asked' : 'denied'
+  return {
+    what: 'egress',
+    seen: `${egress.rules.length} rules; an access that no rule matches is ${otherwise}`,
+  }
+}

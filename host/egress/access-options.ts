@@ -1,0 +1,68 @@
+/** What a person can be offered about an address, and the rules that each answer becomes. Pure. */
+import type { AccessQuestion } from '#specs/protocol/approval.ts'
+import type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
+import type { Target } from '../net/target.ts'
+import { isAddress, targetUrl } from '../net/target.ts'
+import { decide, type Policy } from './policy.ts'
+import { readRule } from './rules.ts'
+import { isClearPath, plainPath } from './url-path.ts'
+
+export type Offer = AccessQuestion['offers'][number]
+
+/** Longest path that an answer can be about, in characters. */
+const pathMaxChars = 200
+const defaultPorts = { https: 443, http: 80 } as const
+
+/** The answers that would let the target out, the plainest first: those that a rule denies all the same are none. */
+export function offersFor(policy: Policy, target: Target): Offer[] {
+  const reaches: readonly AccessReach[] = ['host', 'suffix', 'path']
+  return reaches.flatMap((reach) => {
+    const rules = rulesOf('allow', reach, target)
+    const granted = rules.flatMap((rule) => {
+      const read = readRule(rule, 'grant-run')
+      return read.ok ? [read.value] : []
+    })
+    const isEffective = granted.length > 0 && decide(policy, target, granted).effect === 'allow'
+    return isEffective ? [{ reach, allows: describe(reach, target) }] : []
+  })
+}
+
+/** The rules of an answer; none where the target has no such reach. */
+export function rulesOf(effect: 'allow' | 'deny', reach: AccessReach, target: Target): EgressRule[] {
+  const { scheme, host, port } = target
+  const rule: EgressRule = {
+    effect,
+    host,
+    // What an allow rule leaves out it means narrowly, a deny rule wholly: the answer was about this one place.
+    ...(effect === 'allow' && scheme === 'https' ? {} : { schemes: [scheme] }),
+    ...(effect === 'allow' && port === defaultPorts[scheme] ? {} : { ports: [port] }),
+  }
+  if (reach === 'host') return [rule]
+  if (reach === 'suffix') return hasNoOwner(host) ? [] : [rule, { ...rule, host: `*.${host}` }]
+  const path = pathOf(target)
+  return path === null ? [] : [{ ...rule, path: path.endsWith('/') ? `${path}*` : `${path}/*` }]
+}
+
+/** Names below belong to no one: below an address there are none, below `com` or `co.uk` there is everybody. */
+function hasNoOwner(host: string): boolean {
+  const isSuffix = !host.includes('.') || /^(?:ac|co|com|edu|gob|gov|mil|ne|net|or|org)\.[a-z]{2}$/.test(host)
+  return isSuffix || isAddress(host)
+}
+
+/** What an answer of this reach allows, for people and the agent. */
+export function describe(reach: AccessReach, target: Target): string {
+  const { scheme, host, port } = target
+  const connections = `${scheme} connections to ${host}`
+  if (reach === 'host') return `${connections} (port ${port})`
+  if (reach === 'suffix') return `${connections} and every name below it (port ${port})`
+  const requests = `requests for ${targetUrl({ ...target, path: pathOf(target) })} and what is below it`
+  // Programs speak https through a tunnel, in which no path can be seen.
+  return scheme === 'https' ? `${requests}, by web_fetch alone` : requests
+}
+
+/** Null where the path cannot be seen, can be read in two ways, or is too long for a rule. */
+function pathOf({ path }: Target): string | null {
+  if (path === null || !isClearPath(path)) return null
+  const plain = plainPath(path)
+  return plain.length <= pathMaxChars ? plain : null
+}

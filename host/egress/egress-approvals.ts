@@ -1,0 +1,260 @@
+/**
+ * Asking for a way out: the agent's `request_access`, and connections that a rule asks about. Words the question from what
+ * the host will do, and makes the answer hold. Refuses what a rule denies without asking anybody.
+ */
+import { randomBytes } from 'node:crypto'
+import type { AccessQuestion, ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { AccessRequest } from '#specs/protocol/egress.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import type { Ruling } from '../approvals/decisions.ts'
+import type { ApprovalQueue, Enforced } from '../approvals/queue.ts'
+import { parseJson } from '../files/json.ts'
+import type { Target } from '../net/target.ts'
+import { parseTarget, targetUrl } from '../net/target.ts'
+import { describe, offersFor, rulesOf } from './access-options.ts'
+import { RunGrants } from './grants.ts'
+import type { LastingGrants } from './persistent-grants.ts'
+import { type Decision, decide, type Policy } from './policy.ts'
+import type { PolicyRule } from './rules.ts'
+import type { Access } from './run-egress.ts'
+
+/** Name of the tool, and of all these questions for rules that answer approvals. */
+export const accessTool = 'request_access'
+
+export interface AccessDeskOptions {
+  readonly runId: string
+  readonly policy: Policy
+  readonly approvals: Pick<ApprovalQueue, 'ask'>
+  readonly lasting: LastingGrants
+  /** How long a question stays when the program that tried to connect has given up: it often tries again. Default 60 s. */
+  readonly lingerMs?: number
+}
+
+/** A connection's question that waits, shared by all that want to go to the same place. */
+interface OpenQuestion {
+  readonly answer: Promise<ApprovalDecision>
+  readonly withdrawal: AbortController
+  waiters: number
+  lingering: NodeJS.Timeout | undefined
+}
+
+/** Questions by connections that wait at once; a guest can try to go anywhere. */
+const openMaxQuestions = 32
+/** Questions by connections in one run, and as many by the agent. */
+const runMaxQuestions = 256
+
+export class AccessDesk implements Access {
+  readonly #options: AccessDeskOptions
+  readonly #grants: RunGrants
+  /** By scheme, host and port. */
+  readonly #open = new Map<string, OpenQuestion>()
+  /** Places whose connections somebody or nobody refused: programs try again by themselves. With the words for it. */
+  readonly #refused = new Map<string, string>()
+  #asked = 0
+  /** Questions of the agent itself, by their ids. */
+  readonly #askedByAgent = new Set<string>()
+
+  constructor(options: AccessDeskOptions) {
+    this.#options = options
+    this.#grants = new RunGrants(options.lasting, options.runId)
+  }
+
+  /** Answers that hold now, as allow rules. */
+  granted(): readonly PolicyRule[] {
+    // Where that cannot be read, nothing of it holds.
+    this.#grants.refresh()
+    return this.#grants.allowing()
+  }
+
+  /** The answer has let something out: one that was given once is used up. */
+  used(rule: PolicyRule): void {
+    this.#grants.use(rule)
+  }
+
+  /** The answer to the agent's `request_access`; its `hint` is for the agent, also when it is a yes. */
+  async decide(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
+    const asked = AccessRequest.safeParse(parseJson(request.arguments))
+    if (!asked.success) return { decision: 'deny', hint: 'expected a url and a reason' }
+    const target = parseTarget(asked.data.url, 'GET')
+    if (!target.ok) return { decision: 'deny', hint: target.error }
+    const problem = this.#grants.refresh()
+    if (problem !== null) return { decision: 'deny', hint: problem }
+    // Asked again after a lost session it is the same question.
+    this.#askedByAgent.add(request.approvalId)
+    if (this.#askedByAgent.size > runMaxQuestions) {
+      this.#askedByAgent.delete(request.approvalId)
+      return { decision: 'deny', hint: `this run asked ${runMaxQuestions} questions like this already` }
+    }
+    const enforced = this.#enforced('agent', target.value, () => this.#knownForAgent(target.value))
+    return await this.#options.approvals.ask(request, signal, enforced)
+  }
+
+  /**
+   * Asks about a target that is being tried; attempts for one place share a question, and an answer that was given once
+   * lets one of them out. @returns what allows it, in words, or why it is not allowed
+   */
+  async askFor(target: Target, _decision: Decision, signal: AbortSignal): Promise<Result<string, string>> {
+    const refusal = (why: string): Result<string, string> => ({ ok: false, error: why })
+    for (;;) {
+      const problem = this.#grants.refresh()
+      if (problem !== null) return refusal(problem)
+      const decision = decide(this.#options.policy, target, this.#grants.allowing())
+      if (decision.effect === 'allow') {
+        if (decision.by !== null) this.#grants.use(decision.by)
+        return { ok: true, value: decision.rule }
+      }
+      const standing = this.#judge(target)
+      if (standing.effect === 'deny') return refusal(standing.rule)
+      const why = await this.#askAbout(target, signal)
+      if (why !== null) return refusal(why)
+    }
+  }
+
+  /** Null after a yes: what it was for may be used up by another connection by then. */
+  async #askAbout(target: Target, signal: AbortSignal): Promise<string | null> {
+    const place = `${target.scheme}://${target.host}:${target.port}`
+    const known = this.#refused.get(place)
+    if (known !== undefined) return known
+    const open = this.#open.get(place) ?? this.#openQuestion(place, target)
+    if (typeof open === 'string') return open
+    open.waiters += 1
+    clearTimeout(open.lingering)
+    const gone = Promise.withResolvers<ApprovalDecision>()
+    const leave = () => gone.resolve({ decision: 'deny', hint: 'the program that asked has gone' })
+    signal.addEventListener('abort', leave, { once: true })
+    if (signal.aborted) leave()
+    try {
+      const { decision, hint } = await Promise.race([open.answer, gone.promise])
+      return decision === 'allow' ? null : (hint ?? 'it was not allowed')
+    } finally {
+      signal.removeEventListener('abort', leave)
+      open.waiters -= 1
+      if (open.waiters === 0 && this.#open.get(place) === open) {
+        const withdraw = () => open.withdrawal.abort('the program that asked has given up')
+        open.lingering = setTimeout(withdraw, this.#options.lingerMs ?? 60_000)
+        open.lingering.unref()
+      }
+    }
+  }
+
+  /** The question of a place, or why there is none. */
+  #openQuestion(place: string, target: Target): OpenQuestion | string {
+    if (this.#open.size >= openMaxQuestions) return `${openMaxQuestions} questions like this wait already`
+    if (this.#asked >= runMaxQuestions) return `this run asked ${runMaxQuestions} questions like this already`
+    this.#asked += 1
+    const approvalId = `access-${randomBytes(8).toString('hex')}`
+    const request: ApprovalRequest = {
+      approvalId,
+      runId: this.#options.runId,
+      agentPath: 'root',
+      stepId: 'network',
+      callId: approvalId,
+      tool: accessTool,
+      arguments: JSON.stringify({ url: targetUrl(target) }),
+      preview: '',
+    }
+    const enforced = this.#enforced('connection', target, () => knownRuling(this.#judge(target)))
+    const carryOut = async (ruling: Ruling): Promise<ApprovalDecision> => {
+      const decision = await enforced.carryOut(ruling)
+      const isLasting = ruling.by === 'person' || ruling.by === 'mode'
+      if (decision.decision === 'deny' && isLasting)
+        this.#refused.set(place, decision.hint ?? 'it was not allowed')
+      return decision
+    }
+    const withdrawal = new AbortController()
+    const answer = this.#options.approvals.ask(request, withdrawal.signal, { ...enforced, carryOut })
+    const question: OpenQuestion = { answer, withdrawal, waiters: 0, lingering: undefined }
+    this.#open.set(place, question)
+    const close = () => {
+      clearTimeout(question.lingering)
+      this.#open.delete(place)
+    }
+    answer.then(close, close)
+    return question
+  }
+
+  #enforced(from: AccessQuestion['from'], target: Target, known: Enforced['known']): Enforced {
+    const { scheme, host, port } = target
+    const address = targetUrl(target)
+    const { effect, rule } = this.#judge(target)
+    const offers = offersFor(this.#options.policy, target)
+    return {
+      access: {
+        from,
+        address,
+        because: (effect === 'allow' ? `for requests alone there is: ${rule}` : rule).slice(
+          0,
+          limits.lineMaxChars,
+        ),
+        // Where requests are let out already, the path alone would change nothing.
+        offers: effect === 'allow' ? offers.filter(({ reach }) => reach !== 'path') : offers,
+      },
+      call: { tool: accessTool, arguments: JSON.stringify({ host, port, scheme, url: address }) },
+      known,
+      unattended: unattendedFor(target),
+      carryOut: (ruling) => this.#carryOut(ruling, target),
+    }
+  }
+
+  /** A yes helps the agent where requests or tunnels are not let out yet and no rule denies them. */
+  #knownForAgent(target: Target): Ruling | undefined {
+    const request = this.#judge(target)
+    if (request.effect !== 'allow' || target.scheme === 'http') return knownRuling(request)
+    const tunnel = this.#judge({ ...target, method: null, path: null })
+    return tunnel.effect === 'allow' || !tunnel.canAsk ? knownRuling(request) : undefined
+  }
+
+  async #carryOut(ruling: Ruling, target: Target): Promise<ApprovalDecision> {
+    const { decision, scope, reach, hint } = ruling
+    if (decision === 'deny') {
+      if (ruling.by === 'person' && scope !== 'once')
+        await this.#grants.add(rulesOf('deny', reach ?? 'host', target), scope)
+      return { decision, hint: hint ?? refusalWords(ruling) }
+    }
+    if (reach === undefined)
+      return { decision, hint: `already allowed by the rule “${ruling.rule}”. If it fails, read its error.` }
+    const problem = await this.#grants.add(rulesOf('allow', reach, target), scope)
+    const how = scope === 'once' ? 'the next of them and no more' : scope === 'run' ? 'in this run' : 'always'
+    const but = problem === null ? '' : ` (${problem})`
+    return {
+      decision,
+      hint: `allowed: ${describe(reach, target)}, ${how}${but}. Try again what was refused.`,
+    }
+  }
+
+  /** What rules and answers say that hold more than once. */
+  #judge(target: Target): Decision {
+    const decision = decide(this.#options.policy, target, this.#grants.standing())
+    const no = decision.effect !== 'allow' && decision.canAsk ? this.#grants.refusing(target) : undefined
+    return no === undefined ? decision : { effect: 'deny', rule: no.words, by: no, canAsk: false }
+  }
+}
+
+/** A ruling that the rules and earlier answers give; undefined where somebody is to be asked. */
+function knownRuling({ effect, rule, canAsk }: Decision): Ruling | undefined {
+  if (effect !== 'allow' && canAsk) return undefined
+  const decision = effect === 'allow' ? 'allow' : 'deny'
+  return { decision, scope: 'once', by: 'rule', rule: rule.slice(0, limits.lineMaxChars) }
+}
+
+function refusalWords({ by, rule = '' }: Ruling): string {
+  if (by === 'person') return 'the person said no'
+  if (by === 'rule') return `the rule “${rule}” denies it, and nobody can allow it in this run`
+  if (by === 'cancel') return 'the run is ending'
+  return rule === '' ? 'nobody is there to ask' : rule
+}
+
+/** Nobody is there: says what the user would write to allow it. */
+function unattendedFor({ scheme, host, port }: Target): Ruling {
+  const isPlain = scheme === 'https' && port === 443
+  const rest = isPlain ? '' : `, schemes = ["${scheme}"], ports = [${port}]`
+  const flag = isPlain ? `--allow-host ${host}, or ` : ''
+  return {
+    decision: 'deny',
+    scope: 'once',
+    by: 'mode',
+    rule: `nobody is there to ask; ${flag}{ effect = "allow", host = "${host}"${rest} } among egress.rules of the configuration, would allow it`,
+    hint: 'nobody is there to allow it; go on without it and say so in your answer',
+  }
+}

@@ -1,0 +1,118 @@
+/**
+ * Answers about ways out that hold for always, as rules in the state folder: written whole or not at all, one writer at a
+ * time, bounded. A file that cannot be read is never taken for an empty one, for a person's no may be in it.
+ */
+
+import { readFileSync, statSync } from 'node:fs'
+import path from 'node:path'
+import * as z from 'zod'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
+import { EgressRule } from '#specs/protocol/egress.ts'
+import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
+import { Count, Milliseconds, RunId } from '#specs/protocol/text.ts'
+import { parseJson } from '../files/json.ts'
+import { replaceFile } from '../files/replace-file.ts'
+import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
+import type { Folders } from '../state/folders.ts'
+
+const maxGrants = 1_000
+
+const LastingGrant = z.strictObject({
+  /** By which it is revoked; never given twice. */
+  id: Count.min(1),
+  rule: EgressRule,
+  /** In which the person was asked. */
+  runId: RunId,
+  at: Milliseconds,
+})
+export type LastingGrant = Readonly<z.infer<typeof LastingGrant>>
+
+const GrantFile = z.strictObject({ nextId: Count.min(1), grants: z.array(LastingGrant).max(maxGrants) })
+type GrantFile = z.infer<typeof GrantFile>
+
+export class LastingGrants {
+  readonly file: string
+  readonly #lock: string
+  #known: { readonly version: string; readonly content: GrantFile } | undefined
+
+  constructor({ home, locks }: Pick<Folders, 'home' | 'locks'>) {
+    this.file = path.join(home, 'egress-grants.json')
+    this.#lock = path.join(locks, 'egress-grants.lock')
+  }
+
+  /**
+   * All that hold now, oldest first; read again when another process changed them. At once, so that nothing can be
+   * revoked between the look and the decision. @throws {CaissonError} `state_unavailable`, `state_corrupted`
+   */
+  list(): readonly LastingGrant[] {
+    return this.#read().grants
+  }
+
+  /** Keeps the rules that are not there yet. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  async add(rules: readonly EgressRule[], runId: string): Promise<void> {
+    const checked = z.array(EgressRule).safeParse(rules, plainMessages)
+    if (!checked.success)
+      throw new CaissonError('invalid_rules', describeIssues(checked.error, { root: 'the rules' }))
+    await this.#change(({ nextId, grants }) => {
+      const have = new Set(grants.map(({ rule }) => JSON.stringify(rule)))
+      const fresh = rules.filter((rule) => !have.has(JSON.stringify(rule)))
+      if (grants.length + fresh.length > maxGrants)
+        throw new CaissonError(
+          'limit_reached',
+          `${maxGrants} answers are kept already, which is the most there can be`,
+          { remedy: 'revoke some (caisson policy revoke)' },
+        )
+      const at = Date.now()
+      const added = fresh.map((rule, index) => ({ id: nextId + index, rule, runId, at }))
+      return { nextId: nextId + fresh.length, grants: [...grants, ...added] }
+    })
+  }
+
+  /** The grant that does not hold any more, or null when there is none of this number. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  async revoke(id: number): Promise<LastingGrant | null> {
+    if (typeof id !== 'number')
+      throw new CaissonError('invalid_options', 'id: must be the number of an answer')
+    let revoked: LastingGrant | null = null
+    await this.#change((content) => {
+      revoked = content.grants.find((grant) => grant.id === id) ?? null
+      return { ...content, grants: content.grants.filter((grant) => grant.id !== id) }
+    })
+    return revoked
+  }
+
+  async #change(make: (content: GrantFile) => GrantFile): Promise<void> {
+    await using _ = await takeLock(this.#lock, { waitMs: stateFileWaitMs }).catch((cause: unknown) => {
+      throw new CaissonError('state_unavailable', `cannot change ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
+    })
+    const content = make(this.#read())
+    try {
+      await replaceFile(this.file, `${JSON.stringify(content, null, 2)}\n`)
+    } catch (cause) {
+      throw new CaissonError('state_unavailable', `cannot write ${this.file}: ${errorMessage(cause)}`, {
+        cause,
+      })
+    }
+  }
+
+  #read(): GrantFile {
+    try {
+      const { ino, mtimeNs, size } = statSync(this.file, { bigint: true })
+      const version = `${ino} ${mtimeNs} ${size}`
+      if (this.#known?.version === version) return this.#known.content
+      const content = GrantFile.parse(parseJson(readFileSync(this.file, 'utf8')))
+      this.#known = { version, content }
+      return content
+    } catch (cause) {
+      if (cause instanceof Error && 'code' in cause && cause.code === 'ENOENT')
+        return { nextId: 1, grants: [] }
+      const isDamaged = cause instanceof z.ZodError
+      throw new CaissonError(
+        isDamaged ? 'state_corrupted' : 'state_unavailable',
+        `cannot read the kept answers in ${this.file}: ${isDamaged ? 'it is not of its form' : errorMessage(cause)}`,
+        { remedy: 'correct the file or remove it', cause },
+      )
+    }
+  }
+}

@@ -1,0 +1,23 @@
+/** The paths of the web tools under the name `gateway`: a small JSON body in, by a strict schema, and JSON out. */
+import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
+import type { Web } from '../web/web.ts'
+import type { GatewayServices } from './gateway.ts'
+import { answerWith, limitOpen } from './json-service.ts'
+
+/** Requests of one run that may be open at once: as many as an agent's calls of one turn. */
+const openMaxRequests = 8
+
+/** `/web/fetch` and `/web/search`, by exact path. */
+export function serveWeb(web: Web): GatewayServices['paths'] {
+  const paths: GatewayServices['paths'] = {
+    '/web/fetch': {
+      method: 'POST',
+      serve: answerWith(WebFetchRequest, WebFetchAnswer, (request, signal) => web.fetch(request, signal)),
+    },
+    '/web/search': {
+      method: 'POST',
+      serve: answerWith(WebSearchRequest, WebSearchAnswer, (request, signal) => web.search(request, signal)),
+    },
+  }
+  return limitOpen(paths, openMaxRequests, 'the web')
+}

@@ -1,0 +1,399 @@
+/**
+ * The host's link to the agent in one VM: requests that survive sessions, the events of the run exactly once and in
+ * order, approvals and the completion once. Owns neither ports nor journal. Nothing the guest does makes it throw,
+ * hang or grow; what cannot go on ends the run (`agent_lost`) or the link, with its reason.
+ */
+import type { Duplex } from 'node:stream'
+import type { RpcSessionEnd } from '#specs/node/rpc-session.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import {
+  type deltaEmit,
+  eventAck,
+  type logWrite,
+  type RequestMethod,
+  taskSubmit,
+} from '#specs/protocol/methods.ts'
+import type {
+  HandlerFailure,
+  Handlers,
+  ParamsInput,
+  ParamsOf,
+  RequestOptions,
+  ResultOf,
+  RpcFailure,
+} from '#specs/protocol/peer.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
+import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
+import { createDesks, type Desks, type RequestHandlers, unknownRun } from './host-requests.ts'
+import type { StreamHandler } from './http-server.ts'
+import type { RequestDesk } from './idempotent-requests.ts'
+import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
+
+export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
+
+/** What the host does with what the agent says. No handler may wait for the guest. */
+export interface LinkHandlers extends RequestHandlers {
+  /** Each event of the run once, in order, the next when this one is settled; throwing ends the link. */
+  onEvent: EventSink
+  /**
+   * Looks at each event before it is taken, once and in order: what is wrong with it, to be read after "the guest sent", or
+   * null. What it says ends the session, and nothing more of the run is believed.
+   */
+  checkEvent?: (event: NumberedEvent) => string | null
+  onDelta: (deltas: ParamsOf<typeof deltaEmit>) => void
+  /** Called once per run, after all its events have been handled. */
+  completeTask: (completion: Completion) => Promise<Result<Record<string, never>, HandlerFailure>>
+  onLog: (entry: ParamsOf<typeof logWrite>) => void
+}
+
+export interface AgentLinkOptions {
+  /** The ports; they stay the caller's to close. */
+  rpc: Duplex
+  http: Duplex
+  handlers: LinkHandlers
+  onStream: StreamHandler
+  onSessionStart?: (session: { number: number; resumed: boolean; info: SessionInfo }) => void
+  onSessionEnd?: (session: { number: number; reason: string; message: string }) => void
+  /** The agent process that had the run is gone, or has forgotten the run. */
+  onAgentLost?: (lost: { runId: string; message: string }) => void
+  /** An event said what cannot be ({@link LinkHandlers.checkEvent}); the run is still to be cancelled. */
+  onBrokenClaim?: (broken: { runId: string; message: string }) => void
+  /** A handler of the host threw. */
+  onBug?: (method: string, cause: unknown) => void
+  timings?: Partial<LinkTimings>
+  /** The VM was resumed from a state that others begin with too, such as a template. */
+  cloned?: boolean
+  /** 32 hex digits, random; a parameter for tests. */
+  drawSession?: () => string
+}
+
+/** Requests that only the agent process that has the run can answer. */
+const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/steer', 'task/pause', 'task/hold'])
+/** Requests that mean the same when they come twice, and so are sent again in the next session. */
+const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
+
+interface Run {
+  intake: EventIntake
+  /** The agent process that was handed the task; null before. */
+  processId: string | null
+  accepted: boolean
+  completion: Promise<Result<Record<string, never>, HandlerFailure>> | null
+  over: boolean
+  lost: RpcFailure | null
+}
+
+export class AgentLink implements AsyncDisposable {
+  readonly #options: AgentLinkOptions
+  readonly #sessions: Sessions
+  readonly #desks: Desks
+  readonly #waiting = new Set<() => void>()
+  #run: Run | null = null
+  #ackTimer: NodeJS.Timeout | null = null
+  #end: LinkEnd | null = null
+  #live: LiveSession | null = null
+  #settleClosed: (end: LinkEnd) => void = () => {}
+  /** Settles once, when the link has ended; never rejects. */
+  readonly closed: Promise<LinkEnd>
+
+  constructor(options: AgentLinkOptions) {
+    this.#options = options
+    this.closed = new Promise((resolve) => {
+      this.#settleClosed = resolve
+    })
+    this.#desks = createDesks(options.handlers)
+    this.#sessions = new Sessions({
+      rpc: options.rpc,
+      http: options.http,
+      handlers: this.#handlers(),
+      onStream: options.onStream,
+      resume: () => this.#resume(),
+      onUp: (session) => this.#onUp(session),
+      onDown: (number, end) => this.#onDown(number, end),
+      onEnd: (end) => this.#onEnd(end),
+      ...(options.onBug === undefined ? {} : { onBug: options.onBug }),
+      ...(options.timings === undefined ? {} : { timings: options.timings }),
+      ...(options.cloned === undefined ? {} : { cloned: options.cloned }),
+      ...(options.drawSession === undefined ? {} : { drawSession: options.drawSession }),
+    })
+  }
+
+  /** What the agent said of itself in the session that is up; null without one. */
+  get session(): SessionInfo | null {
+    return this.#live?.info ?? null
+  }
+
+  /** Waits for a session. */
+  async ready(options: RequestOptions = {}): Promise<Result<SessionInfo, RpcFailure>> {
+    const live = await this.#waitForSession(options.signal, deadlineOf(options))
+    return live.ok ? { ok: true, value: live.value.info } : live
+  }
+
+  /**
+   * Sends a request, waiting for a session if there is none. An idempotent one is sent again in the next session until
+   * its deadline or signal; another fails with `session_ended`.
+   */
+  async request<M extends RequestMethod>(
+    method: M,
+    params: ParamsInput<M>,
+    options: RequestOptions = {},
+  ): Promise<Result<ResultOf<M>, RpcFailure>> {
+    const deadline = deadlineOf(options)
+    let last: LiveSession | null = null
+    for (;;) {
+      const live = await this.#waitForSession(options.signal, deadline, last)
+      if (!live.ok) return live
+      last = live.value
+      const run = ofTheRun.has(method.name) ? this.#run : null
+      if (run?.lost) return { ok: false, error: run.lost }
+      if (run !== null && method.name === taskSubmit.name) run.processId ??= live.value.info.processId
+      const answer = await live.value.peer.request(method, params, {
+        ...(options.signal === undefined ? {} : { signal: options.signal }),
+        ...(deadline === null ? {} : { timeoutMs: Math.max(1, deadline - performance.now()) }),
+      })
+      const again = !answer.ok && answer.error.code === 'session_ended' && resent.has(method.name)
+      if (!again) return answer
+    }
+  }
+
+  /**
+   * Submits a task; from here until its completion, its loss or {@link forgetRun} it is the run of this link.
+   * Throws when another run is under way.
+   */
+  async submitTask(
+    task: Task,
+    options: RequestOptions = {},
+  ): Promise<Result<Record<string, never>, RpcFailure>> {
+    if (this.#run !== null && !this.#run.over && this.#run.intake.runId !== task.runId) {
+      throw new Error(`run ${this.#run.intake.runId} is under way on this link`)
+    }
+    if (this.#run?.intake.runId !== task.runId) this.#run = this.#newRun(task.runId)
+    const run = this.#run
+    const answer = await this.request(taskSubmit, { task }, options)
+    if (answer.ok) run.accepted = true
+    else if (answer.error.code === 'rejected' || answer.error.code === 'bad_params') finish(run)
+    return answer
+  }
+
+  /** Hands on nothing more of the run and expects nothing of it; what the agent still says of it is acknowledged. */
+  forgetRun(): void {
+    if (this.#run !== null) finish(this.#run)
+    this.#desks.clear()
+  }
+
+  /** While the VM is paused or saved, silence means nothing. After a restore begin anew with {@link restartSession}. */
+  setFrozen(frozen: boolean): void {
+    this.#sessions.setFrozen(frozen)
+  }
+
+  /** Before the VM is saved: ends the session and lets go of the ports. Nothing is expected until {@link attachPorts}. */
+  async park(): Promise<void> {
+    await this.#sessions.park()
+  }
+
+  /** The same VM goes on behind other ports, with the next session. */
+  attachPorts(rpc: Duplex, http: Duplex): void {
+    this.#sessions.attachPorts(rpc, http)
+  }
+
+  /** Begins a new session at once, as after a resume of the VM. */
+  restartSession(message: string): void {
+    this.#sessions.restart('restarted', message)
+  }
+
+  /** Ends the link. */
+  close(message = 'the host closed the link'): void {
+    this.#sessions.end({ reason: 'closed', message })
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close()
+    await this.closed
+  }
+
+  // ---- what comes from the guest --------------------------------------------------------------------------
+
+  #handlers(): Handlers<'host'> {
+    const { handlers } = this.#options
+    return {
+      'event/emit': ({ runId, events }) => {
+        const run = this.#runOf(runId)
+        if (run === null) {
+          this.#violate(`events of a run that it does not have (${runId})`)
+          return
+        }
+        const taken = run.intake.take(events)
+        if ('done' in taken) return taken.done.then(() => this.#ackSoon(run))
+        const { fault, message } = taken
+        if (fault === 'too_many') this.#sessions.end({ reason: 'run_limit', message })
+        else this.#violate(message)
+        if (fault === 'claim') this.#disbelieve(run, message)
+      },
+      'delta/emit': (deltas) => {
+        if (this.#runOf(deltas.runId)?.over === false) handlers.onDelta(deltas)
+      },
+      'approval/request': (request, { signal }) => this.#answer(this.#desks.approvals, request, signal),
+      'hook/run': (request, { signal }) => this.#answer(this.#desks.hooks, request, signal),
+      'tool/call': (call, { signal }) => this.#answer(this.#desks.calls, call, signal),
+      'task/complete': async (completion) => {
+        const run = this.#runOf(completion.runId)
+        if (run === null) return unknownRun
+        run.completion ??= this.#complete(run, completion)
+        return await run.completion
+      },
+      'log/write': (entry) => handlers.onLog(entry),
+    }
+  }
+
+  async #answer<Q extends { runId: string }, A>(
+    desk: RequestDesk<Q, A>,
+    request: Q,
+    signal: AbortSignal,
+  ): Promise<Result<A, HandlerFailure>> {
+    return this.#runOf(request.runId)?.over === false ? await desk.ask(request, signal) : unknownRun
+  }
+
+  async #complete(run: Run, completion: Completion): Promise<Result<Record<string, never>, HandlerFailure>> {
+    // The guest completes when its events are acknowledged; an empty batch waits for the last of them here too.
+    const last = run.intake.take([])
+    if ('done' in last) await last.done
+    if (run.over) return { ok: true, value: {} }
+    const answer = await this.#options.handlers.completeTask(completion)
+    if (answer.ok) this.forgetRun()
+    else run.completion = null
+    return answer
+  }
+
+  #runOf(runId: string): Run | null {
+    const run = this.#run
+    return run !== null && run.intake.runId === runId ? run : null
+  }
+
+  #violate(message: string): void {
+    this.#sessions.restart('violation', `the guest sent ${message}`)
+  }
+
+  /** In the next session it would say the same: what it still sends of the run is acknowledged and heard by nobody. */
+  #disbelieve(run: Run, message: string): void {
+    this.forgetRun()
+    this.#options.onBrokenClaim?.({ runId: run.intake.runId, message: `the guest sent ${message}` })
+  }
+
+  /** One acknowledgement for what a turn of the event loop brought. */
+  #ackSoon(run: Run): void {
+    this.#ackTimer ??= setTimeout(() => {
+      this.#ackTimer = null
+      void this.#live?.peer.notify(eventAck, { runId: run.intake.runId, n: run.intake.handled })
+    }, 2)
+  }
+
+  // ---- sessions -------------------------------------------------------------------------------------------
+
+  #newRun(runId: string): Run {
+    this.#desks.clear()
+    const onFailure = (cause: unknown): void => {
+      this.#options.onBug?.('event/emit', cause)
+      const message = 'an event of the agent could not be recorded on the host; see its log'
+      this.#sessions.end({ reason: 'host_failed', message })
+    }
+    const { onEvent, checkEvent } = this.#options.handlers
+    const intake = createEventIntake(
+      runId,
+      onEvent,
+      onFailure,
+      checkEvent === undefined ? {} : { check: checkEvent },
+    )
+    return { intake, processId: null, accepted: false, completion: null, over: false, lost: null }
+  }
+
+  #resume(): { runId: string; n: number } | undefined {
+    const run = this.#run
+    if (run === null || run.completion !== null) return undefined
+    return { runId: run.intake.runId, n: run.intake.received }
+  }
+
+  #onUp(session: LiveSession): void {
+    this.#live = session
+    this.#checkRun(session.info)
+    this.#options.onSessionStart?.({ number: session.number, resumed: session.resumed, info: session.info })
+    for (const wake of [...this.#waiting]) wake()
+  }
+
+  /** A run goes on only in the process that was handed it: its work cannot be repeated by another. */
+  #checkRun(info: SessionInfo): void {
+    const run = this.#run
+    if (run === null || run.over || run.processId === null) return
+    const replaced = run.processId !== info.processId
+    const forgotten = run.accepted && run.completion === null && info.runId !== run.intake.runId
+    if (!replaced && !forgotten) return
+    const how = info.lastExit === undefined ? '' : ` (${info.lastExit})`
+    const message = replaced
+      ? `the agent process that had the run ended${how}; what it had not reported is lost`
+      : 'the agent no longer knows the run'
+    run.lost = { code: 'agent_lost', message }
+    this.forgetRun()
+    this.#options.onAgentLost?.({ runId: run.intake.runId, message })
+  }
+
+  #onDown(number: number, end: RpcSessionEnd): void {
+    this.#live = null
+    this.#options.onSessionEnd?.({ number, reason: end.reason, message: end.message })
+  }
+
+  #onEnd(end: LinkEnd): void {
+    this.#end = end
+    this.#live = null
+    if (this.#ackTimer !== null) clearTimeout(this.#ackTimer)
+    this.#desks.clear()
+    for (const wake of [...this.#waiting]) wake()
+    this.#settleClosed(end)
+  }
+
+  /** A session other than `last`, which may have failed a request before its end is known here. */
+  #waitForSession(
+    signal: AbortSignal | undefined,
+    deadline: number | null,
+    last: LiveSession | null = null,
+  ): Promise<Result<LiveSession, RpcFailure>> {
+    return new Promise((resolve) => {
+      let timer: NodeJS.Timeout | undefined
+      const settle = (result: Result<LiveSession, RpcFailure>): void => {
+        clearTimeout(timer)
+        this.#waiting.delete(look)
+        signal?.removeEventListener('abort', look)
+        resolve(result)
+      }
+      const look = (): void => {
+        if (this.#end !== null) {
+          settle({ ok: false, error: { code: 'closed', message: this.#end.message } })
+        } else if (signal?.aborted) {
+          settle({ ok: false, error: { code: 'cancelled', message: 'cancelled while no session was up' } })
+        } else if (this.#live !== null && this.#live !== last) settle({ ok: true, value: this.#live })
+      }
+      this.#waiting.add(look)
+      signal?.addEventListener('abort', look, { once: true })
+      if (deadline !== null) {
+        const message = 'no session with the agent came up in time'
+        timer = setTimeout(
+          () => settle({ ok: false, error: { code: 'timed_out', message } }),
+          Math.max(0, deadline - performance.now()),
+        )
+      }
+      look()
+    })
+  }
+}
+
+/** What the agent still says of it is acknowledged, and heard by nobody. */
+function finish(run: Run): void {
+  run.over = true
+  run.intake.close()
+}
+
+function deadlineOf({ timeoutMs }: RequestOptions): number | null {
+  return timeoutMs === undefined ? null : performance.now() + timeoutMs
+}
+
+/** Opens the link over the two ports of a VM; it begins a session at once and keeps one until it is closed. */
+export function openAgentLink(options: AgentLinkOptions): AgentLink {
+  return new AgentLink(options)
+}

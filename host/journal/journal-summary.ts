@@ -1,0 +1,162 @@
+/**
+ * The summary beside a journal: how long the journal is, whether its writer closed it, and the outline of its run. Tells
+ * a journal that lost lines from one that is whole, and lists what they need without the journal.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { open, readFile, rename, rm, stat } from 'node:fs/promises'
+import path from 'node:path'
+import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { Count, Sha256 } from '#specs/protocol/text.ts'
+import { renameDurably } from '../files/durable.ts'
+import { parseJson } from '../files/json.ts'
+import { type JournalPoint, type JournalScan, scanJournal } from './journal-lines.ts'
+import { RunFold, RunOutline } from './run-outline.ts'
+
+const JournalSummary = z.strictObject({
+  version: z.literal(1),
+  /** How far the journal was on the disk when this was written: it is never shorter. */
+  seq: Count,
+  bytes: Count,
+  hash: Sha256,
+  /** The writer ended in order: the journal is exactly this long. */
+  closed: z.boolean(),
+  outline: RunOutline,
+})
+export type JournalSummary = z.infer<typeof JournalSummary>
+
+export function summaryFile(journal: string): string {
+  return path.join(path.dirname(journal), 'summary.json')
+}
+
+/** Undefined where there is none, or none that can be read: it is made anew then. @throws when the system refuses */
+export async function readSummary(journal: string): Promise<JournalSummary | undefined> {
+  const text = await readFile(summaryFile(journal), 'utf8').catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
+    throw error
+  })
+  return JournalSummary.safeParse(parseJson(text)).data
+}
+
+/** @param isDurable whether it must survive a power failure; else an older one may be found after it */
+export async function writeSummary(
+  journal: string,
+  summary: Omit<JournalSummary, 'version'>,
+  isDurable: boolean,
+): Promise<void> {
+  const file = summaryFile(journal)
+  const draft = `${file}.${randomBytes(6).toString('hex')}.new`
+  try {
+    const handle = await open(draft, 'wx', 0o600)
+    try {
+      await handle.writeFile(`${JSON.stringify({ version: 1, ...summary })}\n`)
+      if (isDurable) await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await (isDurable ? renameDurably(draft, file) : rename(draft, file))
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => undefined)
+    throw error
+  }
+}
+
+export interface JournalReading extends JournalScan {
+  /**
+   * `closed`: exactly what its writer left. `open`: it is being written, or its writer was killed; lines behind the last
+   * barrier may be missing. `unknown`: no summary tells how long it was.
+   */
+  readonly length: 'closed' | 'open' | 'unknown'
+}
+
+/**
+ * Visits all events of the journal, in order.
+ * @throws {CaissonError} `state_corrupted` where a line is not what was written, where lines are missing at its end, where something stands
+ *   behind its end, and where there is no journal
+ */
+export async function readWholeJournal(
+  journal: string,
+  runId: string,
+  visit: (event: JournalEvent) => void,
+): Promise<JournalReading> {
+  // First: a journal that is written meanwhile only becomes longer than this.
+  const summary = await readSummary(journal)
+  let isOnTheWay = summary === undefined || summary.seq === 0
+  const scan = await scanJournal(journal, runId, (event, point) => {
+    if (summary !== undefined && point.seq === summary.seq) isOnTheWay = isSamePoint(point, summary)
+    visit(event)
+  }).catch((error: unknown) => {
+    throw isMissing(error) ? missingJournal(journal, runId) : error
+  })
+  if (summary === undefined) return { ...scan, length: 'unknown' }
+  if (!isOnTheWay) throw lostLines(scan.end, summary)
+  if (!summary.closed) return { ...scan, length: 'open' }
+  if (scan.tornBytes === 0 && scan.end.bytes === summary.bytes) return { ...scan, length: 'closed' }
+  // Somebody began to write to it since.
+  if ((await readSummary(journal))?.closed === false) return { ...scan, length: 'open' }
+  throw strayBytes(scan.end.bytes + scan.tornBytes, summary)
+}
+
+/** All events of the journal at `file`, in order. @throws {CaissonError} `state_corrupted` as {@link readWholeJournal} */
+export async function readJournal(file: string, runId: string): Promise<JournalEvent[]> {
+  const events: JournalEvent[] = []
+  await readWholeJournal(file, runId, (event) => events.push(event))
+  return events
+}
+
+/** The outline of a run by its summary and what the journal holds beyond it; made from the journal where there is no summary. */
+export async function readOutline(
+  journal: string,
+  runId: string,
+): Promise<{ readonly outline: RunOutline; readonly isMadeAnew: boolean; readonly end: JournalPoint }> {
+  const summary = await readSummary(journal)
+  const { size } = await stat(journal).catch((error: unknown) => {
+    throw isMissing(error) ? missingJournal(journal, runId) : error
+  })
+  if (summary === undefined) {
+    const fold = new RunFold()
+    const { end } = await scanJournal(journal, runId, (event) => fold.next(event))
+    return { outline: fold.outline, isMadeAnew: true, end }
+  }
+  if (size < summary.bytes) throw lostLines({ bytes: size }, summary)
+  if (size === summary.bytes) return { outline: summary.outline, isMadeAnew: false, end: summary }
+  if (summary.closed && (await readSummary(journal))?.closed === true) throw strayBytes(size, summary)
+  const fold = RunFold.from(summary.outline)
+  const { end } = await scanJournal(journal, runId, (event) => fold.next(event), summary)
+  return { outline: fold.outline, isMadeAnew: false, end }
+}
+
+function isSamePoint(a: JournalPoint, b: JournalPoint): boolean {
+  return a.bytes === b.bytes && a.hash === b.hash
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT'
+}
+
+function missingJournal(journal: string, runId: string): CaissonError {
+  return new CaissonError(
+    'state_corrupted',
+    `there is no journal ${journal}: what happened in the run is lost; remove it: caisson runs rm ${runId}`,
+  )
+}
+
+function lostLines(
+  found: { readonly seq?: number; readonly bytes: number },
+  written: JournalPoint,
+): CaissonError {
+  const events = found.seq === undefined ? '' : `${found.seq} events, `
+  return new CaissonError(
+    'state_corrupted',
+    `the journal lost lines or was changed: ${written.seq} events (${written.bytes} bytes) were written, ${events}${found.bytes} bytes are there`,
+  )
+}
+
+function strayBytes(size: number, { bytes }: JournalPoint): CaissonError {
+  return new CaissonError(
+    'state_corrupted',
+    `the journal was changed after it was closed: ${bytes} bytes were written, ${size} are there`,
+  )
+}

@@ -1,0 +1,107 @@
+/** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
+import path from 'node:path'
+import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import type { WaitForRoom } from '../files/disk-space.ts'
+import { Recorder } from '../recording/recorder.ts'
+import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
+import { Journal } from './journal.ts'
+import { Feed } from './run-feed.ts'
+import type { RunPaths } from './run-store.ts'
+
+/** Free before a line is written again. */
+const roomBytes = 1024 * 1024
+
+export class RunRecord {
+  readonly paths: RunPaths
+  readonly feed = new Feed()
+  readonly #journal: Journal
+  /** The end of a run whose journal took it no more. */
+  #unrecorded: RunState | null = null
+  #recorder: Recorder | null = null
+  #waitForRoom: ((what: string) => Promise<void>) | undefined
+  #closed = false
+
+  private constructor(paths: RunPaths, journal: Journal) {
+    this.paths = paths
+    this.#journal = journal
+  }
+
+  static async open(paths: RunPaths, now?: () => number): Promise<RunRecord> {
+    const { runId, journal, locks } = paths
+    const clock = now === undefined ? {} : { now }
+    return new RunRecord(paths, await Journal.open({ runId, path: journal, locks, ...clock }))
+  }
+
+  get state(): RunState {
+    return this.#unrecorded ?? this.#journal.state
+  }
+
+  /** Holds a directory for the run until the result is disposed; see {@link RunLock.holdDirectory}. */
+  async holdDirectory(root: string): Promise<WorkspaceResult<AsyncDisposable>> {
+    const runs = path.dirname(this.paths.directory)
+    const held = await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
+      removeStagedOf(directory, path.join(runs, runId)),
+    )
+    // Its own lock file, which this process overwrote, no longer tells others of a killed apply.
+    if (held.ok && this.state.unfinished !== null) removeLeftStaged(this.paths.directory)
+    return held
+  }
+
+  /** `hash` of the journal's last line. */
+  get head(): string {
+    return this.#journal.head
+  }
+
+  /** From here on journal and recording wait where the disk is full. Once a wait fails, so does what waits. */
+  waitForRoom(wait: WaitForRoom): void {
+    const { directory } = this.paths
+    this.#waitForRoom = (what) => wait({ what, directory, neededBytes: roomBytes })
+    this.#journal.waitForRoom = () => wait({ what: "the run's journal", directory, neededBytes: roomBytes })
+  }
+
+  /** Journals a fact of the host, then shows it. */
+  async host(event: HostEvent): Promise<void> {
+    this.feed.push(await this.#journal.append({ source: 'host', event }))
+  }
+
+  /** Journals the end. Where the journal takes it no more, the state alone has it, and says so in its message. */
+  async conclude(event: Extract<HostEvent, { type: 'run-end' }>): Promise<void> {
+    await this.host(event).catch((error: unknown) => {
+      const why = error instanceof Error ? error.message : String(error)
+      const message = `${event.message}\nthis end is not in the run's journal: ${why}`.trimStart()
+      const told = { ...event, message: message.slice(0, limits.textMaxChars) }
+      this.#unrecorded = reduceRun(this.#journal.state, { event: told })
+    })
+  }
+
+  /** Journals a claim of the agent, then shows it. */
+  async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
+    this.feed.push(await this.#journal.append({ source: 'agent', agentPath, n, event }))
+  }
+
+  /** Shows a delta; it is kept nowhere. */
+  delta(agentPath: string, delta: Delta | HostDelta): void {
+    if (!this.#closed) this.feed.push({ source: 'delta', runId: this.paths.runId, agentPath, delta })
+  }
+
+  /** Where the exchanges with the run's model and the web are kept; ends with this record. */
+  async openRecorder({ model, name }: { readonly model: string; readonly name: string }): Promise<Recorder> {
+    const { runId, exchanges } = this.paths
+    const header = { version: 1, runId, model, provider: name, at: Date.now() } as const
+    const wait = this.#waitForRoom
+    const how = wait === undefined ? {} : { waitForRoom: () => wait("the run's recording") }
+    this.#recorder ??= await Recorder.open(exchanges, header, how)
+    return this.#recorder
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#closed) return
+    this.#closed = true
+    this.feed.end()
+    await this.#recorder?.[Symbol.asyncDispose]()
+    // Every line was handed to the system when it was appended. A journal that is not closed in order is not called whole.
+    await this.#journal.close().catch(() => undefined)
+  }
+}

@@ -1,0 +1,243 @@
+/** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. A list reads summaries, never whole journals. */
+
+import { randomBytes } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
+import path from 'node:path'
+import { CaissonError, hasCode, requireText } from '#specs/errors.ts'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { RunId } from '#specs/protocol/text.ts'
+import { mapBounded } from '../files/bounded-map.ts'
+import { syncDirectory } from '../files/durable.ts'
+import { checkFolderIfThere, type Folders } from '../state/folders.ts'
+import { readAppliedCount, removeLeftStaged } from '../workspace/index.ts'
+import { isRunLocked, lockedRuns, RunLock } from '../workspace/run-lock.ts'
+import { type JournalReading, readOutline, readWholeJournal, writeSummary } from './journal-summary.ts'
+import { RunFold, type RunOutline } from './run-outline.ts'
+
+/** Paths of one run's files; any of them may be missing. */
+export interface RunPaths {
+  readonly runId: string
+  readonly directory: string
+  readonly journal: string
+  /** The folder of locks. */
+  readonly locks: string
+  /** The agent's log lines and the VM's console, capped. */
+  readonly agentLog: string
+  readonly console: string
+  /** What went between it and its model, and the web: see host/recording. */
+  readonly exchanges: string
+  /** The workspace as a disk; there only while the run lasts. */
+  readonly disk: string
+  /** Its VM while it waits for a person; there only while the run lasts. */
+  readonly asleep: string
+  /** Its VM as it was kept for a later run. */
+  readonly kept: string
+  /** Where its host process listens; there only while the run lasts. */
+  readonly control: string
+}
+
+/** What a list says of a run; texts are cut to 500 characters. */
+export interface RunSummary {
+  readonly runId: string
+  /** ms since 1970; 0 before the run began. */
+  readonly startedAt: number
+  readonly prompt: string
+  readonly workspace: string
+  readonly model: string
+  /** The run that it continues. */
+  readonly continues?: string | undefined
+  readonly state: RunOutline['state']
+  /** Whether a process works on it right now: runs the task, applies, or undoes. */
+  readonly isLive: boolean
+  /** Whether its VM was kept for a run that continues it. */
+  readonly keepsVm: boolean
+  /** What is wrong with the journal, as far as its length and its newest lines tell; absent: nothing. {@link RunStore.read} checks all of it. */
+  readonly problem?: string
+}
+
+/** A new id: `run-` and 80 random bits. */
+export function newRunId(): string {
+  return `run-${randomBytes(10).toString('hex')}`
+}
+
+export class RunStore {
+  readonly #folder: string
+  readonly #locks: string
+
+  constructor(folders: Pick<Folders, 'runs' | 'locks'>) {
+    this.#folder = folders.runs
+    this.#locks = folders.locks
+  }
+
+  /** @throws {CaissonError} `run_not_found` for what is not the whole id of a run */
+  paths(runId: string): RunPaths {
+    requireText('runId', runId)
+    if (!RunId.safeParse(runId).success)
+      throw new CaissonError(
+        'run_not_found',
+        `${JSON.stringify(runId)} is not a run's id: expected run- and 20 hex digits`,
+      )
+    const directory = path.join(this.#folder, runId)
+    const file = (name: string) => path.join(directory, name)
+    return {
+      runId,
+      directory,
+      journal: file('journal.jsonl'),
+      locks: this.#locks,
+      agentLog: file('agent.jsonl'),
+      console: file('console.txt'),
+      exchanges: file('exchanges.jsonl'),
+      disk: file('workspace.erofs'),
+      asleep: file('asleep'),
+      kept: file('kept'),
+      control: file('control.sock'),
+    }
+  }
+
+  async create(runId: string): Promise<RunPaths> {
+    const paths = this.paths(runId)
+    await mkdir(paths.directory, { mode: 0o700 })
+    await syncDirectory(this.#folder)
+    return paths
+  }
+
+  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {CaissonError} `state_unavailable` */
+  async find(name: string): Promise<RunPaths> {
+    requireText('the name of the run', name)
+    const ids = await this.#ids()
+    if (name === 'last') {
+      const [newest] = await this.list()
+      if (newest === undefined) throw new CaissonError('run_not_found', 'there are no runs yet')
+      return this.paths(newest.runId)
+    }
+    const wanted = name.startsWith('run-') ? name : `run-${name}`
+    const matches = ids.filter((id) => id.startsWith(wanted))
+    if (matches.length === 1 && matches[0] !== undefined) return this.paths(matches[0])
+    if (matches.length > 1)
+      throw new CaissonError(
+        'run_not_found',
+        `"${name}" begins the ids of ${matches.length} runs; give more of it`,
+      )
+    throw new CaissonError('run_not_found', `no run is called "${name}"; see: caisson runs list`)
+  }
+
+  /** All events of a run. @throws {CaissonError} `state_unavailable` @throws {CaissonError} `run_not_found` @throws {CaissonError} `state_corrupted` */
+  async read(runId: string): Promise<JournalEvent[]> {
+    const events: JournalEvent[] = []
+    await this.visit(runId, (event) => events.push(event))
+    return events
+  }
+
+  /** The same one by one, which keeps none of them in memory. */
+  async visit(runId: string, visit: (event: JournalEvent) => void): Promise<JournalReading> {
+    await this.#check()
+    const { directory, journal } = this.paths(runId)
+    if (statSync(directory, { throwIfNoEntry: false }) === undefined)
+      throw new CaissonError('run_not_found', `no run is called "${runId}"; see: caisson runs list`)
+    return readWholeJournal(journal, runId, visit)
+  }
+
+  /** The fold over all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  async fold(runId: string): Promise<RunFold> {
+    const fold = new RunFold()
+    await this.visit(runId, (event) => fold.next(event))
+    return fold
+  }
+
+  /** Newest first; a damaged journal is listed with its problem, not left out. @throws {CaissonError} `state_unavailable` */
+  async list(): Promise<RunSummary[]> {
+    const live = await lockedRuns(this.#locks)
+    const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
+    return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
+  }
+
+  /** What {@link list} says of one run. @throws {CaissonError} `state_unavailable` */
+  async summary(runId: string): Promise<RunSummary> {
+    await this.#check()
+    return await this.#summarise(runId, await this.isLive(runId))
+  }
+
+  /** Whether a process works on the run right now, from its first hook to its last. */
+  async isLive(runId: string): Promise<boolean> {
+    return await isRunLocked(this.#locks, this.paths(runId).runId)
+  }
+
+  /** Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a process works on it */
+  async remove(runId: string): Promise<void> {
+    const { directory } = this.paths(runId)
+    await using _ = await RunLock.take(this.#locks, runId)
+    // The log in there names them.
+    removeLeftStaged(directory)
+    await rm(directory, { recursive: true, force: true })
+  }
+
+  /** Removes the lock file of a killed process, and before it the files that this process staged. @throws {CaissonError} `run_busy` */
+  async removeLeftLock(runId: string): Promise<void> {
+    const { directory } = this.paths(runId)
+    await using _ = await RunLock.take(this.#locks, runId)
+    removeLeftStaged(directory)
+  }
+
+  /** Removes what runs whose host process was killed left: disks, sockets, VMs that nobody can wake. */
+  async clearScratch(): Promise<void> {
+    const scratch = (id: string) => {
+      const { disk, control, asleep, kept } = this.paths(id)
+      return [disk, control, asleep, `${asleep}.draft`, `${kept}.draft`]
+    }
+    const isLeft = (file: string) => statSync(file, { throwIfNoEntry: false }) !== undefined
+    for (const id of await this.#ids()) {
+      if (!scratch(id).some(isLeft)) continue
+      const lock = await RunLock.take(this.#locks, id).catch((error: unknown) => {
+        if (hasCode(error, 'run_busy')) return undefined
+        throw error
+      })
+      if (lock === undefined) continue
+      await using _ = lock
+      // Afterwards no lock file tells of them.
+      removeLeftStaged(this.paths(id).directory)
+      for (const file of scratch(id)) await rm(file, { recursive: true, force: true })
+    }
+  }
+
+  /** Whoever else could write there could have changes applied that no run made, and questions answered. */
+  async #check(): Promise<void> {
+    await checkFolderIfThere(this.#folder)
+  }
+
+  async #ids(): Promise<string[]> {
+    await this.#check()
+    const names = await readdir(this.#folder).catch(() => [])
+    return names.filter((name) => RunId.safeParse(name).success)
+  }
+
+  async #summarise(runId: string, isLive: boolean): Promise<RunSummary> {
+    const { directory, kept } = this.paths(runId)
+    const keepsVm = statSync(kept, { throwIfNoEntry: false }) !== undefined
+    try {
+      const outline = await this.#outline(runId, isLive)
+      const { state } = outline
+      // An apply or undo whose process died: only its log tells how far it came.
+      const isBroken = state.unfinished !== null && !isLive
+      const applied = isBroken ? readAppliedCount(directory) : state.applied
+      const startedAt = outline.startedAt ?? 0
+      return { runId, ...outline, startedAt, state: { ...state, applied }, isLive, keepsVm }
+    } catch (error) {
+      // Whatever else failed, such as too many open files, says nothing about the run.
+      if (!hasCode(error, 'state_corrupted')) throw error
+      const found = await stat(directory).catch(() => undefined)
+      const outline = new RunFold().outline
+      const startedAt = Math.trunc(found?.mtimeMs ?? 0)
+      return { runId, ...outline, startedAt, isLive, keepsVm, problem: error.message }
+    }
+  }
+
+  async #outline(runId: string, isLive: boolean): Promise<RunOutline> {
+    const { journal } = this.paths(runId)
+    const { outline, end, isMadeAnew } = await readOutline(journal, runId)
+    // The next list is quick again. A list does not depend on it; one that only reads has no right to write.
+    if (isMadeAnew && !isLive)
+      await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
+    return outline
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Whether the tools of an MCP server may be offered in a run: what the agent says of the server is held against what was allowed
+ * before. A server of the user that is new is taken; one of the workspace, and whatever has changed, is put before a person.
+ */
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { McpOffer, type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
+import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
+import type { Ruling } from '../approvals/decisions.ts'
+import type { ApprovalQueue } from '../approvals/queue.ts'
+import { parseJson } from '../files/json.ts'
+import { compareOffer, describeOffer, isAsPinned, namesOfChanges } from './changes.ts'
+import type { McpPin, McpPins, PinKey } from './pins.ts'
+
+export interface McpDeskOptions {
+  readonly runId: string
+  /** The workspace, by its real path. */
+  readonly directory: string
+  /** The user's servers of this run. */
+  readonly servers: Readonly<Record<string, McpServer>>
+  readonly pins: McpPins
+  readonly approvals: Pick<ApprovalQueue, 'ask'>
+  /** A line for the run's log. */
+  readonly inform: (text: string) => void
+  readonly now?: () => number
+}
+
+export class McpDesk {
+  readonly #options: McpDeskOptions
+
+  constructor(options: McpDeskOptions) {
+    this.#options = options
+  }
+
+  /** The answer to a question of {@link mcpOfferTool}. */
+  async decide(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
+    const parsed = McpOffer.safeParse(parseJson(request.arguments))
+    if (!parsed.success) return { decision: 'deny', hint: 'expected what an MCP server says of itself' }
+    const offer = parsed.data
+    const { directory, servers, pins } = this.#options
+    const own = Object.hasOwn(servers, offer.server) ? servers[offer.server] : undefined
+    if (offer.source === 'user' && (own === undefined || describeMcpServer(own) !== offer.runs))
+      return { decision: 'deny', hint: 'the user has configured no such server for this run' }
+    const key: PinKey = {
+      source: offer.source,
+      server: offer.server,
+      ...(offer.source === 'workspace' ? { directory } : {}),
+    }
+    try {
+      const pin = await pins.find(key)
+      const changes = compareOffer(offer, pin)
+      if (isAsPinned(pin, changes)) return { decision: 'allow' }
+      // What the user has configured, or configured anew, is their choice.
+      if (offer.source === 'user' && (pin === undefined || changes.ranBefore !== undefined)) {
+        this.#options.inform(`MCP server ${offer.server}: ${offer.tools.length} tools are pinned`)
+        await this.#keep(key, offer)
+        return { decision: 'allow' }
+      }
+      const told = {
+        preview: describeOffer(offer, pin, changes),
+        changes: pin === undefined ? {} : namesOfChanges(changes),
+      }
+      return await this.#ask(request, key, offer, told, signal)
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause)
+      return { decision: 'deny', hint: `what was allowed before is not known: ${why}`.slice(0, 1_000) }
+    }
+  }
+
+  async #ask(
+    { approvalId, runId, agentPath, stepId, callId }: ApprovalRequest,
+    key: PinKey,
+    offer: McpOffer,
+    { preview, changes }: { readonly preview: string; readonly changes: object },
+    signal: AbortSignal | undefined,
+  ): Promise<ApprovalDecision> {
+    const { server, source, runs, tools } = offer
+    const shown = { server, source, runs, tools: tools.map(({ name }) => name), ...changes }
+    const question: ApprovalRequest = {
+      approvalId,
+      runId,
+      agentPath,
+      stepId,
+      callId,
+      tool: mcpOfferTool,
+      arguments: toCanonicalJson(shown),
+      preview,
+    }
+    let ruling: Ruling | undefined
+    const onRuling = (given: Ruling): void => {
+      ruling = given
+    }
+    const decision = await this.#options.approvals.ask(question, signal, undefined, { onRuling })
+    // Rules and --approve all answer for the runs that they are given with.
+    if (decision.decision === 'allow' && ruling?.by === 'person') await this.#keep(key, offer)
+    if (decision.decision === 'allow' || ruling?.by !== 'mode') return decision
+    const rule = JSON.stringify({ effect: 'allow', tool: mcpOfferTool, pattern: server })
+    const hint = `${ruling.rule ?? 'it was denied'}; the rule ${rule} among those of --approve FILE allows this server`
+    return { decision: 'deny', hint }
+  }
+
+  async #keep(key: PinKey, { runs, tools }: McpOffer): Promise<void> {
+    const { pins, runId, now = Date.now } = this.#options
+    const pin: McpPin = { ...key, runs, tools: [...tools], runId, at: now() }
+    await pins.keep(pin)
+  }
+}

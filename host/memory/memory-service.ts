@@ -1,0 +1,206 @@
+/**
+ * The memory of one run: what its agents may read, and what they propose. A proposal is journaled and seen by this run alone;
+ * it is kept when a person says so (see run-notes.ts). Refuses what looks like a secret, and more than a run's share.
+ */
+
+import { createHash } from 'node:crypto'
+import type * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import type {
+  GovernanceNote,
+  MemoryNote,
+  NoteAddAnswer,
+  NoteAddRequest,
+  NoteListAnswer,
+  NoteListRequest,
+  RecallAnswer,
+  RecallRequest,
+  RememberAnswer,
+  RememberRequest,
+} from '#specs/protocol/extension.ts'
+import { type GatewayErrorCode, gatewayError, type WireError } from '../net/gateway-error.ts'
+import { findLikelySecret } from '../secrets/likely-secret.ts'
+import { type NoteStore, noteMaxChars, type StoredNote } from './note-store.ts'
+import { rankNotes } from './rank.ts'
+
+/** Proposals of one run, of both kinds. */
+export const proposalsMaxCount = 64
+/** What a task is told of from the beginning; the rest is found by `recall`. */
+const toldMaxCount = 32
+const toldMaxChars = 12_000
+
+export interface MemoryDeskOptions {
+  readonly store: NoteStore
+  readonly runId: string
+  /** Its real path. */
+  readonly workspace: string
+  /** Journals an event. */
+  readonly note: (event: HostEvent) => void
+  /** Takes known secrets out of what the user keeps. */
+  readonly redact: (text: string) => string
+  /** Milliseconds since 1970. */
+  readonly now?: () => number
+}
+
+export class MemoryDesk {
+  readonly #options: MemoryDeskOptions
+  /** As the guest wrote them, the oldest first. */
+  readonly #proposed = new Map<string, { readonly note: MemoryNote; readonly replaces: string | undefined }>()
+  readonly #governance = new Map<string, GovernanceNote>()
+  #count = 0
+  #keptOf: { readonly list: readonly StoredNote[]; readonly notes: readonly MemoryNote[] } | undefined
+
+  constructor(options: MemoryDeskOptions) {
+    this.#options = options
+  }
+
+  remember(request: z.output<typeof RememberRequest>): Result<z.input<typeof RememberAnswer>, WireError> {
+    return this.#guarded(() => {
+      const { text, tags, replaces, agentPath } = request
+      const noteId = memoryNoteId(text, tags)
+      const same = this.#proposed.get(noteId)?.note ?? this.#kept().find((kept) => kept.noteId === noteId)
+      // Sent again, or known already: nothing new is proposed.
+      if (same !== undefined) return ok({ note: same })
+      const refusal = this.#refusal([text, ...tags])
+      if (refusal !== undefined) return refusal
+      if (replaces !== undefined && !this.#visible().some((note) => note.noteId === replaces))
+        return refused('not_found', `There is no note ${replaces} to replace; recall lists them.`)
+      const note: MemoryNote = { noteId, text, tags: [...tags], state: 'proposed' }
+      this.#count += 1
+      const earlier = replaces === undefined ? undefined : this.#proposed.get(replaces)
+      if (earlier !== undefined) this.#proposed.delete(earlier.note.noteId)
+      this.#proposed.set(noteId, { note, replaces: earlier === undefined ? replaces : earlier.replaces })
+      const { redact } = this.#options
+      const journaled = { ...note, text: redact(text), tags: tags.map(redact) }
+      this.#options.note({
+        type: 'memory-propose',
+        agentPath,
+        note: journaled,
+        ...(replaces === undefined ? {} : { replaces }),
+      })
+      return ok({ note })
+    })
+  }
+
+  recall({ query, limit }: z.output<typeof RecallRequest>): Result<z.input<typeof RecallAnswer>, WireError> {
+    return this.#guarded(() => {
+      const found = rankNotes(query ?? '', this.#visible())
+      return ok({ notes: found.slice(0, limit), total: found.length })
+    })
+  }
+
+  addNote(request: z.output<typeof NoteAddRequest>): Result<z.input<typeof NoteAddAnswer>, WireError> {
+    return this.#guarded(() => {
+      const { proposalId, text, agentPath } = request
+      const noteId = governanceNoteId(proposalId, text)
+      const same = this.#ofProposal(proposalId).find((note) => note.noteId === noteId)
+      if (same !== undefined) return ok({ note: same })
+      const refusal = this.#refusal([text])
+      if (refusal !== undefined) return refusal
+      const { runId, redact, now = Date.now } = this.#options
+      const note = { noteId, proposalId, text, author: runId, at: now(), state: 'proposed' as const }
+      this.#count += 1
+      this.#governance.set(noteId, note)
+      this.#options.note({ type: 'note-propose', agentPath, note: { ...note, text: redact(text) } })
+      return ok({ note })
+    })
+  }
+
+  listNotes({
+    proposalId,
+  }: z.output<typeof NoteListRequest>): Result<z.input<typeof NoteListAnswer>, WireError> {
+    return this.#guarded(() => ok({ notes: this.#ofProposal(proposalId) }))
+  }
+
+  /** What this run can recall, the newest first: its own proposals, and what is kept and not replaced by one of them. */
+  #visible(): MemoryNote[] {
+    const proposed = [...this.#proposed.values()]
+    const replaced = new Set(proposed.map(({ replaces }) => replaces))
+    const kept = this.#kept().filter(({ noteId }) => !replaced.has(noteId) && !this.#proposed.has(noteId))
+    return [...proposed.map(({ note }) => note).toReversed(), ...kept]
+  }
+
+  /** The same objects as long as the store has not changed: what was read of them for a search holds. */
+  #kept(): readonly MemoryNote[] {
+    const { store, workspace } = this.#options
+    const list = store.list()
+    if (this.#keptOf?.list !== list) this.#keptOf = { list, notes: keptNotes(store, workspace) }
+    return this.#keptOf.notes
+  }
+
+  #ofProposal(proposalId: string): GovernanceNote[] {
+    const kept = this.#options.store
+      .ofProposal(proposalId)
+      .map(({ kind: _, ...note }) => ({ ...note, state: 'kept' as const }))
+    const own = [...this.#governance.values()].filter((note) => note.proposalId === proposalId)
+    const known = new Set(kept.map(({ noteId }) => noteId))
+    return [...kept, ...own.filter(({ noteId }) => !known.has(noteId))]
+  }
+
+  #refusal(texts: readonly string[]): { ok: false; error: WireError } | undefined {
+    if (texts.some((text) => text.length > noteMaxChars))
+      return refused('request_too_large', `A note has at most ${noteMaxChars} characters. Say it shorter.`)
+    if (texts.every((text) => text.trim() === '')) return refused('invalid_request', 'The note says nothing.')
+    const secret = texts.map(findLikelySecret).find((found) => found !== undefined)
+    if (secret !== undefined)
+      return refused(
+        'secret_refused',
+        `The note seems to hold ${secret}, which is never kept. Say where it is found, not what it is.`,
+      )
+    if (this.#count >= proposalsMaxCount)
+      return refused('limit_notes', `This run has proposed ${proposalsMaxCount} notes, and may no more.`)
+    return undefined
+  }
+
+  #guarded<T>(work: () => Result<T, WireError>): Result<T, WireError> {
+    try {
+      return work()
+    } catch (error) {
+      if (error instanceof CaissonError)
+        return refused('not_configured', 'The notes on the host cannot be read; the person has to mend them.')
+      throw error
+    }
+  }
+}
+
+/** What is kept of a workspace, the newest first, as an agent sees it. @throws {CaissonError} `state_unavailable` */
+function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
+  return store
+    .ofWorkspace(workspace)
+    .map(({ noteId, text, tags }) => ({ noteId, text, tags, state: 'kept' as const }))
+}
+
+/** The newest of what is kept, as far as a task is told of it from the beginning. @throws {CaissonError} `state_unavailable` */
+export function notesToTell(store: NoteStore, workspace: string): MemoryNote[] {
+  const told: MemoryNote[] = []
+  let chars = 0
+  for (const note of keptNotes(store, workspace).slice(0, toldMaxCount)) {
+    chars += note.text.length + note.tags.join('').length
+    if (chars > toldMaxChars) break
+    told.push(note)
+  }
+  return told
+}
+
+/** The same for the same words, so that a note that is sent again is the same note. */
+export function memoryNoteId(text: string, tags: readonly string[]): string {
+  return `mem-${digest(['memory', text, ...tags.toSorted()])}`
+}
+
+export function governanceNoteId(proposalId: string, text: string): string {
+  return `gov-${digest(['governance', proposalId, text])}`
+}
+
+function digest(parts: readonly string[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12)
+}
+
+function ok<T>(value: T): Result<T, WireError> {
+  return { ok: true, value }
+}
+
+function refused(code: GatewayErrorCode, message: string): { ok: false; error: WireError } {
+  return { ok: false, error: gatewayError(code, message) }
+}

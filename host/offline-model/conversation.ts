@@ -1,0 +1,102 @@
+/**
+ * What the offline model reads of a request: which stage it is, the task, the step, the tools offered and what they
+ * answered. The format is that of the agent's prompts (their first lines, headings and blocks).
+ */
+import type { ChatRequest } from '../providers/chat-request.ts'
+
+export interface OfferedTool {
+  readonly name: string
+  /** Names of its parameters. */
+  readonly parameters: readonly string[]
+}
+
+/** One call that was made in this step, with what it gave. */
+export interface PastCall {
+  readonly name: string
+  readonly output: string
+  /** The stable code of a failure; null when the call went well. */
+  readonly errorCode: string | null
+}
+
+export interface Conversation {
+  readonly stage: 'plan' | 'step' | 'other'
+  readonly task: string
+  /** One entry a line: `path (N bytes)`, folders as `path/`. */
+  readonly workspace: readonly string[]
+  readonly instructions: string
+  readonly tools: ReadonlyMap<string, OfferedTool>
+  /** Calls since the step began, in order. */
+  readonly calls: readonly PastCall[]
+}
+
+const plannerMark = "You are Caisson's planner."
+const agentMark = "You are Caisson's agent."
+
+export function readConversation(request: ChatRequest): Conversation {
+  const { messages } = request
+  const system = messages.find((message) => message.role === 'system')?.content ?? ''
+  const lastStart = messages.findIndex((message) => message.role === 'user')
+  const user = messages[lastStart]
+  const text = user?.role === 'user' ? user.content : ''
+  const sections = readSections(text)
+  const firstLine = system.split('\n', 1)[0]
+  const stage = firstLine === plannerMark ? 'plan' : firstLine === agentMark ? 'step' : 'other'
+  return {
+    stage,
+    task: sections.get('task')?.[0] ?? (stage === 'other' ? text : ''),
+    workspace: (sections.get('workspace')?.[0] ?? '').split('\n').filter((line) => line !== ''),
+    instructions: sections.get('instructions')?.[0] ?? '',
+    tools: readTools(request),
+    calls: readCalls(messages.slice(lastStart + 1)),
+  }
+}
+
+/** Texts of the blocks by tag. A block ends at its closing tag alone on a line, which its text cannot contain. */
+function readSections(text: string): Map<string, string[]> {
+  const sections = new Map<string, string[]>()
+  let tag: string | null = null
+  let lines: string[] = []
+  for (const line of text.split('\n')) {
+    if (tag === null) {
+      tag = /^<([a-z]+)(?: [^>]*)?>$/.exec(line)?.[1] ?? null
+      lines = []
+    } else if (line === `</${tag}>`) {
+      const inner = lines.join('\n').replaceAll(new RegExp(`<\\\\/(?=${tag}\\b)`, 'gi'), '</')
+      sections.set(tag, [...(sections.get(tag) ?? []), inner])
+      tag = null
+    } else lines.push(line)
+  }
+  return sections
+}
+
+function readTools(request: ChatRequest): Map<string, OfferedTool> {
+  const tools = (request.tools ?? []).map(({ function: { name, parameters } }) => {
+    const properties = parameters?.properties
+    const names = typeof properties === 'object' && properties !== null ? Object.keys(properties) : []
+    return [name, { name, parameters: names }] as const
+  })
+  return new Map(tools)
+}
+
+function readCalls(messages: ChatRequest['messages']): PastCall[] {
+  const names = new Map<string, string>()
+  const calls: PastCall[] = []
+  for (const message of messages) {
+    if (message.role === 'assistant') {
+      for (const call of message.tool_calls ?? []) names.set(call.id, call.function.name)
+    } else if (message.role === 'tool') {
+      const name = names.get(message.tool_call_id) ?? ''
+      calls.push({ name, output: message.content, errorCode: readErrorCode(message.content) })
+    }
+  }
+  return calls
+}
+
+/** The registry words a failure `Error (CODE): …`; arguments that do not fit get a JSON artifact. */
+function readErrorCode(output: string): string | null {
+  const code = /^Error \(([a-z_]{1,40})\):/.exec(output)?.[1]
+  if (code !== undefined) return code
+  return output.includes('"tool_parameter_validation_failed"') && output.startsWith('{"ok":false')
+    ? 'invalid_input'
+    : null
+}

@@ -1,0 +1,167 @@
+/**
+ * What makes vectors of texts: a model server's `/embeddings`, with the queue, the key's rules and what is known of servers as
+ * for chat. Sends nothing of the guest but the texts and what they are; takes of the answer numbers alone.
+ */
+import * as z from 'zod'
+import { type EmbeddingsAnswer, type EmbeddingsRequest, embeddingLimits } from '#specs/protocol/embeddings.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { parseJson } from '../files/json.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { directNetwork } from '../net/network.ts'
+import { ModelMemory } from './capability-cache.ts'
+import { exchange, watchBody } from './http-exchange.ts'
+import {
+  defaultMaxConcurrent,
+  type HttpUpstreamOptions,
+  isPassing,
+  noTurn,
+  pauseAfter,
+} from './http-upstream.ts'
+import { sharedQueue } from './queue.ts'
+import { readRefusal, type SpareField } from './request-rejection.ts'
+import { UpstreamBreak } from './upstream.ts'
+import { modelRemedy } from './upstream-error.ts'
+
+/** Of one request of the guest. */
+export interface EmbedOptions {
+  readonly signal: AbortSignal
+  /** Told of each wait for a turn at the provider, in milliseconds; and so that the request is sent. */
+  readonly onQueued?: (ms: number) => void
+}
+
+/** Tokens are those that the server counted; null when it did not say. */
+export type Embedded = Pick<EmbeddingsAnswer, 'data'> & { readonly tokens: number | null }
+
+export interface Embedder {
+  embed(request: EmbeddingsRequest, options: EmbedOptions): Promise<Result<Embedded, WireError>>
+  close(): Promise<void>
+}
+
+/** Vectors of 8,192 numbers in their longest form, for each text of a request. */
+const answerMaxBytes = 4 * 1024 * 1024
+/** Times that one request is put differently. */
+const maxAdaptations = 3
+
+/** Fields that servers may refuse: OpenAI's know no `input_type`, NVIDIA's ask for it. */
+const spare: ReadonlySet<SpareField> = new Set(['input_type', 'truncate', 'encoding_format'])
+
+export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
+  const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
+  const { baseUrl, model } = provider
+  const queue = sharedQueue(baseUrl, provider.key?.reveal() ?? null, {
+    maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
+    requestsPerMinute: provider.requestsPerMinute ?? null,
+  })
+  const dispatcher = network.dispatcher({
+    headersTimeout: timeouts.firstByteTimeoutMs,
+    bodyTimeout: 0,
+    maxHeaderSize: 32 * 1024,
+    pipelining: 0,
+  })
+
+  async function embed(
+    { input, input_type }: EmbeddingsRequest,
+    { signal, onQueued }: EmbedOptions,
+  ): Promise<Result<Embedded, WireError>> {
+    const until = performance.now() + timeouts.queueTimeoutMs
+    const learnt = new Set<SpareField>()
+    for (let again = 0; ; again++) {
+      const refused = new Set([...((await memory.recall(baseUrl, model)).refusedFields ?? []), ...learnt])
+      const fields = { input_type, truncate: 'END', encoding_format: 'float' }
+      const kept = Object.entries(fields).filter(([name]) => !refused.has(name as SpareField))
+      const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
+      const maxWaitMs = Math.max(0, until - performance.now())
+      const taken = await queue.take({ runId, model, signal, maxWaitMs, again: again > 0 })
+      if (!taken.ok) return { ok: false, error: noTurn(taken.error, timeouts.queueTimeoutMs, queue.heldMs) }
+      const turn = taken.value
+      onQueued?.(turn.waitedMs)
+      try {
+        const got = await exchange(body, false, signal, {
+          provider,
+          dispatcher,
+          timeouts,
+          path: '/embeddings',
+        })
+        if (got.ok) {
+          turn.accepted()
+          const read = await readVectors(watchBody(got.response, timeouts.idleTimeoutMs), input.length)
+          if (read.ok && learnt.size > 0) await memory.learn(baseUrl, model, { refusedFields: [...learnt] })
+          return read
+        }
+        const pauseMs = pauseAfter(got, turn)
+        if (pauseMs !== null) {
+          if (isPassing(got) && performance.now() + pauseMs < until) continue
+          return { ok: false, error: { ...got.error, retryAfterMs: Math.round(pauseMs) } }
+        }
+        const refusal = got.status === null ? null : readRefusal(got.status, got.body, spare)
+        const fresh = refusal?.kind === 'fields' ? refusal.fields.filter((field) => !refused.has(field)) : []
+        if (fresh.length > 0 && again < maxAdaptations) {
+          for (const field of fresh) learnt.add(field)
+          log?.({ runId, model, fields: fresh }, 'the model server does not take the request as it was')
+          continue
+        }
+        const isGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
+        const remedy = isGone ? ` (${modelRemedy(provider, [])}: here, model under [embeddings])` : ''
+        return { ok: false, error: { ...got.error, message: got.error.message + remedy } }
+      } finally {
+        turn.release()
+      }
+    }
+  }
+
+  return { embed, close: () => dispatcher.destroy() }
+}
+
+const WireAnswer = z.object({
+  data: z
+    .array(
+      z.object({
+        index: z.int().min(0).optional(),
+        embedding: z.array(z.number()).min(1).max(embeddingLimits.maxDimensions),
+      }),
+    )
+    .max(embeddingLimits.maxTexts),
+  usage: z
+    .object({ prompt_tokens: z.int().min(0).max(1e9) })
+    .nullish()
+    .catch(null),
+})
+
+/** One vector for each text in the order of the texts, as precise as they are kept. */
+async function readVectors(
+  body: AsyncIterable<Uint8Array>,
+  count: number,
+): Promise<Result<Embedded, WireError>> {
+  const parts: Uint8Array[] = []
+  let bytes = 0
+  try {
+    for await (const part of body) {
+      bytes += part.byteLength
+      if (bytes > answerMaxBytes) {
+        const text = `The embedding model's answer is larger than ${answerMaxBytes} bytes.`
+        return { ok: false, error: gatewayError('response_too_large', text) }
+      }
+      parts.push(part)
+    }
+  } catch (cause) {
+    if (cause instanceof UpstreamBreak) return { ok: false, error: cause.error }
+    throw cause
+  }
+  const parsed = WireAnswer.safeParse(parseJson(Buffer.concat(parts).toString('utf8')))
+  if (!parsed.success)
+    return broken(`it is not of its form (${parsed.error.issues[0]?.path.join('.') ?? ''})`)
+  const vectors = new Map(parsed.data.data.map(({ index, embedding }, at) => [index ?? at, embedding]))
+  const data: { embedding: number[] }[] = []
+  for (let at = 0; at < count; at++) {
+    const embedding = vectors.get(at)
+    if (embedding === undefined || embedding.length !== vectors.get(0)?.length)
+      return broken(`it has no vectors of one length for the ${count} texts`)
+    data.push({ embedding: embedding.map((value) => Number(value.toPrecision(8))) })
+  }
+  return { ok: true, value: { data, tokens: parsed.data.usage?.prompt_tokens ?? null } }
+}
+
+function broken(why: string): Result<never, WireError> {
+  const text = `The embedding model's answer cannot be used: ${why}. Check that the model makes embeddings.`
+  return { ok: false, error: gatewayError('upstream_broken', text) }
+}

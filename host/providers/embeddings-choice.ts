@@ -1,0 +1,29 @@
+/** Which server makes vectors, by the configuration alone; what is wrong is said as of that setting. */
+import type { Result } from '#specs/protocol/error.ts'
+import type { Config } from '../config/schema.ts'
+import { withoutEmbeddings } from './model-choice.ts'
+import { chooseProvider, type ProviderChoice, type ProviderQuestion } from './providers.ts'
+
+export interface EmbeddingsProblem {
+  /** `setting`: the configuration is to be mended; `provider`: a key, or something else of this machine. */
+  readonly kind: 'setting' | 'provider'
+  /** With the setting, and what to do. */
+  readonly message: string
+}
+
+const setting = 'embeddings.model in the configuration'
+
+/** Undefined where the configuration names no model. */
+export function chooseEmbeddings(
+  config: Config,
+  { env, storedKeys = [] }: Pick<ProviderQuestion, 'env' | 'storedKeys'>,
+): Result<ProviderChoice | undefined, EmbeddingsProblem> {
+  if (config.embeddings === undefined) return { ok: true, value: undefined }
+  const { model } = config.embeddings
+  const chosen = chooseProvider({ env, config, storedKeys, model, purpose: 'embeddings' })
+  if (!chosen.ok)
+    return { ok: false, error: { kind: 'provider', message: `${setting}: ${chosen.error.message}` } }
+  if (chosen.value.baseUrl !== null) return chosen
+  const message = `${setting}: the offline model makes no vectors; name a model of a server, or ${withoutEmbeddings}`
+  return { ok: false, error: { kind: 'setting', message } }
+}

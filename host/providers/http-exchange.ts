@@ -1,0 +1,264 @@
+/**
+ * One request to a model server and the head of its answer: host's own headers, no redirect, a queued request (202) asked
+ * for until it is ready. What goes wrong becomes a value; the body of a good answer is the caller's.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Dispatcher, request as send } from 'undici'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { ProxyError } from '../net/user-proxy.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
+import type { Provider } from './providers.ts'
+import { isNvidiaAddress } from './server-address.ts'
+import { UpstreamBreak } from './upstream.ts'
+import { errorBodyMaxBytes, readSaid, readUpstreamError } from './upstream-error.ts'
+
+export interface ExchangeTimeouts {
+  /** From the request to the first byte of an answer. Long prompts take minutes on shared servers. */
+  readonly firstByteTimeoutMs: number
+  /** Between two chunks of an answer. */
+  readonly idleTimeoutMs: number
+}
+
+export interface ExchangeOptions {
+  readonly provider: Provider & { readonly baseUrl: string }
+  readonly dispatcher: Dispatcher
+  readonly timeouts: ExchangeTimeouts
+  /** Below the server's address; default `/chat/completions`. */
+  readonly path?: '/chat/completions' | '/embeddings'
+}
+
+export interface ExchangeFailure {
+  readonly ok: false
+  /** The server's status; null when it gave none. */
+  readonly status: number | null
+  /** The beginning of the body of an error, as it came; empty when there was none. */
+  readonly body: string
+  /** The server's wish for a pause; null when it gave none. */
+  readonly retryAfterMs: number | null
+  readonly error: WireError
+}
+
+/** An answer of status 200 whose type is one that a model gives. */
+export interface ExchangeAnswer {
+  readonly ok: true
+  readonly response: Dispatcher.ResponseData
+  readonly contentType: AnswerType
+}
+
+type AnswerType = 'text/event-stream' | 'application/json'
+
+const userAgent = 'caisson/0.1 (+model-gateway)'
+const firstPollDelayMs = 1_000
+const maxPollDelayMs = 5_000
+/** What NVIDIA's cloud functions hold a request open for, in seconds, before they answer 202. */
+const pollSeconds = 300
+
+/** @param streamed whether server-sent events are asked for */
+export async function exchange(
+  body: string,
+  streamed: boolean,
+  signal: AbortSignal,
+  options: ExchangeOptions,
+): Promise<ExchangeAnswer | ExchangeFailure> {
+  const { provider, dispatcher, timeouts } = options
+  const headers = requestHeaders(provider, streamed)
+  const until = performance.now() + timeouts.firstByteTimeoutMs
+  try {
+    const url = `${provider.baseUrl}${options.path ?? '/chat/completions'}`
+    const first = await send(url, { dispatcher, method: 'POST', headers, body, signal })
+    const response = first.statusCode === 202 ? await poll(first, headers, until, signal, options) : first
+    const contentType = contentTypeOf(response)
+    if (response.statusCode === 200 && contentType !== null) return { ok: true, response, contentType }
+    return await readFailure(response, options)
+  } catch (cause) {
+    return { ...noAnswer, error: describeFailure(cause, provider.baseUrl, timeouts) }
+  }
+}
+
+const noAnswer = { ok: false, status: null, body: '', retryAfterMs: null } as const
+
+function requestHeaders(
+  { baseUrl, key }: ExchangeOptions['provider'],
+  streamed: boolean,
+): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    accept: streamed ? 'text/event-stream' : 'application/json',
+    'user-agent': userAgent,
+    ...(key === null ? {} : { authorization: `Bearer ${key.reveal()}` }),
+    // Holds a queued request open instead of a 202 with an id to ask for.
+    ...(isNvidiaAddress(baseUrl) ? { 'nvcf-poll-seconds': String(pollSeconds) } : {}),
+  }
+}
+
+/**
+ * Where a queued request is asked for: NVIDIA's own place for its cloud, else the server itself. Never an address that the
+ * answer names, as the key goes along. Null for an id that cannot stand in a path.
+ */
+export function pollUrl(baseUrl: string, id: string): string | null {
+  if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return null
+  if (isNvidiaAddress(baseUrl)) return `https://api.nvcf.nvidia.com/v2/nvcf/pexec/status/${id}`
+  return `${new URL(baseUrl).origin}/v1/status/${id}`
+}
+
+/** Asks for a queued request, more and more rarely, until it is ready or the time for a first byte is over. */
+async function poll(
+  queued: Dispatcher.ResponseData,
+  { 'content-type': _, ...headers }: Record<string, string>,
+  until: number,
+  signal: AbortSignal,
+  { provider, dispatcher }: ExchangeOptions,
+): Promise<Dispatcher.ResponseData> {
+  const url = pollUrl(provider.baseUrl, headerText(queued.headers['nvcf-reqid']) ?? '')
+  let response = queued
+  for (let delayMs = firstPollDelayMs; url !== null; delayMs = Math.min(delayMs * 1.5, maxPollDelayMs)) {
+    if (performance.now() + delayMs >= until) return response
+    discard(response)
+    await sleep(delayMs, undefined, { signal })
+    const headersTimeout = Math.max(1, until - performance.now())
+    response = await send(url, { dispatcher, method: 'GET', headers, signal, headersTimeout })
+    if (response.statusCode !== 202) return response
+  }
+  return response
+}
+
+/** Reads the body of a failure, bounded. */
+async function readFailure(
+  response: Dispatcher.ResponseData,
+  { provider, timeouts }: ExchangeOptions,
+): Promise<ExchangeFailure> {
+  const status = response.statusCode
+  const retryAfterMs = parseRetryAfter(headerText(response.headers['retry-after']))
+  if (status >= 400 && status <= 599) {
+    const body = await readBounded(response, timeouts.idleTimeoutMs)
+    const error = readUpstreamError(status, body, provider)
+    return { ok: false, status, body, retryAfterMs: retryAfterMs ?? readSaid(body).retryAfterMs, error }
+  }
+  discard(response)
+  return { ok: false, status, body: '', retryAfterMs, error: describeStatus(response, provider) }
+}
+
+function describeStatus(
+  { statusCode: status, headers }: Dispatcher.ResponseData,
+  provider: Provider,
+): WireError {
+  if (status === 200) {
+    const type = headerText(headers['content-type']) ?? 'no content type'
+    const shown = createKeyRedaction(provider.key?.reveal() ?? null)
+      .text(type)
+      .slice(0, 100)
+    const text = `The model server answered 200 with ${shown} instead of a model's answer. Check the server's address.`
+    return gatewayError('upstream_broken', text)
+  }
+  if (status >= 300 && status <= 399) {
+    return gatewayError(
+      'upstream_redirect',
+      `The model server answered with a redirect (${status}), which is not followed, so that the key goes nowhere else.` +
+        " Set the server's final address (CAISSON_LLM_URL, or url in the configuration).",
+    )
+  }
+  if (status === 202) {
+    const text =
+      'The model server has the request in a queue (202) and did not come to it in time. Try again later.'
+    return gatewayError('upstream_pending', text)
+  }
+  return gatewayError(
+    'upstream_broken',
+    `The model server answered with the status ${status}, which has no meaning here.`,
+  )
+}
+
+/** The body with the time-out between chunks; only the time spent waiting for the server counts. */
+export async function* watchBody(
+  response: Dispatcher.ResponseData,
+  idleTimeoutMs: number,
+): AsyncGenerator<Uint8Array> {
+  const stalled = gatewayError(
+    'upstream_timeout',
+    `The model server was silent for ${idleTimeoutMs / 1000} s.`,
+  )
+  const chunks = response.body[Symbol.asyncIterator]()
+  try {
+    for (;;) {
+      const timer = setTimeout(() => response.body.destroy(new UpstreamBreak(stalled)), idleTimeoutMs)
+      const next = await chunks.next().finally(() => clearTimeout(timer))
+      if (next.done === true) return
+      yield next.value as Uint8Array
+    }
+  } catch (cause) {
+    if (cause instanceof UpstreamBreak) throw cause
+    const text = `The connection to the model server ended in the middle of the answer (${reasonOf(cause)}).`
+    throw new UpstreamBreak(gatewayError('upstream_broken', text))
+  } finally {
+    discard(response)
+  }
+}
+
+async function readBounded(response: Dispatcher.ResponseData, idleTimeoutMs: number): Promise<string> {
+  const parts: Uint8Array[] = []
+  let size = 0
+  try {
+    for await (const chunk of watchBody(response, idleTimeoutMs)) {
+      parts.push(chunk)
+      size += chunk.byteLength
+      if (size >= errorBodyMaxBytes) break
+    }
+  } catch {
+    // The status is known; what came of the reason is enough.
+  }
+  return Buffer.concat(parts).subarray(0, errorBodyMaxBytes).toString('utf8')
+}
+
+function contentTypeOf(response: Dispatcher.ResponseData): AnswerType | null {
+  const type = headerText(response.headers['content-type'])?.split(';')[0]?.trim().toLowerCase()
+  return type === 'text/event-stream' || type === 'application/json' ? type : null
+}
+
+/** Seconds or a date (RFC 9110 10.2.3) as milliseconds from now. */
+function parseRetryAfter(text: string | undefined): number | null {
+  if (text === undefined || text.trim() === '') return null
+  const seconds = Number(text)
+  const waitMs = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(text) - Date.now()
+  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : null
+}
+
+function describeFailure(cause: unknown, baseUrl: string, timeouts: ExchangeTimeouts): WireError {
+  if (cause instanceof ProxyError) return gatewayError('upstream_unreachable', cause.message)
+  const code = codeOf(cause)
+  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
+    const seconds = timeouts.firstByteTimeoutMs / 1000
+    return gatewayError('upstream_timeout', `The model server did not begin to answer within ${seconds} s.`)
+  }
+  if (code === 'UND_ERR_HEADERS_OVERFLOW' || code.startsWith('HPE_')) {
+    return gatewayError('upstream_broken', `The model server's answer is not proper HTTP (${code}).`)
+  }
+  const { origin } = new URL(baseUrl)
+  if (/CERT|SIGNATURE|ISSUER/.test(code)) {
+    const text =
+      `The certificate of the model server ${origin} is not trusted (${code}). An authority of your own goes to ` +
+      'network.ca in the configuration.'
+    return gatewayError('upstream_untrusted', text)
+  }
+  const text = `The model server ${origin} cannot be reached (${reasonOf(cause)}). Check the network and the address.`
+  return gatewayError('upstream_unreachable', text)
+}
+
+function codeOf(cause: unknown): string {
+  return cause instanceof Error && 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
+}
+
+/** A short word for a network failure; never the whole message, which may quote what was sent or received. */
+function reasonOf(cause: unknown): string {
+  const code = codeOf(cause) || (cause instanceof Error ? codeOf(cause.cause) : '')
+  return code || (cause instanceof Error ? cause.name : 'unknown')
+}
+
+export function headerText(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value
+}
+
+/** Lets go of a body that nobody reads; the connection is closed with it. */
+function discard(response: Dispatcher.ResponseData): void {
+  response.body.on('error', () => {})
+  response.body.destroy()
+}

@@ -1,0 +1,250 @@
+/**
+ * Has one model server answer chat requests: each waits for its turn at the key, is put in the server's own form, and is
+ * sent anew when the server certainly did nothing with it: too many requests, or something in it that it does not take.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import { classifyProviderError } from '#specs/protocol/provider-failure.ts'
+import { gatewayError, type WireError } from '../net/gateway-error.ts'
+import { directNetwork, type Network } from '../net/network.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
+import { type Abilities, abilitiesOf } from './capabilities.ts'
+import { ModelMemory, type Said } from './capability-cache.ts'
+import {
+  type ExchangeFailure,
+  type ExchangeTimeouts,
+  exchange,
+  headerText,
+  watchBody,
+} from './http-exchange.ts'
+import type { Provider } from './providers.ts'
+import { type QueueTurn, sharedQueue } from './queue.ts'
+import { type Refusal, readRefusal } from './request-rejection.ts'
+import type { SendOptions, Upstream, UpstreamAnswer } from './upstream.ts'
+import { modelRemedy, readSaid, toolsRemedy } from './upstream-error.ts'
+import type { ReportedFailure } from './usage-tap.ts'
+import { buildWireRequest } from './wire-request.ts'
+
+export interface UpstreamTimeouts extends ExchangeTimeouts {
+  /** For a turn at the key, pauses that the server wished for included. */
+  readonly queueTimeoutMs: number
+}
+
+export interface HttpUpstreamOptions {
+  readonly provider: Provider & { readonly baseUrl: string }
+  readonly timeouts: UpstreamTimeouts
+  /** Takes turns with other runs that have the same key. */
+  readonly runId: string
+  readonly network?: Network
+  /** Absent: what the server says is remembered for this run alone. */
+  readonly memory?: ModelMemory
+  /** Told of what a person may wonder about: pauses, and what the server does not take. */
+  readonly log?: (fields: object, text: string) => void
+}
+
+const responseHeaderMaxBytes = 32 * 1024
+/** Headers of an answer that the guest may see. */
+const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
+/** Requests that may be open at once with one key, unless the configuration says otherwise. */
+export const defaultMaxConcurrent = 4
+/** Times that one request is put differently. */
+const maxAdaptations = 6
+
+export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
+  const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
+  const { baseUrl, model } = provider
+  const key = provider.key?.reveal() ?? null
+  const redaction = createKeyRedaction(key)
+  const queue = sharedQueue(baseUrl, key, {
+    maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
+    requestsPerMinute: provider.requestsPerMinute ?? null,
+  })
+  const dispatcher = network.dispatcher({
+    headersTimeout: timeouts.firstByteTimeoutMs,
+    bodyTimeout: 0,
+    maxHeaderSize: responseHeaderMaxBytes,
+    // A connection for each request: llama-server was seen to close a kept one without a word after a stream, and the
+    // request that then meets the closed connection cannot be told from one that was acted on.
+    pipelining: 0,
+  })
+
+  /** With an answer, the turn is over when its body is; with a failure, the caller ends it. */
+  async function ask(
+    attempt: Attempt,
+    turn: QueueTurn,
+    signal: AbortSignal,
+  ): Promise<{ ok: true; answer: UpstreamAnswer } | ExchangeFailure> {
+    const { body, streamed } = attempt
+    const got = await exchange(body, streamed, signal, { provider, dispatcher, timeouts })
+    if (!got.ok) return got
+    turn.accepted()
+    const { response, contentType } = got
+    if (response.body.destroyed) turn.release()
+    else response.body.once('close', () => turn.release())
+    const headers: Record<string, string> = {}
+    for (const name of shownHeaders) {
+      const value = headerText(response.headers[name])
+      if (value !== undefined && /^[\x20-\x7e]{1,200}$/.test(value)) headers[name] = redaction.text(value)
+    }
+    const answer = {
+      streamed: contentType === 'text/event-stream',
+      headers,
+      requestBytes: Buffer.byteLength(body),
+      body: watchBody(response, timeouts.idleTimeoutMs),
+      onFailure: ({ failure, retryAfterMs }: ReportedFailure) => {
+        const isBusy = failure === 'rate_limited' || (failure === 'overloaded' && retryAfterMs !== null)
+        if (!isBusy) return
+        const pauseMs = Math.round(turn.refused(retryAfterMs))
+        log?.({ runId, failure, pauseMs }, 'the model server asks for a pause inside its answer')
+      },
+    }
+    return { ok: true, answer }
+  }
+
+  return {
+    async send(
+      request,
+      { maxTokens, signal, onQueued }: SendOptions,
+    ): Promise<Result<UpstreamAnswer, WireError>> {
+      const until = performance.now() + timeouts.queueTimeoutMs
+      const state: Adaptation = { learnt: {}, promptTokens: null, count: 0 }
+      for (let again = false; ; again = true) {
+        const said = { ...(await memory.recall(baseUrl, model)), ...state.learnt }
+        const abilities = abilitiesOf(model, abilitiesSaid(said))
+        if (request.tools !== undefined && !abilities.tools)
+          return fail(gatewayError('invalid_request', toolsRemedy(model)))
+        const refused = new Set(said.refusedFields)
+        const { promptTokens } = state
+        const wire = buildWireRequest(request, { model, abilities, refused, maxTokens, promptTokens })
+        const maxWaitMs = Math.max(0, until - performance.now())
+        const turn = await queue.take({ runId, model, signal, maxWaitMs, again })
+        if (!turn.ok) return fail(noTurn(turn.error, timeouts.queueTimeoutMs, queue.heldMs))
+        onQueued?.(turn.value.waitedMs)
+        const streamed = request.stream === true && !refused.has('stream')
+        const got = await ask({ body: wire.body, streamed }, turn.value, signal)
+        if (got.ok) {
+          await remember(state.learnt, said)
+          return { ok: true, value: got.answer }
+        }
+        const pauseMs = pauseAfter(got, turn.value)
+        turn.value.release()
+        if (pauseMs !== null) {
+          log?.(
+            { runId, status: got.status, pauseMs: Math.round(pauseMs) },
+            'the model server asks for a pause',
+          )
+          if (isPassing(got) && performance.now() + pauseMs < until) continue
+          return fail({ ...got.error, retryAfterMs: Math.round(pauseMs) })
+        }
+        const refusal = got.status === null ? null : readRefusal(got.status, got.body, wire.spare)
+        if (refusal !== null && adapt(state, refusal, said, abilities)) {
+          log?.({ runId, ...refusal }, 'the model server does not take the request as it was')
+          continue
+        }
+        return fail(await explain(got, refusal))
+      }
+    },
+    close: () => dispatcher.destroy(),
+  }
+
+  /** What one more request has proven; a model that answers is not gone. */
+  async function remember(learnt: Said, said: Said): Promise<void> {
+    const isBack = said.isGone === true || said.refusedTools === true
+    const news = isBack ? { ...learnt, isGone: false, refusedTools: false } : learnt
+    if (Object.keys(news).length > 0) await memory.learn(baseUrl, model, news)
+  }
+
+  /** A failure that is for a person to mend, with what they can do; remembered, as it is of the model. */
+  async function explain(got: ExchangeFailure, refusal: Refusal | null): Promise<WireError> {
+    if (refusal?.kind === 'tools') {
+      await memory.learn(baseUrl, model, { refusedTools: true })
+      return { ...got.error, message: `${got.error.message} (${toolsRemedy(model)})` }
+    }
+    // A text in the place of JSON is of a server that has no such path: the address is wrong, not the model.
+    const isModelGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
+    if (!isModelGone) return got.error
+    await memory.learn(baseUrl, model, { isGone: true })
+    return {
+      ...got.error,
+      message: `${got.error.message} (${modelRemedy(provider, await memory.gone(baseUrl))})`,
+    }
+  }
+}
+
+interface Attempt {
+  readonly body: string
+  readonly streamed: boolean
+}
+
+/** How a request is put differently from what was known before. */
+interface Adaptation {
+  learnt: Said
+  promptTokens: number | null
+  count: number
+}
+
+/** Takes the refusal into account; false when nothing would be different. */
+function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: Abilities): boolean {
+  state.count += 1
+  if (state.count > maxAdaptations) return false
+  const { learnt } = state
+  switch (refusal.kind) {
+    case 'fields':
+      state.learnt = {
+        ...learnt,
+        refusedFields: [...new Set([...(said.refusedFields ?? []), ...refusal.fields])],
+      }
+      return true
+    case 'context': {
+      const { contextTokens, promptTokens } = refusal
+      const isTold = abilities.contextTokens === contextTokens && state.promptTokens === promptTokens
+      if (isTold || (promptTokens !== null && promptTokens >= contextTokens)) return false
+      state.learnt = { ...learnt, contextTokens }
+      state.promptTokens = promptTokens
+      return true
+    }
+    case 'output':
+      if (refusal.maxOutputTokens >= abilities.maxOutputTokens) return false
+      state.learnt = { ...learnt, maxOutputTokens: refusal.maxOutputTokens }
+      return true
+    case 'single_calls':
+      if (!abilities.parallelCalls) return false
+      state.learnt = { ...learnt, singleCalls: true }
+      return true
+    case 'tools':
+      return false
+  }
+}
+
+function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): Partial<Abilities> {
+  return {
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+    ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+    ...(singleCalls === true ? { parallelCalls: false } : {}),
+  }
+}
+
+/** Holds the queue back as the server wishes; null when it wished for nothing. */
+export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
+  if (status === 429) return turn.refused(retryAfterMs)
+  if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
+  if (status !== null) turn.accepted()
+  return null
+}
+
+/** Whether "too many" is of this minute, and not of the account or of this request's length. */
+export function isPassing({ status, body }: ExchangeFailure): boolean {
+  return status === 429 && classifyProviderError(readSaid(body), status) === 'rate_limited'
+}
+
+export function noTurn(why: 'cancelled' | 'timed_out', timeoutMs: number, heldMs: number): WireError {
+  if (why === 'cancelled')
+    return gatewayError('closed', 'The request was cancelled while it waited for its turn.')
+  const text =
+    `The request waited ${timeoutMs / 1000} s for its turn at the model server: its rate or the number of requests at ` +
+    'once is used up by requests with the same key. Try again later, or run less at once.'
+  return { ...gatewayError('upstream_busy', text), retryAfterMs: Math.round(heldMs) }
+}
+
+function fail(error: WireError): Result<UpstreamAnswer, WireError> {
+  return { ok: false, error }
+}

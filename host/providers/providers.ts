@@ -1,0 +1,261 @@
+/**
+ * Which model server a run uses, from the user's flags, environment and configuration alone: NVIDIA's API catalog, a
+ * server of the user's choice, or the offline model. A key belongs to one origin; it is never looked for anywhere else.
+ */
+import type { Result } from '#specs/protocol/error.ts'
+import { Config, type PriceConfig } from '../config/schema.ts'
+import type { KeySource } from '../keys/key-source.ts'
+import { describeSource, type KeyPlace, resolveKey } from '../keys/keys.ts'
+import type { Secret } from '../keys/secret.ts'
+import { chooseServer, longestMatch, type ModelPurpose } from './model-choice.ts'
+import { failure, type ProviderError } from './provider-error.ts'
+import { isNvidiaAddress, readServerAddress } from './server-address.ts'
+
+/** Where requests for a model go. */
+export interface Provider {
+  /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the name that the configuration gives it. */
+  readonly name: string
+  /** Model id as the provider knows it; the guest cannot choose another. */
+  readonly model: string
+  /** Without a trailing slash, such as `https://integrate.api.nvidia.com/v1`; null for the offline model. */
+  readonly baseUrl: string | null
+  readonly key: Secret | null
+  /** Where its key is set, for a remedy: `the variable NVIDIA_API_KEY`; absent: nowhere yet. */
+  readonly keySetting?: string
+  /** Requests that may begin within any minute, over all runs with this key; absent: not bounded. */
+  readonly requestsPerMinute?: number
+  /** Requests that may be open at once, over all runs with this key; absent: as the gateway has it. */
+  readonly maxConcurrent?: number
+  /** What this model costs; absent: not known. */
+  readonly price?: PriceConfig
+  /** What a person should know before the first request, one sentence each. */
+  readonly notes: readonly string[]
+}
+
+/** A provider before its key was fetched. */
+export interface ProviderChoice extends Omit<Provider, 'key'> {
+  /** Null: it is asked without a key. */
+  readonly keySource: KeySource | null
+}
+
+export interface ProviderQuestion {
+  readonly env: Readonly<Record<string, string | undefined>>
+  /** Absent: an empty one. */
+  readonly config?: Config
+  /** Names of keys in the system's keyring; a provider without another key takes the one of its name. */
+  readonly storedKeys?: readonly string[]
+  /** From `--model`; wins over `CAISSON_MODEL`, and that over the configuration's `model`. */
+  readonly model?: string
+  /** For the remedies in what is said; default `chat`. */
+  readonly purpose?: ModelPurpose
+}
+
+export const nvidiaBaseUrl = 'https://integrate.api.nvidia.com/v1'
+/** Tools, a reasoning switch and 262,144 tokens of context; the catalog changes, so a 404 or 410 names the setting. */
+export const nvidiaDefaultModel = 'nvidia/nemotron-3-super-120b-a12b'
+export const offlineModel = 'caisson/offline'
+/** What others report of NVIDIA's hosted models is about 40 a minute, unpublished and without headers. */
+const nvidiaRequestsPerMinute = 36
+
+/** Variables in which other programs look for keys of models; Caisson sends no key whose server it was not told. */
+const keysOfOthers = [
+  'OPENAI_API_KEY',
+  'ANTHROPIC_API_KEY',
+  'AZURE_OPENAI_API_KEY',
+  'GEMINI_API_KEY',
+  'GOOGLE_API_KEY',
+  'GROQ_API_KEY',
+  'MISTRAL_API_KEY',
+  'OPENROUTER_API_KEY',
+  'TOGETHER_API_KEY',
+  'XAI_API_KEY',
+  'CAISSON_LLM_KEY',
+] as const
+
+const offlineNote =
+  'No model key is set: the offline model answers. It knows a small set of requests; set NVIDIA_API_KEY, or ' +
+  'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file, for a real model.'
+
+/** Chooses without fetching a key or asking anybody; in which order is in specs/gateway.md. */
+export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
+  const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
+  const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
+  if (model !== undefined && !/^[\x21-\x7e]{1,200}$/.test(model)) {
+    const setting = '--model, CAISSON_MODEL or the configuration'
+    return failure('invalid_model', `The model id (${setting}) is not 1 to 200 visible characters.`)
+  }
+  if (model === offlineModel) return { ok: true, value: offlineChoice(false) }
+  const url = nonEmpty(env.CAISSON_LLM_URL)
+  if (url !== undefined) return chooseCustom(url, model, { env, config })
+  const hasNvidiaKey = nonEmpty(env.NVIDIA_API_KEY) !== undefined || storedKeys.includes('nvidia')
+  const chosen = chooseServer(model, config, hasNvidiaKey, purpose)
+  const unread = describeUnreadKeys(env, config)
+  if (!chosen.ok)
+    return unread === undefined ? chosen : failure(chosen.error.code, `${chosen.error.message} ${unread}`)
+  if (chosen.value.name === 'offline') {
+    const isWanted = config.provider === 'offline'
+    const choice = offlineChoice(!isWanted, Object.keys(config.providers))
+    const notes = isWanted || unread === undefined ? choice.notes : [...choice.notes, unread]
+    return { ok: true, value: { ...choice, notes } }
+  }
+  return chooseConfigured(chosen.value, { env, config, storedKeys })
+}
+
+/** The chosen provider with its key, fetched now. @param place where keys are looked for */
+export async function fetchKey(
+  { keySource, ...provider }: ProviderChoice,
+  place: KeyPlace,
+): Promise<Result<Provider, ProviderError>> {
+  if (keySource === null) return { ok: true, value: { ...provider, key: null } }
+  const key = await resolveKey(keySource, place)
+  if (!key.ok) return failure('invalid_key', `No key for the provider ${provider.name}: ${key.error}.`)
+  if (!/^[\x21-\x7e]+$/.test(key.value.reveal())) {
+    const where = describeSource(keySource)
+    return failure('invalid_key', `The key from ${where} holds a space; set it to the bare key.`)
+  }
+  return { ok: true, value: { ...provider, key: key.value } }
+}
+
+/** The offline model as a provider. */
+export function offlineProvider(noted: boolean): Provider {
+  const { keySource: _, ...provider } = offlineChoice(noted)
+  return { ...provider, key: null }
+}
+
+/** @param others providers of the configuration that would be asked if a model or a default were named */
+function offlineChoice(noted: boolean, others: readonly string[] = []): ProviderChoice {
+  const note =
+    others.length === 0
+      ? offlineNote
+      : `Neither a model nor a default provider is named: the offline model answers. To ask ${others.join(' or ')}, ` +
+        'pass --model, or set model or provider in the configuration file.'
+  const notes = noted ? [note] : []
+  return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
+}
+
+/** What to do about keys that are set and not read; undefined where there are none. Says no more of a key than that it is there. */
+function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): string | undefined {
+  const read = Object.values(config.providers).flatMap(({ key }) =>
+    key !== undefined && 'env' in key ? [key.env] : [],
+  )
+  const unread = keysOfOthers.filter((name) => nonEmpty(env[name]) !== undefined && !read.includes(name))
+  const [first] = unread
+  if (first === undefined) return undefined
+  if (first === 'CAISSON_LLM_KEY')
+    return 'CAISSON_LLM_KEY is set, but not used without CAISSON_LLM_URL, the address of its server up to and with /v1.'
+  const server = first === 'OPENAI_API_KEY' ? ' (https://api.openai.com/v1 for OpenAI)' : ''
+  return (
+    `${unread.join(' and ')} ${unread.length === 1 ? 'is' : 'are'} set, but Caisson does not read ${unread.length === 1 ? 'it' : 'them'}. ` +
+    `Set CAISSON_LLM_URL${server}, CAISSON_LLM_KEY and CAISSON_MODEL, or add a provider to the configuration file with ` +
+    `key = { env = "${first}" }.`
+  )
+}
+
+/** The one server that the environment names: it wins over whatever the file says. */
+function chooseCustom(
+  url: string,
+  model: string | undefined,
+  { env, config }: { env: ProviderQuestion['env']; config: Config },
+): Result<ProviderChoice, ProviderError> {
+  const address = readServerAddress(url, 'CAISSON_LLM_URL')
+  if (!address.ok) return address
+  if (model === undefined) {
+    const text = 'CAISSON_LLM_URL is set but no model is named. Set CAISSON_MODEL or pass --model.'
+    return failure('missing_model', text)
+  }
+  const hasKey = nonEmpty(env.CAISSON_LLM_KEY) !== undefined
+  const keySource = hasKey ? { env: 'CAISSON_LLM_KEY' } : null
+  return {
+    ok: true,
+    value: { name: 'custom', model, keySource, ...termsOf({}, keySource, model, config), ...address.value },
+  }
+}
+
+function chooseConfigured(
+  { name, model }: { readonly name: string; readonly model: string | undefined },
+  { env, config, storedKeys }: Required<Pick<ProviderQuestion, 'env' | 'config' | 'storedKeys'>>,
+): Result<ProviderChoice, ProviderError> {
+  const given = Object.hasOwn(config.providers, name) ? config.providers[name] : undefined
+  const setting = `providers.${name}.url in the configuration`
+  const url = given?.url ?? (name === 'nvidia' ? nvidiaBaseUrl : undefined)
+  if (url === undefined)
+    return failure('invalid_url', `${setting} is missing; set it to the server's address up to and with /v1.`)
+  const address = readServerAddress(url, setting)
+  if (!address.ok) return address
+  const isNvidia = isNvidiaAddress(address.value.baseUrl)
+  if (name === 'nvidia' && !isNvidia) {
+    const text = `${setting} is not an address of NVIDIA's; give a server of your own another name than nvidia.`
+    return failure('invalid_url', text)
+  }
+  const wanted =
+    model ??
+    given?.models?.find((id) => !id.includes('*')) ??
+    (name === 'nvidia' ? nvidiaDefaultModel : undefined)
+  if (wanted === undefined) {
+    const text = `The provider ${name} is chosen but no model is named. Set model in the configuration, CAISSON_MODEL, or pass --model.`
+    return failure('missing_model', text)
+  }
+  const variable =
+    name === 'nvidia' && nonEmpty(env.NVIDIA_API_KEY) !== undefined ? { env: 'NVIDIA_API_KEY' } : undefined
+  const keySource = variable ?? given?.key ?? (storedKeys.includes(name) ? { keyring: name } : null)
+  if (name === 'nvidia' && keySource === null) return failure('missing_key', missingNvidiaKey(wanted))
+  const clash = keySource === null ? undefined : findClash(name, keySource, address.value.baseUrl, config)
+  if (clash !== undefined) return failure('invalid_key', clash)
+  const terms = termsOf(
+    { ...(isNvidia ? { requestsPerMinute: nvidiaRequestsPerMinute } : {}), ...given },
+    keySource,
+    wanted,
+    config,
+  )
+  return { ok: true, value: { name, model: wanted, keySource, ...terms, ...address.value } }
+}
+
+function missingNvidiaKey(model: string): string {
+  return (
+    `The model "${model}" is NVIDIA's, but there is no key. Set NVIDIA_API_KEY, or store one with: caisson key set ` +
+    'nvidia; or name the provider of the model in the configuration.'
+  )
+}
+
+function termsOf(
+  {
+    requestsPerMinute,
+    maxConcurrent,
+  }: { readonly requestsPerMinute?: number | undefined; readonly maxConcurrent?: number | undefined },
+  keySource: KeySource | null,
+  model: string,
+  config: Config,
+): Pick<Provider, 'requestsPerMinute' | 'maxConcurrent' | 'price' | 'keySetting'> {
+  const pattern = longestMatch(Object.keys(config.prices), model)
+  const price = pattern === undefined ? undefined : config.prices[pattern]
+  return {
+    ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
+    ...(maxConcurrent === undefined ? {} : { maxConcurrent }),
+    ...(price === undefined ? {} : { price }),
+    ...(keySource === null ? {} : { keySetting: describeSource(keySource) }),
+  }
+}
+
+/** A key belongs to one origin: the same source for two of them is a mistake. */
+function findClash(name: string, source: KeySource, baseUrl: string, config: Config): string | undefined {
+  const where = describeSource(source)
+  if ('env' in source && source.env === 'NVIDIA_API_KEY' && !isNvidiaAddress(baseUrl)) {
+    return `providers.${name}.key in the configuration: ${where} is for NVIDIA's addresses alone; give ${name} a key of its own.`
+  }
+  const { origin } = new URL(baseUrl)
+  const other = Object.entries(config.providers).find(
+    ([otherName, { url = nvidiaBaseUrl, key }]) =>
+      otherName !== name &&
+      key !== undefined &&
+      JSON.stringify(key) === JSON.stringify(source) &&
+      URL.canParse(url) &&
+      new URL(url).origin !== origin,
+  )
+  if (other === undefined) return
+  return `providers.${name} and providers.${other[0]} in the configuration take their key from ${where}, but are different servers; a key belongs to one.`
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  const trimmed = text?.trim()
+  return trimmed === undefined || trimmed === '' ? undefined : trimmed
+}

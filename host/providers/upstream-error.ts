@@ -1,0 +1,100 @@
+/**
+ * An upstream's error in the one form that the guest gets. `specs/protocol/provider-failure.ts` reads its dialects; text and
+ * HTML of a proxy are read here. The words that tell what the error means stay in it.
+ */
+
+import { type ProviderError, readProviderError } from '#specs/protocol/provider-failure.ts'
+import { parseJson } from '../files/json.ts'
+import { boundMessage, type WireError } from '../net/gateway-error.ts'
+import { createKeyRedaction } from '../secrets/redaction.ts'
+import { suggestedModels } from './capabilities.ts'
+import type { Provider } from './providers.ts'
+import { isNvidiaAddress } from './server-address.ts'
+
+/** Bytes of an error body that are read; the rest is dropped. */
+export const errorBodyMaxBytes = 64 * 1024
+
+/** What an upstream's answer of a failure says, whatever its dialect. @param body its first bytes, as text */
+export function readSaid(body: string): ProviderError {
+  const said = readProviderError(parseJson(body) ?? htmlToText(body))
+  return said.message === '' ? { ...said, message: htmlToText(body) } : said
+}
+
+/**
+ * @param status the upstream's, 400 to 599
+ * @param body its first bytes, as text
+ * @param provider its key is removed from the message should the upstream echo it, and its settings are named
+ */
+export function readUpstreamError(
+  status: number,
+  body: string,
+  provider: Pick<Provider, 'key' | 'keySetting' | 'name'>,
+): WireError {
+  const redaction = createKeyRedaction(provider.key?.reveal() ?? null)
+  const read = readSaid(body)
+  const message = read.message === '' ? 'the model server gave no reason' : read.message
+  return {
+    status,
+    message: boundMessage(redaction.text(`HTTP ${status}: ${message}${remedyFor(status, body, provider)}`)),
+    type: redaction.text(word(isUri(read.type) ? '' : read.type) ?? typeOfStatus(status)),
+    code: redaction.text(word(read.status) ?? word(read.code) ?? String(status)),
+  }
+}
+
+/** What to do about a model that its server does not have. @param gone ids that are known to be gone as well */
+export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[]): string {
+  const choose = `${model} is not available there; choose another with --model or CAISSON_MODEL`
+  if (baseUrl === null || !isNvidiaAddress(baseUrl)) return choose
+  const others = suggestedModels.filter((id) => id !== model && !gone.includes(id)).slice(0, 3)
+  return others.length === 0 ? choose : `${choose}, such as ${others.join(', ')}`
+}
+
+/** What to do about a model that takes no tools. */
+export function toolsRemedy(model: string): string {
+  return `${model} takes no tools, and the agent works by tools; choose another model with --model or CAISSON_MODEL, or switch tools on at its server`
+}
+
+/** The title or the words of an HTML page; other text as it is. Only for people, so tags may be cut roughly. */
+function htmlToText(body: string): string {
+  const page = body.slice(0, 8_192)
+  if (!/<\s*(!doctype|html|head|body|title)/i.test(page)) return page.trim().slice(0, 1_000)
+  const title = /<title[^>]*>([^<]*)/i.exec(page)?.[1]
+  const words = page.replaceAll(/<(script|style)[\s\S]*?(<\/\1>|$)/gi, ' ').replaceAll(/<[^>]*>?/g, ' ')
+  const text = (title !== undefined && title.trim() !== '' ? title : words).replaceAll(/\s+/g, ' ').trim()
+  return `a web page instead of an answer: ${text.slice(0, 300)}`
+}
+
+function typeOfStatus(status: number): string {
+  if (status === 401 || status === 403) return 'authentication_error'
+  if (status === 402) return 'payment_required'
+  if (status === 404) return 'not_found_error'
+  if (status === 410) return 'gone'
+  if (status === 429) return 'rate_limit_error'
+  return status >= 500 ? 'server_error' : 'invalid_request_error'
+}
+
+/** What the person can do; the guest's model can do nothing about these. */
+function remedyFor(
+  status: number,
+  body: string,
+  { key, keySetting, name }: Pick<Provider, 'key' | 'keySetting' | 'name'>,
+): string {
+  if (status === 401 || status === 403) {
+    if (key !== null) return ` (check the key in ${keySetting ?? 'its setting'})`
+    return ` (set a key for the provider ${name})`
+  }
+  if (status === 402) return ' (the account of the key has no credit left)'
+  if (status === 404 && /^\s*404 page not found/i.test(body)) {
+    return " (the address is wrong: it ends with /v1, once; set it in CAISSON_LLM_URL or in the provider's url)"
+  }
+  return ''
+}
+
+/** problem+json names its kind by an address. */
+function isUri(type: string): boolean {
+  return /^(?:urn|about|https?):/i.test(type)
+}
+
+function word(text: string): string | undefined {
+  return text === '' ? undefined : text.toWellFormed().slice(0, 100)
+}

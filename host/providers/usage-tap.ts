@@ -1,0 +1,144 @@
+/**
+ * Reads along a model's answer for what the host must know of it: the usage, whether it ended, an error inside it.
+ * Providers report usage once, on several chunks, or never: the largest number counts, never the sum.
+ */
+
+import { createParser } from 'eventsource-parser'
+import { z } from 'zod'
+import {
+  classifyProviderError,
+  errorWithin,
+  type ProviderFailure,
+  readProviderError,
+} from '#specs/protocol/provider-failure.ts'
+import type { Usage } from '#specs/protocol/task.ts'
+import { parseJson } from '../files/json.ts'
+
+const TokenCount = z.number().int().min(0).max(1e12).catch(0)
+const WireUsage = z.object({
+  prompt_tokens: TokenCount,
+  completion_tokens: TokenCount,
+  completion_tokens_details: z.object({ reasoning_tokens: TokenCount }).nullish().catch(null),
+})
+const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
+const Chunk = Usages.extend({
+  /** Where some servers have the usage. */
+  choices: z.array(Usages).min(1).nullish().catch(null),
+})
+
+/** The error that a provider reports inside an answer of status 200. */
+export interface ReportedFailure {
+  readonly failure: ProviderFailure
+  /** The pause that it asks for; null when it asks for none. */
+  readonly retryAfterMs: number | null
+}
+
+export interface UsageTap {
+  push(chunk: Uint8Array): void
+  /** Null until the provider reports an error. */
+  readonly failure: ReportedFailure | null
+  /** What is known so far; numbers that the provider did not give are estimated from the bytes. */
+  read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
+}
+
+/** Characters of one SSE event that are looked at; a longer one is passed on unread. */
+const eventMaxChars = 1024 * 1024
+const toldApart = /"(?:usage|error|base_resp)"/
+/** Bytes of text per token, roughly, in English; only for providers that report nothing. */
+const bytesPerToken = 4
+/** Bytes of JSON around one delta, roughly. */
+const deltaOverhead = 5
+
+/** For a stream of server-sent events. @param requestBytes size of the request, for the estimate */
+export function createStreamTap(requestBytes: number): UsageTap {
+  const decoder = new TextDecoder()
+  const state = newState(requestBytes)
+  const parser = createParser({
+    maxBufferSize: eventMaxChars,
+    onEvent: (event) => {
+      if (event.data === '[DONE]') state.done = true
+      // Most chunks are small deltas: only those that can matter are parsed.
+      else if (event.event === 'error') noteError(parseJson(event.data) ?? event.data, state)
+      else if (toldApart.test(event.data)) readChunk(event.data, state)
+    },
+  })
+  let broken = false
+  return {
+    push(chunk) {
+      state.bytes += chunk.byteLength
+      if (broken) return
+      try {
+        parser.feed(decoder.decode(chunk, { stream: true }))
+      } catch {
+        // An event beyond the bound: the guest gets it all the same, the usage is estimated.
+        broken = true
+      }
+    },
+    get failure() {
+      return state.failure
+    },
+    read: () => summarise(state, deltaOverhead),
+  }
+}
+
+/** For a whole JSON answer. */
+export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<UsageTap['read']> {
+  const state = newState(requestBytes)
+  state.bytes = body.length
+  readChunk(body.toString('utf8'), state)
+  state.done = true
+  return summarise(state, 1)
+}
+
+/** Of an answer that is there whole, in either form. */
+export function readUsage(
+  body: Buffer,
+  { streamed, requestBytes }: { readonly streamed: boolean; readonly requestBytes: number },
+): { readonly usage: Usage; readonly estimated: boolean } {
+  const tap = createStreamTap(requestBytes)
+  if (streamed) tap.push(body)
+  const { usage, estimated } = streamed ? tap.read() : readWholeAnswer(body, requestBytes)
+  return { usage, estimated }
+}
+
+interface TapState {
+  requestBytes: number
+  bytes: number
+  input: number
+  output: number
+  reasoning: number
+  done: boolean
+  failure: ReportedFailure | null
+}
+
+function newState(requestBytes: number): TapState {
+  return { requestBytes, bytes: 0, input: 0, output: 0, reasoning: 0, done: false, failure: null }
+}
+
+function readChunk(text: string, state: TapState): void {
+  const value = parseJson(text)
+  const error = errorWithin(value)
+  if (error !== undefined) noteError(error, state)
+  const chunk = Chunk.safeParse(value).data
+  const usage = chunk?.usage ?? chunk?.choices?.[0]?.usage
+  if (!usage) return
+  state.input = Math.max(state.input, usage.prompt_tokens)
+  state.output = Math.max(state.output, usage.completion_tokens)
+  state.reasoning = Math.max(state.reasoning, usage.completion_tokens_details?.reasoning_tokens ?? 0)
+}
+
+/** Keeps what the error means, and none of its words. */
+function noteError(error: unknown, state: TapState): void {
+  const said = readProviderError(error)
+  state.failure ??= { failure: classifyProviderError(said, null), retryAfterMs: said.retryAfterMs }
+}
+
+function summarise(state: TapState, overhead: number): ReturnType<UsageTap['read']> {
+  const { failure } = state
+  const estimated = state.input === 0 && state.output === 0
+  const inputTokens = estimated ? Math.ceil(state.requestBytes / bytesPerToken) : state.input
+  const outputTokens = estimated ? Math.ceil(state.bytes / bytesPerToken / overhead) : state.output
+  const usage = { requests: 1, inputTokens, outputTokens, reasoningTokens: state.reasoning }
+  const error = failure === null ? null : `the provider reported an error in its answer (${failure.failure})`
+  return { usage, estimated, done: state.done, error }
+}

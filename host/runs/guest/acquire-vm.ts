@@ -1,0 +1,96 @@
+/** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { findSavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
+import { removeSaved } from '../../vm/hibernation/saved-vm-lock.ts'
+import type { WarmVm } from '../../vm/template/warm-start.ts'
+import type { StartVmOptions } from '../../vm/vm.ts'
+import { VmError } from '../../vm/vm-error.ts'
+import { checkResources } from '../../vm/vm-options.ts'
+import { openWarm, type PooledVm } from '../../vm/vm-pool.ts'
+import type { RunPlan } from '../resolved-run.ts'
+import { warmUp } from './warm-up.ts'
+
+export interface Origin extends WarmVm {
+  /** Whether it goes on as it was kept. */
+  readonly isSaved?: boolean
+}
+
+/**
+ * `open` gets the VM while it becomes fresh, and is called again with the next when that one does not serve.
+ * @throws what the last `open` throws, and VmError when not even a boot succeeds
+ */
+export async function beginVm<T>(
+  plan: RunPlan,
+  pooled: PooledVm | undefined,
+  options: StartVmOptions,
+  open: (origin: Origin) => Promise<T>,
+): Promise<T> {
+  const kept = await openKept(plan, options, open)
+  if (kept.value !== undefined) return kept.value
+  const start = plan.vm.start ?? 'auto'
+  const why = kept.problem === undefined ? {} : { coldReason: kept.problem }
+  return await openWarm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
+}
+
+/** The journal's word on how the VM began, once its agent answers. @param agentMs how long that took */
+export function describeReady({ vm, cloned, coldReason, isSaved }: Origin, agentMs: number): HostEvent {
+  const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
+  const phases = { ...timed, agentMs }
+  return {
+    type: 'vm-ready',
+    start: isSaved === true ? 'saved' : cloned ? 'template' : 'boot',
+    ...(coldReason === undefined ? {} : { coldReason: coldReason.slice(0, 2_000) }),
+    accelerator: vm.accelerator,
+    confinement: vm.confinement,
+    phasesMs: Object.fromEntries(
+      Object.entries(phases).map(([name, ms]) => [name.slice(0, -2), Math.round(ms)]),
+    ),
+  }
+}
+
+/** What a VM for such a run is started with. */
+export function vmOptions(
+  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
+  start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
+): StartVmOptions {
+  return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
+}
+
+/** In the VM that the continued run kept; or why that cannot be. @throws VmError when no VM can be started now, and the signal's reason */
+async function openKept<T>(
+  { continues }: RunPlan,
+  options: StartVmOptions,
+  open: (origin: Origin) => Promise<T>,
+): Promise<{ readonly value?: T; readonly problem?: string }> {
+  if (continues === undefined) return {}
+  const { runId, kept } = continues
+  const saved = await findSavedVm(kept)
+  if (saved === undefined) {
+    await remove(kept)
+    return { problem: `${runId} kept no VM` }
+  }
+  try {
+    // As for any run: this one has work to do, and a VM to keep at its end.
+    await checkResources(saved.record, options.folders.vms)
+    const vm = await wakeVm(options, saved)
+    const value = await open({ vm, cloned: false, isSaved: true })
+    await remove(kept)
+    return { value }
+  } catch (error) {
+    // Not even a new VM can be had now: this one is for later.
+    if ((options.signal?.aborted || isPassing(error)) && (await findSavedVm(kept)) !== undefined) throw error
+    // Its disk has moved on, or it is of no use.
+    await remove(kept)
+    options.signal?.throwIfAborted()
+    const why = error instanceof Error ? error.message : String(error)
+    return { problem: `the VM that ${runId} kept did not wake: ${why}`.slice(0, 2_000) }
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return error instanceof VmError && ['memory_short', 'disk_short'].includes(error.kind)
+}
+
+async function remove(directory: string): Promise<void> {
+  await removeSaved(directory).catch(() => undefined)
+}

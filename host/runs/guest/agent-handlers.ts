@@ -1,0 +1,81 @@
+/** What a run does with what its agent says: claims are checked, journaled and shown; questions and the completion go on. */
+import { type CaissonError, hasCode } from '#specs/errors.ts'
+import type { ApprovalDecision } from '#specs/protocol/approval.ts'
+import type { HandlerFailure } from '#specs/protocol/peer.ts'
+import type { Completion } from '#specs/protocol/task.ts'
+import type { LinkHandlers } from '../../guest/agent-link.ts'
+import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
+import { comesToWork } from './active-agent.ts'
+import type { AgentClaims } from './agent-event-validator.ts'
+import type { RunGateway } from './run-gateway.ts'
+
+const askedByHost: ApprovalDecision = {
+  decision: 'deny',
+  hint: 'the host asks about this tool itself, when it is called',
+}
+
+export interface AgentHandlerParts {
+  readonly record: RunRecord
+  readonly log: CappedLog
+  readonly claims: AgentClaims
+  readonly outside: Pick<RunGateway, 'approve' | 'requests'>
+  readonly onCompletion: (completion: Completion) => void
+  /** The journal takes no more of the guest's events. */
+  readonly onJournalFull: (error: CaissonError) => void
+}
+
+export function agentHandlers({
+  record,
+  log,
+  claims,
+  outside: { approve, requests },
+  onCompletion,
+  onJournalFull,
+}: AgentHandlerParts): LinkHandlers {
+  /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
+  const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
+    if (await comesToWork(claims, agentPath)) return null
+    const message = `no agent ${agentPath} is at work, so nobody is asked for it`
+    return { ok: false, error: { code: 'invalidParams', message } }
+  }
+  return {
+    checkEvent: ({ agentPath, event }) => claims.check(agentPath, event),
+    onEvent: async (_, { n, agentPath, event }) => {
+      try {
+        await record.agent(agentPath, n, event)
+      } catch (error) {
+        // The link goes on: the changes still come home.
+        if (!hasCode(error, 'limit_reached')) throw error
+        onJournalFull(error)
+      }
+    },
+    onDelta: ({ agentPath, deltas }) => {
+      if (!claims.isAtWork(agentPath)) return
+      for (const delta of deltas) record.delta(agentPath, delta)
+    },
+    requestApproval: async (request, { signal }) => {
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      if (requests.isAllowed(request)) return { ok: true, value: { decision: 'allow' } }
+      // In the agent's words it would stand for what the host does itself.
+      if (requests.asksItself(request.tool)) return { ok: true, value: askedByHost }
+      return { ok: true, value: await approve(request, signal) }
+    },
+    runHook: async (request, { signal }) => {
+      const refusal = await refuseFor(request.agentPath)
+      if (refusal !== null) return refusal
+      claims.noteHook(request)
+      const value = await requests.runHook(request, signal)
+      if (value.decision === 'deny') claims.noteRefusal(request)
+      return { ok: true, value }
+    },
+    callTool: async (call, { signal }) =>
+      (await refuseFor(call.agentPath)) ?? { ok: true, value: await requests.callTool(call, signal) },
+    completeTask: async (completion) => {
+      onCompletion(completion)
+      return { ok: true, value: {} }
+    },
+    onLog: (entry) => log.write({ at: Date.now(), from: 'agent', ...entry }),
+  }
+}

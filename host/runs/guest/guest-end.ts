@@ -1,0 +1,81 @@
+/** The ways in which the work of a guest ends under its host: a completion, an agent that is lost, a VM that is. Turns each into the run's failure; the first counts. */
+import { CaissonError, type ErrorCode, errorMessage } from '#specs/errors.ts'
+import type { RpcFailure } from '#specs/protocol/peer.ts'
+import type { Completion } from '#specs/protocol/task.ts'
+import type { LinkEnd } from '../../guest/agent-link.ts'
+import type { VmExit } from '../../vm/vm.ts'
+
+/** Of a failure that holds what a VM said last. */
+const messageMaxChars = 8_000
+
+export class WorkEnds {
+  readonly #completed = Promise.withResolvers<Completion>()
+  /** The agent process that had the run is gone, or is not believed any more; another may answer in its place. */
+  readonly #agentLost = Promise.withResolvers<never>()
+  /** Nobody will answer any more: VM or link gone, or the journal cannot be written. */
+  readonly #lost = Promise.withResolvers<never>()
+  #hasCompleted = false
+
+  constructor() {
+    this.#lost.promise.catch(() => undefined)
+    this.#agentLost.promise.catch(() => undefined)
+  }
+
+  get hasCompleted(): boolean {
+    return this.#hasCompleted
+  }
+
+  complete(completion: Completion): void {
+    this.#hasCompleted = true
+    this.#completed.resolve(completion)
+  }
+
+  loseAgent(code: ErrorCode, message: string): void {
+    this.#agentLost.reject(new CaissonError(code, message))
+  }
+
+  lose(cause: unknown): void {
+    this.#lost.reject(cause)
+  }
+
+  /** `work`, unless nobody is left to do it. */
+  orLost<T>(work: Promise<T>): Promise<T> {
+    return Promise.race([work, this.#lost.promise])
+  }
+
+  /** @throws {CaissonError} `agent_lost`, `vm_lost`, `protocol_violation` when agent or VM are lost */
+  completion(): Promise<Completion> {
+    return this.orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
+  }
+}
+
+export function describeVmExit({ reason, signal, code, detail, stderrTail, consoleTail }: VmExit): string {
+  const tail = [detail, stderrTail, consoleTail].filter((part) => part).join('\n')
+  const how = `${reason}, ${signal ?? `code ${code}`}`
+  return `the VM ended in the middle of the run (${how})\n${tail}`.slice(0, messageMaxChars)
+}
+
+export function failureOfWake(cause: unknown): CaissonError {
+  return new CaissonError(
+    'vm_lost',
+    `the saved VM did not wake: ${errorMessage(cause)}`.slice(0, messageMaxChars),
+  )
+}
+
+export function failureOfLink({ reason, message }: LinkEnd): CaissonError {
+  return new CaissonError(reason === 'protocol_mismatch' ? 'version_mismatch' : 'agent_lost', message)
+}
+
+/** @param doing what the host asked for. @param consoleText the guest's console so far */
+export function failureOfAnswer(
+  doing: string,
+  { code, message }: RpcFailure,
+  consoleText: string,
+): CaissonError {
+  if (code === 'cancelled') return new CaissonError('cancelled', `cancelled while ${doing}`)
+  const tail = consoleText.split('\n').slice(-15).join('\n')
+  return new CaissonError(
+    'agent_lost',
+    `${doing}: ${message} (${code})\nthe guest's console ends with:\n${tail}`,
+  )
+}

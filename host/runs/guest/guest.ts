@@ -1,0 +1,439 @@
+/**
+ * The guest of one run as the host sees it: the VM, the link to the agent in it, the gateway and the stream of the
+ * change set. Turns whatever the guest does into records, answers and failures with a reason.
+ */
+
+import { writeFile } from 'node:fs/promises'
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CaissonError, hasCode } from '#specs/errors.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import {
+  type RequestMethod,
+  taskCancel,
+  taskHold,
+  taskPause,
+  taskSteer,
+  workspaceOpen,
+  workspaceReset,
+} from '#specs/protocol/methods.ts'
+import type { ParamsInput, ResultOf, RpcFailure } from '#specs/protocol/peer.ts'
+import type { Completion, Task } from '#specs/protocol/task.ts'
+import type { ApprovalQueue } from '../../approvals/queue.ts'
+import { GuestAccess } from '../../control/guest-access.ts'
+import type { VmInfo } from '../../control/messages.ts'
+import { serveVm } from '../../control/serve-vm.ts'
+import type { ControlServer } from '../../control/server.ts'
+import type { VmService } from '../../control/services.ts'
+import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../../guest/agent-link.ts'
+import type { RunHooks } from '../../hooks/run-hooks.ts'
+import { CappedLog } from '../../journal/bounded-log.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
+import type { Recorder } from '../../recording/recorder.ts'
+import { pauseVm, unpauseVm } from '../../vm/hibernation/pause.ts'
+import { GuestUnresponsiveError } from '../../vm/template/warm-start.ts'
+import type { VmExit } from '../../vm/vm.ts'
+import type { ChangeSet } from '../../workspace/change-set.ts'
+import type { WorkspaceResult } from '../../workspace/index.ts'
+import type { RoomKeeper } from '../disk-space-wait.ts'
+import { type PreparedWorkspace, requireValue } from '../prepare.ts'
+import type { RunPlan } from '../resolved-run.ts'
+import { beginVm, describeReady, type Origin, vmOptions } from './acquire-vm.ts'
+import type { ControlledAgent } from './agent-control.ts'
+import type { AgentClaims } from './agent-event-validator.ts'
+import { agentHandlers } from './agent-handlers.ts'
+import { ChangeStream } from './change-stream.ts'
+import { collectFrom } from './collect-changes.ts'
+import { DiskGuard } from './disk-guard.ts'
+import { describeVmExit, failureOfAnswer, failureOfLink, failureOfWake, WorkEnds } from './guest-end.ts'
+import { GuestVm } from './guest-vm.ts'
+import { isAtWork } from './idle-hibernation.ts'
+import { openRunGateway, type RunGateway } from './run-gateway.ts'
+
+/** Time for the agent to answer in its first session, after init was ready. */
+const sessionTimeoutMs = 60_000
+/** The same for a copy of a template, whose agent waits already. */
+const cloneSessionTimeoutMs = 20_000
+/** Time for what should take a second: clock, mount, acceptance of the task. */
+const requestTimeoutMs = 60_000
+/** After a link that ended: for the VM's own word on why. */
+const lastWordMs = 2_000
+
+/** What other processes of the user may ask, by the control socket. */
+export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
+
+/** What a run has that its guest asks, and is held to. */
+export interface GuestParts {
+  readonly record: RunRecord
+  readonly approvals: ApprovalQueue
+  readonly claims: AgentClaims
+  readonly hooks: RunHooks
+  /** What waits where the disk is full. */
+  readonly room: RoomKeeper
+}
+
+export class Guest implements AsyncDisposable, ControlledAgent {
+  readonly #plan: RunPlan
+  readonly #record: RunRecord
+  readonly #vm: GuestVm
+  readonly #link: AgentLink
+  readonly #outside: RunGateway
+  readonly #log: CappedLog
+  readonly #ends = new WorkEnds()
+  readonly #changes: ChangeStream
+  #session: SessionInfo | null = null
+  readonly #access: GuestAccess
+  #control: ControlServer | null = null
+  #closing = false
+  #isPaused = false
+  readonly #room: RoomKeeper
+  readonly #disk: DiskGuard
+  #rest: 'none' | 'saving' | 'asleep' = 'none'
+  #requests: VmRequests | null = null
+
+  private constructor(
+    plan: RunPlan,
+    { record, approvals, claims, hooks, room }: GuestParts,
+    { vm, cloned }: Origin,
+    log: CappedLog,
+    recorder: Recorder,
+  ) {
+    this.#plan = plan
+    this.#record = record
+    this.#room = room
+    this.#vm = new GuestVm(vm, record.paths.disk, {
+      onExit: (exit) => this.#onVmExit(exit),
+      onDiskFull: () => void this.#disk.onFull(this.#vm.current),
+    })
+    this.#disk = new DiskGuard({
+      room,
+      isPaused: () => this.#isPaused,
+      onFrozen: (frozen) => this.#link.setFrozen(frozen),
+      onLost: (cause) => this.#ends.lose(cause),
+    })
+    this.#log = log
+    this.#changes = new ChangeStream(plan.runId)
+    const note = (event: HostEvent) => this.#noteSoon(event)
+    this.#outside = openRunGateway(plan, { log, recorder, approvals, claims, note, record, hooks })
+    this.#access = new GuestAccess({
+      link: () => this.#link,
+      onAccess: (access) => this.#noteSoon({ type: 'vm-access', ...access }),
+    })
+    this.#link = this.#openLink(cloned, claims)
+    void this.#link.closed.then((end) => this.#onLinkEnd(end))
+  }
+
+  /**
+   * Starts the VM, waits for its agent and opens the workspace.
+   * @param requests what other processes ask of the VM, and with it of the run
+   */
+  static async start(
+    plan: RunPlan,
+    parts: GuestParts,
+    workspace: PreparedWorkspace,
+    signal: AbortSignal,
+    requests: VmRequests,
+  ): Promise<Guest> {
+    const { record } = parts
+    await using undo = new AsyncDisposableStack()
+    const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
+    const recorder = await record.openRecorder(plan.provider)
+    const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
+    const open = async (warm: Origin): Promise<Guest> => {
+      const opened = new Guest(plan, parts, warm, log, recorder)
+      try {
+        await opened.#greet(warm, signal)
+        return opened
+      } catch (error) {
+        await opened.#leave()
+        throw error
+      }
+    }
+    const guest = await beginVm(plan, workspace.vm, options, open)
+    undo.move()
+    try {
+      guest.#requests = requests
+      await guest.#serveControl()
+      const how = plan.mode === 'plan' ? { readOnly: true } : {}
+      await guest.#ask('opening the workspace', workspaceOpen, how, signal)
+      return guest
+    } catch (error) {
+      await guest[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  /**
+   * Hands over the task and waits for its completion.
+   * @throws {CaissonError} when the agent or the VM is lost, or the agent says what cannot be
+   */
+  async perform(task: Task, onAccepted: () => void): Promise<Completion> {
+    const accepted = await this.#ends.orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
+    if (!accepted.ok) return await this.#fail('handing over the task', accepted.error)
+    onAccepted()
+    return await this.#ends.completion()
+  }
+
+  /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
+  async cancel(reason: string, signal: AbortSignal): Promise<void> {
+    await this.#link.request(taskCancel, { runId: this.#plan.runId, reason }, { signal })
+  }
+
+  /** Until the guest has answered or the link is closed, over as many sessions as it takes. */
+  steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskSteer, { runId: this.#plan.runId, messageId, text })
+  }
+
+  /** As {@link steer}. */
+  setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>> {
+    return this.#link.request(taskPause, { runId: this.#plan.runId, paused })
+  }
+
+  get isReachable(): boolean {
+    return this.#rest === 'none' && !this.#isPaused
+  }
+
+  /** Tells the agent to let its clock stand, or go on. Never rejects. */
+  async holdTask(waiting: boolean): Promise<void> {
+    await this.#link.request(taskHold, { runId: this.#plan.runId, waiting }, { timeoutMs: requestTimeoutMs })
+  }
+
+  /** Brings the change set home. @throws {CaissonError} */
+  async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
+    const { runId } = this.#plan
+    const { manifest } = workspace
+    const runDirectory = this.#record.paths.directory
+    const parts = {
+      runId,
+      runDirectory,
+      manifest,
+      link: this.#link,
+      changes: this.#changes,
+      room: this.#room,
+    }
+    const collected = await this.#ends.orLost(collectFrom(parts))
+    if (collected.ok) return collected.value
+    const { error } = collected
+    if (error.of === 'guest') return await this.#fail('collecting the changes', error.failure)
+    return requireValue({ ok: false, error: error.failure } as WorkspaceResult<never>)
+  }
+
+  /** Whether more than an answer of a person is being waited for. */
+  isBusy(): boolean {
+    if (this.#isPaused || this.#disk.isWaiting || this.#outside.gateway.isBusy() || this.#access.isBusy())
+      return true
+    return isAtWork(this.#record.state)
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused
+  }
+
+  /** Lets the VM's processors stand still, or go on. The reason when that cannot be now. */
+  async setPaused(paused: boolean): Promise<string | undefined> {
+    if (this.#control === null || this.#rest !== 'none' || this.#closing) return 'the VM is not running now'
+    if (paused === this.#isPaused) return undefined
+    this.#isPaused = paused
+    if (paused) this.#link.setFrozen(true)
+    try {
+      await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
+      return undefined
+    } catch (error) {
+      return `the VM did not do it: ${error instanceof Error ? error.message : String(error)}`
+    } finally {
+      if (!paused) this.#link.setFrozen(false)
+    }
+  }
+
+  /** Saves the VM to disk and ends its process. @throws {CaissonError} `vm_failed` when it goes on instead */
+  async sleep(): Promise<void> {
+    const startedAt = performance.now()
+    await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
+    // Asleep it is, journaled or not: a failure here must not look like one of saving.
+    this.#noteSoon({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
+  }
+
+  /** Lets the saved VM go on in a new session. @throws {VmError} */
+  async wake(): Promise<void> {
+    const startedAt = performance.now()
+    const woken = await this.#vm.wake()
+    if (woken === undefined) return
+    this.#rest = 'none'
+    this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
+    const durationMs = Math.round(performance.now() - startedAt)
+    await this.#record.host({ type: 'vm-wake', durationMs, ...woken })
+    await this.#serveControl()
+  }
+
+  /**
+   * Saves the VM for a later run, without the workspace and what was changed in it; what programs left in their home
+   * folder and in /tmp stays. @throws {CaissonError} `vm_failed` when it could not be; this run has nothing of it
+   */
+  async keep(signal: AbortSignal): Promise<void> {
+    // It would wait for this run's host for ever, and take no other task.
+    if (!this.#ends.hasCompleted) throw new CaissonError('agent_lost', 'the agent still has the task')
+    await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
+    await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
+    await this.#record.host({ type: 'vm-kept' })
+  }
+
+  async #save(save: (directory: string) => Promise<void>, directory: string): Promise<void> {
+    this.#rest = 'saving'
+    await this.#link.park()
+    try {
+      await save(directory)
+      this.#rest = 'asleep'
+    } catch (error) {
+      this.#rest = 'none'
+      this.#link.attachPorts(this.#vm.current.rpc, this.#vm.current.http)
+      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message: String(error) })
+      throw error
+    }
+    const control = this.#control
+    this.#control = null
+    await control?.[Symbol.asyncDispose]()
+  }
+
+  /** The VM cannot go on: the run ends with this reason. */
+  lose(cause: unknown): void {
+    this.#ends.lose(failureOfWake(cause))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#leave()
+    await this.#control?.[Symbol.asyncDispose]()
+    const written = writeFile(this.#record.paths.console, this.#vm.consoleText(), { mode: 0o600 })
+    await written.catch(() => undefined)
+    await this.#log[Symbol.asyncDispose]()
+  }
+
+  /** Ends link, gateway and VM. */
+  async #leave(): Promise<void> {
+    this.#closing = true
+    this.#disk.end()
+    await this.#link[Symbol.asyncDispose]()
+    await this.#outside.close()
+    await this.#vm.stop()
+  }
+
+  /** The first session, while the guest gets its random bytes and the time. @throws GuestUnresponsiveError for a clone that does not answer */
+  async #greet(origin: Origin, signal: AbortSignal): Promise<void> {
+    const { vm, cloned } = origin
+    const startedAt = performance.now()
+    const timeoutMs = cloned ? cloneSessionTimeoutMs : sessionTimeoutMs
+    const ready = await this.#ends.orLost(this.#link.ready({ signal, timeoutMs }))
+    if (!ready.ok && cloned && !signal.aborted) throw new GuestUnresponsiveError(ready.error.message)
+    if (!ready.ok) throw this.#failureOf('waiting for the agent', ready.error)
+    await vm.fresh
+    this.#session = ready.value
+    await this.#record.host(describeReady(origin, performance.now() - startedAt))
+  }
+
+  async #ask<M extends RequestMethod>(
+    doing: string,
+    method: M,
+    params: ParamsInput<M>,
+    signal: AbortSignal,
+  ): Promise<ResultOf<M>> {
+    const answer = await this.#ends.orLost(
+      this.#link.request(method, params, { signal, timeoutMs: requestTimeoutMs }),
+    )
+    if (!answer.ok) return await this.#fail(doing, answer.error)
+    return answer.value
+  }
+
+  /** A run goes on without: what cannot be looked into can still be worked in. */
+  async #serveControl(): Promise<void> {
+    const { runId, directory, folders } = this.#plan
+    try {
+      this.#control = await serveVm({
+        vm: this.#vm.current,
+        vms: folders.vms,
+        access: this.#access,
+        state: () => this.#stateNow(),
+        run: { runId, directory },
+        onStop: (now) => this.#requests?.stop(now),
+        setPaused: async (paused) => await this.#requests?.setPaused(paused),
+      })
+    } catch (cause) {
+      const message = `no control socket: ${String(cause)}`
+      this.#log.write({ at: Date.now(), from: 'host', level: 'warn', message })
+    }
+  }
+
+  #openLink(cloned: boolean, claims: AgentClaims): AgentLink {
+    return openAgentLink({
+      cloned,
+      rpc: this.#vm.current.rpc,
+      http: this.#vm.current.http,
+      onStream: (stream, headers) => this.#onStream(stream, headers),
+      onSessionStart: ({ number, resumed }) =>
+        this.#noteSoon({ type: 'session-start', session: number, resumed }),
+      onSessionEnd: ({ number, reason, message }) => {
+        if (!this.#closing)
+          this.#noteSoon({ type: 'session-end', session: number, reason, message: message.slice(0, 2_000) })
+      },
+      onAgentLost: ({ message }) => this.#ends.loseAgent('agent_lost', message),
+      onBug: (method, cause) =>
+        this.#log.write({ at: Date.now(), from: 'host', level: 'error', method, cause: String(cause) }),
+      onBrokenClaim: ({ message }) => this.#ends.loseAgent('protocol_violation', message),
+      handlers: agentHandlers({
+        record: this.#record,
+        log: this.#log,
+        claims,
+        outside: this.#outside,
+        onCompletion: (completion) => this.#ends.complete(completion),
+        onJournalFull: (error) => this.#loseForJournal(error),
+      }),
+    })
+  }
+
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+    if (this.#access.handleStream(stream, headers) || this.#changes.handleStream(stream, headers)) return
+    this.#outside.gateway.handleStream(stream, headers)
+  }
+
+  #onVmExit(exit: VmExit): void {
+    const message = describeVmExit(exit)
+    this.#noteSoon({ type: 'vm-end', expected: false, message })
+    this.#ends.lose(new CaissonError('vm_lost', message))
+  }
+
+  #stateNow(): VmInfo['state'] {
+    if (this.#closing) return 'stopping'
+    if (this.#session === null) return 'starting'
+    return this.#isPaused ? 'paused' : 'running'
+  }
+
+  #onLinkEnd(end: LinkEnd): void {
+    if (this.#closing) return
+    // A VM that ends closes the ports first; its own word is the better one.
+    const waitMs = end.reason === 'port_closed' ? 500 : 0
+    setTimeout(() => this.#ends.lose(failureOfLink(end)), waitMs).unref()
+  }
+
+  /** @throws what ended the VM, where the link ended with it, else the failure of the request */
+  async #fail(doing: string, failure: RpcFailure): Promise<never> {
+    if (failure.code === 'closed') await this.#ends.orLost(sleep(lastWordMs))
+    throw this.#failureOf(doing, failure)
+  }
+
+  #failureOf(doing: string, failure: RpcFailure): CaissonError {
+    return failureOfAnswer(doing, failure, this.#vm.current.console.text())
+  }
+
+  /** A journal that fails here fails again at the next event that somebody waits for. */
+  #noteSoon(event: HostEvent): void {
+    this.#record.host(event).catch((cause: unknown) => {
+      if (hasCode(cause, 'limit_reached')) this.#loseForJournal(cause)
+      else this.#ends.lose(cause)
+    })
+  }
+
+  /** The guest made too many events: the run ends, and its changes come home. */
+  #loseForJournal(error: CaissonError): void {
+    this.#ends.loseAgent('protocol_violation', error.message)
+  }
+}

@@ -1,0 +1,197 @@
+/** What one run reaches through the host: its gateway, its egress and the gateway's own services, put together once. */
+import path from 'node:path'
+import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { HostEvent } from '#specs/protocol/event.ts'
+import { mcpOfferTool } from '#specs/protocol/extension.ts'
+import type { ApprovalQueue } from '../../approvals/queue.ts'
+import { createConnector } from '../../egress/connect.ts'
+import type { Egress } from '../../egress/egress.ts'
+import { AccessDesk, accessTool } from '../../egress/egress-approvals.ts'
+import { LastingGrants } from '../../egress/persistent-grants.ts'
+import type { Policy } from '../../egress/policy.ts'
+import { readRule } from '../../egress/rules.ts'
+import { RunEgress } from '../../egress/run-egress.ts'
+import { priceOf } from '../../gateway/budget.ts'
+import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
+import { createGateway, defaultTimeouts, type Gateway } from '../../gateway/gateway.ts'
+import type { ModelHooks } from '../../gateway/model-route.ts'
+import { createOutward } from '../../gateway/serve-egress.ts'
+import { serveMemory } from '../../gateway/serve-memory.ts'
+import { serveSkills } from '../../gateway/serve-skills.ts'
+import { serveWeb } from '../../gateway/serve-web.ts'
+import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
+import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
+import { McpDesk } from '../../mcp/mcp-trust.ts'
+import { MemoryDesk } from '../../memory/memory-service.ts'
+import type { NoteStore } from '../../memory/note-store.ts'
+import { ModelMemory } from '../../providers/capability-cache.ts'
+import { createHttpEmbedder } from '../../providers/embedder.ts'
+import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedder.ts'
+import type { Recorder } from '../../recording/recorder.ts'
+import { createKeyRedaction } from '../../secrets/redaction.ts'
+import { createWeb } from '../../web/create-web.ts'
+import { recordWeb, replayWeb } from '../../web/recorded-web.ts'
+import type { Web } from '../../web/web.ts'
+import type { RunPlan } from '../resolved-run.ts'
+import { comesToWork } from './active-agent.ts'
+import type { AgentClaims } from './agent-event-validator.ts'
+import { RunRequests } from './run-requests.ts'
+
+export interface RunGateway {
+  readonly gateway: Gateway
+  /** Answers a question of the agent: about a way out by the egress, about a tool's call by the queue. */
+  readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
+  readonly requests: RunRequests
+  /** Ends what is open. */
+  close(): Promise<void>
+}
+
+/** What a run has that its gateway writes to or asks. */
+export interface RunParts {
+  readonly log: CappedLog
+  readonly recorder: Recorder
+  readonly approvals: ApprovalQueue
+  readonly claims: Pick<AgentClaims, 'isAtWork'>
+  /** Journals an event. */
+  readonly note: (event: HostEvent) => void
+  readonly record: RunRecord
+  readonly hooks: RunHooks
+}
+
+export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
+  const { log, recorder, approvals, claims, note, hooks } = parts
+  const { provider, runId, limits, recording } = plan
+  const policy = recording === undefined ? plan.egress : nothingOut
+  const lasting = new LastingGrants(plan.folders)
+  // Also where a recording answers the same is asked as then, or the agent would be told something else.
+  const access = new AccessDesk({ runId, policy: plan.egress, approvals, lasting })
+  const connect = createConnector({ network: plan.network })
+  const egress = new RunEgress({ policy, access, connect, note })
+  // What a program sends nobody can read first; the web tools only fetch and search.
+  const ofPrograms =
+    plan.mode === 'plan' ? new RunEgress({ policy: onlyPlans, access, connect, note }) : egress
+  const write = (level: 'info' | 'warn') => (fields: object, message: string) =>
+    log.write({ at: Date.now(), from: 'gateway', level, message, ...fields })
+  const warn = (text: string): void => write('warn')({ runId }, text)
+  plan.secrets.onUnreadable(warn)
+  const web = webOf(plan, egress, warn)
+  const embeddings = embeddingsOf(plan, recorder, write('info'))
+  const isAtWork = (agentPath: string) => comesToWork(claims, agentPath)
+  const gateway = createGateway({
+    provider,
+    runId,
+    limits,
+    network: plan.network,
+    memory: memoryOfModels(plan),
+    services: {
+      paths: {
+        ...serveWeb(recordWeb(web, recorder)),
+        ...(plan.skills === undefined ? {} : serveSkills(plan.skills)),
+        ...(plan.memory === undefined ? {} : serveMemory(memoryOf(plan, plan.memory.store, note), isAtWork)),
+      },
+      outward: createOutward(ofPrograms, {
+        upgrade: { secrets: plan.secrets, secureContext: () => plan.network.secureContext() },
+      }),
+    },
+    modelHooks: modelHooksOf(hooks),
+    ...(embeddings === undefined ? {} : { embeddings }),
+    wrapUpstream: (server, key) => recorder.wrap(recording?.upstream() ?? server, key),
+    onExchange: (exchange) => note({ type: 'model-end', ...exchange }),
+    onDenied: ({ target, reason }) => note({ type: 'egress-denied', target, reason }),
+    logger: { info: write('info'), warn: write('warn') },
+  })
+  const requests = new RunRequests(plan, parts)
+  const { directory, mcp: known } = plan
+  const inform = (text: string): void => write('info')({ runId }, text)
+  const mcp = known && new McpDesk({ ...known, runId, directory, approvals, inform })
+  return {
+    gateway,
+    requests,
+    approve: (request, signal) => {
+      if (request.tool === accessTool) return egress.ask(request, signal)
+      if (request.tool === mcpOfferTool && mcp !== undefined) return mcp.decide(request, signal)
+      return approvals.ask(request, signal)
+    },
+    close: async () => {
+      await requests.close()
+      await gateway.close()
+      await web[Symbol.asyncDispose]?.()
+    },
+  }
+}
+
+/** Nothing is held back where nobody looks at it. */
+function modelHooksOf(hooks: RunHooks): ModelHooks {
+  const objectionOf = async (asked: Promise<HooksDecision>): Promise<string | null> => {
+    const { decision, reason = '' } = await asked
+    return decision === 'deny' ? reason : null
+  }
+  return {
+    ...(hooks.has('before-model')
+      ? { before: (request, signal) => objectionOf(hooks.ask('before-model', { request }, signal)) }
+      : {}),
+    ...(hooks.has('after-model')
+      ? {
+          after: (request, answer, signal) =>
+            objectionOf(hooks.ask('after-model', { request, answer }, signal)),
+        }
+      : {}),
+  }
+}
+
+function memoryOf(
+  { runId, directory, secrets, provider }: RunPlan,
+  store: NoteStore,
+  note: (event: HostEvent) => void,
+): MemoryDesk {
+  const ofKey = createKeyRedaction(provider.key?.reveal() ?? null)
+  const redact = (text: string) => ofKey.text(secrets.redactionForUser().text(text))
+  return new MemoryDesk({ store, runId, workspace: directory, note, redact })
+}
+
+/** What model servers said of themselves in earlier runs. */
+const memoryOfModels = ({ folders }: RunPlan) => new ModelMemory(path.join(folders.home, 'models.json'))
+
+/** The model that makes vectors of texts, or what a recording has of it. */
+function embeddingsOf(
+  plan: RunPlan,
+  recorder: Recorder,
+  log: (fields: object, text: string) => void,
+): EmbeddingModel | undefined {
+  const { embeddings: provider, recording, runId, network } = plan
+  if (provider === undefined) return undefined
+  const { baseUrl, model } = provider
+  const embedder =
+    recording !== undefined || baseUrl === null
+      ? recording && replayEmbedder(recording)
+      : createHttpEmbedder({
+          provider: { ...provider, baseUrl },
+          timeouts: defaultTimeouts,
+          runId,
+          network,
+          memory: memoryOfModels(plan),
+          log,
+        })
+  return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }
+}
+
+/** The web tools: what a recording has of them, or the web itself. */
+function webOf(
+  { recording, secrets, network, config, resolveKey }: RunPlan,
+  egress: Egress,
+  warn: (text: string) => void,
+): Web & Partial<AsyncDisposable> {
+  if (recording !== undefined) return replayWeb(recording)
+  return createWeb({ egress, secrets, network, search: config.search, resolveKey, warn })
+}
+
+/** What a recording answers needs no network, and what it does not answer gets none. */
+const nothingOut = denyAll('the run is repeated from a recording, without a network')
+/** For programs of a run that only plans. */
+const onlyPlans = denyAll('the run only plans: programs have no way out, web_fetch and web_search may read')
+
+function denyAll(reason: string): Policy {
+  const closed = readRule({ effect: 'deny', host: '*', reason }, 'run')
+  return { rules: closed.ok ? [closed.value] : [], otherwise: 'deny' }
+}

@@ -1,0 +1,154 @@
+/**
+ * What the agent of a run asks its host for beside approvals: the hooks at its points, and calls of host tools. A call of a host
+ * tool that hooks are about is carried out only with the arguments that they allowed.
+ */
+import { hash } from 'node:crypto'
+import type { ApprovalRequest } from '#specs/protocol/approval.ts'
+import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
+import { type HostToolCall, type HostToolResult, mcpOfferTool } from '#specs/protocol/extension.ts'
+import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { askTool } from '#specs/protocol/question.ts'
+import { planTool } from '../../approvals/plan-question.ts'
+import type { ApprovalQueue } from '../../approvals/queue.ts'
+import { toolsNamedByRules } from '../../approvals/rules.ts'
+import { accessTool } from '../../egress/egress-approvals.ts'
+import type { HookedCall } from '../../hooks/hook.ts'
+import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
+import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { RunRecord } from '../../journal/run-record.ts'
+import { readArguments } from '../../tools/arguments.ts'
+import { HostCalls } from '../../tools/calls.ts'
+import { hostToolFailure } from '../../tools/outcome.ts'
+import type { RunPlan } from '../resolved-run.ts'
+
+export interface RunRequestsParts {
+  readonly hooks: RunHooks
+  readonly approvals: ApprovalQueue
+  readonly record: RunRecord
+  readonly log: CappedLog
+}
+
+/** Times that hooks are asked for one run: a guest can ask any number of times, and each may be a process. */
+const hooksMaxCount = (maxToolCalls: number): number => 4 * maxToolCalls + 4_096
+
+export class RunRequests {
+  readonly #hooks: RunHooks
+  readonly #calls: HostCalls
+  readonly #hooksMaxCount: number
+  /** Digests of calls of host tools, with the arguments that their hooks allowed. */
+  readonly #allowed = new Set<string>()
+  /** Digests of calls that a person allowed as a hook asked for it. */
+  readonly #allowedByPerson = new Set<string>()
+  #asked = 0
+
+  constructor(plan: RunPlan, { hooks, approvals, record, log }: RunRequestsParts) {
+    this.#hooks = hooks
+    this.#hooksMaxCount = hooksMaxCount(plan.limits.maxToolCalls)
+    const { rules } = plan.approvals
+    const named = new Set(toolsNamedByRules(rules, ['*']))
+    this.#calls = new HostCalls({
+      tools: plan.hostTools ?? new Map(),
+      onlyPlans: plan.mode === 'plan',
+      maxCalls: plan.limits.maxToolCalls,
+      isNamed: (tool) => named.has('*') || named.has(tool),
+      note: (event) => record.host(event),
+      ask: async (request, signal) =>
+        this.isAllowed(request)
+          ? { decision: 'allow' }
+          : await approvals.ask(request, signal, undefined, { words: 'host', isUnseen: true }),
+      log: (fields, message) =>
+        log.write({ at: Date.now(), from: 'host', level: 'error', message, ...fields }),
+    })
+  }
+
+  /** Whether the host itself asks about calls of this tool, so that the agent has nothing to ask. */
+  asksItself(tool: string): boolean {
+    return this.#calls.has(tool)
+  }
+
+  /** Whether a person allowed this very call already, as a hook wanted, so that nothing is left to ask. */
+  isAllowed(request: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): boolean {
+    return !answeredByHost.has(request.tool) && this.#allowedByPerson.has(digestOf(request))
+  }
+
+  /** Called once per question. @param signal withdraws it */
+  async runHook(request: HookRequest, signal: AbortSignal): Promise<HookDecision> {
+    if (++this.#asked > this.#hooksMaxCount)
+      return { decision: 'deny', reason: 'hooks were asked too often in this run' }
+    return toDecision(await this.#askHooks(request, signal))
+  }
+
+  /** Called once per call. @param signal withdraws it */
+  async callTool(call: HostToolCall, signal: AbortSignal): Promise<HostToolResult> {
+    const isHooked = this.#hooks.has('before-tool', call.tool)
+    if (isHooked && !this.#allowed.has(digestOf(call)))
+      return hostToolFailure('denied', `the hooks before ${call.tool} were not asked about this call`)
+    return await this.#calls.call(call, signal)
+  }
+
+  async close(): Promise<void> {
+    await this.#calls.close()
+  }
+
+  async #askHooks({ agentPath, stepId, subject }: HookRequest, signal: AbortSignal): Promise<HooksDecision> {
+    if (subject.point === 'before-step') {
+      const { title, instructions } = subject
+      return await this.#hooks.ask('before-step', { agentPath, stepId, title, instructions }, signal)
+    }
+    if (subject.point === 'after-step') {
+      const { point, ...about } = subject
+      return await this.#hooks.ask(point, { agentPath, stepId, ...about }, signal)
+    }
+    const given = readArguments(subject.arguments)
+    if (!given.ok) return { decision: 'deny', reason: `the arguments of the call: ${given.error}` }
+    const { callId, tool } = subject
+    const call: HookedCall = { agentPath, stepId, callId, tool, arguments: given.value.value }
+    if (subject.point === 'after-tool') {
+      const { output, error } = subject
+      const about = { ...call, output, ...(error === undefined ? {} : { error }) }
+      return await this.#hooks.ask('after-tool', about, signal)
+    }
+    const { defaults } = subject
+    const about = { ...call, ...(defaults === undefined ? {} : { defaults }) }
+    const decision = await this.#hooks.ask('before-tool', about, signal)
+    this.#remember(call, decision)
+    return decision
+  }
+
+  #remember(
+    call: HookedCall,
+    { decision, arguments: changed = call.arguments, byPerson }: HooksDecision,
+  ): void {
+    if (decision === 'deny') return
+    const digest = digestOf({ ...call, arguments: toCanonicalJson(changed) })
+    if (this.#calls.has(call.tool)) this.#allowed.add(digest)
+    if (byPerson === true) this.#allowedByPerson.add(digest)
+  }
+}
+
+/** To a question of these the host has more to say than yes: that the call may be made does not answer it. */
+const answeredByHost: ReadonlySet<string> = new Set([accessTool, askTool, mcpOfferTool, planTool])
+
+function toDecision({ decision, reason, arguments: changed, note }: HooksDecision): HookDecision {
+  const given = changed === undefined ? undefined : toCanonicalJson(changed)
+  if (given !== undefined && given.length > limits.documentMaxChars)
+    return { decision: 'deny', reason: 'a hook gave arguments that are too long' }
+  return {
+    decision,
+    ...(reason === undefined ? {} : { reason: bound(reason) }),
+    ...(given === undefined ? {} : { arguments: given }),
+    ...(note === undefined ? {} : { note: bound(note) }),
+  }
+}
+
+function bound(text: string): string {
+  return text.toWellFormed().slice(0, limits.textMaxChars)
+}
+
+/** Of who calls what, in one spelling: arguments are long, and a guest may have any number of them allowed. */
+function digestOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
+  const read = readArguments(call.arguments)
+  const given = read.ok ? read.value.text : call.arguments
+  return hash('sha256', JSON.stringify([call.agentPath, call.callId, call.tool, given]))
+}

@@ -1,0 +1,195 @@
+/**
+ * What a run proposed to remember, after the run: read from its journal, kept or dropped by a person, each decision journaled
+ * and made once. Nothing is kept that nobody decided.
+ */
+import { CaissonError } from '#specs/errors.ts'
+import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
+import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
+import { RunRecord } from '../journal/run-record.ts'
+import type { RunStore } from '../journal/run-store.ts'
+import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
+import type { Folders } from '../state/folders.ts'
+import { requireValue } from './prepare.ts'
+
+/** A note that waits for a person. Its words are the guest's. */
+export type ProposedNote =
+  | {
+      readonly kind: 'memory'
+      readonly agentPath: string
+      readonly note: MemoryNote
+      /** The kept note in whose place it is to stand. */
+      readonly replaces?: string
+    }
+  | { readonly kind: 'governance'; readonly agentPath: string; readonly note: GovernanceNote }
+
+/** What becomes of a note; `text` in the place of what the agent wrote. */
+export type NoteDecision = { readonly keep: true; readonly text?: string } | { readonly keep: false }
+
+/** A note that waits no more: what became of it. */
+export type SettledNote =
+  | {
+      readonly noteId: string
+      readonly state: 'kept' | 'dropped'
+      /** Who decided, as the journal has it. */
+      readonly by: string
+      /** Milliseconds since 1970. */
+      readonly at: number
+    }
+  | {
+      readonly noteId: string
+      readonly state: 'replaced'
+      /** The note that the agent proposed in its place. */
+      readonly by: string
+      readonly at: number
+    }
+
+export interface DecidedNotes {
+  readonly kept: readonly string[]
+  readonly dropped: readonly string[]
+}
+
+export class RunNotes {
+  readonly runId: string
+  /** The workspace of the run, by its real path. */
+  readonly directory: string
+  readonly #runs: RunStore
+  readonly #folders: Folders
+  #pending: readonly ProposedNote[]
+  #settled: readonly SettledNote[]
+
+  private constructor(runs: RunStore, folders: Folders, { runId, directory, pending, settled }: Proposals) {
+    this.runId = runId
+    this.directory = directory
+    this.#runs = runs
+    this.#folders = folders
+    this.#pending = pending
+    this.#settled = settled
+  }
+
+  static async open(runId: string, runs: RunStore, folders: Folders): Promise<RunNotes> {
+    return new RunNotes(runs, folders, proposalsOf(runId, await runs.read(runId)))
+  }
+
+  /** Those that nobody has decided about, in the order in which they were written. */
+  get pending(): readonly ProposedNote[] {
+    return this.#pending
+  }
+
+  /** Those that were waiting when this was opened no more. */
+  get settled(): readonly SettledNote[] {
+    return this.#settled
+  }
+
+  /**
+   * Carries decisions out and journals them; notes without one go on waiting.
+   * @param decisions by the note's id; ids that do not wait any more are passed over
+   * @param by who decided, for the journal
+   * @throws {CaissonError} `run_busy` while a process works on the run or in its workspace. @throws {CaissonError} `state_unavailable`
+   */
+  async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
+    const { runId, directory } = this
+    await using record = await RunRecord.open(this.#runs.paths(runId))
+    await using _ = requireValue(await record.holdDirectory(directory))
+    const { pending } = proposalsOf(runId, await this.#runs.read(runId))
+    const decided = pending.flatMap((proposal) => {
+      const decision = decisions.get(proposal.note.noteId)
+      return decision === undefined ? [] : [{ proposal, decision }]
+    })
+    const idsOf = (keep: boolean) =>
+      decided.filter(({ decision }) => decision.keep === keep).map(({ proposal }) => proposal.note.noteId)
+    const outcome = { kept: idsOf(true), dropped: idsOf(false) }
+    if (decided.length === 0) return outcome
+    const added = decided.flatMap(({ proposal, decision }) =>
+      decision.keep
+        ? [{ note: toStored(proposal, decision.text, this), isEdited: decision.text !== undefined }]
+        : [],
+    )
+    const replaced = new Set(
+      decided.flatMap(({ proposal, decision }) =>
+        decision.keep && proposal.kind === 'memory' && proposal.replaces !== undefined
+          ? [proposal.replaces]
+          : [],
+      ),
+    )
+    // Before it is journaled: what was kept twice is one note, what was journaled and not kept would be lost.
+    if (added.length > 0)
+      await new NoteStore(this.#folders).change((notes) => merge(notes, added, replaced, directory))
+    const event: HostEvent = { type: 'notes-decide', ...outcome, by }
+    await record.host(event)
+    this.#pending = pending.filter(({ note }) => !decisions.has(note.noteId))
+    return outcome
+  }
+}
+
+interface Proposals {
+  readonly runId: string
+  readonly directory: string
+  readonly pending: readonly ProposedNote[]
+  readonly settled: readonly SettledNote[]
+}
+
+function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals {
+  const pending = new Map<string, ProposedNote>()
+  const settled: SettledNote[] = []
+  let directory: string | undefined
+  for (const { event, at } of events) {
+    if (event.type === 'run-start') directory = event.directory
+    else if (event.type === 'memory-propose') {
+      const { agentPath, note } = event
+      const earlier = event.replaces === undefined ? undefined : pending.get(event.replaces)
+      if (earlier !== undefined) {
+        pending.delete(earlier.note.noteId)
+        settled.push({ noteId: earlier.note.noteId, state: 'replaced', by: note.noteId, at })
+      }
+      // In the place of a proposal it stands in the place of what that one was to replace.
+      const replaces = earlier?.kind === 'memory' ? earlier.replaces : event.replaces
+      const over = replaces === undefined ? {} : { replaces }
+      pending.set(note.noteId, { kind: 'memory', agentPath, note, ...over })
+    } else if (event.type === 'note-propose') {
+      const { agentPath, note } = event
+      pending.set(note.noteId, { kind: 'governance', agentPath, note })
+    } else if (event.type === 'notes-decide') {
+      for (const state of ['kept', 'dropped'] as const)
+        for (const noteId of event[state]) {
+          pending.delete(noteId)
+          settled.push({ noteId, state, by: event.by, at })
+        }
+    }
+  }
+  if (directory === undefined)
+    throw new CaissonError('not_possible_now', `${runId} has not begun: it proposed nothing`)
+  return { runId, directory, pending: [...pending.values()], settled }
+}
+
+function toStored(
+  proposal: ProposedNote,
+  edited: string | undefined,
+  { runId, directory }: Pick<Proposals, 'runId' | 'directory'>,
+): StoredNote {
+  const at = Date.now()
+  const text = edited ?? proposal.note.text
+  if (proposal.kind === 'memory') {
+    const { noteId, tags } = proposal.note
+    return { kind: 'memory', noteId, workspace: directory, text, tags, at, runId }
+  }
+  const { noteId, proposalId, author } = proposal.note
+  return { kind: 'governance', noteId, proposalId, text, author, at }
+}
+
+/** A note of the same words that a person has changed since stays as that person left it. */
+function merge(
+  notes: readonly StoredNote[],
+  decided: readonly { readonly note: StoredNote; readonly isEdited: boolean }[],
+  replaced: ReadonlySet<string>,
+  workspace: string,
+): StoredNote[] {
+  const known = new Set(notes.map(keyOf))
+  const added = decided.flatMap(({ note, isEdited }) => (isEdited || !known.has(keyOf(note)) ? [note] : []))
+  const fresh = new Set(added.map(keyOf))
+  const kept = notes.filter(
+    (note) =>
+      !fresh.has(keyOf(note)) &&
+      !(note.kind === 'memory' && note.workspace === workspace && replaced.has(note.noteId)),
+  )
+  return [...kept, ...added]
+}

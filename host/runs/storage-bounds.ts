@@ -1,0 +1,58 @@
+/**
+ * Bounds on everything that is kept of all runs of a user. A run that would begin beyond them is refused: nothing is ever
+ * removed to make room, since a run may hold changes that nobody has applied yet.
+ */
+
+import { lstat, readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
+import { mapBounded } from '../files/bounded-map.ts'
+
+export interface KeptBounds {
+  /** Runs that are kept. */
+  readonly maxRuns: number
+  /** Bytes on disk of all of them. */
+  readonly maxBytes: number
+}
+
+const GiB = 1024 ** 3
+/** Where runs keep saved VMs and files of their own; nothing that counts lies deeper. */
+const maxDepth = 2
+
+export const defaultKeptBounds: KeptBounds = { maxRuns: 2_000, maxBytes: 100 * GiB }
+
+/** @param runs the folder of runs @throws {CaissonError} `limit_reached` */
+export async function requireRoomForRun(
+  runs: string,
+  { maxRuns, maxBytes }: KeptBounds = defaultKeptBounds,
+): Promise<void> {
+  const names = await readdir(runs).catch(() => [])
+  const remedy = 'remove runs: caisson clean --runs --older-than 30d --yes, or caisson runs rm RUN'
+  if (names.length >= maxRuns)
+    throw new CaissonError(
+      'limit_reached',
+      `${names.length} runs are kept in ${runs}, and ${maxRuns} may be; ${remedy}; or raise kept.maxRuns in the configuration`,
+    )
+  const sizes = await mapBounded(names, (name) => bytesOf(path.join(runs, name), maxDepth))
+  const bytes = sizes.reduce((sum, size) => sum + size, 0)
+  if (bytes >= maxBytes)
+    throw new CaissonError(
+      'limit_reached',
+      `the runs in ${runs} take ${gigabytes(bytes)}, and ${gigabytes(maxBytes)} may be taken; ${remedy}; or raise kept.maxGiB in the configuration`,
+    )
+}
+
+/** As it lies on the disk; one file after the other, since the caller looks at many folders at once. */
+async function bytesOf(place: string, depth: number): Promise<number> {
+  const found = await lstat(place).catch(() => undefined)
+  if (found === undefined) return 0
+  let bytes = found.blocks * 512
+  if (!found.isDirectory() || depth === 0) return bytes
+  for (const name of await readdir(place).catch(() => []))
+    bytes += await bytesOf(path.join(place, name), depth - 1)
+  return bytes
+}
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / GiB).toFixed(1)} GiB`
+}

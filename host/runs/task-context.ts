@@ -1,0 +1,39 @@
+/** What a run knows from before: the user's skills and the notes of its workspace, as they are when it begins. */
+import { CaissonError } from '#specs/errors.ts'
+import type { Task } from '#specs/protocol/task.ts'
+import type { Config } from '../config/schema.ts'
+import { notesToTell } from '../memory/memory-service.ts'
+import type { NoteStore } from '../memory/note-store.ts'
+import type { UserSkills } from '../skills/user-skills.ts'
+import type { RunPlan } from './resolved-run.ts'
+
+/** What is wrong with skills and notes is told to `say`, and stops no run. */
+export async function readKnowledge(
+  { memory }: Pick<Config, 'memory'>,
+  skills: UserSkills,
+  notes: NoteStore,
+  directory: string,
+  say: (text: string) => void = () => undefined,
+): Promise<Pick<RunPlan, 'memory' | 'skills'>> {
+  if (skills.problems.length > 0)
+    say(`problems with skills: ${skills.problems.length}; caisson skills list says which`)
+  if (!memory.enabled) return { skills }
+  try {
+    const damaged = notes.damaged().length
+    if (damaged > 0) say(`lines of memory that cannot be read: ${damaged}; caisson memory list says which`)
+    return { skills, memory: { store: notes, told: notesToTell(notes, directory) } }
+  } catch (error) {
+    if (!(error instanceof CaissonError)) throw error
+    say(`this run has no memory: ${error.message}`)
+    return { skills }
+  }
+}
+
+/** The part of it that the task has. */
+export function knowledgeOf({ skills, memory }: RunPlan): Pick<Task, 'skills' | 'memory'> {
+  const heads = skills?.heads() ?? []
+  return {
+    ...(heads.length === 0 ? {} : { skills: heads }),
+    ...(memory === undefined ? {} : { memory: [...memory.told] }),
+  }
+}

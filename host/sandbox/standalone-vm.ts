@@ -1,0 +1,189 @@
+/**
+ * A VM without a task, for a person to work in: started with an empty workspace or a copy of a directory, reachable by its
+ * control socket, gone with all that was done in it. There is no model route; nothing comes home.
+ */
+
+import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { workspaceOpen } from '#specs/protocol/methods.ts'
+import { GuestAccess } from '../control/guest-access.ts'
+import type { VmInfo } from '../control/messages.ts'
+import { serveVm } from '../control/serve-vm.ts'
+import type { ControlServer } from '../control/server.ts'
+import { type AgentLink, openAgentLink } from '../guest/agent-link.ts'
+import type { Image } from '../image/image.ts'
+import { CappedLog } from '../journal/bounded-log.ts'
+import { warmUp } from '../runs/guest/warm-up.ts'
+import { KeptRules } from '../runs/ignore-rule-changes.ts'
+import { requireValue } from '../runs/prepare.ts'
+import type { RunPlan } from '../runs/resolved-run.ts'
+import { type Folders, prepareFolders } from '../state/folders.ts'
+import { pauseVm, unpauseVm } from '../vm/hibernation/pause.ts'
+import { GuestUnresponsiveError, startWarm } from '../vm/template/warm-start.ts'
+import type { Vm } from '../vm/vm.ts'
+import { createVmFolder } from '../vm/vm-folder.ts'
+import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
+
+const requestTimeoutMs = 60_000
+
+export interface WorkbenchOptions {
+  readonly image: Image
+  readonly folders: Folders
+  readonly vm?: RunPlan['vm']
+  /** Its content goes in as the workspace; absent: an empty one. */
+  readonly directory?: string
+  readonly signal?: AbortSignal
+}
+
+/** Where a VM without a run keeps its agent's log, in its own folder. */
+export const workbenchLogName = 'agent.jsonl'
+
+export class Workbench implements AsyncDisposable {
+  readonly vm: Vm
+  /** Resolves when its agent has answered and the workspace is there; rejects with a {@link CaissonError}. */
+  readonly ready: Promise<void>
+  readonly #link: AgentLink
+  readonly #access = new GuestAccess({ link: () => this.#link })
+  readonly #log: CappedLog
+  readonly #stopped = Promise.withResolvers<void>()
+  #server: ControlServer | undefined
+  #state: VmInfo['state'] = 'starting'
+
+  private constructor(vm: Vm, log: CappedLog, cloned: boolean) {
+    this.vm = vm
+    this.#log = log
+    this.#link = this.#openLink(cloned)
+    this.ready = this.#open()
+    this.ready.catch(() => undefined)
+  }
+
+  /** Resolves when somebody asked by `caisson vm stop` that it ends; the owner disposes it then. */
+  get stopped(): Promise<void> {
+    return this.#stopped.promise
+  }
+
+  /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {CaissonError} for the directory */
+  static async open(given: WorkbenchOptions): Promise<Workbench> {
+    const { image, folders, directory, signal, vm = {} } = given
+    const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
+    await prepareFolders(folders)
+    await using disks = new AsyncDisposableStack()
+    const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)
+    const stopper = signal === undefined ? {} : { signal }
+    const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
+    const bench = await startWarm(options, { start, warmUp }, async ({ vm, cloned }) => {
+      const logFile = path.join(folders.vms, vm.id, workbenchLogName)
+      const log = await CappedLog.open(logFile, limits.runMaxLogBytes)
+      const opened = new Workbench(vm, log, cloned)
+      try {
+        // A copy that does not answer is left for a boot; a boot that does not is what a developer looks into.
+        if (cloned) await opened.ready
+        return opened
+      } catch (error) {
+        await opened[Symbol.asyncDispose]()
+        signal?.throwIfAborted()
+        throw new GuestUnresponsiveError(error instanceof Error ? error.message : String(error), {
+          cause: error,
+        })
+      }
+    })
+    try {
+      await bench.#serve(folders, directory ?? null)
+      return bench
+    } catch (error) {
+      await bench[Symbol.asyncDispose]()
+      throw error
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#state = 'stopping'
+    await this.#link[Symbol.asyncDispose]()
+    await this.vm.stop()
+    await this.#log[Symbol.asyncDispose]()
+    // Last: who waits for the end of the VM is told when it has gone.
+    await this.#server?.[Symbol.asyncDispose]()
+  }
+
+  async #serve(folders: Folders, directory: string | null): Promise<void> {
+    this.#server = await serveVm({
+      vm: this.vm,
+      vms: folders.vms,
+      access: this.#access,
+      state: () => this.#state,
+      run: { runId: null, directory: directory === null ? null : path.resolve(directory) },
+      onStop: () => this.#stopped.resolve(),
+      setPaused: (paused) => this.#setPaused(paused),
+    })
+  }
+
+  async #setPaused(paused: boolean): Promise<string | undefined> {
+    if (this.#state === 'starting' || this.#state === 'stopping') return `the VM is ${this.#state}`
+    if (paused) this.#link.setFrozen(true)
+    await (paused ? pauseVm(this.vm) : unpauseVm(this.vm))
+    if (!paused) this.#link.setFrozen(false)
+    this.#state = paused ? 'paused' : 'running'
+    return undefined
+  }
+
+  #openLink(cloned: boolean): AgentLink {
+    const refused = { ok: false, error: { code: 'notFound', message: 'no task was given' } } as const
+    return openAgentLink({
+      cloned,
+      rpc: this.vm.rpc,
+      http: this.vm.http,
+      onStream: (stream, headers) => {
+        if (!this.#access.handleStream(stream, headers))
+          stream.respond({ ':status': 404 }, { endStream: true })
+      },
+      handlers: {
+        onEvent: () => undefined,
+        onDelta: () => undefined,
+        requestApproval: async () => refused,
+        completeTask: async () => refused,
+        onLog: (entry) => this.#log.write({ at: Date.now(), from: 'agent', ...entry }),
+      },
+    })
+  }
+
+  async #open(): Promise<void> {
+    const timeout = { timeoutMs: requestTimeoutMs }
+    const ended = Promise.withResolvers<never>()
+    ended.promise.catch(() => undefined)
+    void this.vm.exited.then(({ reason }) =>
+      ended.reject(
+        new CaissonError('vm_lost', `the VM ended before its agent answered (${reason}); see its console`),
+      ),
+    )
+    const ask = async (): Promise<void> => {
+      for (const answer of [
+        await this.#link.ready(timeout),
+        await this.vm.fresh.then(() => this.#link.request(workspaceOpen, {}, timeout)),
+      ]) {
+        if (!answer.ok)
+          throw new CaissonError('agent_lost', `the VM's agent is not ready: ${answer.error.message}`)
+      }
+    }
+    await Promise.race([ask(), ended.promise])
+    this.#state = 'running'
+  }
+}
+
+/** The directory as a disk, in a folder that is cleared when this process dies; QEMU has it open when that goes. */
+async function makeDisk(
+  { folders, signal }: WorkbenchOptions,
+  directory: string,
+  disks: AsyncDisposableStack,
+): Promise<{ workspaceDisk: string }> {
+  const places = { ownFolders: [folders.home, folders.cache, folders.config] }
+  const root = requireValue(checkDirectory(directory, places))
+  const stopper = signal ?? new AbortController().signal
+  const ruleChanges = await new KeptRules(folders).of(root)
+  const scan = requireValue(await scanWorkspace({ directory: root, ruleChanges, signal: stopper, ...places }))
+  const folder = await createVmFolder(folders.vms)
+  disks.defer(() => folder.remove())
+  const workspaceDisk = path.join(folder.path, 'workspace.erofs')
+  requireValue(await buildDisk({ scan, file: workspaceDisk, signal: stopper }))
+  return { workspaceDisk }
+}

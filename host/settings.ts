@@ -1,0 +1,109 @@
+/**
+ * The user's settings as one host has them: its configuration and environment, read for each run, and what follows from
+ * them (provider, keys, network). What cannot be used is thrown, for there is no run without it.
+ */
+
+import { CaissonError } from '#specs/errors.ts'
+import type { Result } from '#specs/protocol/error.ts'
+import { loadConfig, parseConfig } from './config/load.ts'
+import type { Config, ConfigInput } from './config/schema.ts'
+import { describeMissingPrice, priceOf } from './gateway/budget.ts'
+import { commandHook } from './hooks/command-hook.ts'
+import type { Hook } from './hooks/hook.ts'
+import type { KeySource } from './keys/key-source.ts'
+import { storedKeys } from './keys/keyring.ts'
+import { type KeyPlace, resolveKey } from './keys/keys.ts'
+import type { Secret } from './keys/secret.ts'
+import { type Network, openNetwork } from './net/network.ts'
+import { findCommand } from './processes/find-command.ts'
+import { chooseEmbeddings } from './providers/embeddings-choice.ts'
+import { chooseProvider, fetchKey, type Provider, type ProviderChoice } from './providers/providers.ts'
+import { checkFolderIfThere } from './state/folders.ts'
+
+export class Settings {
+  readonly #place: KeyPlace & { readonly folders: { readonly config: string } }
+  readonly #given: ConfigInput | undefined
+
+  /** @param given in the place of the file */
+  constructor(place: KeyPlace & { readonly folders: { readonly config: string } }, given?: ConfigInput) {
+    this.#place = place
+    this.#given = given
+  }
+
+  /** As it is now. @throws {CaissonError} `invalid_config` @throws {CaissonError} `state_unavailable` */
+  async config(): Promise<Config> {
+    // First, for it says most: of another user's home neither the state nor the configuration can be used.
+    await checkFolderIfThere(this.#place.folders.home)
+    const loaded =
+      this.#given === undefined
+        ? await loadConfig(this.#place.folders)
+        : parseConfig(this.#given, 'the configuration that the host was given')
+    if (loaded.ok) return loaded.value
+    throw new CaissonError('invalid_config', loaded.error)
+  }
+
+  /** Who is asked for a model; no key is fetched. @throws {CaissonError} `provider_unavailable` */
+  async chooseProvider(config: Config, model?: string): Promise<ProviderChoice> {
+    const chosen = chooseProvider({
+      env: this.#place.env,
+      config,
+      storedKeys: await storedKeys(this.#place),
+      ...(model === undefined ? {} : { model }),
+    })
+    if (chosen.ok) return chosen.value
+    throw new CaissonError('provider_unavailable', chosen.error.message)
+  }
+
+  /** @throws {CaissonError} `provider_unavailable` */
+  async fetchKey(choice: ProviderChoice): Promise<Provider> {
+    const fetched = await fetchKey(choice, this.#place)
+    if (fetched.ok) return fetched.value
+    throw new CaissonError('provider_unavailable', fetched.error.message)
+  }
+
+  /**
+   * Who makes vectors of texts, and what that costs; undefined where the configuration names no model.
+   * @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable`
+   */
+  async chooseEmbeddings(
+    config: Config,
+    maxCostUsd: number | undefined,
+  ): Promise<ProviderChoice | undefined> {
+    if (config.embeddings === undefined) return undefined
+    const { env } = this.#place
+    const chosen = chooseEmbeddings(config, { env, storedKeys: await storedKeys(this.#place) })
+    if (!chosen.ok) {
+      const { kind, message } = chosen.error
+      throw kind === 'setting'
+        ? new CaissonError('invalid_config', message)
+        : new CaissonError('provider_unavailable', message)
+    }
+    const choice = chosen.value
+    const unpriced = choice && describeMissingPrice(maxCostUsd, priceOf(choice), choice.model)
+    if (typeof unpriced === 'string')
+      throw new CaissonError('invalid_config', `embeddings.model in the configuration: ${unpriced}`)
+    return choice
+  }
+
+  /** Fetches the key of a secret or a service, each time it is asked. */
+  readonly resolveKey = (source: KeySource): Promise<Result<Secret, string>> =>
+    resolveKey(source, this.#place)
+
+  /** The hooks of the configuration; each command is there. @throws {CaissonError} `invalid_config` */
+  async hooks({ hooks }: Config): Promise<Hook[]> {
+    const { env } = this.#place
+    for (const { command, point } of hooks) {
+      const [program = ''] = command
+      const found = await findCommand(program, env)
+      if (!found.ok) throw new CaissonError('invalid_config', `the ${point} hook "${program}" ${found.error}`)
+    }
+    return hooks.map((hook) => commandHook(hook, env))
+  }
+
+  /** How this host reaches the internet. @throws {CaissonError} `invalid_config` */
+  network({ network }: Config): Network {
+    const opened = openNetwork(network, this.#place.env)
+    if (opened.ok) return opened.value
+    throw new CaissonError('invalid_config', opened.error)
+  }
+}

@@ -1,0 +1,125 @@
+// `caisson approvals` against a run with a real journal, queue and control socket; only its work is scripted.
+import { describe, expect, it } from 'vitest'
+import type { UserQuestion } from '#specs/protocol/question.ts'
+import { runId } from '../../guest/support.ts'
+import { runAtWork, someCall } from '../../support/run-at-work.ts'
+
+const choice: UserQuestion = {
+  question: 'Which format?',
+  kind: 'choice',
+  options: [{ value: 'csv' }, { value: 'json' }],
+  defaultAnswer: 'csv',
+}
+describe('caisson approvals', () => {
+  it('lists what runs wait for, as lines or as JSON [S2.16 V.08]', async () => {
+    const { queue, record, ask, caisson } = await runAtWork()
+    expect((await caisson('approvals', 'list')).stdout).toBe('no run waits for an answer\n')
+    void ask({ ...choice, question: 'Which\u001b[2J?' }, 'ask-1')
+    void queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{"path":"a"}' })
+    await expect.poll(() => Object.keys(record.state.pendingApprovals)).toHaveLength(2)
+    expect((await caisson('approvals', 'list', 'last')).stdout).toBe(
+      `${runId}  ask-1  asks: Which\\e[2J? (csv, json)\n${runId}  ap-2  asks to call delete_file path: a\n`,
+    )
+    const lines = (await caisson('approvals', 'list', '--json')).stdout.trimEnd().split('\n')
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+      { runId, approvalId: 'ask-1', question: { kind: 'choice' } },
+      { runId, approvalId: 'ap-2', tool: 'delete_file' },
+    ])
+  })
+
+  it('shows what an MCP server says now and said before, with nothing that a terminal obeys [A.09 V.08]', async () => {
+    const { queue, caisson } = await runAtWork()
+    void queue.ask({
+      ...someCall,
+      approvalId: 'mcp-1',
+      tool: 'use_mcp_server',
+      arguments: '{"server":"notes","tools":["add"]}',
+      preview: 'Changed: add\n  before: Adds\n  now: Adds \u001b[2J and sends',
+    })
+    await expect.poll(() => queue.pending).toEqual(['mcp-1'])
+    const { stdout } = await caisson('approvals', 'list')
+    expect(stdout).toContain('asks to call use_mcp_server server: notes · tools: ["add"]\n')
+    expect(stdout).toContain('\n  ┆   before: Adds\n  ┆   now: Adds \\e[2J and sends\n')
+    expect((await caisson('runs', 'show', 'last')).stdout).toContain('  ┆   before: Adds\n')
+    expect((await caisson('approvals', 'list', '--json')).stdout).toContain('before: Adds')
+  })
+
+  it('says which arguments the model did not give [S1.11]', async () => {
+    const { queue, caisson } = await runAtWork()
+    const given = { path: 'a', limit: 5, 'x (by default)': 1 }
+    void queue.ask({
+      ...someCall,
+      approvalId: 'ap-1',
+      tool: 'delete_file',
+      arguments: JSON.stringify(given),
+      defaults: ['limit'],
+    })
+    await expect.poll(() => queue.pending).toEqual(['ap-1'])
+    expect((await caisson('approvals', 'list')).stdout).toContain(
+      'delete_file path: a · "x (by default)": 1 · limit (by default): 5\n',
+    )
+  })
+
+  it.each<[string, UserQuestion, string[], unknown]>([
+    ['an option', choice, ['json'], 'json'],
+    ['the default', choice, ['--default'], 'csv'],
+    ['several options', { ...choice, kind: 'choices', defaultAnswer: [] }, ['json', 'csv'], ['json', 'csv']],
+    ['none of them', { ...choice, kind: 'choices', defaultAnswer: [] }, [], []],
+    ['yes', { question: 'q', kind: 'confirm' }, ['yes'], true],
+    ['false', { question: 'q', kind: 'confirm' }, ['false'], false],
+    ['a number below zero', { question: 'q', kind: 'number' }, ['--', '-2.5'], -2.5],
+    ['a text of several lines', { question: 'q', kind: 'text' }, ['a\nb'], 'a\nb'],
+  ])('answers a question: %s [S2.16]', async (_, question, words, answer) => {
+    const { ask, caisson } = await runAtWork()
+    const decision = ask(question, 'ask-1')
+    await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ask-1')
+    const told = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
+    expect(told).toEqual({ code: 0, stdout: `${runId}: ask-1 is answered\n`, stderr: '' })
+    expect(await decision).toEqual({ decision: 'allow', answer })
+  })
+
+  it('refuses an answer of another form, and one to what does not wait; the question stays [S2.16]', async () => {
+    const { ask, caisson, queue } = await runAtWork()
+    const decision = ask(choice, 'ask-1')
+    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    for (const [words, expected] of [
+      [['xml'], 'expected one of "csv", "json"'],
+      [['csv', 'json'], 'expected one of'],
+      [[], 'nothing is no answer'],
+      [['--default', 'json'], 'give an answer, or --default'],
+    ] as const) {
+      const { code, stderr } = await caisson('approvals', 'answer', runId, 'ask-1', ...words)
+      expect([code, stderr]).toEqual([2, expect.stringContaining(expected)])
+    }
+    const other = await caisson('approvals', 'answer', runId, 'ask-2', 'csv')
+    expect([other.code, other.stderr]).toEqual([2, expect.stringContaining('these wait: ask-1')])
+    const allow = await caisson('approvals', 'allow', runId, 'ask-1')
+    expect([allow.code, allow.stderr]).toEqual([2, expect.stringContaining('caisson approvals answer')])
+    expect(queue.pending).toEqual(['ask-1'])
+    expect((await caisson('approvals', 'answer', runId, 'ask', 'json', '--hint', 'one a line')).code).toBe(0)
+    expect(await decision).toEqual({ decision: 'allow', answer: 'json', hint: 'one a line' })
+    const late = await caisson('approvals', 'answer', runId, 'ask-1', 'csv')
+    expect([late.code, late.stderr]).toEqual([2, expect.stringContaining('none waits')])
+  })
+
+  it('declines a question, and allows and denies calls [S2.16 S1.11]', async () => {
+    const { ask, caisson, queue } = await runAtWork()
+    const question = ask(choice, 'ask-1')
+    await expect.poll(() => queue.pending).toEqual(['ask-1'])
+    expect((await caisson('approvals', 'deny', runId, 'ask-1', '--hint', 'look it up')).code).toBe(0)
+    expect(await question).toEqual({ decision: 'deny', hint: 'look it up' })
+    const deleted = queue.ask({ ...someCall, approvalId: 'ap-2', tool: 'delete_file', arguments: '{}' })
+    await expect.poll(async () => (await caisson('approvals', 'list')).stdout).toContain('ap-2')
+    expect((await caisson('approvals', 'answer', runId, 'ap-2', 'yes')).code).toBe(2)
+    const always = await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'always')
+    expect([always.code, always.stderr]).toEqual([1, expect.stringContaining('not for this one')])
+    expect((await caisson('approvals', 'allow', runId, 'ap-2', '--scope', 'run')).code).toBe(0)
+    expect(await deleted).toEqual({ decision: 'allow' })
+  })
+
+  it('says of a run that nobody carries out that it cannot be answered [S2.16]', async () => {
+    const { caisson } = await runAtWork()
+    const unknown = await caisson('approvals', 'answer', 'run-ffff', 'ask-1', 'csv')
+    expect([unknown.code, unknown.stderr]).toEqual([2, expect.stringContaining('no run is called')])
+  })
+})

@@ -1,0 +1,236 @@
+// Keys that a person types for something else while a question appears.
+import { once } from 'node:events'
+import fc from 'fast-check'
+import { describe, expect, it, vi } from 'vitest'
+import type { ApprovalAnswer } from '../../../approvals/queue.ts'
+import { bringHome } from '../../../cli/commands/review-changes.ts'
+import { promptApproval } from '../../../cli/prompts/approval-prompt.ts'
+import { collectKeys, settleKeys } from '../../../cli/prompts/settle-keys.ts'
+import type { Host } from '../../../host.ts'
+import { Person } from '../support/person.ts'
+
+const call = {
+  approvalId: 'a1',
+  agentPath: 'root',
+  stepId: 's',
+  callId: 'c',
+  tool: 'delete_file',
+  arguments: '{"path":"a"}',
+  preview: '',
+}
+const access = {
+  from: 'agent',
+  address: 'https://api.example.com/',
+  because: 'ask',
+  offers: [
+    { reach: 'host', allows: 'https connections to api.example.com' },
+    { reach: 'suffix', allows: 'https connections to *.example.com' },
+  ],
+} as const
+const plan = { goal: 'g', steps: [{ id: 'a', description: 'Do a', acceptance: 'done' }] }
+const options = [{ value: 'csv' }, { value: 'json' }]
+
+/** One of each kind of question that a run puts. */
+const questions = {
+  'a call': call,
+  'an MCP server': { ...call, tool: 'use_mcp_server', arguments: '{"server":"clock"}' },
+  'network access': { ...call, access: { ...access, offers: [...access.offers] } },
+  'a plan': { ...call, tool: 'submit_plan', arguments: JSON.stringify(plan) },
+  'a choice of the agent': { ...call, question: { question: 'q', kind: 'choice', options } as const },
+  'a yes or no of the agent': { ...call, question: { question: 'q', kind: 'confirm' } as const },
+  'a text of the agent': { ...call, question: { question: 'q', kind: 'text' } as const },
+}
+
+const up = '\u001b[A'
+const [down, esc] = ['\u001b[B', '\u001b']
+/** What the prompts could take for an answer, among words that hold such letters. */
+const fragments = [
+  '1',
+  '2',
+  'y',
+  'n',
+  'yes',
+  '\r',
+  '\n',
+  up,
+  down,
+  ' ',
+  'a',
+  'i',
+  'please skip the tests',
+  esc,
+]
+const sentences = fc
+  .array(fc.oneof(fc.constantFrom(...fragments), fc.string({ maxLength: 8 })), { maxLength: 12 })
+  .map((parts) => parts.join(''))
+
+/** A person at a terminal that hands over each key, who types when the first text of a question appears. */
+function sitDownTyping(keys: string) {
+  const person = new Person()
+  Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
+  const write = person.output.write.bind(person.output)
+  let hasTyped = false
+  person.output.write = ((...given: Parameters<typeof write>) => {
+    if (!hasTyped) person.type(keys)
+    hasTyped = true
+    return write(...given)
+  }) as typeof write
+  return person
+}
+
+/** The question, and whether anything but its withdrawal ended it after all keys were read. */
+async function answerWithin(request: (typeof questions)[keyof typeof questions], keys: string) {
+  const person = sitDownTyping(keys)
+  const { input, output, signal } = person
+  let answer: ApprovalAnswer | null | undefined
+  const ended = promptApproval(request, { input, output, signal, quietMs: 25 }).then((given) => {
+    answer = given
+  })
+  await expect.poll(() => person.listens, { interval: 5 }).toBe(true)
+  await new Promise((resolve) => setImmediate(resolve))
+  const before = answer
+  person.withdraw()
+  await ended
+  return before
+}
+
+describe('text that is typed while a question appears', () => {
+  it.each(Object.entries(questions))('never answers %s, whatever it is [S1.11 H.01]', async (_, request) => {
+    await fc.assert(
+      fc.asyncProperty(sentences, async (keys) => {
+        expect(await answerWithin(request, keys)).toBeUndefined()
+      }),
+      { numRuns: 25, examples: [['please skip the tests\r'], ['1\r'], ['y\r'], [`${up}${up}\r`]] },
+    )
+  })
+
+  it('applies no changes, whatever it is [S1.11 W.01]', async () => {
+    await fc.assert(
+      fc.asyncProperty(sentences, async (keys) => {
+        const person = sitDownTyping(keys)
+        const applied: unknown[] = []
+        const items = [{ path: 'a.txt', change: 'deleted', standing: { kind: 'clean' } }]
+        const changes = {
+          directory: '/w',
+          runId: 'run-1',
+          inspect: async () => ({ items, history: [], aside: [] }),
+          reviewWithDiffs: () => [],
+          apply: (selection: unknown) => applied.push(selection),
+        }
+        const host = { changes: async () => changes } as unknown as Host
+        const io = {
+          stdin: person.input,
+          stdout: person.output,
+          stderr: person.output,
+          env: {},
+          version: '0',
+        }
+        const done = bringHome(io, host, 'run-1', {
+          choice: 'ask',
+          state: {
+            end: { outcome: 'completed', reason: 'completed', message: '', summary: '' },
+            heldBack: null,
+          },
+          quietMs: 25,
+        })
+        await expect.poll(() => person.listens, { interval: 5 }).toBe(true)
+        person.type('n\r')
+        await done
+        expect(applied).toEqual([])
+      }),
+      { numRuns: 25, examples: [['no, wait\r'], ['y\r'], ['1\r']] },
+    )
+  })
+
+  it('counts as typed too soon until a second went by without a key [S1.11]', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      const person = sitDownTyping('')
+      let isQuiet = false
+      const settled = settleKeys(person).then(() => {
+        isQuiet = true
+      })
+      for (const key of 'y\ry\r') {
+        person.type(key)
+        await new Promise((resolve) => setImmediate(resolve))
+        await vi.advanceTimersByTimeAsync(900)
+        expect(isQuiet).toBe(false)
+      }
+      await vi.advanceTimersByTimeAsync(200)
+      await settled
+      expect(person.raw).toContain('Not taken as an answer, because it was typed too soon: “y y”')
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('is not lost: where a message can be written, it is kept for it [A.08 H.01]', async () => {
+    const person = sitDownTyping('')
+    const kept: string[] = []
+    person.type('skip the te\u007fests\r')
+    await settleKeys({
+      ...person,
+      input: person.input,
+      output: person.output,
+      signal: person.signal,
+      quietMs: 25,
+      keepTyped: (keys) => {
+        kept.push(keys)
+        return 'please skip the tests'
+      },
+    })
+    expect(kept).toEqual(['skip the te\u007fests\r'])
+    expect(person.raw).toContain('kept as your next message to the agent: “please skip the tests”')
+  })
+
+  it('answers nothing behind a line that was no answer: the rest of a pasted text is waited out [S1.11]', async () => {
+    const person = sitDownTyping('')
+    const { input, output, signal } = person
+    const answer = promptApproval(call, { input, output, signal, quietMs: 25 })
+    await person.sees('Type 1-4')
+    for (const line of ['several lines:', '1', 'y']) {
+      person.type(`${line}\r`)
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await person.sees('typed too soon: “1 y”')
+    await expect.poll(() => person.listens).toBe(true)
+    person.type('3\r')
+    expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
+  })
+
+  it.each(['1\r2\r', 'y\ryes, all of it', '1\r\n2\r\n'])(
+    'answers nothing with several lines that are pasted at once, though the first is an answer: %j [S1.11]',
+    async (pasted) => {
+      const person = sitDownTyping('')
+      const { input, output, signal } = person
+      const answer = promptApproval(call, { input, output, signal, quietMs: 25 })
+      await person.sees('Type 1-4')
+      person.type(pasted)
+      await person.sees('Several lines at once')
+      await expect.poll(() => person.listens).toBe(true)
+      person.type('3\r\n')
+      expect(await answer).toEqual({ decision: 'deny', scope: 'once' })
+    },
+  )
+
+  it('still interrupts by Ctrl-C [A.08]', async () => {
+    const person = sitDownTyping('')
+    const interrupted = once(process, 'SIGINT')
+    const keys = collectKeys(person.input, 25, person.signal)
+    person.type('a\u0003b')
+    await interrupted
+    expect(await keys).toBe('ab')
+  })
+})
+
+it('keys that were pressed before a question answer nothing, also where the terminal was left paused [S1.11 H.01]', async () => {
+  const person = sitDownTyping('')
+  person.input.pause()
+  person.type('\u001b[A\r')
+  expect(await collectKeys(person.input, 25, person.signal)).toBe('\u001b[A\r')
+  const heard: string[] = []
+  person.input.on('data', (keys: Buffer) => heard.push(String(keys)))
+  person.input.resume()
+  person.type('n')
+  await expect.poll(() => heard).toEqual(['n'])
+})

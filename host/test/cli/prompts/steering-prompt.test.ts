@@ -1,0 +1,109 @@
+// A person at a terminal in memory, who says something to a run while it is shown.
+import { describe, expect, it } from 'vitest'
+import { Talk } from '../../../cli/prompts/steering-prompt.ts'
+import { ProgressView } from '../../../cli/render/progress.ts'
+import { Person } from '../support/person.ts'
+
+function sitDown() {
+  const person = new Person()
+  // A terminal whose keys come as they are typed.
+  Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
+  const stdout = Object.assign(person.output, { isTTY: true })
+  const said: string[] = []
+  const note = async (line: string): Promise<undefined> => void said.push(line)
+  const run = {
+    steer: (text: string) => note(`steer ${text}`),
+    pauseAgent: () => note('pause'),
+    resumeAgent: () => note('resume'),
+  }
+  const io = { stdin: person.input, stdout, stderr: stdout, env: {}, version: '0' }
+  const view = new ProgressView(stdout)
+  const talk = new Talk(io, view, run, () => undefined)
+  const leave = () => {
+    talk[Symbol.dispose]()
+    view.end()
+  }
+  return Object.assign(person, { talk, said, [Symbol.dispose]: leave })
+}
+
+describe('a person who says something to a run', () => {
+  it('is offered what can be done now: a hold of an agent at work, the going on of one that holds [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.talk.setPausing(true)
+    await person.sees('Enter: message, go on')
+    person.type('\r')
+    await person.sees('What now?')
+    expect(person.raw).not.toContain('goes on meanwhile')
+    person.type('2\r')
+    await expect.poll(() => person.said).toEqual(['resume'])
+    person.talk.setPausing(false)
+    await person.sees('Enter: message, pause')
+    person.type('\r')
+    await person.sees('The agent goes on meanwhile. What now?')
+    person.type('2\r')
+    await expect.poll(() => person.said).toEqual(['resume', 'pause'])
+  })
+
+  it.each([
+    ['a message', 'Skip the tests, please\r', 'steer Skip the tests, please'],
+    ['the first of lines that come at once', 'line one\r\ny\r\nline three\r', 'steer line one'],
+  ])('may type %s in place of a number, sent by one more Enter [A.08 H.01]', async (_, keys, said) => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('\r')
+    await person.sees('Type 1-3 or Enter')
+    person.type('7\r')
+    await person.sees('“7” is not an answer here.')
+    await new Promise((resolve) => setTimeout(resolve, 1_500))
+    person.type(keys)
+    await person.sees('What should the agent know?')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(person.said).toEqual([])
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual([said])
+  })
+
+  it('is offered nothing any more when the run is being cancelled [A.08]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('wait')
+    await person.sees('“wait”')
+    person.talk.end()
+    const before = person.raw.length
+    person.type('\r')
+    person.talk.listen()
+    await expect.poll(() => person.raw.length).toBeGreaterThan(before + 200)
+    expect(person.raw.slice(before)).not.toContain('Enter:')
+    expect(person.raw.slice(before)).not.toContain('What')
+    expect(person.said).toEqual([])
+  })
+
+  it('sends nothing by an Enter that came before the line was there to be sent [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('y\r')
+    person.type('\r')
+    await person.sees('What should the agent know?')
+    person.type(', and the tests')
+    await person.sees('and the tests')
+    expect(person.said).toEqual([])
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual(['steer y, and the tests'])
+  })
+
+  it('sees what they type in the status line, with what they took back, until Enter opens the prompt with it [A.08 H.01]', async () => {
+    using person = sitDown()
+    await person.sees('Enter: message, pause')
+    person.type('use tabz')
+    await person.sees('Enter: message “use tabz”, pause')
+    person.type('\u007fs\u001b[A')
+    await person.sees('Enter: message “use tabs”, pause')
+    person.type('\r')
+    await person.sees('What should the agent know?')
+    expect(person.raw).toContain('use tabs')
+    person.type('\r')
+    await expect.poll(() => person.said).toEqual(['steer use tabs'])
+    await person.sees('Enter: message, pause')
+  })
+})

@@ -1,0 +1,266 @@
+import { describe, expect, it } from 'vitest'
+import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import { coloursFor } from '../../../cli/render/colours.ts'
+import { linesOf as linesOfLine } from '../../../cli/render/event-lines.ts'
+
+type RunEvent = AgentEvent | HostEvent
+
+const colours = coloursFor({ isTTY: false }, {})
+
+function linesOf(event: RunEvent, state: RunState, given = colours): string[] {
+  return linesOfLine({ event }, state, given)
+}
+
+it('a VM that is kept is named by its run, with how to go on in it and how to remove it [V.04]', () => {
+  const runId = 'run-0123456789abcdef4567'
+  const lines = linesOfLine({ event: { type: 'vm-kept' }, runId }, initialRunState, colours)
+  expect(lines.join()).toContain(`caisson run --continue ${runId} "TASK"`)
+  expect(lines.join()).toContain(`caisson runs rm ${runId}`)
+})
+
+function planned(...events: RunEvent[]): RunState {
+  const step = { title: 'Do it', instructions: 'Do it.', writes: [] }
+  const plan = Plan.parse({
+    goal: 'A goal',
+    steps: [
+      { id: 'a', ...step },
+      { id: 'b', ...step, needs: ['a'] },
+    ],
+  })
+  const all: RunEvent[] = [{ type: 'plan-update', revision: 1, plan }, ...events]
+  return all.reduce((state, event) => reduceRun(state, { event }), initialRunState)
+}
+
+function toolStart(args: string): string {
+  const lines = linesOf(
+    { type: 'tool-start', stepId: 'a', callId: 'c1', tool: 'run_bash', arguments: args },
+    planned(),
+    colours,
+  )
+  expect(lines).toHaveLength(1)
+  return lines[0] ?? ''
+}
+
+function runEnd(state: RunState, outcome: 'completed' | 'failed', text: string): string {
+  const message = outcome === 'completed' ? 'all done' : `1 of 2 steps completed; step "b" failed: ${text}`
+  const reason = outcome === 'completed' ? 'completed' : 'step_failed'
+  const summary = outcome === 'completed' ? text : ''
+  const ending = { outcome, reason, message, summary, durationMs: 1_000, usage: noUsage } as const
+  return linesOf({ type: 'run-end', ...ending }, state, colours).join('\n')
+}
+
+describe('the lines of a run', () => {
+  it('tell a way out from a tool’s call, and how long an answer holds [S1.11, G.03]', () => {
+    const request = {
+      approvalId: 'a1',
+      agentPath: 'root',
+      stepId: 'a',
+      callId: 'c1',
+      tool: 'request_access',
+      arguments: '{"reason":"rates\\u001b[2J","url":"https://a.example/"}',
+      preview: '',
+    }
+    const offers = [{ reach: 'host' as const, allows: 'https connections to a.example (port 443)' }]
+    const asked = (from: 'agent' | 'connection'): HostEvent => ({
+      type: 'approval-request',
+      kind: 'enforced',
+      request,
+      digest: 'a'.repeat(64),
+      access: { from, address: 'https://a.example/', because: 'no rule allows it', offers },
+    })
+    expect(linesOf(asked('agent'), planned(), colours)).toEqual([
+      '? asks for a way out: https connections to a.example (port 443) · url: https://a.example/ · reason: rates\\e[2J',
+    ])
+    expect(linesOf(asked('connection'), planned(), colours)).toEqual([
+      '? a way out is asked about: https connections to a.example (port 443)',
+    ])
+    const decided = { type: 'approval-decision', approvalId: 'a1', decision: 'allow', by: 'person' } as const
+    expect(linesOf({ ...decided, scope: 'always', reach: 'host' }, planned(), colours)).toEqual([
+      '  Allowed by you for always',
+    ])
+  })
+
+  it('say what of a workspace stays out, and call a path ignored only where its reason is known [H.01 W.02]', () => {
+    const ready = (leftOut: number, ...examples: (readonly [string, 'ignored' | 'secret'])[]) =>
+      linesOf(
+        {
+          type: 'workspace-ready',
+          files: 1,
+          bytes: 2,
+          leftOut,
+          examples: examples.map(([path, reason]) => ({ path, reason })),
+          manifestSha256: 'a'.repeat(64),
+        },
+        planned(),
+      ).slice(1)
+    expect(ready(0)).toEqual([])
+    expect(ready(1, ['a.log', 'ignored'])).toEqual(['  left out: 1 ignored path'])
+    expect(ready(2, ['.env', 'secret'], ['a.log', 'ignored'])).toEqual([
+      '  left out: .env (secret)',
+      '  left out: 1 ignored path',
+    ])
+    expect(ready(9, ['a.log', 'ignored'])).toEqual(['  left out: 9 more paths'])
+  })
+
+  it('come from a state that does not grow with calls that never end [H.01]', () => {
+    let state = planned()
+    for (let at = 0; at < 1_000; at++) {
+      const call = { stepId: 'a', callId: `c${at}`, tool: 't', arguments: '{}' }
+      state = reduceRun(state, { event: { type: 'tool-start', ...call } })
+    }
+    expect(Object.keys(state.openCalls)).toHaveLength(256)
+    expect(state.toolCalls).toBe(1_000)
+  })
+
+  it('are made for a step that a model calls "constructor", too [H.01]', () => {
+    const step = { id: 'constructor', title: 'T', instructions: 'I.', writes: [] }
+    const plan = Plan.parse({ goal: 'A goal', steps: [step] })
+    const state = reduceRun(initialRunState, { event: { type: 'plan-update', revision: 1, plan } })
+    expect(state.steps).toEqual({ constructor: { state: 'pending', text: '' } })
+    expect(runEnd(state, 'failed', 'it broke')).toContain('it broke')
+  })
+
+  it('say of tokens whether some of them are an estimate [G.05]', () => {
+    const exchange = { type: 'model-end', status: 200, durationMs: 1, usage: noUsage } as const
+    const counted = planned({ ...exchange, estimated: false }, exchange)
+    expect(runEnd(counted, 'completed', 'x')).toContain('· 0 tokens')
+    const estimated = planned({ ...exchange, estimated: true }, exchange)
+    expect(runEnd(estimated, 'completed', 'x')).toContain('· about 0 tokens')
+  })
+
+  it('say what a run cost where a price is known [G.05]', () => {
+    const exchange = {
+      type: 'model-end',
+      status: 200,
+      durationMs: 1,
+      usage: noUsage,
+      costUsd: 0.0123,
+    } as const
+    expect(runEnd(planned(exchange, exchange), 'completed', 'x')).toContain('· $0.0246')
+    const free = { ...exchange, costUsd: 0 }
+    for (const state of [planned(), planned(free)]) expect(runEnd(state, 'completed', 'x')).not.toContain('$')
+  })
+
+  it('say in plain words why a VM was booted, and that of a copy nothing need be said [V.01]', () => {
+    const ready = {
+      type: 'vm-ready',
+      start: 'boot',
+      accelerator: 'tcg',
+      confinement: 'bubblewrap',
+      phasesMs: { kernel: 1_500 },
+    } as const
+    const told = linesOf({ ...ready, coldReason: 'no \u001b[2Jroom' }, planned(), colours)
+    expect(told).toHaveLength(3)
+    expect(told[1]).toBe('  booted, which takes longer: no template could be used: no \\e[2Jroom')
+    expect(linesOf({ ...ready, start: 'template' }, planned(), colours)).toHaveLength(1)
+    const anew = linesOf({ ...ready, start: 'template', coldReason: 'run-1 kept no VM' }, planned(), colours)
+    expect(anew.slice(1)).toEqual(['  a new VM: run-1 kept no VM'])
+    const kept = linesOf({ ...ready, start: 'saved' }, planned(), colours)
+    expect(kept).toEqual([expect.stringContaining('The VM that was kept is ready in 1.5 s')])
+  })
+
+  it('name the arguments of a call, and of a long text only its beginning [H.01]', () => {
+    expect(toolStart('{"command":"ls -la","args":[],"timeoutMs":1000}')).toBe(
+      '    run_bash command: ls -la · timeoutMs: 1000',
+    )
+    expect(toolStart(JSON.stringify({ command: 'one\ntwo\nthree\n' }))).toBe(
+      '    run_bash command: one … (2 more lines)',
+    )
+    // What it is about is never among those that are left out.
+    const many = { a: 1, b: 2, c: 3, d: 4, e: 5, f: 6, path: 'x.txt' }
+    expect(toolStart(JSON.stringify(many))).toBe(
+      '    run_bash path: x.txt · a: 1 · b: 2 · c: 3 · d: 4 · e: 5 · … (1 more)',
+    )
+  })
+
+  it('stay short and inert whatever the agent sends as arguments [H.01]', () => {
+    const many = Object.fromEntries(Array.from({ length: 5_000 }, (_, at) => [`k${at}\n`, 'v'.repeat(999)]))
+    for (const args of [JSON.stringify(many), '[1]', 'no json \u001b[2J', '{"a":"\\u001b[2J\\u202e"}', '{']) {
+      const line = toolStart(args)
+      expect(line.length).toBeLessThan(2_000)
+      expect(line).not.toMatch(/[\p{Cc}\p{Cf}]/u)
+    }
+  })
+
+  it('say an answer once, and once more only what did not fit [H.01]', () => {
+    for (const [lines, times] of [
+      [3, 1],
+      [60, 2],
+    ] as const) {
+      const text = Array.from({ length: lines }, (_, at) => `line ${at}.`).join('\n')
+      const end: RunEvent = { type: 'step-end', stepId: 'b', state: 'completed', text }
+      const state = planned(end)
+      const shown = [...linesOf(end, state, colours), runEnd(state, 'completed', text)].join('\n')
+      expect(shown.split('line 2.')).toHaveLength(times + 1)
+      expect(shown).toContain(`line ${lines - 1}.`)
+      const failed: RunEvent = { ...end, state: 'failed' }
+      const after = planned(failed)
+      const told = [...linesOf(failed, after, colours), runEnd(after, 'failed', text)].join('\n')
+      expect(told.split('line 2.')).toHaveLength(times + 1)
+      expect(told).toContain('step_failed: 1 of 2 steps completed; step "b" failed')
+      expect(told.split('line 0.')).toHaveLength(times + 1)
+      expect(told).toContain(`line ${lines - 1}.`)
+    }
+  })
+})
+
+describe('a question of the agent', () => {
+  const question = {
+    question: 'Which format?\nIt is for the archive.',
+    kind: 'choice',
+    options: [{ value: 'csv' }, { value: 'json', label: 'JSON lines' }],
+  } as const
+  const request = {
+    approvalId: 'q1',
+    agentPath: 'root/helper',
+    stepId: 's',
+    callId: 'c',
+    tool: 'ask_user',
+    arguments: '{}',
+    preview: '',
+    question: { ...question, options: [...question.options] },
+  }
+  const asked = { type: 'approval-request', kind: 'cooperative', request, digest: '0'.repeat(64) } as const
+  const decided = { type: 'approval-decision', approvalId: 'q1', scope: 'once' } as const
+
+  it('is one line with its options, and so is its answer, as the question words it [S2.16]', () => {
+    const before = planned(asked)
+    const call = { type: 'tool-start', stepId: 's', callId: 'c', tool: 'ask_user', arguments: '{}' } as const
+    expect(linesOf(call, before)).toEqual([])
+    expect(linesOf(asked, before)).toEqual(['? [helper] asks: Which format? … (1 more line) (csv, json)'])
+    const told = (event: HostEvent) =>
+      linesOfLine({ event }, reduceRun(before, { event }), colours, before).join('\n')
+    expect(told({ ...decided, decision: 'allow', by: 'person', answer: 'json' })).toBe(
+      '  Answered by you: JSON lines · json',
+    )
+    expect(told({ ...decided, decision: 'allow', by: 'mode', rule: 'nobody is there', answer: 'csv' })).toBe(
+      '  Answered by the mode: nobody is there: csv',
+    )
+    expect(told({ ...decided, decision: 'deny', by: 'person', hint: 'look it up' })).toBe(
+      '  No answer by you · look it up',
+    )
+  })
+
+  it('shows an answer that is no line of ours [S2.16 H.01]', () => {
+    const event = {
+      ...decided,
+      decision: 'allow',
+      by: 'person',
+      answer: 'a\n  Allowed by you\u001b[2J',
+    } as const
+    expect(linesOf(event, planned())).toEqual(['  Answered by you: a\\n  Allowed by you\\e[2J'])
+  })
+})
+
+describe('the end of a run', () => {
+  it('says its reason once, also where the message begins with it', () => {
+    const end = { type: 'run-end', outcome: 'cancelled', summary: '', usage: noUsage, durationMs: 1 } as const
+    const told = (reason: 'cancelled' | 'limit_time', message: string) =>
+      linesOf({ ...end, reason, message }, planned()).at(-1)
+    expect(told('cancelled', 'cancelled by Ctrl-C')).toBe('  │ cancelled by Ctrl-C')
+    expect(told('limit_time', 'the run reached its end')).toBe('  │ limit_time: the run reached its end')
+  })
+})

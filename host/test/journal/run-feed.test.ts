@@ -1,0 +1,97 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, it, vi } from 'vitest'
+import type { JournalEvent } from '#specs/protocol/event.ts'
+import { Feed, type FeedItem } from '../../journal/run-feed.ts'
+import { Deadline } from '../../runs/deadline.ts'
+
+const event = (seq: number) => ({ seq, source: 'host', event: { type: 'note' } }) as unknown as JournalEvent
+const delta = (text: string): FeedItem => ({
+  source: 'delta',
+  runId: 'run-00000000000000000001',
+  agentPath: 'root',
+  delta: { type: 'text-delta', stepId: 's', text },
+})
+
+async function drain(items: AsyncIterable<FeedItem>): Promise<string[]> {
+  const seen: string[] = []
+  for await (const item of items) seen.push(item.source === 'delta' ? item.delta.text : String(item.seq))
+  return seen
+}
+
+describe('the feed of a run', () => {
+  it('gives every watcher all events in order, late ones too, and deltas to those who were there [S1.10]', async () => {
+    const feed = new Feed()
+    const early = drain(feed.watch())
+    feed.push(event(1))
+    feed.push(delta('a'))
+    const late = drain(feed.watch())
+    feed.push(event(2))
+    feed.end()
+    expect(await early).toEqual(['1', 'a', '2'])
+    expect(await late).toEqual(['1', '2'])
+    expect(await drain(feed.watch())).toEqual(['1', '2'])
+  })
+
+  it('drops deltas, never events, for a watcher that does not read', async () => {
+    const feed = new Feed()
+    const slow = feed.watch()
+    for (let index = 0; index < 30_000; index += 1) feed.push(delta('x'))
+    feed.push(event(1))
+    feed.end()
+    const seen = await drain(slow)
+    expect(seen.at(-1)).toBe('1')
+    expect(seen.length).toBeLessThan(20_000)
+  })
+})
+
+describe('a late watcher', () => {
+  it('moves the items of a long run at most once each, so that its work does not grow with their square [S1.10]', async () => {
+    const count = 20_000
+    const feed = new Feed()
+    for (let seq = 1; seq <= count; seq += 1) feed.push(event(seq))
+    feed.end()
+    const watcher = feed.watch()
+    let moved = 0
+    let read = 0
+    const { shift, splice, slice } = Array.prototype
+    const spies = [
+      vi.spyOn(Array.prototype, 'shift').mockImplementation(function (this: unknown[]) {
+        moved += this.length
+        return shift.call(this)
+      }),
+      vi.spyOn(Array.prototype, 'splice').mockImplementation(function (this: unknown[], ...about) {
+        moved += this.length
+        return splice.apply(this, about)
+      }),
+      vi.spyOn(Array.prototype, 'slice').mockImplementation(function (this: unknown[], ...about) {
+        const copy = slice.apply(this, about)
+        moved += copy.length
+        return copy
+      }),
+    ]
+    try {
+      for await (const _ of watcher) read += 1
+    } finally {
+      for (const spy of spies) spy.mockRestore()
+    }
+    expect(read).toBe(count)
+    expect(moved).toBeLessThan(count + 1)
+  })
+})
+
+describe('a deadline', () => {
+  it('stands still while it is held, also by two at once, and expires once it ran its time', async () => {
+    let expired = false
+    using deadline = new Deadline(150, () => {
+      expired = true
+    })
+    deadline.hold(1)
+    deadline.hold(1)
+    await sleep(250)
+    deadline.hold(-1)
+    await sleep(100)
+    expect(expired).toBe(false)
+    deadline.hold(-1)
+    await expect.poll(() => expired, { timeout: 5_000 }).toBe(true)
+  })
+})

@@ -1,0 +1,61 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { expect, it, onTestFinished } from 'vitest'
+import type { ConfigInput } from '../../config/schema.ts'
+import { inspectSections } from '../../doctor/inspect-config.ts'
+import { Settings } from '../../settings.ts'
+import { resolveFolders } from '../../state/folders.ts'
+
+const providers = { local: { url: 'http://127.0.0.1:9/v1', models: ['embed-*'] } }
+
+/** What a run, and `caisson config check`, make of a configuration. */
+async function look(config: ConfigInput, maxCostUsd?: number) {
+  const home = await mkdtemp(path.join(tmpdir(), 'caisson-embeddings-'))
+  onTestFinished(() => rm(home, { recursive: true }))
+  const env = { CAISSON_HOME: home, HOME: home }
+  const place = { env, folders: resolveFolders(env) }
+  const settings = new Settings(place, config)
+  const read = await settings.config()
+  const chosen = await settings.chooseEmbeddings(read, maxCostUsd).catch((error: Error) => error.message)
+  const fact = (await inspectSections(read, place)).find(({ what }) => what === 'embeddings')
+  return { chosen, fact }
+}
+
+it('the embedding model is asked of the provider that its id names, and of nobody without one [S0.14]', async () => {
+  const { chosen, fact } = await look({ embeddings: { model: 'embed-small' }, providers })
+  expect(chosen).toMatchObject({ name: 'local', model: 'embed-small', baseUrl: 'http://127.0.0.1:9/v1' })
+  expect(fact).toEqual({ what: 'embeddings', seen: 'embed-small of local at http://127.0.0.1:9/v1' })
+  expect(await look({ providers })).toEqual({ chosen: undefined, fact: undefined })
+})
+
+it('an embedding model that cannot be used stops a run before it begins, with the setting to mend [S0.14]', async () => {
+  const offline = await look({ embeddings: { model: 'caisson/offline' } })
+  expect(offline.chosen).toContain(
+    'embeddings.model in the configuration: the offline model makes no vectors',
+  )
+  expect(offline.fact).toMatchObject({ stopsRuns: true })
+  const blank = look({ embeddings: { model: ' ' } })
+  await expect(blank).rejects.toThrow('embeddings.model: expected a model id')
+  const unpriced = await look({ embeddings: { model: 'embed-small' }, providers }, 1)
+  expect(unpriced.chosen).toContain('the price of embed-small is not known')
+  const prices = { 'embed-*': { input: 0.02, output: 0 } }
+  expect(await look({ embeddings: { model: 'embed-small' }, providers, prices }, 1)).toMatchObject({
+    chosen: { model: 'embed-small' },
+  })
+})
+
+it('an embedding model that no server is set for says so of its own setting, and how to do without [S0.14]', async () => {
+  const { chosen, fact } = await look({ embeddings: { model: 'embed-small' } })
+  expect(chosen).toMatch(/^embeddings\.model in the configuration: no server .* with "embed-small"/)
+  expect(chosen).toContain('models = ["embed-small"]')
+  expect(chosen).toContain('take [embeddings] out')
+  expect(chosen).not.toContain('leave the model out')
+  expect(fact).toMatchObject({ seen: 'none can be used', problem: chosen, stopsRuns: true })
+  const both = {
+    a: { url: 'http://127.0.0.1:9/v1', models: ['e*'] },
+    b: { url: 'http://127.0.0.1:8/v1', models: ['e*'] },
+  }
+  const unclear = await look({ embeddings: { model: 'embed-small' }, providers: both })
+  expect(unclear.chosen).toContain('model = "a/embed-small" below [embeddings]')
+})

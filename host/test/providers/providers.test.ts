@@ -1,0 +1,171 @@
+import { inspect } from 'node:util'
+import { describe, expect, it } from 'vitest'
+import { Config } from '../../config/schema.ts'
+import { Secret } from '../../keys/secret.ts'
+import {
+  chooseProvider,
+  fetchKey,
+  nvidiaBaseUrl,
+  nvidiaDefaultModel,
+  offlineModel,
+  type ProviderQuestion,
+} from '../../providers/providers.ts'
+
+const key = 'nvapi-abcdefghijklmnop'
+
+/** Chosen, and its key fetched. */
+async function resolveProvider(question: ProviderQuestion) {
+  const chosen = chooseProvider(question)
+  return chosen.ok
+    ? await fetchKey(chosen.value, { env: question.env, folders: { home: '/nowhere' } })
+    : chosen
+}
+
+async function provider(env: Record<string, string>, model?: string) {
+  const result = await resolveProvider(model === undefined ? { env } : { env, model })
+  if (!result.ok) throw new Error(result.error.message)
+  return result.value
+}
+
+describe('the provider', () => {
+  it('is the offline model without a key, and says how to set one [S4.06] [S0.09]', async () => {
+    expect(await provider({})).toMatchObject({
+      name: 'offline',
+      model: offlineModel,
+      baseUrl: null,
+      key: null,
+    })
+    expect((await provider({})).notes.join()).toContain('NVIDIA_API_KEY')
+    expect((await provider({ NVIDIA_API_KEY: '  ' })).name).toBe('offline')
+  })
+
+  it('is the offline model where only a key of another program is set, and names it and what is read [S0.09]', async () => {
+    for (const name of ['OPENAI_API_KEY', 'ANTHROPIC_API_KEY', 'GEMINI_API_KEY']) {
+      const { name: chosen, notes } = await provider({ [name]: 'sk-abcdefghijklmnop' })
+      expect(chosen).toBe('offline')
+      expect(notes.join(' ')).toContain(`${name} is set, but Caisson does not read it. Set CAISSON_LLM_URL`)
+      expect(notes.join(' ')).toContain(`key = { env = "${name}" }`)
+      expect(notes.join(' ')).not.toContain('sk-abc')
+    }
+    const openAi = { OPENAI_API_KEY: 'sk-abcdefghijklmnop' }
+    expect((await provider(openAi)).notes.join(' ')).toContain('https://api.openai.com/v1')
+    expect((await provider({ CAISSON_LLM_KEY: 'k' })).notes.join(' ')).toContain(
+      'not used without CAISSON_LLM_URL',
+    )
+    const named = chooseProvider({ env: openAi, model: 'gpt-5' })
+    expect(named).toMatchObject({
+      ok: false,
+      error: { message: expect.stringContaining('does not read it') },
+    })
+    expect((await provider({ ...openAi, NVIDIA_API_KEY: key })).notes.join(' ')).not.toContain('OPENAI')
+    const providers = {
+      openai: { url: 'https://api.openai.com/v1', key: { env: 'OPENAI_API_KEY' }, models: ['gpt-*'] },
+    }
+    const read = chooseProvider({ env: openAi, config: Config.parse({ providers }) })
+    expect(read.ok && read.value.notes.join(' ')).not.toContain('does not read')
+  })
+
+  it('is the offline model where nothing chooses among those of the configuration, and says how to', async () => {
+    const providers = { local: { url: 'http://127.0.0.1:1/v1', models: ['m-1'] } }
+    const chosen = chooseProvider({ env: {}, config: Config.parse({ providers }) })
+    expect(chosen).toMatchObject({ value: { name: 'offline' } })
+    const note = chosen.ok ? chosen.value.notes.join() : ''
+    expect(note).toMatch(/To ask local, pass --model/)
+    expect(note).not.toContain('No model key')
+  })
+
+  it('is NVIDIA with its key, at its address only [S0.09] [G.01]', async () => {
+    expect(await provider({ NVIDIA_API_KEY: key })).toMatchObject({
+      name: 'nvidia',
+      baseUrl: nvidiaBaseUrl,
+      model: nvidiaDefaultModel,
+    })
+    expect((await provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' })).model).toBe('a/b')
+    expect((await provider({ NVIDIA_API_KEY: key, CAISSON_MODEL: 'a/b' }, 'c/d')).model).toBe('c/d')
+  })
+
+  it('never gets the key of another server [G.01]', async () => {
+    const custom = await provider({
+      NVIDIA_API_KEY: key,
+      CAISSON_LLM_URL: 'https://llm.example/v1/',
+      CAISSON_MODEL: 'm',
+    })
+    expect(custom).toMatchObject({ name: 'custom', baseUrl: 'https://llm.example/v1', key: null })
+    const nvidia = await provider({ NVIDIA_API_KEY: key, CAISSON_LLM_KEY: 'other-key' })
+    expect(nvidia.key?.reveal()).toBe(key)
+  })
+
+  it('is the offline model when it is asked for by name, whatever keys there are [S4.06]', async () => {
+    expect(await provider({ NVIDIA_API_KEY: key }, offlineModel)).toMatchObject({
+      name: 'offline',
+      notes: [],
+    })
+  })
+
+  it.each([
+    'http://127.0.0.1:8080/v1',
+    'http://localhost:11434/v1',
+    'http://[::1]:80/v1',
+    'https://x.example',
+  ])('takes %s without a warning [S0.09]', async (url) => {
+    expect((await provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' })).notes).toEqual([])
+  })
+
+  it.each([
+    'http://192.168.1.4:8000/v1',
+    'http://10.0.0.1/v1',
+    'http://172.20.0.1/v1',
+    'http://[fd00::1]/v1',
+  ])('takes %s with a note that it can be read on the way [S0.09]', async (url) => {
+    expect((await provider({ CAISSON_LLM_URL: url, CAISSON_MODEL: 'm' })).notes.join()).toContain(
+      'plain http',
+    )
+  })
+
+  it.each([
+    ['http://llm.example/v1', 'insecure_url'],
+    ['http://8.8.8.8/v1', 'insecure_url'],
+    ['http://172.32.0.1/v1', 'insecure_url'],
+    ['http://127.0.0.1.evil.example/v1', 'insecure_url'],
+    ['ftp://127.0.0.1/v1', 'invalid_url'],
+    ['not an address', 'invalid_url'],
+    ['https://user:pass@llm.example/v1', 'invalid_url'],
+    ['https://llm.example/v1?key=x', 'invalid_url'],
+  ])('refuses %s as %s, without repeating what may be a key [S0.09]', async (url, code) => {
+    const result = await resolveProvider({
+      env: { CAISSON_LLM_URL: url, CAISSON_MODEL: 'm', CAISSON_LLM_KEY: key },
+    })
+    expect(result).toMatchObject({ ok: false, error: { code } })
+    expect(JSON.stringify(result)).not.toContain(key)
+    expect(JSON.stringify(result)).not.toContain('pass')
+  })
+
+  it.each([
+    [{ NVIDIA_API_KEY: `${key}\nx-evil: 1` }, 'invalid_key'],
+    [{ CAISSON_LLM_URL: 'https://x.example', CAISSON_MODEL: 'm', CAISSON_LLM_KEY: 'a b' }, 'invalid_key'],
+    [{ CAISSON_LLM_URL: 'https://x.example' }, 'missing_model'],
+    [{ CAISSON_MODEL: 'nvidia/x' }, 'missing_model'],
+    [{ CAISSON_MODEL: 'a b' }, 'invalid_model'],
+  ])('refuses %o as %s, with the setting to change [S0.09]', async (env, code) => {
+    const result = await resolveProvider({ env })
+    expect(result).toMatchObject({ ok: false, error: { code } })
+    expect(inspect(result)).not.toContain(key)
+  })
+})
+
+it('a key cannot be shown by printing, joining, inspecting or JSON [G.01]', () => {
+  const secret = new Secret(key)
+  const nested = { deep: [{ secret }] }
+  const shown = [
+    String(secret),
+    `${secret}`,
+    JSON.stringify(nested),
+    inspect(nested, { depth: 9, showHidden: true }),
+  ]
+  shown.push(
+    inspect(secret, { customInspect: false, showHidden: true }),
+    JSON.stringify(Object.entries(secret)),
+  )
+  expect(shown.join()).not.toContain(key)
+  expect(secret.reveal()).toBe(key)
+})

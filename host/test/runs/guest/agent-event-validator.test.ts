@@ -1,0 +1,232 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { AgentEvent } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { Plan } from '#specs/protocol/plan.ts'
+import { noUsage } from '#specs/protocol/task.ts'
+import { AgentClaims, type ClaimBounds } from '../../../runs/guest/agent-event-validator.ts'
+
+const work: ClaimBounds = { mode: 'work', approvePlan: false, maxAgents: 2 }
+const step = (id: string, more: object = {}) => ({ id, title: id, instructions: 'do', writes: [], ...more })
+const planOf = (...steps: object[]) => Plan.parse({ goal: 'g', steps })
+const update = (revision: number, plan: Plan): AgentEvent => ({ type: 'plan-update', revision, plan })
+const start = (stepId: string): AgentEvent => ({ type: 'step-start', stepId })
+const end = (stepId: string, state: 'completed' | 'failed' = 'completed'): AgentEvent => ({
+  type: 'step-end',
+  stepId,
+  state,
+  text: '',
+})
+const begin: AgentEvent = { type: 'agent-start', stepId: 'a', brief: 'b', tools: [], limits: {} }
+const finish: AgentEvent = {
+  type: 'agent-end',
+  stepId: 'a',
+  state: 'completed',
+  reason: 'completed',
+  text: '',
+  usage: noUsage,
+  merged: 0,
+  conflicts: [],
+}
+const note: AgentEvent = { type: 'note', level: 'info', text: 'x' }
+
+/** What each event was found to be, those of the root agent unless they name another. */
+function say(claims: AgentClaims, ...said: (AgentEvent | [string, AgentEvent])[]): (string | null)[] {
+  return said.map((one) => (Array.isArray(one) ? claims.check(...one) : claims.check('root', one)))
+}
+
+describe('a plan is believed', () => {
+  it('when its revisions follow and change nothing that has begun [A.01 S0.07]', () => {
+    const claims = new AgentClaims(work)
+    const first = planOf(step('a'), step('b', { needs: ['a'] }))
+    const second = planOf(step('a'), step('c', { needs: ['a'] }))
+    expect(say(claims, update(1, first), start('a'), update(2, second), end('a'), start('c'))).toEqual(
+      Array.from({ length: 5 }, () => null),
+    )
+  })
+
+  it.each<[string, AgentEvent, RegExp]>([
+    ['that leaves out what has begun', update(2, planOf(step('b'))), /step "a" is completed/],
+    [
+      'that changes what has begun',
+      update(2, planOf(step('a', { title: 'x' }), step('b'))),
+      /cannot be changed/,
+    ],
+    [
+      'that waits for what has failed',
+      update(2, planOf(step('a'), step('f'), step('b', { needs: ['f'] }))),
+      /needs "f"/,
+    ],
+    ['out of turn', update(3, planOf(step('a'), step('f'))), /revision 3 of the plan where 2 was due/],
+    [
+      'under the number of the one before',
+      update(1, planOf(step('a'), step('f'))),
+      /revision 1 .* where 2 was due/,
+    ],
+  ])('and not a revision %s [A.01 S0.07]', (_name, event, words) => {
+    const claims = new AgentClaims(work)
+    const first = planOf(step('a'), step('f'), step('b'))
+    const before = say(claims, update(1, first), start('a'), end('a'), start('f'), end('f', 'failed'))
+    expect(before.every((problem) => problem === null)).toBe(true)
+    expect(claims.check('root', event)).toMatch(words)
+  })
+
+  it('and no more plans than a run may have [A.01 S0.07]', () => {
+    const claims = new AgentClaims(work)
+    const told = Array.from({ length: limits.planMaxRevisions + 1 }, (_, index) =>
+      claims.check('root', update(index + 1, planOf(step('a', { title: `${index}` })))),
+    )
+    expect(told.slice(0, -1)).toEqual(Array.from({ length: limits.planMaxRevisions }, () => null))
+    expect(told.at(-1)).toMatch(/where a run has at most 32/)
+  })
+
+  it('and each step to begin once and to end once, so that what failed stays failed [S0.07]', () => {
+    const plan = planOf(step('a'), step('b'))
+    const claims = new AgentClaims(work)
+    const [, , again] = say(claims, update(1, plan), start('a'), start('a'))
+    expect(again).toMatch(/start of step "a", which had begun before/)
+    const failed = say(claims, end('a', 'failed'), start('a'), end('a', 'completed'))
+    expect(failed).toEqual([
+      null,
+      expect.stringMatching(/which had begun before/) as string,
+      expect.stringMatching(/end of step "a", which had ended before/) as string,
+    ])
+    const next = planOf(step('a'), step('b', { needs: ['a'] }))
+    expect(say(claims, end('b'), update(2, next))[1]).toMatch(/cannot be changed/)
+  })
+
+  it('and no step that starts before it, outside it, or in a run that only plans [S1.02 S0.07]', () => {
+    const plan = planOf(step('a'))
+    expect(say(new AgentClaims(work), start('a'))[0]).toMatch(/before any plan/)
+    expect(say(new AgentClaims(work), update(1, plan), start('z'))[1]).toMatch(/its plan does not have/)
+    expect(say(new AgentClaims({ ...work, mode: 'plan' }), update(1, plan), start('a'))[1]).toMatch(
+      /only plans/,
+    )
+  })
+
+  it('to be the one that was handed over, or that a person made of it [A.11]', () => {
+    const plan = planOf(step('a'))
+    const other = planOf(step('b'))
+    expect(say(new AgentClaims({ ...work, plan }), update(1, plan))).toEqual([null])
+    expect(say(new AgentClaims({ ...work, plan }), update(1, other))[0]).toMatch(/another plan/)
+    const edited = new AgentClaims({ ...work, plan })
+    edited.allowPlan(other)
+    expect(say(edited, update(1, other))).toEqual([null])
+  })
+})
+
+describe('where a person is asked about the plan', () => {
+  const plan = planOf(step('a'), step('b'))
+  const asked: ClaimBounds = { ...work, approvePlan: true }
+
+  it('a step starts only of a plan that was allowed, its revisions too [S1.11 S0.07 A.11]', () => {
+    const claims = new AgentClaims(asked)
+    expect(say(claims, update(1, plan), start('a'))[1]).toMatch(/nobody allowed/)
+    claims.allowPlan(Plan.parse(JSON.parse(JSON.stringify(plan))))
+    expect(say(claims, start('a'), end('a'))).toEqual([null, null])
+    const revised = planOf(step('a'), step('c'))
+    expect(say(claims, update(2, revised), start('c'))).toEqual([
+      null,
+      expect.stringMatching(/nobody allowed/),
+    ])
+  })
+
+  it('the plan of a person is measured like one of the agent [A.01 A.11]', () => {
+    const claims = new AgentClaims(asked)
+    claims.allowPlan(plan)
+    say(claims, update(1, plan), start('a'))
+    expect(claims.findPlanProblems(planOf(step('b')))).toEqual(['step "a" is running and cannot be left out'])
+    expect(claims.findPlanProblems(planOf(step('a'), step('z')))).toEqual([])
+    const agents = ['x', 'y'].map((id) => step(id, { kind: 'agent' }))
+    expect(claims.findPlanProblems(planOf(step('a'), ...agents))).toEqual([])
+    say(claims, ['root/one', begin])
+    expect(claims.findPlanProblems(planOf(step('a'), ...agents))).toEqual([
+      expect.stringContaining('need 2 sub-agents ("x", "y") where 1 can begin'),
+    ])
+  })
+})
+
+describe('a sub-agent is believed', () => {
+  it('from its beginning to its end, once [A.07 S0.07]', () => {
+    const claims = new AgentClaims(work)
+    const story: [string, AgentEvent][] = [
+      ['root/a', begin],
+      ['root/a', note],
+      ['root/a', finish],
+    ]
+    expect(say(claims, ...story)).toEqual([null, null, null])
+    expect(claims.isAtWork('root/a')).toBe(false)
+    expect(say(claims, ['root/a', note], ['root/a', finish], ['root/a', begin])).toEqual([
+      'note of root/a, which is not at work',
+      'agent-end of root/a, which is not at work',
+      'agent-start of root/a, which had begun before',
+    ])
+  })
+
+  it.each<[string, [string, AgentEvent][]]>([
+    ['an event of one that never began', [['root/a', note]]],
+    ['a child of one that never began', [['root/a/b', begin]]],
+    [
+      'a child of a sub-agent at work',
+      [
+        ['root/a', begin],
+        ['root/a/deeper', begin],
+      ],
+    ],
+    ['the beginning of the run itself', [['root', begin]]],
+    ['the end of the run itself', [['root', finish]]],
+    [
+      'a plan of one',
+      [
+        ['root/a', begin],
+        ['root/a', update(1, planOf(step('a')))],
+      ],
+    ],
+    [
+      'more than the run may have',
+      [
+        ['root/a', begin],
+        ['root/a', finish],
+        ['root/b', begin],
+        ['root/c', begin],
+      ],
+    ],
+  ])('and not %s [A.07 S0.07]', (_name, story) => {
+    const found = say(new AgentClaims(work), ...story)
+    expect(found.at(-1)).toEqual(expect.any(String))
+    expect(found.slice(0, -1).every((problem) => problem === null)).toBe(true)
+  })
+})
+
+describe('whatever is said in whatever order', () => {
+  it('is never more agents than allowed, nor a step of a plan that nobody allowed [S0.07]', () => {
+    const paths = fc.constantFrom(
+      'root',
+      'root/a',
+      'root/b',
+      'root/a/c',
+      'root/__proto__',
+      'root/constructor',
+    )
+    const plans = [planOf(step('a')), planOf(step('a'), step('b')), planOf(step('constructor'))]
+    const events = fc.oneof(
+      fc.constantFrom(begin, finish, note),
+      fc
+        .tuple(fc.integer({ min: 1, max: 4 }), fc.constantFrom(...plans))
+        .map(([revision, plan]) => update(revision, plan)),
+      fc.constantFrom('a', 'b', 'constructor', 'toString').map(start),
+      fc.constantFrom('a', 'b', 'constructor').map((id) => end(id)),
+    )
+    fc.assert(
+      fc.property(fc.array(fc.tuple(paths, events), { maxLength: 40 }), (story) => {
+        const claims = new AgentClaims({ ...work, approvePlan: true })
+        const taken = story.filter(([path, event]) => claims.check(path, event) === null)
+        expect(taken.filter(([, event]) => event.type === 'agent-start').length).toBeLessThanOrEqual(2)
+        expect(taken.some(([path, event]) => path === 'root' && event.type === 'step-start')).toBe(false)
+        const revisions = taken.flatMap(([, event]) => (event.type === 'plan-update' ? [event.revision] : []))
+        expect(revisions).toEqual(revisions.map((_, index) => index + 1))
+      }),
+      { seed: 5, numRuns: 300 },
+    )
+  })
+})

@@ -1,0 +1,152 @@
+import {
+  appendFileSync,
+  chmodSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { diffItem } from '../../../workspace/review/diff.ts'
+import type { ReviewItem } from '../../../workspace/review/review.ts'
+import { Bench, itemsOf, treeOf } from '../support.ts'
+
+const standingOf = (items: Map<string, ReviewItem>, path: string) => {
+  const standing = items.get(path)?.standing
+  return standing?.kind === 'conflict' ? standing.reason : standing?.kind
+}
+
+describe('a review', () => {
+  it('says of each change what it does, with sizes, modes, targets and what a deletion takes [W.01]', async () => {
+    const items = await itemsOf(
+      { 'a.txt': 'one', 'd/x': '1', 'd/e/y': '2', l: '-> a.txt', 'run.sh': 's', swap: 'file' },
+      {
+        'a.txt': 'three',
+        l: '-> d',
+        'run.sh': { kind: 'file', mode: 0o755, content: 's' },
+        'swap/in': 'z',
+        'pic.bin': Buffer.from([1, 0, 2]),
+      },
+    )
+    expect(items.get('a.txt')).toMatchObject({
+      change: 'modified',
+      before: { size: 3 },
+      after: { size: 5 },
+      binary: false,
+    })
+    expect(items.get('d')).toMatchObject({ change: 'deleted', before: { kind: 'directory' }, filesBelow: 2 })
+    expect(items.get('l')).toMatchObject({
+      change: 'modified',
+      before: { target: 'a.txt' },
+      after: { target: 'd' },
+    })
+    expect(items.get('run.sh')).toMatchObject({
+      change: 'mode',
+      before: { mode: 0o644 },
+      after: { mode: 0o755 },
+    })
+    expect(items.get('swap')).toMatchObject({
+      change: 'modified',
+      before: { kind: 'file' },
+      after: { kind: 'directory' },
+    })
+    expect(items.get('pic.bin')).toMatchObject({ change: 'added', binary: true })
+  })
+
+  it('pairs moved files by content, inside a moved directory too [W.02]', async () => {
+    const items = await itemsOf(
+      { 'old/a.txt': 'same', 'old/b.txt': 'same', 'x.txt': 'ex' },
+      { 'new/b.txt': 'same', 'y.txt': 'ex' },
+    )
+    expect(items.get('new/b.txt')?.renamedFrom).toBe('old/b.txt')
+    expect(items.get('y.txt')?.renamedFrom).toBe('x.txt')
+    expect(items.get('x.txt')?.renamedTo).toBe('y.txt')
+  })
+
+  it('shows the change as a unified diff, line ends as they are, or says why not [W.01]', async () => {
+    const before = treeOf({ 'a.txt': 'one\r\ntwo\r\n', bin: Buffer.from([0, 1]), big: 'b' })
+    using bench = new Bench(before)
+    using review = await bench.review(
+      before,
+      treeOf({
+        'a.txt': 'one\r\n2\r\n',
+        bin: Buffer.from([0, 2]),
+        big: 'c'.repeat(600_000),
+        'caf\udce9': Buffer.from([0xe9]),
+      }),
+    )
+    const diffs = new Map(review.items.map((item) => [item.path, diffItem(review, item)]))
+    expect(diffs.get('a.txt')).toEqual({
+      kind: 'text',
+      added: 1,
+      removed: 1,
+      text: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\r\n-two\r\n+2\r\n',
+    })
+    expect(diffs.get('bin')).toEqual({ kind: 'none', why: 'binary (2 bytes)' })
+    expect(diffs.get('big')).toEqual({ kind: 'none', why: 'too large to show (600000 bytes)' })
+    expect(diffs.get('caf\udce9')).toEqual({ kind: 'none', why: 'not UTF-8 text (1 bytes)' })
+  })
+})
+
+describe('conflicts', () => {
+  const before = { 'a.txt': 'a', 'b.txt': 'b', 'd/x': 'x', 'd/y': 'y' }
+
+  it('are found where the host changed since, and nowhere else [W.01]', async () => {
+    const items = await itemsOf(before, { 'a.txt': 'A', 'b.txt': 'B', 'new.txt': 'n' }, (bench) => {
+      appendFileSync(bench.file('a.txt'), 'host')
+      utimesSync(bench.file('b.txt'), 1, 1)
+      writeFileSync(bench.file('new.txt'), 'host made it')
+      writeFileSync(bench.file('d/z'), 'new in a directory that goes')
+    })
+    expect(standingOf(items, 'a.txt')).toContain('changed on the host')
+    expect(standingOf(items, 'b.txt')).toBe('clear')
+    expect(standingOf(items, 'new.txt')).toContain('made on the host')
+    expect(standingOf(items, 'd')).toContain('"d/z" in it is new on the host')
+  })
+
+  it('are found when content changed although size and time of change did not [W.01]', async () => {
+    const items = await itemsOf(before, { ...before, 'a.txt': 'A' }, (bench) => {
+      writeFileSync(bench.file('a.txt'), 'h')
+      utimesSync(bench.file('a.txt'), 5, 5)
+    })
+    expect(standingOf(items, 'a.txt')).toContain('changed on the host')
+  })
+
+  it('include paths that were left out of the VM but exist on the host [W.01]', async () => {
+    const sketch = { '.gitignore': 'out/\n', '.env': 'KEY=1', 'out/x': '1', 'd/.env': 'KEY=2', 'd/a': 'a' }
+    const items = await itemsOf(
+      sketch,
+      { '.gitignore': 'out/\n', '.env': 'KEY=guest', 'out/y': '2' },
+      () => {},
+    )
+    expect(standingOf(items, '.env')).toContain('left out of the VM (secret)')
+    expect(standingOf(items, 'out')).toContain('left out of the VM (ignored)')
+    expect(standingOf(items, 'd')).toContain('"d/.env" in it was left out')
+  })
+
+  it('include a directory on the way that became a link on the host [W.02]', async () => {
+    const items = await itemsOf(before, { ...before, 'd/x': 'X' }, (bench) => {
+      renameSync(bench.file('d'), bench.file('moved'))
+      symlinkSync('moved', bench.file('d'))
+    })
+    expect(standingOf(items, 'd/x')).toContain('symbolic link')
+  })
+
+  it('do not include what the host already has, nor a changed mode of what is deleted [W.01]', async () => {
+    const items = await itemsOf(before, { 'a.txt': 'A', 'd/x': 'x', 'd/y': 'y' }, (bench) => {
+      writeFileSync(bench.file('a.txt'), 'A')
+      rmSync(bench.file('b.txt'))
+    })
+    expect(standingOf(items, 'a.txt')).toBe('applied')
+    expect(standingOf(items, 'b.txt')).toBe('applied')
+  })
+
+  it('include a mode that was changed on both sides [W.02]', async () => {
+    const executable = { kind: 'file', mode: 0o755, content: 'a' } as const
+    const items = await itemsOf(before, { ...before, 'a.txt': executable }, (bench) =>
+      chmodSync(bench.file('a.txt'), 0o600),
+    )
+    expect(standingOf(items, 'a.txt')).toContain('mode was changed')
+  })
+})

@@ -1,0 +1,206 @@
+// Decides between kvm, hvf and software emulation (tcg) by a trial boot: /dev/kvm may exist, open and create VMs and
+// still abort at start or leave the guest hanging in its decompressor. The result is remembered per machine.
+
+import { createHash, randomBytes } from 'node:crypto'
+import { access, constants, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { arch, cpus, release } from 'node:os'
+import { dirname, join } from 'node:path'
+import { z } from 'zod'
+import { findProgram } from '../../processes/programs.ts'
+import { VmError } from '../vm-error.ts'
+import { type ConfineMode, type ConfinementFacts, chooseLauncher, probeConfinement } from './confinement.ts'
+import type { Accelerator } from './qemu-args.ts'
+import { type QemuExit, spawnQemu } from './qemu-process.ts'
+import { readQemuVersion, stampFile } from './qemu-programs.ts'
+
+/** A working accelerator needs about a second; a machine that needs longer than this is faster with tcg anyway. */
+const TRIAL_DEADLINE_MS = 15_000
+const TRIAL_MEMORY_BYTES = 256 * 1024 * 1024
+/** What the kernel says when it went all the way through its own start and found no root, as it must here. */
+const TRIAL_SUCCESS = 'VFS: Unable to mount root fs'
+
+export interface Trial {
+  readonly accelerator: Accelerator
+  readonly works: boolean
+  /** Why not, in words of the host: never text of the guest. */
+  readonly seen: string
+}
+
+/** What is known of this machine; remembered in the cache folder until QEMU, bubblewrap, kernel or CPU change. */
+export interface Machine {
+  readonly qemu: string
+  readonly qemuVersion: string
+  /** Whether QEMU has its seccomp sandbox. */
+  readonly seccomp: boolean
+  readonly accelerator: Accelerator
+  /** The trials that led to it; software emulation is the fallback and has none. */
+  readonly trials: readonly Trial[]
+  readonly confinement: ConfinementFacts
+}
+
+const launcherSchema = z.union([
+  z.strictObject({
+    kind: z.literal('bubblewrap'),
+    bwrap: z.string(),
+    drop: z.strictObject({ uid: z.number(), gid: z.number(), setpriv: z.string() }).exactOptional(),
+  }),
+  z.strictObject({ kind: z.literal('setpriv'), setpriv: z.string() }),
+  z.strictObject({ kind: z.literal('bare') }),
+])
+const acceleratorSchema = z.enum(['kvm', 'hvf', 'tcg'])
+const machineSchema = z.strictObject({
+  qemu: z.string(),
+  qemuVersion: z.string(),
+  seccomp: z.boolean(),
+  accelerator: acceleratorSchema,
+  trials: z.array(z.strictObject({ accelerator: acceleratorSchema, works: z.boolean(), seen: z.string() })),
+  confinement: z.strictObject({
+    launchers: z.array(launcherSchema).min(1),
+    reason: z.string().exactOptional(),
+  }),
+})
+
+export interface ProbeOptions {
+  readonly qemu: string
+  /** A Linux kernel to try with: the image's. Absent: nothing is tried, so it will be tcg. */
+  readonly kernel?: string
+  readonly cacheDirectory: string
+  readonly confine: ConfineMode
+  /** Try again even if the result is known. */
+  readonly fresh?: boolean
+  readonly signal?: AbortSignal
+}
+
+/**
+ * What this machine can do; from memory when nothing changed, else by trial (milliseconds where there is no
+ * accelerator, at most 15 s where there is a broken one).
+ * @throws VmError `no_qemu` when QEMU does not run
+ */
+export async function probeMachine(options: ProbeOptions): Promise<Machine> {
+  const file = join(options.cacheDirectory, 'machines', `${await machineKey(options.qemu)}.json`)
+  const known = options.fresh ? undefined : await readMachine(file)
+  if (known) return known
+  const qemuVersion = await readQemuVersion(options.qemu)
+  if (qemuVersion === undefined) throw qemuDoesNotRun(options.qemu)
+  const confinement = await probeConfinement(options.qemu)
+  const trials: Trial[] = []
+  const { kernel } = options
+  for (const accelerator of kernel === undefined ? [] : await findCandidates()) {
+    const trial = await tryAccelerator(accelerator, confinement, { ...options, kernel: kernel ?? '' })
+    trials.push(trial)
+    if (trial.works) break
+  }
+  const accelerator = trials.find((trial) => trial.works)?.accelerator ?? 'tcg'
+  const seccomp = process.platform === 'linux'
+  const machine: Machine = { qemu: options.qemu, qemuVersion, seccomp, accelerator, trials, confinement }
+  if (kernel !== undefined) await writeMachine(file, machine)
+  return machine
+}
+
+/** Accelerators that exist here at all, best first, without tcg. */
+export async function findCandidates(): Promise<Accelerator[]> {
+  // The guest is x86-64: another host architecture can only emulate it.
+  if (arch() !== 'x64') return []
+  if (process.platform === 'darwin') return ['hvf']
+  if (process.platform !== 'linux') return []
+  try {
+    await access('/dev/kvm', constants.R_OK | constants.W_OK)
+    return ['kvm']
+  } catch {
+    return []
+  }
+}
+
+/** Boots the bare kernel until it panics for want of a root; anything else within the deadline means no. */
+export async function tryAccelerator(
+  accelerator: Accelerator,
+  confinement: ConfinementFacts,
+  options: Pick<ProbeOptions, 'qemu' | 'confine' | 'signal'> & {
+    readonly kernel: string
+    readonly deadlineMs?: number
+  },
+): Promise<Trial> {
+  const seccomp = process.platform === 'linux'
+  const launcher = await chooseLauncher(confinement, {
+    mode: options.confine,
+    seccomp,
+    files: [options.kernel],
+    devices: accelerator === 'kvm' ? ['/dev/kvm'] : [],
+  })
+  const deadlineMs = options.deadlineMs ?? TRIAL_DEADLINE_MS
+  const qemu = spawnQemu({
+    name: `caisson-trial-${randomBytes(4).toString('hex')}`,
+    qemu: options.qemu,
+    launcher,
+    seccomp,
+    accelerator,
+    cpus: 2,
+    memoryBytes: TRIAL_MEMORY_BYTES,
+    boot: { kind: 'kernel', kernel: options.kernel, cmdline: 'console=ttyS0 panic=-1' },
+    drives: [],
+    ports: [],
+  })
+  const { promise: booted, resolve } = Promise.withResolvers<true>()
+  qemu.console.onLine((line) => {
+    if (line.includes(TRIAL_SUCCESS)) resolve(true)
+  })
+  const timeout = AbortSignal.timeout(deadlineMs)
+  const ended = AbortSignal.any(options.signal ? [timeout, options.signal] : [timeout])
+  const aborted = new Promise<undefined>((done) => {
+    if (ended.aborted) done(undefined)
+    ended.addEventListener('abort', () => done(undefined), { once: true })
+  })
+  try {
+    const outcome = await Promise.race([booted, qemu.exited, aborted])
+    options.signal?.throwIfAborted()
+    if (outcome === true) return { accelerator, works: true, seen: 'the kernel booted' }
+    return { accelerator, works: false, seen: describeFailure(outcome, deadlineMs, qemu.stderrTail()) }
+  } finally {
+    qemu.kill()
+    await qemu.exited
+    qemu.destroyStreams()
+  }
+}
+
+function describeFailure(exit: QemuExit | undefined, deadlineMs: number, stderr: string): string {
+  if (exit === undefined) return `the kernel did not boot within ${deadlineMs / 1000} s`
+  if (exit.spawnError) return `QEMU could not be started: ${exit.spawnError.message}`
+  // The first line is the cause, what follows are its consequences. Printable ASCII: it may be shown anywhere.
+  const line = (stderr.split('\n')[0] ?? '').replace(/[^ -~]/g, '?').slice(0, 200)
+  return `QEMU ended at once (${exit.signal ?? `exit status ${exit.code}`})${line === '' ? '' : `: ${line}`}`
+}
+
+function qemuDoesNotRun(qemu: string): VmError {
+  return new VmError({
+    kind: 'no_qemu',
+    phase: 'prepare',
+    expected: `${qemu} --version to print a version`,
+    seen: 'it did not run',
+    remedy: 'Reinstall QEMU (Debian: apt install qemu-system-x86).',
+  })
+}
+
+/** Everything whose change could change the answer; user rights too, as a user may join the group kvm. */
+async function machineKey(qemu: string): Promise<string> {
+  const [bwrap, setpriv] = await Promise.all([findProgram('bwrap'), findProgram('setpriv')])
+  const stamps = await Promise.all([qemu, bwrap, setpriv].map(stampFile))
+  const candidates = await findCandidates()
+  const facts = [stamps, candidates, process.geteuid?.(), process.platform, release(), cpus()[0]?.model]
+  return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 32)
+}
+
+async function readMachine(file: string): Promise<Machine | undefined> {
+  try {
+    const parsed = machineSchema.safeParse(JSON.parse(await readFile(file, 'utf8')))
+    return parsed.success ? parsed.data : undefined
+  } catch {
+    return undefined
+  }
+}
+
+async function writeMachine(file: string, machine: Machine): Promise<void> {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  const draft = `${file}.${randomBytes(4).toString('hex')}`
+  await writeFile(draft, `${JSON.stringify(machine, null, 2)}\n`, { mode: 0o600 })
+  await rename(draft, file)
+}

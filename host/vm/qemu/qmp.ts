@@ -1,0 +1,202 @@
+// A client for QEMU's monitor protocol (QMP) over any duplex stream: greeting, commands with ids, events.
+// It refuses lines beyond a bound and answers it did not ask for; when the stream ends, every pending command
+// is rejected, so that nothing waits for a QEMU that is gone.
+// Format: https://www.qemu.org/docs/master/interop/qmp-spec.html
+
+import type { Duplex } from 'node:stream'
+import { z } from 'zod'
+import { parseJson } from '../../files/json.ts'
+
+/** QMP answers of the commands used here are far below this; more means that the stream is not QMP. */
+const MAX_LINE_BYTES = 1024 * 1024
+const DEFAULT_TIMEOUT_MS = 10_000
+
+const greetingSchema = z.looseObject({
+  QMP: z.looseObject({
+    version: z.looseObject({
+      qemu: z.looseObject({ major: z.number(), minor: z.number(), micro: z.number() }),
+    }),
+  }),
+})
+const eventSchema = z.looseObject({
+  event: z.string().max(100),
+  data: z.record(z.string(), z.unknown()).optional(),
+})
+const answerSchema = z.looseObject({
+  id: z.number(),
+  return: z.unknown().optional(),
+  error: z.looseObject({ class: z.string(), desc: z.string() }).optional(),
+})
+
+export interface QmpEvent {
+  /** QEMU's name for it, such as SHUTDOWN or STOP. */
+  readonly name: string
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** A command that QEMU refused, that timed out, or a stream that broke (`kind` tells which). */
+export class QmpError extends Error {
+  override readonly name = 'QmpError'
+  readonly kind: 'refused' | 'timeout' | 'protocol' | 'closed'
+
+  constructor(kind: QmpError['kind'], message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.kind = kind
+  }
+}
+
+interface Pending {
+  readonly command: string
+  readonly resolve: (value: unknown) => void
+  readonly reject: (error: QmpError) => void
+  readonly timer: NodeJS.Timeout
+}
+
+/** One monitor connection. Create it with {@link Qmp.connect}; closing it does not end QEMU. */
+export class Qmp {
+  /** QEMU's version as it says in the greeting, such as `7.2.22`. */
+  get version(): string {
+    return this.#version
+  }
+
+  readonly #stream: Duplex
+  readonly #pending = new Map<number, Pending>()
+  readonly #listeners = new Set<(event: QmpEvent) => void>()
+  #version = ''
+  #nextId = 1
+  #chunks: Buffer[] = []
+  #lineBytes = 0
+  #closed: QmpError | undefined
+  readonly #greeted = Promise.withResolvers<string>()
+
+  private constructor(stream: Duplex) {
+    this.#stream = stream
+    // Nobody may be waiting for the greeting when the stream breaks; that must not be an unhandled rejection.
+    this.#greeted.promise.catch(() => {})
+    stream.on('data', (chunk: Buffer) => this.#receive(chunk))
+    stream.on('error', (error: Error) =>
+      this.#fail(new QmpError('closed', `QMP: stream failed: ${error.message}`, error)),
+    )
+    const ended = () => this.#fail(new QmpError('closed', 'QMP: QEMU closed the monitor'))
+    stream.on('end', ended)
+    stream.on('close', ended)
+  }
+
+  /**
+   * Waits for the greeting and leaves the negotiation mode.
+   * @throws QmpError when the other side is not QMP, closes, or says nothing for `timeoutMs` (default 10 s)
+   */
+  static async connect(stream: Duplex, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<Qmp> {
+    const qmp = new Qmp(stream)
+    const timer = setTimeout(
+      () => qmp.#fail(new QmpError('timeout', `QMP: no greeting within ${timeoutMs} ms`)),
+      timeoutMs,
+    )
+    // QEMU reads it when it has greeted; to wait for that would be one turn of both processes more.
+    const negotiated = qmp.execute('qmp_capabilities', undefined, timeoutMs)
+    negotiated.catch(() => {})
+    try {
+      qmp.#version = await qmp.#greeted.promise
+    } finally {
+      clearTimeout(timer)
+    }
+    await negotiated
+    return qmp
+  }
+
+  /**
+   * Runs one command and gives what QEMU returns.
+   * @throws QmpError: refused by QEMU, no answer within `timeoutMs`, or the stream broke
+   */
+  execute(
+    command: string,
+    args?: Readonly<Record<string, unknown>>,
+    timeoutMs = DEFAULT_TIMEOUT_MS,
+  ): Promise<unknown> {
+    if (this.#closed) return Promise.reject(this.#closed)
+    const id = this.#nextId++
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>()
+    const timer = setTimeout(() => {
+      this.#pending.delete(id)
+      reject(new QmpError('timeout', `QMP: ${command} got no answer within ${timeoutMs} ms`))
+    }, timeoutMs)
+    this.#pending.set(id, { command, resolve, reject, timer })
+    this.#stream.write(`${JSON.stringify({ execute: command, ...(args ? { arguments: args } : {}), id })}\n`)
+    return promise
+  }
+
+  /** Calls `listener` for every event from now on; the result ends that. */
+  onEvent(listener: (event: QmpEvent) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Ends the connection; pending commands are rejected. QEMU goes on. */
+  close(): void {
+    this.#fail(new QmpError('closed', 'QMP: closed by the host'))
+  }
+
+  #receive(chunk: Buffer): void {
+    let rest = chunk
+    while (!this.#closed) {
+      const end = rest.indexOf(0x0a)
+      const part = end === -1 ? rest : rest.subarray(0, end)
+      this.#lineBytes += part.length
+      if (this.#lineBytes > MAX_LINE_BYTES) {
+        this.#fail(new QmpError('protocol', `QMP: a line is longer than ${MAX_LINE_BYTES} bytes`))
+        return
+      }
+      this.#chunks.push(part)
+      if (end === -1) return
+      const line = Buffer.concat(this.#chunks).toString('utf8').trim()
+      this.#chunks = []
+      this.#lineBytes = 0
+      rest = rest.subarray(end + 1)
+      if (line !== '') this.#handleLine(line)
+    }
+  }
+
+  #handleLine(line: string): void {
+    const message = parseJson(line)
+    const greeting = greetingSchema.safeParse(message)
+    if (greeting.success) {
+      const { major, minor, micro } = greeting.data.QMP.version.qemu
+      this.#greeted.resolve(`${major}.${minor}.${micro}`)
+      return
+    }
+    const event = eventSchema.safeParse(message)
+    if (event.success) {
+      for (const listener of this.#listeners)
+        listener({ name: event.data.event, data: event.data.data ?? {} })
+      return
+    }
+    const answer = answerSchema.safeParse(message)
+    if (!answer.success) {
+      this.#fail(new QmpError('protocol', 'QMP: a line is neither greeting, event nor answer'))
+      return
+    }
+    // An answer whose command timed out has no entry any more and is dropped.
+    const pending = this.#pending.get(answer.data.id)
+    if (!pending) return
+    this.#pending.delete(answer.data.id)
+    clearTimeout(pending.timer)
+    const { error } = answer.data
+    if (error)
+      pending.reject(new QmpError('refused', `QMP: ${pending.command}: ${error.class}: ${error.desc}`))
+    else pending.resolve(answer.data.return)
+  }
+
+  #fail(error: QmpError): void {
+    if (this.#closed) return
+    this.#closed = error
+    this.#chunks = []
+    this.#greeted.reject(error)
+    for (const pending of this.#pending.values()) {
+      clearTimeout(pending.timer)
+      pending.reject(error)
+    }
+    this.#pending.clear()
+    this.#listeners.clear()
+    this.#stream.destroy()
+  }
+}

@@ -1,0 +1,32 @@
+// The name of a template: a digest over everything whose change makes another one.
+
+import { createHash } from 'node:crypto'
+import { cpus } from 'node:os'
+import { WORKSPACE_DRIVE_BYTES } from '../drives.ts'
+import type { Machine } from '../qemu/accelerator.ts'
+import { stampFile } from '../qemu/qemu-programs.ts'
+import { TEMPLATE_EPOCH_MS } from '../reseed.ts'
+import type { StartVmOptions } from '../vm-command.ts'
+import { resolveSize } from '../vm-options.ts'
+
+/** Raise it when a template of an earlier version of this code must not be used any more. */
+const FORMAT = 2
+
+/** Names everything whose change makes another template: 32 hex digits. */
+export async function templateName(options: StartVmOptions, machine: Machine): Promise<string> {
+  const { image } = options
+  const files = 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
+  const facts = [
+    [FORMAT, WORKSPACE_DRIVE_BYTES, TEMPLATE_EPOCH_MS],
+    await Promise.all(files.map(stampFile)),
+    [machine.qemuVersion, await stampFile(machine.qemu), cpus()[0]?.model],
+    [options.accelerator === 'auto' ? undefined : options.accelerator, machine.accelerator, machine.seccomp],
+    [resolveSize(options), options.guestOptions ?? {}],
+  ]
+  return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 32)
+}
+
+/** Whether a folder of this name below `templates` is a template's. */
+export function isTemplateName(name: string): boolean {
+  return /^[0-9a-f]{32}$/.test(name)
+}

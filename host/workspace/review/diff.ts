@@ -1,0 +1,104 @@
+/**
+ * The unified diff of one reviewed change, made by a library: no program runs, no configuration is obeyed. Bounded:
+ * what is too large, binary or too different is said in a sentence instead. The text is foreign, so whoever shows it
+ * escapes it.
+ */
+import { isUtf8 } from 'node:buffer'
+import { hash } from 'node:crypto'
+import { closeSync } from 'node:fs'
+import { createTwoFilesPatch } from 'diff'
+import { openContents, readSlices } from '../change-set.ts'
+import { WorkspaceFailure } from '../workspace-error.ts'
+import { isBinary, type Review, type ReviewItem } from './review.ts'
+
+export interface DiffBounds {
+  /** Bytes of the larger side; absent: 512 KiB. */
+  readonly maxBytes?: number
+  /** Lines that differ; absent: 5,000. */
+  readonly maxEdits?: number
+  /** Lines of context; absent: 3. */
+  readonly context?: number
+}
+
+export type Diff =
+  /** A unified diff; empty when only the mode or nothing in the text differs. */
+  | { readonly kind: 'text'; readonly text: string; readonly added: number; readonly removed: number }
+  /** Why there is none. */
+  | { readonly kind: 'none'; readonly why: string }
+
+/** The diff from the host's file as it is now to what applying would write. */
+export function diffItem(review: Review, item: ReviewItem, bounds: DiffBounds = {}): Diff {
+  const maxBytes = bounds.maxBytes ?? 512 * 1024
+  if (item.change === 'mode' || item.change === 'unsupported') return none('no content changed')
+  if (item.after?.kind === 'directory' || (item.after === undefined && item.before?.kind === 'directory')) {
+    return none('a directory')
+  }
+  const before = oldText(review, item, maxBytes)
+  if (typeof before !== 'string') return before
+  const after = newText(review, item, maxBytes)
+  if (typeof after !== 'string') return after
+  return compare(item.path, before, after, bounds)
+}
+
+function compare(path: string, before: string, after: string, bounds: DiffBounds): Diff {
+  const patch = createTwoFilesPatch(`a/${path}`, `b/${path}`, before, after, undefined, undefined, {
+    context: bounds.context ?? 3,
+    maxEditLength: bounds.maxEdits ?? 5_000,
+    timeout: 2_000,
+  })
+  if (patch === undefined) return none('the two texts differ too much to compare line by line')
+  // The library's separator line says nothing.
+  const text = patch.replace(/^=+\n/, '')
+  let added = 0
+  let removed = 0
+  for (const line of text.split('\n').slice(2)) {
+    if (line.startsWith('+')) added++
+    else if (line.startsWith('-')) removed++
+  }
+  return { kind: 'text', text: added + removed === 0 ? '' : text, added, removed }
+}
+
+function oldText(review: Review, item: ReviewItem, maxBytes: number): string | Diff {
+  if (item.before === undefined && item.standing.kind !== 'conflict') return ''
+  const located = review.root.locate(item.path, { links: 'refuse' })
+  if (!located.ok) return ''
+  using place = located.value
+  const link = place.readLink()
+  if (link.ok) return `${link.value}\n`
+  const opened = place.openFile()
+  if (!opened.ok)
+    return opened.error.code === 'permission_denied' ? none('the file on the host cannot be read') : ''
+  using file = opened.value
+  return textOf(file.fd, 0, file.stat.size, maxBytes)
+}
+
+function newText(review: Review, item: ReviewItem, maxBytes: number): string | Diff {
+  const change = review.changes.entries.get(item.path)
+  if (change?.kind === 'link') return `${change.target}\n`
+  if (change?.kind !== 'file') return ''
+  const contents = openContents(review.changes.paths.contents)
+  try {
+    return textOf(contents, change.offset, change.size, maxBytes, change.sha256)
+  } catch (thrown) {
+    if (thrown instanceof WorkspaceFailure) return damaged
+    throw thrown
+  } finally {
+    closeSync(contents)
+  }
+}
+
+const damaged = none('its stored content is damaged: it is not what the run made, and cannot be applied')
+
+/** @param sha256 what the content must be; absent: whatever is there */
+function textOf(fd: number, offset: number, size: number, maxBytes: number, sha256?: string): string | Diff {
+  if (size > maxBytes) return none(`too large to show (${size} bytes)`)
+  const bytes = Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece)))
+  if (sha256 !== undefined && hash('sha256', bytes) !== sha256) return damaged
+  if (isBinary(bytes)) return none(`binary (${size} bytes)`)
+  if (!isUtf8(bytes)) return none(`not UTF-8 text (${size} bytes)`)
+  return bytes.toString('utf8')
+}
+
+function none(why: string): Diff {
+  return { kind: 'none', why }
+}

@@ -1,0 +1,129 @@
+/**
+ * Which changes of a review are applied: all that need no one's word, or those that are named, with what they need.
+ * A change that conflicts is never chosen; nothing here touches a disk.
+ */
+import { ancestorsOf } from '../conflicts.ts'
+import { Inherited } from '../inherited.ts'
+import { holdBack, type Review, type ReviewItem } from './review.ts'
+
+/**
+ * All but flagged and conflicting, or paths: a path also stands for all that is below it, unless `exact` says that
+ * each was chosen by itself.
+ */
+export type Selection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
+
+export interface HeldBack {
+  readonly path: string
+  readonly reason: string
+}
+
+export interface Choice {
+  /** What is to be applied, in order. */
+  readonly chosen: readonly ReviewItem[]
+  /** Already so on the host, though it was asked for. */
+  readonly already: readonly string[]
+  /** Asked for, but the host has changed. */
+  readonly conflicts: readonly HeldBack[]
+  /** Not asked for, flagged without being named, or not able to come home. */
+  readonly leftOut: readonly HeldBack[]
+  /** Named, but no change has that path. */
+  readonly unknown: readonly string[]
+}
+
+/** Why a change stays out that the selection does not name. */
+export const notChosen = 'not chosen'
+
+/** Sorts a review's items by what the selection means for them. */
+export function selectChanges(review: Review, selection: Selection): Choice {
+  const named =
+    selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
+  const chosen = new Map<string, ReviewItem>()
+  const conflicts: HeldBack[] = []
+  const leftOut: HeldBack[] = []
+  const already: string[] = []
+  /** Directories that will not be there as the changes below them expect. */
+  const missing = new Map<string, string>()
+  const blocked = new Inherited((directory) => missing.get(directory))
+  for (const item of review.items) {
+    const isNamed = named?.exact.has(item.path) === true
+    const isWanted = named === undefined || named.all.has(item.path)
+    const above = blocked.above(item.path)
+    if (!isWanted) leftOut.push({ path: item.path, reason: notChosen })
+    else if (item.change === 'unsupported') leftOut.push({ path: item.path, reason: holdBack(item) ?? '' })
+    else if (item.standing.kind === 'applied') already.push(item.path)
+    else if (item.standing.kind === 'conflict')
+      conflicts.push({ path: item.path, reason: item.standing.reason })
+    else if (above !== undefined) leftOut.push({ path: item.path, reason: above })
+    else if (item.flagged !== undefined && !isNamed)
+      leftOut.push({ path: item.path, reason: `flagged: ${item.flagged}` })
+    else chosen.set(item.path, item)
+    const isThere =
+      chosen.has(item.path) || item.standing.kind === 'applied' || item.before?.kind === 'directory'
+    if (item.after?.kind === 'directory' && !isThere)
+      missing.set(item.path, `"${item.path}" above it is not applied`)
+  }
+  for (const path of hollowDirectories(review, chosen, named)) {
+    chosen.delete(path)
+    leftOut.push({ path, reason: 'all that would be in it is left out' })
+  }
+  return { chosen: [...chosen.values()], already, conflicts, leftOut, unknown: named?.unknown ?? [] }
+}
+
+/**
+ * New directories that would stand empty because what is flagged below them stays away. One that the agent left empty,
+ * or that was named itself, is wanted for its own sake.
+ */
+function hollowDirectories(
+  review: Review,
+  chosen: ReadonlyMap<string, ReviewItem>,
+  named: Named | undefined,
+): string[] {
+  const aboveFlagged = new Set<string>()
+  for (const item of review.items)
+    if (item.flagged !== undefined && !chosen.has(item.path)) addAncestors(item.path, aboveFlagged)
+  if (aboveFlagged.size === 0) return []
+  const isDoubtful = (item: ReviewItem) =>
+    item.after?.kind === 'directory' &&
+    item.before?.kind !== 'directory' &&
+    aboveFlagged.has(item.path) &&
+    named?.exact.has(item.path) !== true
+  const needed = new Set<string>()
+  for (const item of chosen.values()) if (!isDoubtful(item)) addAncestors(item.path, needed)
+  return [...chosen.values()]
+    .filter((item) => isDoubtful(item) && !needed.has(item.path))
+    .map(({ path }) => path)
+}
+
+function addAncestors(path: string, to: Set<string>): void {
+  for (const above of ancestorsOf(path)) {
+    // What is above it came with it.
+    if (to.has(above)) return
+    to.add(above)
+  }
+}
+
+interface Named {
+  /** Paths given word for word. */
+  readonly exact: ReadonlySet<string>
+  /** With what is below them, and the new directories above. */
+  readonly all: ReadonlySet<string>
+  readonly unknown: readonly string[]
+}
+
+function namedItems(review: Review, given: readonly string[], isExact: boolean): Named {
+  const items = new Map(review.items.map((item) => [item.path, item]))
+  const wanted = new Set(given.map((path) => path.replace(/\/+$/, '').replace(/^\.\//, '')))
+  const all = new Set<string>()
+  const met = new Set<string>()
+  for (const path of items.keys()) {
+    for (const at of isExact ? [path] : [path, ...ancestorsOf(path)]) {
+      if (!wanted.has(at)) continue
+      met.add(at)
+      all.add(path)
+    }
+  }
+  for (const path of [...all]) {
+    for (const above of ancestorsOf(path)) if (items.get(above)?.after?.kind === 'directory') all.add(above)
+  }
+  return { exact: wanted, all, unknown: [...wanted].filter((path) => !met.has(path)) }
+}

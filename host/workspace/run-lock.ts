@@ -1,0 +1,158 @@
+/**
+ * The right to work on a run, held by one process at a time: to append to its journal, to change or remove its files, and
+ * with {@link RunLock.holdDirectory} to work in its workspace. Its file says which directory that is.
+ */
+
+import { mkdir, readdir } from 'node:fs/promises'
+import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
+import { RunId } from '#specs/protocol/text.ts'
+import {
+  type FileLock,
+  isLocked,
+  LockHeldError,
+  readLockFile,
+  stateFileWaitMs,
+  takeLock,
+} from '../locks/file-lock.ts'
+import { contains } from './directory-check.ts'
+import { lockTree } from './directory-lock.ts'
+import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
+
+const SUFFIX = '.lock'
+
+/** A run whose process was killed while it held a directory. */
+export interface KilledRun {
+  readonly runId: string
+  readonly directory: string
+}
+
+export class RunLock implements AsyncDisposable {
+  readonly #locks: string
+  readonly #runId: string
+  readonly #lock: FileLock
+
+  private constructor(locks: string, runId: string, lock: FileLock) {
+    this.#locks = locks
+    this.#runId = runId
+    this.#lock = lock
+  }
+
+  /** @param locks the folder of locks: `Folders.locks`. @throws {CaissonError} `run_busy` while another process has it */
+  static async take(locks: string, runId: string): Promise<RunLock> {
+    await mkdir(locks, { recursive: true, mode: 0o700 })
+    try {
+      return new RunLock(locks, runId, await takeLock(path.join(locks, `${runId}${SUFFIX}`)))
+    } catch (error) {
+      if (!(error instanceof LockHeldError)) throw error
+      throw new CaissonError(
+        'run_busy',
+        `${runId} is in use by ${error.holder}; wait for it to end or cancel it, then try again`,
+        { cause: error },
+      )
+    }
+  }
+
+  /**
+   * Holds a directory for this run, for as long as the result is not disposed. Failures: `in_use`, naming the other run;
+   * `unreadable`, `internal`.
+   * @param root the real path of the workspace
+   * @param onKilled is told of runs whose process was killed in this directory, before anything else happens there
+   */
+  async holdDirectory(
+    root: string,
+    onKilled: (killed: KilledRun) => void = () => undefined,
+  ): Promise<WorkspaceResult<AsyncDisposable>> {
+    try {
+      // One at a time looks who is there, or two that overlap would both be refused.
+      await using _ = await takeLock(path.join(this.#locks, 'directories.lock'), { waitMs: stateFileWaitMs })
+      const overlapping = await this.#findOverlapping(root)
+      for (const other of overlapping)
+        if (await isLocked(this.#fileOf(other.runId))) return inUse(root, other)
+      const tree = await lockTree(root)
+      if (tree === 'held') return inUseElsewhere(root)
+      await using undo = new AsyncDisposableStack()
+      if (tree !== 'unsupported') undo.use(tree)
+      for (const killed of overlapping) await this.#settle(killed, onKilled)
+      const described = this.#lock.describe({ runId: this.#runId, directory: root })
+      // The directory's own lock does without the words.
+      await (tree === 'unsupported' ? described : described.catch(() => undefined))
+      undo.defer(() => this.#lock.describe({ runId: this.#runId }).catch(() => undefined))
+      return workspaceSuccess(undo.move())
+    } catch (thrown) {
+      return failureOf(`locking the workspace "${root}"`, thrown)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#lock[Symbol.asyncDispose]()
+  }
+
+  #fileOf(runId: string): string {
+    return path.join(this.#locks, `${runId}${SUFFIX}`)
+  }
+
+  /** Other runs that hold, or held when their process was killed, a directory within this one or around it. */
+  async #findOverlapping(root: string): Promise<(KilledRun & { readonly pid: unknown })[]> {
+    const runIds = (await runIdsIn(this.#locks)).filter((runId) => runId !== this.#runId)
+    const holders = await Promise.all(
+      runIds.map(async (runId) => ({ runId, ...(await readLockFile(this.#fileOf(runId))) })),
+    )
+    return holders.flatMap(({ runId, pid, directory }: Record<string, unknown> & { runId: string }) =>
+      typeof directory === 'string' && (contains(directory, root) || contains(root, directory))
+        ? [{ runId, pid, directory }]
+        : [],
+    )
+  }
+
+  /** Its lock file goes once what it left is settled. */
+  async #settle({ runId, directory }: KilledRun, onKilled: (killed: KilledRun) => void): Promise<void> {
+    const left = await takeLock(this.#fileOf(runId)).catch(() => undefined)
+    if (left === undefined) return
+    await using _ = left
+    await left.describe({ runId, directory }).catch(() => undefined)
+    onKilled({ runId, directory })
+  }
+}
+
+/** Whether a process works on the run right now. @throws {CaissonError} `state_unavailable`, and the system's error when its lock cannot be looked at */
+export async function isRunLocked(locks: string, runId: string): Promise<boolean> {
+  return await isLocked(path.join(locks, `${runId}${SUFFIX}`))
+}
+
+/** The runs that a process works on right now. One whose lock cannot be looked at counts as worked on. */
+export async function lockedRuns(locks: string): Promise<ReadonlySet<string>> {
+  const runIds = await runIdsIn(locks)
+  const held = await Promise.all(
+    runIds.map((runId) => isLocked(path.join(locks, `${runId}${SUFFIX}`)).catch(() => true)),
+  )
+  return new Set(runIds.filter((_, at) => held[at]))
+}
+
+async function runIdsIn(locks: string): Promise<string[]> {
+  const names = await readdir(locks).catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return []
+    throw error
+  })
+  const runIds = names.filter((name) => name.endsWith(SUFFIX)).map((name) => name.slice(0, -SUFFIX.length))
+  return runIds.filter((runId) => RunId.safeParse(runId).success)
+}
+
+function inUse(
+  root: string,
+  { runId, directory, pid }: KilledRun & { readonly pid: unknown },
+): WorkspaceResult<never> {
+  const where = directory === root ? `"${root}"` : `"${root}" overlaps with "${directory}", which`
+  return workspaceFailure(
+    'in_use',
+    `${where} is in use by ${runId} (process ${pid}); wait for it to end or cancel it, then start again`,
+  )
+}
+
+function inUseElsewhere(root: string): WorkspaceResult<never> {
+  return workspaceFailure(
+    'in_use',
+    `"${root}", or a directory within it or above it, is locked by a process that does not belong to this state folder, ` +
+      'such as a run with another CAISSON_HOME; wait for it to end, then start again',
+  )
+}

@@ -1,0 +1,340 @@
+/**
+ * Makes the read-only disk of a scanned workspace, and the manifest of what is on it. Each file is read once: the
+ * same bytes are hashed and written, so the manifest cannot differ from the disk, whatever happens to the directory
+ * meanwhile. Refuses what is no longer a plain file, or moved out of the scanned tree.
+ */
+import { createHash, type Hash, hash as hashOnce } from 'node:crypto'
+import {
+  type BigIntStats,
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readSync,
+  rmSync,
+  statfsSync,
+} from 'node:fs'
+import path from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Directory } from '#specs/node/directory.ts'
+import { errnoOf } from '#specs/node/file-error.ts'
+import { comparePaths, encodePath } from '#specs/node/path-text.ts'
+import type { LeftOut } from '#specs/protocol/event.ts'
+import type { Manifest, ManifestEntry } from '../manifest.ts'
+import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
+import { type Child, ErofsWriter, erofsBlockBytes } from './erofs.ts'
+import type { Scan, ScannedEntry } from './scan.ts'
+
+/**
+ * The size of every workspace disk, in bytes: fixed, so that a VM resumed from a template finds the disk it knows.
+ * The file is sparse and takes only what is on it.
+ */
+export const workspaceDiskBytes = 16 * 1024 ** 3
+
+/** Owner of all files in the VM: the user `work`. */
+const GUEST_OWNER = { uid: 1000, gid: 1000 }
+/** What is no plain file any more is neither followed nor waited for. */
+const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
+const OPEN_IN_PLACE = constants.O_RDWR | constants.O_NOFOLLOW
+const CHUNK_BYTES = 1024 * 1024
+const TURN_MS = 20
+/** Times that a file which changes while it is read is read again; then what was read last stands. */
+const READS = 3
+
+export interface DiskOptions {
+  readonly scan: Scan
+  /** Where the disk goes; must not exist, is removed again on failure. Mode 0600. */
+  readonly file: string
+  /** The file exists, holds nothing but zeros, and is neither replaced nor cut: a VM has it open already. */
+  readonly isInPlace?: boolean
+  /** Absent: {@link workspaceDiskBytes}. */
+  readonly diskBytes?: number
+  readonly signal?: AbortSignal
+}
+
+export interface Disk {
+  readonly manifest: Manifest
+  /** Bytes that the image uses. */
+  readonly usedBytes: number
+}
+
+/** Writes the disk. Failures: `too_large`, `no_space`, `cancelled`, `unreadable`, `internal`. */
+export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<Disk>> {
+  let fd: number | undefined
+  try {
+    checkSpace(options)
+    const flags = options.isInPlace === true ? OPEN_IN_PLACE : 'wx'
+    fd = openSync(options.file, flags, 0o600)
+    return workspaceSuccess(await new Builder(options, fd).run())
+  } catch (thrown) {
+    if (fd !== undefined) rmSync(options.file, { force: true })
+    return failureOf('writing the workspace disk', thrown)
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+/** What the disk of a scan takes at most, in bytes. */
+export function estimateDiskBytes(scan: Scan): number {
+  const blocks = (bytes: number) => Math.ceil(bytes / erofsBlockBytes) * erofsBlockBytes
+  let total = 4 * erofsBlockBytes
+  for (const entry of scan.entries) {
+    // An inode of 64 bytes and its tail share a block with others, or take one of their own at worst.
+    total += blocks(entry.size) + erofsBlockBytes
+    // A directory takes a block, and each entry its share of its parent's blocks.
+    total += 300
+  }
+  return total
+}
+
+function checkSpace({ scan, file, diskBytes = workspaceDiskBytes }: DiskOptions): void {
+  const needed = estimateDiskBytes(scan)
+  if (needed > diskBytes) {
+    throw new WorkspaceFailure(
+      'too_large',
+      `the workspace needs a disk of up to ${needed} bytes, but one has at most ${diskBytes}; name what is not needed in .caissonignore`,
+    )
+  }
+  const { bavail, bsize } = statfsSync(path.dirname(file))
+  if (bavail * bsize < needed) {
+    throw new WorkspaceFailure(
+      'no_space',
+      `the workspace disk needs up to ${needed} bytes in ${path.dirname(file)}, but ${bavail * bsize} are free; free some, or set CAISSON_HOME to a larger disk`,
+    )
+  }
+}
+
+/** A directory of the scan on its way into the image. */
+interface Folder {
+  readonly index: number
+  readonly parentIndex: number
+  readonly attributes: { readonly mode: number; readonly mtimeNs: bigint }
+  readonly children: Child[]
+}
+
+class Builder {
+  readonly #options: DiskOptions
+  readonly #writer: ErofsWriter
+  readonly #diskBytes: number
+  readonly #fd: number
+  readonly #folders = new Map<string, Folder>()
+  readonly #entries = new Map<string, ManifestEntry>()
+  readonly #leftOut: LeftOut[]
+  readonly #chunk = Buffer.allocUnsafe(CHUNK_BYTES)
+  #bytes = 0
+  #turnStart = performance.now()
+  /** The directory whose files are being read, kept open. */
+  #open: { path: string; directory: Directory } | undefined
+
+  constructor(options: DiskOptions, fd: number) {
+    this.#options = options
+    this.#fd = fd
+    this.#leftOut = [...options.scan.leftOut]
+    this.#diskBytes = options.diskBytes ?? workspaceDiskBytes
+    const directories = options.scan.entries.filter(({ kind }) => kind === 'directory').length
+    this.#writer = new ErofsWriter(fd, directories + 1, GUEST_OWNER)
+  }
+
+  async run(): Promise<Disk> {
+    const { scan } = this.#options
+    // Whatever its mode on the host: in the VM the root must be the agent's to use.
+    const attributes = { mode: (scan.rootMode & 0o777) | 0o700, mtimeNs: 0n }
+    this.#folders.set('', { index: 0, parentIndex: 0, attributes, children: [] })
+    using root = Directory.openTrusted(scan.root)
+    try {
+      for (const entry of scan.entries) {
+        await this.#add(root, entry)
+        if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
+        await this.#pause()
+      }
+    } finally {
+      this.#open?.directory[Symbol.dispose]()
+    }
+    for (const { index, parentIndex, attributes, children } of this.#folders.values()) {
+      this.#writer.setDirectory(index, parentIndex, attributes, children)
+    }
+    this.#writer.finish(Math.max(this.#diskBytes, fstatSync(this.#fd).size))
+    if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
+    return { manifest: this.#manifest(), usedBytes: this.#writer.size }
+  }
+
+  #manifest(): Manifest {
+    const { scan } = this.#options
+    return {
+      root: scan.root,
+      device: String(scan.device),
+      inode: String(scan.inode),
+      entries: this.#entries,
+      leftOut: this.#leftOut.sort((a, b) => comparePaths(a.path, b.path)),
+      bytes: this.#bytes,
+    }
+  }
+
+  async #add(root: Directory, entry: ScannedEntry): Promise<void> {
+    const slash = entry.path.lastIndexOf('/')
+    const parentPath = slash < 0 ? '' : entry.path.slice(0, slash)
+    const parent = this.#folders.get(parentPath)
+    if (parent === undefined) throw new TypeError('a scan lists each directory before what is in it')
+    const name = entry.path.slice(slash + 1)
+    let nid: number | undefined
+    if (entry.kind === 'directory') {
+      const folder: Folder = {
+        index: this.#folders.size,
+        parentIndex: parent.index,
+        attributes: guestAttributes(entry),
+        children: [],
+      }
+      this.#folders.set(entry.path, folder)
+      nid = this.#writer.directoryNid(folder.index)
+      this.#entries.set(entry.path, { kind: 'directory', ...recorded(entry) })
+    } else if (entry.kind === 'link') {
+      const target = entry.target ?? ''
+      nid = this.#writer.addLink(encodePath(target), guestAttributes(entry))
+      this.#entries.set(entry.path, { kind: 'link', ...recorded(entry), target })
+    } else nid = await this.#addFile(this.#enter(root, parentPath), name, entry)
+    if (nid !== undefined) parent.children.push({ name: encodePath(name), kind: entry.kind, nid })
+  }
+
+  async #addFile(
+    directory: Directory | undefined,
+    name: string,
+    entry: ScannedEntry,
+  ): Promise<number | undefined> {
+    if (directory === undefined) return
+    let fd: number
+    try {
+      fd = openSync(directory.at(name), OPEN_FILE)
+    } catch (thrown) {
+      // Otherwise it is gone or a link now: as if the scan had not seen it.
+      if (['EACCES', 'EPERM', 'EIO'].includes(errnoOf(thrown))) {
+        this.#leftOut.push({ path: entry.path, reason: 'unreadable' })
+      }
+      return
+    }
+    try {
+      return await this.#copyFile(fd, entry)
+    } finally {
+      closeSync(fd)
+    }
+  }
+
+  async #copyFile(fd: number, entry: ScannedEntry): Promise<number | undefined> {
+    const before = fstatSync(fd, { bigint: true })
+    if (!before.isFile()) return
+    const erofs = this.#writer.beginFile()
+    const content = this.#readSmall(fd, before)
+    let sha256: string
+    let size: number
+    if (content !== undefined) {
+      erofs.write(content)
+      sha256 = hashOnce('sha256', content, 'hex')
+      size = content.length
+    } else ({ sha256, size } = await this.#copyLarge(fd, before, (chunk) => erofs.write(chunk)))
+    const seen = { ...entry, ...statFields(before) }
+    this.#entries.set(entry.path, { kind: 'file', ...recorded(seen), size, sha256 })
+    this.#bytes += size
+    return erofs.end(guestAttributes(seen))
+  }
+
+  /** The whole content, read again if the file changed meanwhile; nothing if it outgrew the buffer. */
+  #readSmall(fd: number, opened: BigIntStats): Buffer | undefined {
+    let before = opened
+    let content = this.#chunk.subarray(0, 0)
+    for (let tries = 0; tries < READS; tries++) {
+      if (before.size > BigInt(CHUNK_BYTES)) return
+      content = this.#chunk.subarray(0, readFully(fd, this.#chunk.subarray(0, Number(before.size)), 0))
+      const after = fstatSync(fd, { bigint: true })
+      if (after.mtimeNs === before.mtimeNs && after.size === BigInt(content.length)) break
+      before = after
+    }
+    return content
+  }
+
+  /** Copies as many bytes as the file had when it was opened, or fewer if it shrank. */
+  async #copyLarge(
+    fd: number,
+    before: BigIntStats,
+    write: (chunk: Buffer) => void,
+  ): Promise<{ sha256: string; size: number }> {
+    const hash: Hash = createHash('sha256')
+    const total = Number(before.size)
+    let size = 0
+    while (size < total) {
+      const wanted = Math.min(CHUNK_BYTES, total - size)
+      const chunk = this.#chunk.subarray(0, readFully(fd, this.#chunk.subarray(0, wanted), size))
+      hash.update(chunk)
+      write(chunk)
+      size += chunk.length
+      if (chunk.length < wanted) break
+      if (this.#writer.size > this.#diskBytes) throw grewTooLarge(this.#diskBytes)
+      await this.#pause()
+    }
+    return { sha256: hash.digest('hex'), size }
+  }
+
+  /** The directory of this path, opened name by name without following links; nothing if it is gone or was replaced. */
+  #enter(root: Directory, wanted: string): Directory | undefined {
+    if (this.#open?.path === wanted) return this.#open.directory
+    this.#open?.directory[Symbol.dispose]()
+    this.#open = undefined
+    let directory = root.reopen()
+    try {
+      for (const name of wanted === '' ? [] : wanted.split('/')) {
+        const next = directory.open(name)
+        directory[Symbol.dispose]()
+        directory = next
+      }
+    } catch {
+      directory[Symbol.dispose]()
+      return
+    }
+    this.#open = { path: wanted, directory }
+    return directory
+  }
+
+  async #pause(): Promise<void> {
+    if (performance.now() - this.#turnStart < TURN_MS) return
+    await nextTurn()
+    this.#options.signal?.throwIfAborted()
+    this.#turnStart = performance.now()
+  }
+}
+
+/** Fills the buffer from `position` on as far as the file goes. */
+function readFully(fd: number, buffer: Buffer, position: number): number {
+  let done = 0
+  while (done < buffer.length) {
+    const count = readSync(fd, buffer, done, buffer.length - done, position + done)
+    if (count === 0) break
+    done += count
+  }
+  return done
+}
+
+function statFields(stat: BigIntStats): Pick<ScannedEntry, 'mode' | 'inode' | 'mtimeNs' | 'ctimeNs'> {
+  return { mode: Number(stat.mode) & 0o7777, inode: stat.ino, mtimeNs: stat.mtimeNs, ctimeNs: stat.ctimeNs }
+}
+
+/** Set-uid, set-gid and sticky mean nothing in the VM and do not come home. */
+function guestAttributes({ mode, mtimeNs }: ScannedEntry): { mode: number; mtimeNs: bigint } {
+  return { mode: mode & 0o777, mtimeNs }
+}
+
+function recorded(
+  entry: ScannedEntry,
+): Pick<ManifestEntry, 'path' | 'mode' | 'mtimeNs' | 'ctimeNs' | 'inode'> {
+  return {
+    path: entry.path,
+    mode: entry.mode,
+    mtimeNs: String(entry.mtimeNs),
+    ctimeNs: String(entry.ctimeNs),
+    inode: String(entry.inode),
+  }
+}
+
+function grewTooLarge(diskBytes: number): WorkspaceFailure {
+  return new WorkspaceFailure(
+    'too_large',
+    `the workspace grew beyond the ${diskBytes} bytes of its disk while it was read; start again when nothing writes to it`,
+  )
+}

@@ -1,0 +1,122 @@
+/**
+ * What of a directory goes into the VM: .gitignore at each level and .git/info/exclude decide, .caissonignore
+ * narrows, `--include` patterns take in again, likely secrets stay out. Patterns are git's, matched by a library;
+ * no git runs and no configuration of git is obeyed.
+ */
+import ignore, { type Ignore } from 'ignore'
+import { WorkspaceFailure } from '../workspace-error.ts'
+import { isSecretByName } from './secret-files.ts'
+
+export type Verdict = 'take' | 'ignored' | 'secret'
+export type RuleKind = 'git' | 'caisson'
+
+/** Stars in one name of a pattern; more make the library's regular expressions slow beyond reason. */
+const MAX_STARS = 5
+/** `**` in one pattern: each multiplies the time by a path's depth, and a hostile .gitignore could take hours. */
+const MAX_DEEP_STARS = 3
+
+interface Level {
+  /** The directory the rules lie in, with a final slash; empty for the root. */
+  readonly prefix: string
+  readonly rules: Ignore
+}
+
+export class ScanRules {
+  readonly #git: Level[] = []
+  readonly #caisson: Level[] = []
+  readonly #includes: readonly { readonly pattern: string; readonly rules: Ignore }[]
+
+  /** @param include patterns as in a .gitignore, relative to the workspace */
+  constructor(include: readonly string[]) {
+    this.#includes = include.map((pattern) => ({ pattern, rules: compile(pattern, '--include') }))
+  }
+
+  /** Adds the text of an ignore file that lies in `directory` (empty for the root) until {@link leave}. */
+  add(kind: RuleKind, directory: string, text: string, source: string): void {
+    const level = { prefix: directory === '' ? '' : `${directory}/`, rules: compile(text, source) }
+    ;(kind === 'git' ? this.#git : this.#caisson).push(level)
+  }
+
+  /** Forgets the rules of a directory. */
+  leave(directory: string): void {
+    for (const levels of [this.#git, this.#caisson]) {
+      while (levels.length > 0 && levels.at(-1)?.prefix === `${directory}/`) levels.pop()
+    }
+  }
+
+  decide(path: string, isDirectory: boolean): Verdict {
+    const tested = isDirectory ? `${path}/` : path
+    const included = this.isIncluded(path, isDirectory)
+    // A secret must be meant: a pattern that takes in a whole directory above it does not count.
+    if (isSecretByName(path, isDirectory)) return this.isNamed(path, isDirectory) ? 'take' : 'secret'
+    if (included) return 'take'
+    // .git is never ignored by git itself, and a rule such as `.*` must not cut the agent's git off.
+    if (path === '.git' || path.startsWith('.git/'))
+      return matches(this.#caisson, tested) ? 'ignored' : 'take'
+    return matches(this.#git, tested) || matches(this.#caisson, tested) ? 'ignored' : 'take'
+  }
+
+  /** Whether an include pattern takes in the path, or a directory above it. */
+  isIncluded(path: string, isDirectory: boolean): boolean {
+    const tested = isDirectory ? `${path}/` : path
+    return this.#includes.some(({ rules }) => rules.ignores(tested))
+  }
+
+  /** Whether an include pattern matches the path itself, not only a directory above it. */
+  isNamed(path: string, isDirectory: boolean): boolean {
+    const parent = path.includes('/') ? `${path.slice(0, path.lastIndexOf('/'))}/` : undefined
+    return this.#includes.some(
+      ({ rules }) =>
+        rules.ignores(isDirectory ? `${path}/` : path) && (parent === undefined || !rules.ignores(parent)),
+    )
+  }
+
+  /**
+   * Whether an include pattern could match below an ignored directory. Only patterns with a slash before their end
+   * do: a bare `*.log` does not make us walk every ignored directory.
+   */
+  mayIncludeBelow(directory: string): boolean {
+    const names = directory.split('/')
+    return this.#includes.some(({ pattern }) => {
+      const body = pattern.replace(/^\//, '').replace(/\/$/, '')
+      if (!body.includes('/')) return false
+      return names.every((name, at) => {
+        const wanted = body.split('/')
+        if (wanted.slice(0, at + 1).includes('**')) return true
+        const part = wanted[at]
+        return part !== undefined && at < wanted.length - 1 && (/[*?[\\]/.test(part) || part === name)
+      })
+    })
+  }
+}
+
+/** The deepest ignore file that has a rule for the path decides, as in git. */
+function matches(levels: readonly Level[], path: string): boolean {
+  for (let at = levels.length - 1; at >= 0; at--) {
+    const level = levels[at]
+    if (level === undefined || !path.startsWith(level.prefix)) continue
+    const result = level.rules.test(path.slice(level.prefix.length))
+    if (result.ignored) return true
+    if (result.unignored) return false
+  }
+  return false
+}
+
+function compile(text: string, source: string): Ignore {
+  for (const line of text.split('\n')) {
+    if (line.startsWith('#')) continue
+    if (line.split('/').filter((part) => /^!?\*\*\s*$/.test(part)).length > MAX_DEEP_STARS) {
+      throw new WorkspaceFailure(
+        'refused_directory',
+        `${source}: the pattern "${line.slice(0, 80)}" has "**" more than ${MAX_DEEP_STARS} times; simplify it`,
+      )
+    }
+    if (line.split('/').some((part) => part !== '**' && (part.match(/\*+/g)?.length ?? 0) > MAX_STARS)) {
+      throw new WorkspaceFailure(
+        'refused_directory',
+        `${source}: the pattern "${line.slice(0, 80)}" has more than ${MAX_STARS} stars in one name; simplify it`,
+      )
+    }
+  }
+  return ignore({ ignorecase: process.platform === 'darwin' }).add(text.replace(/^\uFEFF/, ''))
+}

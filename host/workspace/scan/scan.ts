@@ -1,0 +1,311 @@
+/**
+ * Walks a directory and says what of it goes into the VM. Never follows a link, never opens what is not a plain
+ * file, never crosses into another file system; what stays out is named with its reason.
+ */
+import { type BigIntStats, lstatSync, readFileSync } from 'node:fs'
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { Directory } from '#specs/node/directory.ts'
+import { encodePath } from '#specs/node/path-text.ts'
+import { Place } from '#specs/node/place.ts'
+import type { LeftOut } from '#specs/protocol/event.ts'
+import { limits } from '#specs/protocol/limits.ts'
+import { isStagedName } from '../apply/staged-files.ts'
+import { checkDirectory, type OwnPlaces } from '../directory-check.ts'
+import { failureOf, WorkspaceFailure, type WorkspaceResult, workspaceSuccess } from '../workspace-error.ts'
+import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-changes.ts'
+import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
+import { holdsSecret, mayHoldSecret } from './secret-files.ts'
+
+/** Directories within directories; each holds a descriptor while it is walked. */
+const MAX_DEPTH = 200
+/** Longest stretch of work before other tasks of the process get their turn, in milliseconds. */
+const TURN_MS = 20
+
+export interface ScanOptions extends OwnPlaces {
+  /** The workspace, any path. */
+  readonly directory: string
+  /** Patterns as in a .gitignore; what they match goes in although it is ignored. */
+  readonly include?: readonly string[]
+  /** Changes of ignore rules that no person accepted; what they let in stays out. */
+  readonly ruleChanges?: readonly RuleChange[]
+  /** Most entries; absent: `limits.workspaceMaxEntries`. */
+  readonly maxEntries?: number
+  /** Most bytes of content; absent: {@link defaultMaxBytes}. */
+  readonly maxBytes?: number
+  readonly signal?: AbortSignal
+}
+
+/** Half of the workspace disk's fixed size, which leaves room for the rounding up to blocks. */
+export const defaultMaxBytes = 8 * 1024 ** 3
+
+export interface ScannedEntry {
+  /** Path text below the workspace (PEP 383). */
+  readonly path: string
+  readonly kind: 'file' | 'directory' | 'link'
+  /** Permission bits with set-uid, set-gid and sticky. */
+  readonly mode: number
+  /** Bytes of a file; 0 for others. */
+  readonly size: number
+  readonly device: bigint
+  readonly inode: bigint
+  readonly mtimeNs: bigint
+  readonly ctimeNs: bigint
+  /** A link's target, as it stands. */
+  readonly target?: string
+}
+
+export interface Scan {
+  /** The real path of the workspace. */
+  readonly root: string
+  readonly device: bigint
+  readonly inode: bigint
+  readonly rootMode: number
+  /** In the order of `comparePaths`: a directory before what is in it. */
+  readonly entries: readonly ScannedEntry[]
+  /** A directory's path ends with `/` and stands for all below it. */
+  readonly leftOut: readonly LeftOut[]
+  readonly files: number
+  readonly bytes: number
+}
+
+/** Walks the directory. Failures: `refused_directory`, `too_large`, `unreadable`, `cancelled`. */
+export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceResult<Scan>> {
+  const checked = checkDirectory(options.directory, options)
+  if (!checked.ok) return checked
+  try {
+    using root = Directory.openTrusted(checked.value)
+    const walk = new Walk(options, lstatSync(root.at('.'), { bigint: true }))
+    await walk.run(root)
+    return workspaceSuccess(walk.result(checked.value))
+  } catch (thrown) {
+    return failureOf(`reading the workspace "${checked.value}"`, thrown)
+  }
+}
+
+class Walk {
+  readonly #rules: ScanRules
+  readonly #held: HeldRules
+  readonly #options: ScanOptions
+  readonly #root: BigIntStats
+  readonly #entries: ScannedEntry[] = []
+  readonly #leftOut: LeftOut[] = []
+  #bytes = 0
+  #turnStart = performance.now()
+
+  constructor(options: ScanOptions, root: BigIntStats) {
+    this.#options = options
+    this.#root = root
+    this.#rules = new ScanRules(options.include ?? [])
+    this.#held = new HeldRules(options.ruleChanges ?? [])
+  }
+
+  async run(root: Directory): Promise<void> {
+    await this.#directory(root, '', 0)
+  }
+
+  result(root: string): Scan {
+    return {
+      root,
+      device: this.#root.dev,
+      inode: this.#root.ino,
+      rootMode: Number(this.#root.mode) & 0o7777,
+      entries: this.#entries,
+      leftOut: this.#leftOut,
+      files: this.#entries.filter(({ kind }) => kind === 'file').length,
+      bytes: this.#entries.reduce((sum, { size }) => sum + size, 0),
+    }
+  }
+
+  async #directory(directory: Directory, path: string, depth: number): Promise<void> {
+    const names = directory
+      .list()
+      .map(({ name }) => name)
+      .sort(byCodeUnits)
+    this.#readRules(directory, path, names)
+    for (const name of names) {
+      await this.#pause()
+      const below = path === '' ? name : `${path}/${name}`
+      await this.#entry(directory, name, below, depth)
+    }
+    if (path === '') return
+    this.#rules.leave(path)
+    this.#held.leave(path)
+  }
+
+  async #entry(directory: Directory, name: string, path: string, depth: number): Promise<void> {
+    let stat: BigIntStats
+    try {
+      stat = lstatSync(directory.at(name), { bigint: true })
+    } catch (thrown) {
+      // Gone since it was listed: it is simply not there. Anything else: it cannot be read.
+      if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT'))
+        this.#leave(path, 'unreadable')
+      return
+    }
+    if (stat.isDirectory()) return this.#subdirectory(directory, name, path, stat, depth)
+    if (isStagedName(name)) return this.#leave(path, 'staged')
+    const verdict = this.#decide(path, false)
+    if (verdict !== 'take') return this.#leave(path, verdict)
+    if (encodePath(path).length > limits.pathMaxBytes) return this.#leave(path, 'too_large')
+    if (stat.isSymbolicLink()) {
+      const target = new Place(directory, name, '').readLink()
+      return target.ok
+        ? this.#take({ ...common(path, stat), kind: 'link', target: target.value })
+        : this.#leave(path, 'unreadable')
+    }
+    if (stat.isSocket()) return this.#leave(path, 'socket')
+    if (stat.isFIFO()) return this.#leave(path, 'fifo')
+    if (!stat.isFile()) return this.#leave(path, 'device')
+    if (mayHoldSecret(path) && !this.#rules.isNamed(path, false)) {
+      const text = readSmall(directory, name)
+      if (text === undefined) return this.#leave(path, 'unreadable')
+      if (holdsSecret(path, text)) return this.#leave(path, 'secret')
+    }
+    this.#take({ ...common(path, stat), kind: 'file', size: Number(stat.size) })
+  }
+
+  async #subdirectory(
+    parent: Directory,
+    name: string,
+    path: string,
+    stat: BigIntStats,
+    depth: number,
+  ): Promise<void> {
+    const shown = `${path}/`
+    const verdict = this.#decide(path, true)
+    if (verdict === 'secret') return this.#leave(shown, 'secret')
+    const descend = verdict === 'take' || this.#rules.mayIncludeBelow(path)
+    if (!descend) return this.#leave(shown, verdict)
+    if (stat.dev !== this.#root.dev) return this.#leave(shown, 'other_filesystem')
+    if (depth >= MAX_DEPTH || encodePath(path).length > limits.pathMaxBytes)
+      return this.#leave(shown, 'too_large')
+    const before = { entries: this.#entries.length, leftOut: this.#leftOut.length }
+    this.#take({ ...common(path, stat), kind: 'directory' })
+    try {
+      using directory = parent.open(name)
+      await this.#directory(directory, path, depth + 1)
+    } catch (thrown) {
+      if (thrown instanceof WorkspaceFailure || !isDenied(thrown)) throw thrown
+      this.#entries.length = before.entries
+      return this.#leave(shown, 'unreadable')
+    }
+    // An ignored directory in which nothing was included stays out as a whole.
+    if (verdict !== 'take' && this.#entries.length === before.entries + 1) {
+      this.#entries.length = before.entries
+      this.#leftOut.length = before.leftOut
+      this.#leave(shown, verdict)
+    }
+  }
+
+  #decide(path: string, isDirectory: boolean): Verdict | 'rules_changed' {
+    const verdict = this.#rules.decide(path, isDirectory)
+    const isHeld =
+      verdict === 'take' && this.#held.holds(path, isDirectory) && !this.#rules.isIncluded(path, isDirectory)
+    return isHeld ? 'rules_changed' : verdict
+  }
+
+  #readRules(directory: Directory, path: string, names: readonly string[]): void {
+    const read = (kind: RuleKind, file: string) => {
+      const shown = path === '' ? file : `${path}/${file}`
+      if (!names.includes(file)) return this.#held.add(kind, path, shown, undefined)
+      const text = readSmall(directory, file)
+      if (text === undefined) {
+        throw new WorkspaceFailure(
+          'refused_directory',
+          `the ignore file "${shown}" cannot be read (a plain readable file of at most 1 MiB is expected), so what it keeps out is not known`,
+        )
+      }
+      this.#rules.add(kind, path, text, shown)
+      this.#held.add(kind, path, shown, text)
+    }
+    if (path === '') {
+      const exclude = names.includes('.git') ? readExclude(directory) : undefined
+      if (exclude !== undefined) this.#rules.add('git', '', exclude, '.git/info/exclude')
+      this.#held.add('git', '', '.git/info/exclude', exclude)
+    }
+    read('git', '.gitignore')
+    read('caisson', '.caissonignore')
+  }
+
+  #take(entry: ScannedEntry): void {
+    this.#entries.push(entry)
+    const maxEntries = this.#options.maxEntries ?? limits.workspaceMaxEntries
+    if (this.#entries.length > maxEntries)
+      throw this.#tooLarge(`more than ${maxEntries} files and directories`)
+    if (entry.kind !== 'file') return
+    this.#bytes += entry.size
+    const maxBytes = this.#options.maxBytes ?? defaultMaxBytes
+    if (this.#bytes > maxBytes) throw this.#tooLarge(`more than ${sizeOf(maxBytes)} of files`)
+  }
+
+  #tooLarge(what: string): WorkspaceFailure {
+    const largest = [...this.#entries].sort((a, b) => b.size - a.size).slice(0, 3)
+    const named = largest.map(({ path, size }) => `"${path}" (${sizeOf(size)})`).join(', ')
+    return new WorkspaceFailure(
+      'too_large',
+      `the workspace holds ${what}; the largest seen: ${named}. Name what is not needed in .caissonignore, or choose a smaller directory`,
+    )
+  }
+
+  #leave(path: string, reason: LeftOut['reason']): void {
+    this.#leftOut.push({ path, reason })
+  }
+
+  async #pause(): Promise<void> {
+    if (performance.now() - this.#turnStart < TURN_MS) return
+    await nextTurn()
+    this.#options.signal?.throwIfAborted()
+    this.#turnStart = performance.now()
+  }
+}
+
+function common(path: string, stat: BigIntStats): Omit<ScannedEntry, 'kind'> {
+  return {
+    path,
+    mode: Number(stat.mode) & 0o7777,
+    size: 0,
+    device: stat.dev,
+    inode: stat.ino,
+    mtimeNs: stat.mtimeNs,
+    ctimeNs: stat.ctimeNs,
+  }
+}
+
+/** The repository's own ignore file, which lies outside of what git tracks. */
+function readExclude(root: Directory): string | undefined {
+  try {
+    using git = root.open('.git')
+    using info = git.open('info')
+    return readSmall(info, 'exclude')
+  } catch {
+    // No repository, or a worktree's link file: there is no such file to obey.
+    return undefined
+  }
+}
+
+/** The text of a small plain file, or nothing. */
+function readSmall(directory: Directory, name: string): string | undefined {
+  const opened = new Place(directory, name, '').openFile()
+  if (!opened.ok) return undefined
+  using file = opened.value
+  if (file.stat.size > IGNORE_FILE_MAX_BYTES) return undefined
+  return readFileSync(file.fd, 'utf8')
+}
+
+function isDenied(thrown: unknown): boolean {
+  return (
+    thrown instanceof Error &&
+    'code' in thrown &&
+    ['EACCES', 'EPERM', 'ENOENT', 'ENOTDIR', 'ELOOP', 'EIO'].includes(String(thrown.code))
+  )
+}
+
+/** Sorting names so makes the walk's order the one of `comparePaths`. */
+function byCodeUnits(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0
+}
+
+function sizeOf(bytes: number): string {
+  const million = bytes / 1_000_000
+  return million < 1_000 ? `${million.toFixed(1)} MB` : `${(million / 1_000).toFixed(1)} GB`
+}

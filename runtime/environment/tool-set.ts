@@ -1,0 +1,209 @@
+/**
+ * The tools of one request: the library's own, the application's and those of MCP servers, under names that every provider
+ * takes, sorted. The library's names are reserved: an application that uses one is told so, a server's tool gets another name.
+ */
+import * as z from 'zod'
+import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from '../contract/contract.ts'
+import { isZod, toModelSchema } from '../llm/json-schema.ts'
+import type { McpTool } from '../mcp/registry.ts'
+import { makeSafeNames, withDigest } from '../providers/names.ts'
+import { describeLoadSkill, loadSkillContext, loadSkillName } from '../skills/load-skill.ts'
+import type { BuiltIn, ToolOutcome } from '../tools/built-in.ts'
+import {
+  type BuiltInSelection,
+  directoryOf,
+  isReserved,
+  reservedToolNames,
+  selectBuiltIns,
+} from '../tools/selection.ts'
+import type { LLMEnvironment } from './environment.ts'
+
+export interface ResolvedTool {
+  /** As its owner calls it. */
+  readonly name: string
+  readonly source: 'built-in' | 'application' | 'mcp'
+  readonly readOnly: boolean
+  /** Absent: whatever does not only read can destroy something. */
+  readonly destructive?: boolean
+  /** As the model is told of it, under its safe name. */
+  readonly definition: LLMToolDefinition
+  /** What its arguments are checked against; null where its server does that. */
+  readonly parameters: LLMTool['parameters'] | null
+  /** Null where the application carries the call out. */
+  readonly execute: ((input: unknown, context: LLMToolContext) => Promise<ToolOutcome>) | null
+}
+
+export type ApplicationTools = Readonly<Record<string, LLMTool>>
+
+export interface ToolSelection {
+  readonly tools?: ApplicationTools
+  /** The same under its older name; no name may stand in both. */
+  readonly extraTools?: ApplicationTools
+  /**
+   * Which of the library's own tools, of those that the environment has. Absent from both: all for a call with a working
+   * directory, else `load_skill` alone.
+   */
+  readonly builtIns?: BuiltInSelection
+  readonly toolPermission: ToolPermission
+  /**
+   * Where the library's tools work that read and write files and run programs; absent: they are not there, but for those that
+   * `builtIns` of the call names with `true`, which work in the process's current directory. The
+   * application's own tools are told it.
+   */
+  readonly workingDirectory?: string
+}
+
+export class ToolSet {
+  /** Sorted by name. */
+  readonly definitions: readonly LLMToolDefinition[]
+  readonly #bySafeName = new Map<string, ResolvedTool>()
+  readonly #safeNames: ReadonlyMap<string, string>
+  /** Whether any name had to be changed. */
+  readonly hasRenamed: boolean
+
+  constructor(tools: readonly ResolvedTool[]) {
+    const names = tools.map(({ name }) => name).toSorted()
+    this.#safeNames = makeSafeNames(names)
+    this.hasRenamed = names.some((name) => this.toSafe(name) !== name)
+    for (const tool of tools) {
+      const name = this.toSafe(tool.name)
+      const definition = tool.definition.name === name ? tool.definition : { ...tool.definition, name }
+      this.#bySafeName.set(name, { ...tool, definition })
+    }
+    const sorted = [...this.#bySafeName.values()].map(({ definition }) => definition)
+    this.definitions = sorted.sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  /** The name that a provider is told; a name that is no tool's stays. */
+  toSafe(name: string): string {
+    return this.#safeNames.get(name) ?? name
+  }
+
+  /** The owner's name for what the model called. */
+  toReal(safeName: string): string {
+    return this.#bySafeName.get(safeName)?.name ?? safeName
+  }
+
+  /** By the owner's name, or by the one that the model was told. */
+  find(name: string): ResolvedTool | undefined {
+    return this.#bySafeName.get(this.#safeNames.get(name) ?? name)
+  }
+}
+
+/**
+ * The tools that a request offers.
+ * @throws TypeError for names that are reserved, unknown or given twice
+ */
+export async function resolveTools(environment: LLMEnvironment, selection: ToolSelection): Promise<ToolSet> {
+  const application = readApplicationTools(selection)
+  const [own, server] = await Promise.all([
+    resolveBuiltIns(environment, selection),
+    environment.mcpRegistry.listTools(),
+  ])
+  const taken = new Set<string>([...reservedToolNames, ...application.map(({ name }) => name)])
+  const all = [...own, ...application, ...server.map((tool) => mcpTool(environment, tool, taken))]
+  const offered = selection.toolPermission === 'read' ? all.filter(({ readOnly }) => readOnly) : all
+  return new ToolSet(offered)
+}
+
+/** Of the library's own tools those that both the environment and the call select. */
+async function resolveBuiltIns(
+  environment: LLMEnvironment,
+  selection: ToolSelection,
+): Promise<ResolvedTool[]> {
+  const hasDirectory = directoryOf(selection) !== undefined
+  const selected = selectBuiltIns(environment.builtIns, selection.builtIns, hasDirectory)
+  if (selected.length === 0) return []
+  const [{ builtInTools }, skills] = await Promise.all([
+    import('../tools/built-ins.ts'),
+    selected.includes(loadSkillName) ? environment.skillRegistry.listSkills() : [],
+  ])
+  const names: ReadonlySet<string> = new Set(selected)
+  const tools = builtInTools(environment.webFetch).filter(({ name }) => names.has(name))
+  const own = tools.map(builtInTool)
+  return skills.length === 0 ? own : [...own, loadSkillTool(environment, describeLoadSkill(skills))]
+}
+
+function builtInTool(tool: BuiltIn): ResolvedTool {
+  const { name, description, parameters, readOnly, destructive } = tool
+  return {
+    name,
+    source: 'built-in',
+    readOnly,
+    ...(destructive === undefined ? {} : { destructive }),
+    definition: { name, description, parameters: toParameters(parameters) },
+    parameters,
+    execute: (input, context) => tool.execute(input, context),
+  }
+}
+
+function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): ResolvedTool[] {
+  const entries = [...Object.entries(extraTools), ...Object.entries(tools)]
+  const names = new Set<string>()
+  return entries.map(([name, tool]) => {
+    if (name === '') throw new TypeError('a tool needs a name')
+    if (isReserved(name))
+      throw new TypeError(`the tool name ${name} is reserved for a built-in tool; take another`)
+    if (names.has(name)) throw new TypeError(`the tool ${JSON.stringify(name)} is given twice`)
+    names.add(name)
+    return applicationTool(name, tool)
+  })
+}
+
+function applicationTool(name: string, tool: LLMTool): ResolvedTool {
+  const { description, parameters, readOnly = false, destructive } = tool
+  return {
+    name,
+    source: 'application',
+    readOnly,
+    ...(destructive === undefined ? {} : { destructive }),
+    definition: { name, description, parameters: toParameters(parameters) },
+    parameters,
+    execute:
+      tool.execute === undefined
+        ? null
+        : async (input, context) => ({ ok: true, content: await tool.execute?.(input, context) }),
+  }
+}
+
+function mcpTool({ mcpRegistry }: LLMEnvironment, tool: McpTool, taken: Set<string>): ResolvedTool {
+  const plain = `${tool.server}_${tool.name}`.replaceAll(/\W/g, '_')
+  const name = taken.has(plain) ? withDigest(plain, JSON.stringify([tool.server, tool.name])) : plain
+  taken.add(name)
+  const { $schema: _schema, ...schema } = tool.inputSchema
+  return {
+    name,
+    source: 'mcp',
+    readOnly: tool.readOnly,
+    definition: {
+      name,
+      description: tool.description === '' ? `${tool.name} of the server ${tool.server}` : tool.description,
+      parameters: { ...schema, type: 'object' },
+    },
+    parameters: null,
+    execute: (input, { signal }) => mcpRegistry.callTool(tool.server, tool.name, input, signal),
+  }
+}
+
+function loadSkillTool({ skillRegistry }: LLMEnvironment, definition: LLMToolDefinition): ResolvedTool {
+  return {
+    name: loadSkillName,
+    source: 'built-in',
+    readOnly: true,
+    definition,
+    parameters: skillArguments,
+    execute: (input) => loadSkillContext(skillRegistry, skillArguments.parse(input).skill_id),
+  }
+}
+
+const skillArguments = z.strictObject({ skill_id: z.string().min(1) })
+
+/** A schema is looked at once, however many requests offer its tool. */
+const knownParameters = new WeakMap<object, Readonly<Record<string, unknown>>>()
+
+function toParameters(parameters: LLMTool['parameters']): Readonly<Record<string, unknown>> {
+  if (!isZod(parameters)) return parameters
+  const known = knownParameters.get(parameters) ?? toModelSchema(parameters)
+  knownParameters.set(parameters, known)
+  return known
+}

@@ -1,0 +1,138 @@
+/**
+ * Carries out one call of a model for the application: finds the tool, checks the arguments, asks where that is wanted, and
+ * makes a message of whatever comes. What the model did wrong, and what a tool did, is an answer; only misuse throws.
+ */
+import { readArguments } from '../arguments/read.ts'
+import type { LLMChatMessage, LLMToolCall, ToolPermission } from '../contract/contract.ts'
+import {
+  type ConvenienceOptions,
+  cachedEnvironment,
+  checkEnvironment,
+  checkPermission,
+  type LLMEnvironment,
+} from '../environment/environment.ts'
+import { type ResolvedTool, resolveTools, type ToolSelection } from '../environment/tool-set.ts'
+import { cutResult } from '../mcp/result.ts'
+import { untilAborted } from '../processes/until-aborted.ts'
+import { directoryOf } from '../tools/selection.ts'
+
+export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
+  readonly abortSignal?: AbortSignal
+  /**
+   * Under the tool permission `ask`: whether a call that may change something is to go on. Absent: it is not. It is told the call
+   * as it will be carried out: the tool's own name, arguments that fit it, with what of them was put right.
+   */
+  readonly askPermission?: (call: LLMToolCall) => Promise<boolean> | boolean
+}
+
+export interface LLMToolResult {
+  readonly ok: boolean
+  /** What the model is told. */
+  readonly content: string
+  /** The same, to be put into the transcript. */
+  readonly message: LLMChatMessage
+  /** What of the arguments was put right, in words; absent when nothing was. */
+  readonly corrections?: readonly string[]
+}
+
+/**
+ * The result of `call`. Give the same tools and permission as to the request that it came of.
+ * @param environment as for that request; undefined for the one that the options make
+ * @throws TypeError for a tool without `execute`: its calls are the application's own
+ */
+export async function executeTool(
+  environment: LLMEnvironment | undefined,
+  call: LLMToolCall,
+  options: ExecuteToolOptions = {},
+): Promise<LLMToolResult> {
+  const { abortSignal = new AbortController().signal } = options
+  const used =
+    environment === undefined
+      ? cachedEnvironment({ ...options, provider: '' })
+      : checkEnvironment(environment)
+  const toolPermission = checkPermission(options.toolPermission ?? used.defaults.toolPermission)
+  const outcome = await carryOut(used, call, { ...options, toolPermission, abortSignal })
+  const content = cutResult(outcome.content)
+  return {
+    ok: outcome.ok,
+    content,
+    message: { role: 'tool', tool_call_id: call.id, content },
+    ...(outcome.corrections.length === 0 ? {} : { corrections: outcome.corrections }),
+  }
+}
+
+type Settled = ExecuteToolOptions & {
+  readonly toolPermission: ToolPermission
+  readonly abortSignal: AbortSignal
+}
+
+interface Outcome {
+  readonly ok: boolean
+  readonly content: string
+  readonly corrections: readonly string[]
+}
+
+async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
+  const { toolPermission, abortSignal: signal } = options
+  const workingDirectory = directoryOf(options)
+  const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)
+  if (signal.aborted) return cancelled
+  const tools = await untilAborted(
+    resolveTools(environment, { ...options, toolPermission: 'auto' }),
+    signal,
+  ).catch((cause: unknown) => {
+    if (signal.aborted) return null
+    throw cause
+  })
+  if (tools === null) return cancelled
+  const tool = tools.find(call.function.name)
+  if (tool === undefined) {
+    const names = tools.definitions.slice(0, 50).map(({ name }) => name)
+    return fail(
+      `there is no tool ${JSON.stringify(call.function.name.slice(0, 100))}; there are: ${names.join(', ')}`,
+    )
+  }
+  const ask = permissionOf(tool, toolPermission, options.askPermission)
+  if (typeof ask === 'string') return fail(ask)
+  const schema = tool.definition.parameters
+  const read = await readArguments({ ...tool, schema }, call.function.arguments)
+  if (!read.ok) return { ok: false, content: read.error, corrections: [] }
+  const { given, input, corrections } = read.value
+  // Who decides sees what will be carried out, whichever way the model wrote it.
+  const plain = { ...call, function: { name: tool.name, arguments: JSON.stringify(given) } }
+  if (!(await ask(plain))) return fail(`${tool.name} was not allowed by the person asked`)
+  if (tool.execute === null)
+    throw new TypeError(`the tool ${tool.name} has no execute: the application carries its calls out itself`)
+  const context = {
+    toolCallId: call.id,
+    signal,
+    ...(workingDirectory === undefined ? {} : { workingDirectory }),
+  }
+  try {
+    const { ok, content } = await untilAborted(tool.execute(input, context), signal)
+    return { ok, content: toText(content), corrections }
+  } catch (cause) {
+    if (signal.aborted) return cancelled
+    return fail(`${tool.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`)
+  }
+}
+
+/** What is asked whether a call may be carried out; a text says why it may not. */
+function permissionOf(
+  { name, readOnly }: ResolvedTool,
+  permission: ToolPermission,
+  ask: ExecuteToolOptions['askPermission'],
+): NonNullable<ExecuteToolOptions['askPermission']> | string {
+  if (readOnly || permission === 'auto') return () => true
+  if (permission === 'read') return `${name} is not allowed: only tools that read may be used`
+  return ask ?? `${name} was not allowed: nobody could be asked`
+}
+
+function fail(words: string): Outcome {
+  return { ok: false, content: `Error: ${words}`, corrections: [] }
+}
+
+function toText(value: unknown): string {
+  if (typeof value === 'string') return value === '' ? '(no output)' : value
+  return JSON.stringify(value) ?? '(no output)'
+}

@@ -1,0 +1,209 @@
+/**
+ * One answer of a model, with tools, whole or as it comes. Both ways are one: `stream` is `generate` that tells what it reads.
+ * Failures are thrown as {@link LLMError}; an aborted call throws its signal's reason.
+ */
+import type {
+  LLMChatMessage,
+  LLMResponse,
+  LLMStreamChunk,
+  ProviderRequest,
+  ReasoningEffort,
+  ToolPermission,
+} from '../contract/contract.ts'
+import {
+  type ConvenienceOptions,
+  cachedEnvironment,
+  checkEffort,
+  checkEnvironment,
+  checkPermission,
+  type LLMEnvironment,
+} from '../environment/environment.ts'
+import { resolveTools, type ToolSelection, type ToolSet } from '../environment/tool-set.ts'
+import { ProviderHabits } from '../llm/habits.ts'
+import { askWithRepeats, type RepeatHooks } from '../llm/repeats.ts'
+import { untilAborted } from '../processes/until-aborted.ts'
+import { LLMError } from '../providers/errors.ts'
+import { withNamedCalls } from './named-calls.ts'
+import { toResponse } from './response.ts'
+
+export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
+  /** Absent: one is made of `providers`, `skillRoots`, `mcpConfig` and the process's variables, and kept for further calls. */
+  readonly environment?: LLMEnvironment
+  /** A provider's name in the environment, such as `openai`. */
+  readonly provider: string
+  readonly model: string
+  readonly messages: readonly LLMChatMessage[]
+  /** Absent: the environment's default. */
+  readonly reasoningEffort?: ReasoningEffort
+  /** Absent: the environment's default. */
+  readonly toolPermission?: ToolPermission
+  readonly abortSignal?: AbortSignal
+  /** By the tool's own name. Absent: the model chooses. */
+  readonly toolChoice?: ProviderRequest['toolChoice']
+  readonly responseFormat?: ProviderRequest['responseFormat']
+  /** Absent: the provider's, else 16,384. */
+  readonly maxTokens?: number
+  readonly temperature?: number
+}
+
+/**
+ * The model's answer. Its calls are not carried out: see {@link executeTool}.
+ * @throws {LLMError} when the request failed for good; {@link LLMConfigurationError} for a provider that is not configured
+ * @throws TypeError for misuse; the signal's reason when it is aborted
+ */
+export async function generate(request: LLMRequest): Promise<LLMResponse> {
+  return await ask(request, {})
+}
+
+/**
+ * The same answer, told as it comes. A request that fails is repeated as long as nothing of its answer was told. Leaving the
+ * generator ends the request.
+ */
+export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChunk, LLMResponse> {
+  const left = new AbortController()
+  const abortSignal =
+    request.abortSignal === undefined ? left.signal : AbortSignal.any([request.abortSignal, left.signal])
+  const told = new Chunks()
+  const answer = ask(
+    { ...request, abortSignal },
+    {
+      onText: (content) => told.add({ content }),
+      onReasoning: (reasoningContent) => told.add({ reasoningContent }),
+      mayRepeat: () => !told.hasAny,
+    },
+  ).finally(() => told.end())
+  // It is awaited below, unless who reads leaves before.
+  answer.catch(() => undefined)
+  try {
+    yield* told
+    return await answer
+  } finally {
+    left.abort()
+  }
+}
+
+/** Chunks on their way to who reads them. */
+class Chunks implements AsyncIterable<LLMStreamChunk> {
+  #waiting: LLMStreamChunk[] = []
+  #wake: () => void = () => undefined
+  #ended = false
+  hasAny = false
+
+  add(chunk: LLMStreamChunk): void {
+    this.hasAny = true
+    this.#waiting.push(chunk)
+    this.#wake()
+  }
+
+  end(): void {
+    this.#ended = true
+    this.#wake()
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<LLMStreamChunk, void> {
+    for (;;) {
+      const ready = this.#waiting
+      this.#waiting = []
+      yield* ready
+      if (this.#waiting.length > 0) continue
+      if (this.#ended) return
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve
+      })
+    }
+  }
+}
+
+async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Promise<LLMResponse> {
+  checkRequest(request)
+  const environment = environmentOf(request)
+  const signal = request.abortSignal ?? new AbortController().signal
+  signal.throwIfAborted()
+  const { provider, maxAttempts } = environment.providerStore.get(request.provider)
+  const toolPermission = checkPermission(request.toolPermission ?? environment.defaults.toolPermission)
+  const tools = await untilAborted(resolveTools(environment, { ...request, toolPermission }), signal)
+  const sent = toProviderRequest(request, environment, tools, signal)
+  const habits = habitsOf(provider, request.model)
+  const open = () => {
+    const { stream: streamed, echoReasoning, countTokens, sendEffort } = habits
+    const reasoningEffort = sendEffort ? sent.reasoningEffort : 'default'
+    return provider.stream({ ...sent, streamed, echoReasoning, countTokens, reasoningEffort })
+  }
+  const policy = maxAttempts === undefined ? {} : { maxAttempts }
+  const turn = await askWithRepeats(open, sent, habits, policy, { ...hooks, signal })
+  signal.throwIfAborted()
+  if (!turn.ok) throw new LLMError(request.provider, turn.error)
+  return toResponse(turn.value, tools)
+}
+
+function toProviderRequest(
+  request: LLMRequest,
+  environment: LLMEnvironment,
+  tools: ToolSet,
+  signal: AbortSignal,
+): ProviderRequest {
+  const { model, toolChoice, responseFormat, maxTokens, temperature } = request
+  const messages = withNamedCalls(request.messages)
+  return {
+    model,
+    messages: tools.hasRenamed ? messages.map((message) => withSafeNames(message, tools)) : messages,
+    tools: tools.definitions,
+    reasoningEffort: checkEffort(request.reasoningEffort ?? environment.defaults.reasoningEffort),
+    ...(toolChoice === undefined ? {} : { toolChoice: toSafeChoice(toolChoice, tools) }),
+    ...(responseFormat === undefined ? {} : { responseFormat }),
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+    ...(temperature === undefined ? {} : { temperature }),
+    signal,
+  }
+}
+
+function toSafeChoice(
+  choice: NonNullable<ProviderRequest['toolChoice']>,
+  tools: ToolSet,
+): NonNullable<ProviderRequest['toolChoice']> {
+  if (typeof choice === 'string') return choice
+  if (tools.find(choice.name) === undefined)
+    throw new TypeError(
+      `toolChoice names ${JSON.stringify(choice.name)}, which is not among the offered tools`,
+    )
+  return { name: tools.toSafe(choice.name) }
+}
+
+function withSafeNames(message: LLMChatMessage, tools: ToolSet): LLMChatMessage {
+  if (message.tool_calls === undefined) return message
+  const calls = message.tool_calls.map((call) => {
+    const name = tools.toSafe(call.function.name)
+    return name === call.function.name ? call : { ...call, function: { ...call.function, name } }
+  })
+  return { ...message, tool_calls: calls }
+}
+
+function environmentOf(request: LLMRequest): LLMEnvironment {
+  const { environment, providers, skillRoots, mcpConfig } = request
+  if (environment === undefined) return cachedEnvironment(request)
+  if (providers !== undefined || skillRoots !== undefined || mcpConfig !== undefined)
+    throw new TypeError(
+      'providers, skillRoots and mcpConfig belong to the environment; a call with an environment takes none of them',
+    )
+  return checkEnvironment(environment)
+}
+
+function checkRequest({ provider, model, messages }: LLMRequest): void {
+  if (typeof provider !== 'string' || provider === '') throw new TypeError('expected a provider by its name')
+  if (typeof model !== 'string' || model === '') throw new TypeError('expected a model by its name')
+  if (!Array.isArray(messages)) throw new TypeError('expected messages as a list')
+}
+
+/** What was learned of a provider's model, which further calls need not learn again: the fields that it refuses or wants. */
+const learned = new WeakMap<object, Map<string, ProviderHabits>>()
+const modelsMaxCount = 200
+
+/** Habits of their own for every call, for a stream that broke in one says nothing of the next. */
+function habitsOf(provider: object, model: string): ProviderHabits {
+  const models = learned.get(provider) ?? new Map<string, ProviderHabits>()
+  learned.set(provider, models)
+  const habits = new ProviderHabits(models.get(model))
+  if (models.size >= modelsMaxCount) models.clear()
+  models.set(model, habits)
+  return habits
+}
