@@ -15,7 +15,7 @@ import type { ExtensionHost, OpenExtension } from './extensions/extension.ts'
 import { type OpenedExtensions, openExtensions } from './extensions/extension-set.ts'
 import { interruption } from './plan/ending.ts'
 import { createExplorer } from './plan/plan-only.ts'
-import type { PlanBook } from './plan/plan-state.ts'
+import type { PlanState } from './plan/plan-state.ts'
 import type { Planner } from './plan/planner.ts'
 import { workOnTask } from './plan/work.ts'
 import { RunBudget } from './run/budget.ts'
@@ -26,9 +26,9 @@ import type { SteerMessage } from './run/steering.ts'
 import type { ReceivedTask, TaskInbox } from './run/task-inbox.ts'
 import { OutputStore } from './run/tool-outputs.ts'
 import type { RunAgents } from './subagents/create-agents.ts'
-import { boundJsonText, boundText } from './text/truncate.ts'
+import { truncate, truncateJson } from './text/truncate.ts'
 import type { Registry } from './tool-calls/registry.ts'
-import type { SkillShelf } from './tool-calls/skill-types.ts'
+import type { SkillCatalog } from './tool-calls/skill-types.ts'
 import { loadSkillName } from './tools/load-skill.ts'
 import { memoryToolNames } from './tools/memory.ts'
 import { isAgentTool } from './tools/run-agents.ts'
@@ -51,7 +51,7 @@ export interface LoopParts {
   readonly planner: Planner
   /** Plans for runs that only plan; default the one that looks around at /mnt/workspace. */
   readonly explorer?: Planner
-  readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
+  readonly executor: (book: PlanState, run: Run) => Promise<RunEnding>
   readonly registry: Registry
   /** What a task may bring tools with; absent: nothing. */
   readonly extensions?: readonly OpenExtension[]
@@ -67,7 +67,7 @@ export interface LoopParts {
   /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
   /** The skills of a task; absent: none. */
-  openSkills?(task: Task): Promise<SkillShelf>
+  openSkills?(task: Task): Promise<SkillCatalog>
   readonly logger: Logger
   /** How long planner and executor may take to end after a cancel, before they are left behind. Default 5 s. */
   readonly cancelGraceMs?: number
@@ -107,9 +107,9 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
       runId: task.runId,
       outcome: ending.outcome,
       reason: ending.reason,
-      message: boundText(ending.message, limits.textMaxChars),
+      message: truncate(ending.message, limits.textMaxChars),
       // A completion that does not fit a frame would never arrive.
-      summary: boundJsonText(ending.summary, limits.documentMaxChars, limits.frameMaxBytes / 2),
+      summary: truncateJson(ending.summary, limits.documentMaxChars, limits.frameMaxBytes / 2),
       usage: budget.usage,
     })
   } catch (error) {
@@ -153,7 +153,7 @@ async function workOn(work: Work): Promise<RunEnding> {
 /** What there is besides the task. */
 interface Found {
   readonly guidance: string | undefined
-  readonly skills: SkillShelf | undefined
+  readonly skills: SkillCatalog | undefined
 }
 
 async function workWith(
@@ -214,11 +214,11 @@ function selectTools(all: Registry, task: Task, isOffered: (name: string) => boo
 }
 
 /** The run's skills; what is wrong with those of the workspace is a note. */
-async function openSkills({ received, parts, report, signal }: Work): Promise<SkillShelf | undefined> {
+async function openSkills({ received, parts, report, signal }: Work): Promise<SkillCatalog | undefined> {
   const skills = signal.aborted ? undefined : await parts.openSkills?.(received.task)
   if (skills !== undefined && skills.problems.length > 0) {
     const text = `skills of the workspace: ${skills.problems.join('; ')}`
-    await report.event({ type: 'note', level: 'info', text: boundText(text, limits.textMaxChars) })
+    await report.event({ type: 'note', level: 'info', text: truncate(text, limits.textMaxChars) })
   }
   return skills
 }
@@ -231,14 +231,14 @@ function toExtensionHost({ received, parts, report, budget }: Work): ExtensionHo
       budget.whileWaiting(host.requestApproval({ runId, ...request }, signal)),
     runHook: (request, signal) => host.runHook({ runId, ...request }, signal),
     callTool: (call, signal) => host.callTool({ runId, ...call }, signal),
-    note: (level, text) => report.event({ type: 'note', level, text: boundText(text, limits.textMaxChars) }),
+    note: (level, text) => report.event({ type: 'note', level, text: truncate(text, limits.textMaxChars) }),
   }
 }
 
 /** What the person wrote after the agent's last word is not lost in silence. */
 async function noteUnseen(messages: readonly SteerMessage[], report: Report): Promise<void> {
   for (const { text } of messages) {
-    const note = boundText(`the run ended before the agent saw this message: ${text}`, limits.textMaxChars)
+    const note = truncate(`the run ended before the agent saw this message: ${text}`, limits.textMaxChars)
     await report.event({ type: 'note', level: 'warn', text: note })
   }
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
 import { Count } from '#specs/protocol/text.ts'
-import { boundText } from './text/truncate.ts'
+import { truncate } from './text/truncate.ts'
 
 const Exits = z.object({
   restarts: Count,
@@ -32,7 +32,7 @@ export function readExits(path: string | undefined): AgentExits {
     const how = last.signal === null ? `exit code ${last.code ?? 'unknown'}` : `signal ${last.signal}`
     const tail = last.stderrTail.trim()
     const text = tail === '' ? how : `${how}; the end of its stderr:\n${tail}`
-    return { restarts, lastExit: boundText(text, limits.textMaxChars) }
+    return { restarts, lastExit: truncate(text, limits.textMaxChars) }
   } catch {
     return { restarts: 0 }
   }

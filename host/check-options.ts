@@ -94,14 +94,14 @@ const Options = z.strictObject({
   limits: RunLimits.partial().optional(),
   vm: VmChoice.optional(),
   approve: z.enum(['ask', 'all', 'none']).optional(),
-  rules: z.array(ApprovalRule).max(1_000).optional(),
-  attended: z.boolean().optional(),
+  approvalRules: z.array(ApprovalRule).max(1_000).optional(),
+  interactive: z.boolean().optional(),
   egress: z.strictObject({ rules: z.array(EgressRule).optional() }).optional(),
   continue: text.optional(),
-  keep: z.boolean().optional(),
+  keepVm: z.boolean().optional(),
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
-  fromRecording: text.optional(),
+  replay: text.optional(),
   signal: z.custom((value) => value instanceof AbortSignal, 'expected an AbortSignal').optional(),
 })
 type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : never) : never
@@ -143,7 +143,7 @@ const namesOfRun: Names = {
   limits: Object.keys(RunLimits.shape),
   vm: Object.keys(VmChoice.shape),
   egress: ['rules'],
-  rules: Object.keys(ApprovalRule.shape),
+  approvalRules: Object.keys(ApprovalRule.shape),
   'egress.rules': Object.keys(EgressRule.shape),
 }
 
@@ -161,7 +161,7 @@ export function checkRunOptions(options: RunOptions): void {
 
 /** What every call may be given. */
 const CallOptions = Options.pick({ onProgress: true, signal: true })
-const ModelOptions = Options.pick({ model: true, fromRecording: true })
+const ModelOptions = Options.pick({ model: true, replay: true })
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {

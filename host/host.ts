@@ -14,7 +14,7 @@ import {
 import type { Config } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
 import { VmDirectory } from './control/vms.ts'
-import { LastingGrants } from './egress/persistent-grants.ts'
+import { PersistentGrants } from './egress/persistent-grants.ts'
 import { makePolicy, type Policy } from './egress/policy.ts'
 import { describeMissingPrice, priceOf } from './gateway/budget.ts'
 import { codeHook } from './hooks/code-hook.ts'
@@ -36,11 +36,11 @@ import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './run
 import { vmOptions } from './runs/guest/acquire-vm.ts'
 import { warmUp } from './runs/guest/warm-up.ts'
 import { findHeld, type HeldPaths } from './runs/prepare.ts'
-import type { RunPlan } from './runs/resolved-run.ts'
+import type { ResolvedRun } from './runs/resolved-run.ts'
 import { Run } from './runs/run.ts'
 import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
-import { readKnowledge } from './runs/task-context.ts'
+import { readTaskContext } from './runs/task-context.ts'
 import { type RunUndo, undoRun } from './runs/undo-run.ts'
 import { SecretChanges, Secrets } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
@@ -63,7 +63,7 @@ export class Host implements AsyncDisposable {
   /** Secrets that are set or revoked while runs are under way, over those of the configuration. */
   readonly secrets = new SecretChanges()
   /** Answers about ways out that were given for always: to list and to revoke, also while runs are under way. */
-  readonly grants: LastingGrants
+  readonly grants: PersistentGrants
   /** What is remembered of workspaces, and the notes of proposals: to list, to change and to remove. */
   readonly notes: NoteStore
   /** What MCP servers said of themselves when they were allowed: to list and to remove. */
@@ -84,7 +84,7 @@ export class Host implements AsyncDisposable {
     this.#settings = new Settings({ folders: this.folders, env }, options.config)
     this.runs = new RunStore(this.folders)
     this.vms = new VmDirectory(this.folders)
-    this.grants = new LastingGrants(this.folders)
+    this.grants = new PersistentGrants(this.folders)
     this.notes = new NoteStore(this.folders)
     this.mcpPins = new McpPins(this.folders)
     this.#env = env
@@ -96,7 +96,7 @@ export class Host implements AsyncDisposable {
   }
 
   /** The provider that a run would use for this model; no key is fetched. @throws {CaissonError} `invalid_config` @throws {CaissonError} `provider_unavailable` */
-  async provider(options: Pick<RunOptions, 'model' | 'fromRecording'> = {}): Promise<ProviderChoice> {
+  async provider(options: Pick<RunOptions, 'model' | 'replay'> = {}): Promise<ProviderChoice> {
     return await withCode(async () => {
       checkModelOptions(options)
       return (await this.#choose(await this.config(), options)).choice
@@ -105,10 +105,10 @@ export class Host implements AsyncDisposable {
 
   async #choose(
     config: Config,
-    { model, fromRecording }: Pick<RunOptions, 'model' | 'fromRecording'>,
+    { model, replay }: Pick<RunOptions, 'model' | 'replay'>,
   ): Promise<{ readonly choice: ProviderChoice; readonly recording?: Recording }> {
-    if (fromRecording === undefined) return { choice: await this.#settings.chooseProvider(config, model) }
-    const recording = await openRecording(fromRecording, (name) => this.runs.find(name))
+    if (replay === undefined) return { choice: await this.#settings.chooseProvider(config, model) }
+    const recording = await openRecording(replay, (name) => this.runs.find(name))
     return { choice: recordedProvider(recording), recording }
   }
 
@@ -158,7 +158,7 @@ export class Host implements AsyncDisposable {
   /**
    * Starts a run and returns at once when its journal is open; what happens then is in {@link Run.watch} and {@link Run.ended}.
    * Call it from the main thread: a VM ends with the thread that started it.
-   * Unless `attended` says that the application answers approvals, what would be asked is denied.
+   * Unless `interactive` says that the application answers approvals, what would be asked is denied.
    * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
    */
   async start(options: RunOptions): Promise<Run> {
@@ -227,7 +227,7 @@ export class Host implements AsyncDisposable {
     }
   }
 
-  async #plan(options: RunOptions): Promise<RunPlan> {
+  async #plan(options: RunOptions): Promise<ResolvedRun> {
     const { workspace = process.cwd(), include = [], vm = {}, mode = 'work' } = options
     const hostTools = prepareHostTools(options.hostTools ?? {})
     const tools = toolListOf(options.tools)
@@ -242,7 +242,7 @@ export class Host implements AsyncDisposable {
     const unpriced = describeMissingPrice(limits.maxCostUsd, priceOf(choice), choice.model)
     if (unpriced !== null) throw new CaissonError('invalid_config', unpriced)
     const directory = this.#directory(workspace)
-    const { rules } = ApprovalRules.parse({ rules: options.rules ?? [] })
+    const { rules } = ApprovalRules.parse({ rules: options.approvalRules ?? [] })
     refuseOtherNames(rules, 'the approval rules')
     const continues =
       options.continue === undefined ? undefined : await findContinued(this.runs, options.continue, directory)
@@ -265,13 +265,13 @@ export class Host implements AsyncDisposable {
     const hooks = [...(await this.#settings.hooks(config)), ...(options.hooks ?? []).map(codeHook)]
     if (options.onNotes !== undefined) options.onNotes(choice.notes)
     else if (options.onProgress === undefined) this.#warn(choice.notes)
-    const plan: RunPlan = {
+    const plan: ResolvedRun = {
       mode,
       approvePlan: options.approvePlan ?? false,
       ...(given === undefined ? {} : { given }),
       ...(contextTokens === undefined ? {} : { contextTokens }),
       ...(continues === undefined ? {} : { continues }),
-      keep: options.keep ?? continues !== undefined,
+      keep: options.keepVm ?? continues !== undefined,
       runId: newRunId(),
       folders: this.folders,
       image: await this.image(options),
@@ -284,13 +284,13 @@ export class Host implements AsyncDisposable {
       provider,
       ...(embeddings === undefined ? {} : { embeddings }),
       prompt,
-      ...(await readKnowledge(config, await this.skills(), this.notes, directory, options.onProgress)),
+      ...(await readTaskContext(config, await this.skills(), this.notes, directory, options.onProgress)),
       directory,
       include,
       acceptIgnoreRules: options.acceptIgnoreRules ?? false,
       limits,
       vm,
-      approvals: { mode: options.approve ?? 'ask', rules, attended: options.attended ?? false },
+      approvals: { mode: options.approve ?? 'ask', rules, interactive: options.interactive ?? false },
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(tools === undefined ? {} : { tools }),
       hostTools,
@@ -314,7 +314,7 @@ export class Host implements AsyncDisposable {
     return planFrom === undefined ? givenPlanOf(plan) : await findGivenPlan(this.runs, planFrom)
   }
 
-  async #poolFor(plan: RunPlan, options: RunOptions): Promise<VmPool | undefined> {
+  async #poolFor(plan: ResolvedRun, options: RunOptions): Promise<VmPool | undefined> {
     // A run that goes on has a VM that was kept for it.
     const hasOther = plan.vm.start === 'cold' || plan.continues !== undefined
     if (this.#poolOptions === undefined || hasOther) return undefined
@@ -345,7 +345,7 @@ export class Host implements AsyncDisposable {
   }
 
   /** Before the run, so that somebody is told why the first one takes longer; what fails here the run itself reports. */
-  async #prepareTemplate(plan: RunPlan, { onProgress, signal }: RunOptions): Promise<void> {
+  async #prepareTemplate(plan: ResolvedRun, { onProgress, signal }: RunOptions): Promise<void> {
     if (plan.pool !== undefined) return
     const deps = {
       warmUp,

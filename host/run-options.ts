@@ -38,7 +38,7 @@ export interface RunOptions {
   readonly model?: string
   /** Tools that the run may use; absent: all. */
   readonly tools?: ToolChoice
-  /** Tools of the application's own, by name, which run here on the host and not in the VM. */
+  /** Tools of the application's own, by name, which run on the host, not in the VM. */
   readonly hostTools?: HostTools
   /** MCP servers for this run beside those of the configuration, in the usual form; see `specs/mcp.md`. One of the same name goes before it. */
   readonly mcpServers?: Readonly<Record<string, unknown>>
@@ -55,11 +55,11 @@ export interface RunOptions {
     /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
     readonly hibernateAfterMs?: number
   }
-  /** What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `attended`, else denies. Default `ask`. */
+  /** What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `interactive`, else denies. Default `ask`. */
   readonly approve?: ApprovalMode
-  readonly rules?: readonly ApprovalRule[]
+  readonly approvalRules?: readonly ApprovalRule[]
   /** Whether the application answers approvals with {@link Run.answer}. Default false: what would be asked is denied. */
-  readonly attended?: boolean
+  readonly interactive?: boolean
   /** What may leave the VM beside the model, in this run alone; what the configuration denies or asks stays so. */
   readonly egress?: { readonly rules?: readonly EgressRule[] }
   /**
@@ -68,7 +68,7 @@ export interface RunOptions {
    */
   readonly continue?: string
   /** Whether the VM is saved at the end for a run that continues this one; default: whether this one continues another. */
-  readonly keep?: boolean
+  readonly keepVm?: boolean
   /** Told what goes on before the run has a journal, such as the building of the image. */
   readonly onProgress?: (text: string) => void
   /**
@@ -80,7 +80,7 @@ export interface RunOptions {
    * Repeats a run without its model, the web or any network: a run by name, or the directory of one. What the recording
    * has no answer for fails.
    */
-  readonly fromRecording?: string
+  readonly replay?: string
   /** Gives up before the run has started; afterwards use {@link Run.cancel}. */
   readonly signal?: AbortSignal
 }

@@ -6,7 +6,7 @@
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { block } from '../text/prompt-block.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'
 
@@ -84,7 +84,7 @@ async function sumUp(turns: readonly Turn[], parts: CompactionParts): Promise<st
   if (turns.length === 0) return parts.earlier
   const { meter, targetTokens } = parts
   const summary = (await parts.summarise(describeRecord(turns, parts)))?.trim() || digest(turns, parts)
-  return cutMiddle(summary, Math.min(summaryMaxChars, meter.charsFor(targetTokens * summaryShare)))
+  return truncateMiddle(summary, Math.min(summaryMaxChars, meter.charsFor(targetTokens * summaryShare)))
 }
 
 function fits(messages: readonly ChatMessage[], tokens: number, { meter }: CompactionParts): boolean {
@@ -140,15 +140,15 @@ function sayAnew(
 /** The turns as text for whoever sums them up. */
 function describeRecord(turns: readonly Turn[], { earlier, recordMaxChars }: CompactionParts): string {
   const lines = turns.flat().map((message) => {
-    if (message.role === 'tool') return `result: ${cutMiddle(message.content, 1_500)}`
-    if (message.role !== 'assistant') return `${message.role}: ${cutMiddle(message.content, 2_000)}`
+    if (message.role === 'tool') return `result: ${truncateMiddle(message.content, 1_500)}`
+    if (message.role !== 'assistant') return `${message.role}: ${truncateMiddle(message.content, 2_000)}`
     const calls = message.toolCalls.map(
-      ({ name, argumentsText }) => `\ncall: ${name} ${cutMiddle(argumentsText, 800)}`,
+      ({ name, argumentsText }) => `\ncall: ${name} ${truncateMiddle(argumentsText, 800)}`,
     )
-    return `agent: ${cutMiddle(message.content, 2_000)}${calls.join('')}`
+    return `agent: ${truncateMiddle(message.content, 2_000)}${calls.join('')}`
   })
   const before = earlier === '' ? [] : [`summary of what was before:\n${earlier}`]
-  return cutMiddle([...before, ...lines].join('\n'), recordMaxChars)
+  return truncateMiddle([...before, ...lines].join('\n'), recordMaxChars)
 }
 
 /** What stands for turns when no model sums them up: which calls were made, and how their results begin. */
@@ -166,7 +166,7 @@ function digest(turns: readonly Turn[], { earlier }: CompactionParts): string {
     return [...text, ...calls]
   })
   const all = `Calls that were made, and how their results begin (no summary could be had):\n${lines.join('\n')}`
-  return cutMiddle(earlier === '' ? all : `${earlier}\n\n${all}`, summaryMaxChars)
+  return truncateMiddle(earlier === '' ? all : `${earlier}\n\n${all}`, summaryMaxChars)
 }
 
 function oneLine(text: string, maxChars: number): string {

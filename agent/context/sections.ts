@@ -7,7 +7,7 @@ import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { block, oneLine } from '../text/prompt-block.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import type { KnownSkill } from '../tool-calls/skill-types.ts'
 import { renderNotes } from './notes.ts'
 import { describeSkills } from './skills.ts'
@@ -76,7 +76,7 @@ const workspace: ContextSection = {
   part: 'run',
   pinned: false,
   render: (input, maxChars) =>
-    `# Workspace\n${block('workspace', cutMiddle(input.workspaceListing, maxChars))}`,
+    `# Workspace\n${block('workspace', truncateMiddle(input.workspaceListing, maxChars))}`,
 }
 
 const guidance: ContextSection = {
@@ -86,7 +86,7 @@ const guidance: ContextSection = {
   render: (input, maxChars) =>
     input.guidance === undefined
       ? undefined
-      : `# AGENTS.md of the workspace\n${block('guidance', cutMiddle(input.guidance, maxChars))}`,
+      : `# AGENTS.md of the workspace\n${block('guidance', truncateMiddle(input.guidance, maxChars))}`,
 }
 
 const skills: ContextSection = {
@@ -247,7 +247,7 @@ function fitAll(texts: readonly string[], maxChars: number): string[] {
     texts.map(({ length }) => length),
     maxChars,
   )
-  return texts.map((text, index) => cutMiddle(text, rooms[index] ?? 0))
+  return texts.map((text, index) => truncateMiddle(text, rooms[index] ?? 0))
 }
 
 /** Room for each of `sizes` out of `total`: who needs less than an even share leaves the rest to the others. */

@@ -6,7 +6,7 @@ import type { Logger } from 'pino'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { isReservedToolName } from '#specs/protocol/tool-names.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 import type { AgentWorkspace, Extension, ExtensionHost, OpenExtension } from './extension.ts'
 
@@ -108,7 +108,7 @@ async function openTools(
 async function noteFault(what: string, error: unknown, { host, logger }: OpenParts): Promise<void> {
   logger.error({ err: error }, what)
   const why = error instanceof Error ? error.message : String(error)
-  await host.note('warn', boundText(`${what}: ${why}`, limits.textMaxChars))
+  await host.note('warn', truncate(`${what}: ${why}`, limits.textMaxChars))
 }
 
 async function closeAll(opened: readonly Opened[], logger: Logger): Promise<void> {

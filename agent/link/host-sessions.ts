@@ -4,16 +4,16 @@
  */
 import type { Duplex } from 'node:stream'
 import { Channel } from '#specs/node/channel.ts'
-import { knock, type SessionId } from '#specs/node/preamble.ts'
+import { type SessionId, sessionRequest } from '#specs/node/preamble.ts'
 import { openRpcSession, type RpcSession } from '#specs/node/rpc-session.ts'
 import type { Handlers } from '#specs/protocol/peer.ts'
 import type { OpenPort } from './port.ts'
 
 export interface GuestTimings {
-  /** How often to knock while there is no session. */
-  knockIntervalMs: number
-  /** Until the answer to a host's own knock. */
-  knockBackMs: number
+  /** How often to sessionRequest while there is no session. */
+  requestIntervalMs: number
+  /** Until the answer to a host's own sessionRequest. */
+  answerDelayMs: number
   /** Wait before a port is opened again; doubles up to the second. */
   reopenMinMs: number
   reopenMaxMs: number
@@ -22,8 +22,8 @@ export interface GuestTimings {
 }
 
 export const defaultGuestTimings: GuestTimings = {
-  knockIntervalMs: 1_000,
-  knockBackMs: 50,
+  requestIntervalMs: 1_000,
+  answerDelayMs: 50,
   reopenMinMs: 50,
   reopenMaxMs: 2_000,
   silenceTimeoutMs: 60_000,
@@ -65,7 +65,7 @@ export class HostSessions {
   #ports: Ports | null = null
   #session: GuestSession | null = null
   #httpSeen: SessionId | null = null
-  #knockTimer: NodeJS.Timeout | null = null
+  #requestTimer: NodeJS.Timeout | null = null
   #reopenTimer: NodeJS.Timeout | null = null
   #silenceTimer: NodeJS.Timeout | null = null
   #reopenMs: number
@@ -117,7 +117,7 @@ export class HostSessions {
     const rpcChannel = this.#watch(rpc, (session) => this.#onRpcPreamble(session))
     const httpChannel = this.#watch(http, (session) => this.#onHttpPreamble(session))
     this.#ports = { rpc, http, rpcChannel, httpChannel }
-    this.#knock()
+    this.#sessionRequest()
   }
 
   #watch(port: Duplex, onPreamble: (session: SessionId) => void): Channel {
@@ -150,7 +150,7 @@ export class HostSessions {
   #closePorts(message: string): void {
     const ports = this.#ports
     this.#ports = null
-    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    if (this.#requestTimer !== null) clearTimeout(this.#requestTimer)
     this.#session?.rpc?.end({ reason: 'port_closed', message })
     if (ports === null) return
     for (const channel of [ports.rpcChannel, ports.httpChannel]) channel?.release()
@@ -167,24 +167,24 @@ export class HostSessions {
   // ---- sessions -------------------------------------------------------------------------------------------
 
   /** Asks for a session, and again until one comes: what is written while the host has nothing open may be lost. */
-  #knock(): void {
+  #sessionRequest(): void {
     const ports = this.#ports
-    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    if (this.#requestTimer !== null) clearTimeout(this.#requestTimer)
     if (ports === null || this.#session !== null) return
-    // A knock that is still waiting to be written is as good as another.
-    if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(knock)
-    this.#knockAfter(this.#timings.knockIntervalMs)
+    // A sessionRequest that is still waiting to be written is as good as another.
+    if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(sessionRequest)
+    this.#requestAfter(this.#timings.requestIntervalMs)
   }
 
   #onRpcPreamble(id: SessionId): void {
     const ports = this.#ports
     if (ports === null) return
-    if (id === knock) {
+    if (id === sessionRequest) {
       // The host has ended the session and begins none for now, but perhaps another host does at once.
-      this.#knockAfter(this.#timings.knockBackMs)
+      this.#requestAfter(this.#timings.answerDelayMs)
       return
     }
-    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
+    if (this.#requestTimer !== null) clearTimeout(this.#requestTimer)
     ports.rpcChannel.writePreamble(id)
     ports.httpChannel?.writePreamble(id)
     const session: GuestSession = { id, rpc: null }
@@ -246,12 +246,12 @@ export class HostSessions {
     // After the answer to the host's next preamble, which waits for nothing here.
     if (hadHttp) setImmediate(() => void this.#reopenHttp(ports))
     // After a replacement the host's preamble is already here or on its way.
-    const delayMs = end.reason === 'session_replaced' ? this.#timings.knockIntervalMs : 1
-    this.#knockAfter(delayMs)
+    const delayMs = end.reason === 'session_replaced' ? this.#timings.requestIntervalMs : 1
+    this.#requestAfter(delayMs)
   }
 
-  #knockAfter(delayMs: number): void {
-    if (this.#knockTimer !== null) clearTimeout(this.#knockTimer)
-    this.#knockTimer = setTimeout(() => this.#knock(), delayMs)
+  #requestAfter(delayMs: number): void {
+    if (this.#requestTimer !== null) clearTimeout(this.#requestTimer)
+    this.#requestTimer = setTimeout(() => this.#sessionRequest(), delayMs)
   }
 }

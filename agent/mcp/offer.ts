@@ -6,7 +6,7 @@ import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
 import { oneLine } from '../text/prompt-block.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 
 export type OfferSource = McpOffer['source']
 
@@ -49,7 +49,7 @@ export function makeOffer(
     runs: describeMcpServer(config),
     tools: tools.map((tool) => ({
       name: tool.name,
-      description: boundText(oneLine(tool.description), describedMaxChars),
+      description: truncate(oneLine(tool.description), describedMaxChars),
       sha256: digestTool(tool),
     })),
   }

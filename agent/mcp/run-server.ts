@@ -12,7 +12,7 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpOffer, McpServer } from '#specs/protocol/extension.ts'
 import { block } from '../text/prompt-block.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { boundTools, digestTool, makeOffer, type OfferSource } from './offer.ts'
 
@@ -123,7 +123,7 @@ export class RunServer {
     if (result.ok) return toolSuccess({ text: result.content })
     if (signal.aborted) return toolFailure('cancelled', result.content)
     if (result.isServersWord !== true) return toolFailure('unavailable', result.content, true)
-    const words = block(serverTag, cutMiddle(result.content, errorMaxChars))
+    const words = block(serverTag, truncateMiddle(result.content, errorMaxChars))
     return toolFailure('unavailable', `the MCP server ${this.name} says that it failed:\n${words}`)
   }
 
@@ -150,7 +150,7 @@ export class RunServer {
     } else await this.#define(now)
     const definition = block(
       serverTag,
-      cutMiddle(`${now.description}\n${JSON.stringify(now.inputSchema)}`, errorMaxChars),
+      truncateMiddle(`${now.description}\n${JSON.stringify(now.inputSchema)}`, errorMaxChars),
     )
     return toolFailure(
       'stale',

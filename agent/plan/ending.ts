@@ -3,7 +3,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { Run, RunEnding } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import type { PlanFailure } from './planner.ts'
 import type { Schedule } from './schedule.ts'
 
@@ -19,7 +19,7 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
   const stateOf = ({ id }: Step) => schedule.stateOf(id)
   const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
   const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))
-  const summary = boundText(summarise(completed, results), limits.documentMaxChars)
+  const summary = truncate(summarise(completed, results), limits.documentMaxChars)
   const total = plan.steps.length
   const left = aside.length === 0 ? '' : `, ${aside.length} left aside by their conditions`
   if (completed.length + aside.length === total) {
@@ -41,12 +41,12 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
     return why === undefined ? text : `${text}; there is no other plan: ${why.message}`
   }
   if (decisive === undefined) {
-    const message = boundText(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)
+    const message = truncate(`${tally}; ${failed.map(describe).join('; ')}`, limits.textMaxChars)
     return { outcome: 'completed', reason: 'completed', message, summary }
   }
   const isDenied = unplanned.get(decisive.id)?.reason === 'denied'
   const reason = isDenied ? 'denied' : (results.get(decisive.id)?.reason ?? 'step_failed')
-  const message = boundText(`${tally}; ${describe(decisive)}`, limits.textMaxChars)
+  const message = truncate(`${tally}; ${describe(decisive)}`, limits.textMaxChars)
   return { outcome: 'failed', reason, message, summary }
 }
 
@@ -59,7 +59,7 @@ export function interruption(run: Pick<Run, 'signal' | 'budget'>, tally: string)
   }
   const { reason } = run.signal
   const why = typeof reason === 'string' && reason !== '' ? reason : 'no reason given'
-  const message = boundText(`cancelled (${why}); ${tally}`, limits.textMaxChars)
+  const message = truncate(`cancelled (${why}); ${tally}`, limits.textMaxChars)
   return { outcome: 'cancelled', reason: 'cancelled', message }
 }
 

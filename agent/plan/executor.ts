@@ -11,12 +11,12 @@ import { runStep, type StepResult } from '../step/step.ts'
 import { aroundStep } from '../step/step-hooks.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
 import { block } from '../text/prompt-block.ts'
-import { boundText, cutMiddle } from '../text/truncate.ts'
+import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { type AgentStepResult, isForAgent, narrowRun, runAgentStep } from './agent-step.ts'
 import { endingOf } from './ending.ts'
 import { holds, resolveInstructions, type StepOutcome } from './outcomes.ts'
 import type { FormerPlan } from './parse-plan.ts'
-import type { PlanBook } from './plan-state.ts'
+import type { PlanState } from './plan-state.ts'
 import { makePlan, type PlanFailure, type Planner } from './planner.ts'
 import { Revisions } from './revisions.ts'
 import { type HoldsCondition, Schedule } from './schedule.ts'
@@ -32,7 +32,7 @@ export interface ExecutorParts {
 
 /** Executes the plan in force to its end. Reports every step's start and end, also of steps that never ran. */
 export function executePlan(
-  book: PlanBook,
+  book: PlanState,
   run: Run,
   parts: Partial<ExecutorParts> = {},
 ): Promise<RunEnding> {
@@ -42,7 +42,7 @@ export function executePlan(
 type Result = StepResult & Partial<AgentStepResult>
 
 class Execution {
-  readonly #book: PlanBook
+  readonly #book: PlanState
   readonly #run: Run
   readonly #performStep: StepRunner
   readonly #schedule: Schedule
@@ -56,7 +56,7 @@ class Execution {
   readonly #signal: AbortSignal
   #idle = Promise.withResolvers<null>()
 
-  constructor(book: PlanBook, run: Run, parts: ExecutorParts) {
+  constructor(book: PlanState, run: Run, parts: ExecutorParts) {
     this.#book = book
     this.#run = run
     this.#performStep = parts.performStep
@@ -165,7 +165,7 @@ class Execution {
         this.#signal.aborted
       if (isFinal || attempt > (step.retries ?? 0)) return result
       earlier = result.text
-      const reason = boundText(result.text, limits.textMaxChars)
+      const reason = truncate(result.text, limits.textMaxChars)
       await this.#run.report.event({ type: 'step-retry', stepId: step.id, attempt: attempt + 1, reason })
     }
   }
@@ -214,7 +214,7 @@ class Execution {
   }
 
   #reportEnd(stepId: string, state: StepOutcome['state'], text: string): Promise<void> {
-    const bound = boundText(text, limits.documentMaxChars)
+    const bound = truncate(text, limits.documentMaxChars)
     return this.#run.report.event({ type: 'step-end', stepId, state, text: bound })
   }
 }
@@ -228,7 +228,7 @@ function wholeText({ text, aside = '' }: Result): string {
 function tell(stepId: string, instructions: string, earlier: string | null, output: Step['output']): string {
   const parts = [instructions]
   if (earlier !== null) {
-    const why = block('result', cutMiddle(earlier, 2_000), ` step="${stepId}"`)
+    const why = block('result', truncateMiddle(earlier, 2_000), ` step="${stepId}"`)
     const head =
       'This step was tried before and failed; what was done to the files then is still there. It said:'
     parts.push(`${head}\n${why}`)

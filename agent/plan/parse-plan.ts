@@ -10,7 +10,7 @@ import { Plan, type StepState } from '#specs/protocol/plan.ts'
 import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { Run } from '../run/run.ts'
-import { mendPlan } from './repair.ts'
+import { repairPlan } from './repair.ts'
 
 export interface PlannedWork {
   readonly plan: Plan
@@ -53,7 +53,7 @@ export function boundsOf(run: Run, former?: FormerPlan): PlanBounds {
 export async function readPlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
   const strict = await readWhole(value, [], bounds)
   if (strict.ok) return strict
-  const mended = mendPlan(value)
+  const mended = repairPlan(value)
   // The problems of the mended plan are those that are left for the model.
   return readWhole(mended.value, mended.corrections, bounds)
 }

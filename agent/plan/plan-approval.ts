@@ -5,10 +5,10 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { Run } from '../run/run.ts'
 import { askHost } from '../step/step-calls.ts'
-import { boundText, cutMiddle } from '../text/truncate.ts'
+import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion } from '../tool-calls/call.ts'
 import { findPlanProblems, type PlanBounds } from './parse-plan.ts'
-import type { PlanBook } from './plan-state.ts'
+import type { PlanState } from './plan-state.ts'
 import { planningStepId, submitPlanName } from './planner.ts'
 import { describePlan } from './render.ts'
 
@@ -33,7 +33,7 @@ export async function askConsent(
       callId: run.callIds.claim('submit-plan'),
       tool: submitPlanName,
       arguments: toCanonicalJson(plan),
-      preview: cutMiddle(describePlan(plan).toWellFormed(), limits.textMaxChars),
+      preview: truncateMiddle(describePlan(plan).toWellFormed(), limits.textMaxChars),
     }
     const answer = await ask(question, run, signal)
     if (answer === null) return { allowed: false }
@@ -42,7 +42,7 @@ export async function askConsent(
     if (answer.plan === undefined) return { allowed: true, plan, isEdited: false }
     const problems = await findPlanProblems(answer.plan, bounds())
     if (problems.length === 0) return { allowed: true, plan: answer.plan, isEdited: true }
-    const text = boundText(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
+    const text = truncate(`the plan as it was changed cannot be carried out: ${problems.join('; ')}`, 4_000)
     await run.report.event({ type: 'note', level: 'warn', text })
     if (edit >= editsMax) return { allowed: false }
   }
@@ -64,7 +64,7 @@ async function ask(
 
 /** Puts what was allowed in force; `reason` is what the plan itself was made for. */
 export async function adoptAllowed(
-  book: PlanBook,
+  book: PlanState,
   consent: Extract<Consent, { allowed: true }>,
   reason: string,
   run: Run,

@@ -3,20 +3,20 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { isSameStep } from '#specs/protocol/plan-revision.ts'
 import type { Run } from '../run/run.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 
-export class PlanBook {
+export class PlanState {
   #plan: Plan
   #revision = 1
 
-  /** `plan` as the first; the host hears of it by {@link PlanBook.open}. */
+  /** `plan` as the first; the host hears of it by {@link PlanState.open}. */
   constructor(plan: Plan) {
     this.#plan = plan
   }
 
-  static async open(plan: Plan, run: Run): Promise<PlanBook> {
+  static async open(plan: Plan, run: Run): Promise<PlanState> {
     await run.report.event({ type: 'plan-update', revision: 1, plan })
-    return new PlanBook(plan)
+    return new PlanState(plan)
   }
 
   get plan(): Plan {
@@ -36,7 +36,7 @@ export class PlanBook {
   async adopt(plan: Plan, reason: string, run: Run): Promise<void> {
     this.#plan = plan
     this.#revision++
-    const why = boundText(reason.replaceAll(/\s+/g, ' ').trim(), limits.lineMaxChars)
+    const why = truncate(reason.replaceAll(/\s+/g, ' ').trim(), limits.lineMaxChars)
     await run.report.event({ type: 'plan-update', revision: this.#revision, plan, reason: why })
   }
 }

@@ -30,7 +30,7 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
 const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits'] as const
 
 /** The plan with its certain slips put right; `value` is not validated. */
-export function mendPlan(value: unknown): MendedPlan {
+export function repairPlan(value: unknown): MendedPlan {
   const corrections: string[] = []
   const plan = unwrap(value, corrections)
   if (!isRecord(plan) || !Array.isArray(plan.steps)) return { value: plan, corrections }

@@ -1,6 +1,6 @@
 /** What a planner is told of the plan whose place its own is to take. Foreign text stands in blocks that it cannot leave. */
 import { block } from '../text/prompt-block.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import type { Replanning } from './parse-plan.ts'
 
 /** Of one step's answer. */
@@ -14,7 +14,7 @@ export function describeFormer({ plan, states, why }: Replanning): string {
   )
   const results = begun
     .filter(({ id }) => states[id]?.state !== 'running' && states[id]?.text !== '')
-    .map(({ id }) => block('result', cutMiddle(states[id]?.text ?? '', resultMaxChars), ` step="${id}"`))
+    .map(({ id }) => block('result', truncateMiddle(states[id]?.text ?? '', resultMaxChars), ` step="${id}"`))
   return [
     `# Plan in force\n${block('plan', JSON.stringify(plan))}`,
     `# State of the plan\n${lines.join('\n')}`,

@@ -7,15 +7,15 @@ import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { Run } from '../run/run.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
 import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './parse-plan.ts'
 import { adoptAllowed, askConsent } from './plan-approval.ts'
-import { isSamePlan, type PlanBook } from './plan-state.ts'
+import { isSamePlan, type PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
 
 export interface RevisionParts {
-  readonly book: PlanBook
+  readonly book: PlanState
   readonly run: Run
   readonly planner: Planner
   /** The plan in force and where its steps stand at this moment. */
@@ -77,7 +77,7 @@ export class Revisions {
       this.noteSeen(stepId)
       const note = corrections.length === 0 ? '' : ` (put right: ${corrections.join('; ')})`
       const text = `plan ${book.revision} is in force${note}; go on with this step`
-      return { ok: true, value: boundText(text, 4_000) }
+      return { ok: true, value: truncate(text, 4_000) }
     })
   }
 

@@ -6,11 +6,11 @@
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Run, RunEnding } from '../run/run.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import { interruption } from './ending.ts'
 import { boundsOf, findPlanProblems } from './parse-plan.ts'
 import { adoptAllowed, askConsent } from './plan-approval.ts'
-import { PlanBook } from './plan-state.ts'
+import { PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
 import { describePlan } from './render.ts'
 
@@ -18,7 +18,7 @@ export interface WorkParts {
   readonly planner: Planner
   /** Plans for a run that only plans. */
   readonly explorer: Planner
-  readonly executor: (book: PlanBook, run: Run) => Promise<RunEnding>
+  readonly executor: (book: PlanState, run: Run) => Promise<RunEnding>
 }
 
 /** Times that a plan is made anew after what a person said. */
@@ -31,9 +31,9 @@ export async function workOnTask(run: Run, parts: WorkParts): Promise<RunEnding>
   if (!planned.ok) return failed(planned.error)
   const { plan, corrections } = planned.value
   await noteCorrections(corrections, run)
-  const book = await PlanBook.open(plan, run)
+  const book = await PlanState.open(plan, run)
   if (isOnlyPlanned) {
-    const summary = boundText(describePlan(plan), limits.documentMaxChars)
+    const summary = truncate(describePlan(plan), limits.documentMaxChars)
     return {
       outcome: 'completed',
       reason: 'completed',
@@ -53,11 +53,11 @@ async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
   const problems = await findPlanProblems(plan, boundsOf(run))
   if (problems.length === 0) return { ok: true, value: { plan, corrections: [] } }
   const message = `the plan that the task brings cannot be carried out: ${problems.join('; ')}`
-  return { ok: false, error: { reason: 'plan_invalid', message: boundText(message, limits.textMaxChars) } }
+  return { ok: false, error: { reason: 'plan_invalid', message: truncate(message, limits.textMaxChars) } }
 }
 
 /** Asks until a plan is allowed; null when one is. A denial with a word has it planned anew. */
-async function agree(book: PlanBook, run: Run, planner: Planner): Promise<PlanFailure | null> {
+async function agree(book: PlanState, run: Run, planner: Planner): Promise<PlanFailure | null> {
   for (let round = 0; ; round++) {
     const consent = await askConsent(book.plan, run, () => boundsOf(run), run.signal)
     if (consent.allowed) {
@@ -68,7 +68,7 @@ async function agree(book: PlanBook, run: Run, planner: Planner): Promise<PlanFa
     const { hint } = consent
     if (hint === undefined || round === replansMax) {
       const why = hint === undefined ? 'the plan was denied' : `the plan was denied: ${hint}`
-      return { reason: 'denied', message: boundText(why, limits.textMaxChars) }
+      return { reason: 'denied', message: truncate(why, limits.textMaxChars) }
     }
     const planned = await planner(run, run.signal, { plan: book.plan, states: {}, why: { hint } })
     if (!planned.ok) return planned.error
@@ -79,7 +79,7 @@ async function agree(book: PlanBook, run: Run, planner: Planner): Promise<PlanFa
 
 async function noteCorrections(corrections: readonly string[], run: Run): Promise<void> {
   if (corrections.length === 0) return
-  const text = boundText(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
+  const text = truncate(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
   await run.report.event({ type: 'note', level: 'info', text })
 }
 

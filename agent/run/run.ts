@@ -9,9 +9,9 @@ import type { RunReason } from '#specs/protocol/error.ts'
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunOutcome, Task } from '#specs/protocol/task.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
-import type { SkillShelf } from '../tool-calls/skill-types.ts'
+import type { SkillCatalog } from '../tool-calls/skill-types.ts'
 import type { Agents } from '../tool-calls/sub-agent-types.ts'
 import type { RevisePlan } from '../tool-calls/tool.ts'
 import type { RunBudget } from './budget.ts'
@@ -38,7 +38,7 @@ export interface Run {
   /** What the workspace's own AGENTS.md says, as the prompts show it; absent: there is none. */
   readonly guidance?: string
   /** The skills that can be loaded; the same for the whole run. Absent: none. */
-  readonly skills?: SkillShelf
+  readonly skills?: SkillCatalog
   readonly report: Report
   /** Waits for as long as a person thinks. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
@@ -79,7 +79,7 @@ function noteRetry(stepId: string, run: Run, error: ModelError, delayMs: number)
   const when = delayMs === 0 ? 'at once' : `in ${(delayMs / 1000).toFixed(1)} s`
   const text = `the model's server failed (${message}); asking again ${when}`
   run.report
-    .event({ type: 'note', level: 'warn', text: boundText(text, limits.textMaxChars) })
+    .event({ type: 'note', level: 'warn', text: truncate(text, limits.textMaxChars) })
     .catch((cause: unknown) => run.logger.error({ err: cause }, 'a note was not taken'))
 }
 

@@ -11,7 +11,7 @@ export interface SteerMessage {
 }
 
 /** What one conversation hears of the person; closed with it. */
-export interface SteerReader extends Disposable {
+export interface MessageReader extends Disposable {
   /** Whether `take` would give anything. */
   readonly pending: boolean
   /** The messages since the last call, in the order in which they came; `limits.steerMaxPending` at most. */
@@ -61,7 +61,7 @@ export class Steering {
   }
 
   /** Hears from here on, and what nobody has seen yet. */
-  join(): SteerReader {
+  join(): MessageReader {
     const reader = { queue: [...this.#unseen] }
     this.#readers.add(reader)
     return {

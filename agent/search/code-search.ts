@@ -9,7 +9,7 @@ import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { type CodeSearchRequest, type CodeSearchResult, createSearchCode } from '../tools/search-code.ts'
 import { defaultRoot, type FileToolsOptions } from '../workspace/file-access.ts'
-import { IndexRoom } from './index-memory-budget.ts'
+import { IndexMemoryBudget } from './index-memory-budget.ts'
 import { fuseRankings, nearness, Vectors } from './vectors.ts'
 import { type LeftOut, leftOutReasons } from './walk.ts'
 import { matchOf } from './words.ts'
@@ -36,12 +36,12 @@ export interface CodeSearchOptions {
   /** The way to the embedding model, for runs that have one; absent: there is none. */
   readonly gateway?: Pick<GatewayClient, 'post'>
   /** Of all indexes together. */
-  readonly room?: IndexRoom
+  readonly room?: IndexMemoryBudget
   readonly bounds?: IndexBounds
 }
 
 export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
-  const { gateway, room = new IndexRoom(), bounds = {} } = options
+  const { gateway, room = new IndexMemoryBudget(), bounds = {} } = options
   /** Of the run under way. */
   let vectors: Vectors | undefined
   const indexes = new Map<string, WorkspaceIndex>()

@@ -4,7 +4,7 @@ import { totalmem } from 'node:os'
 const MiB = 1024 * 1024
 
 /** Memory that all indexes of the agent take together: a VM has little. */
-export class IndexRoom {
+export class IndexMemoryBudget {
   readonly #maxBytes: number
   readonly #taken = new Map<object, number>()
 

@@ -6,7 +6,7 @@ import { Root } from '#specs/node/descriptor-walk.ts'
 import { Mutex } from '#specs/node/semaphore.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
-import type { IndexRoom } from './index-memory-budget.ts'
+import type { IndexMemoryBudget } from './index-memory-budget.ts'
 import { type IndexedFile, IndexedFiles, rowsOf } from './indexed-files.ts'
 import { cutText, linesOf, type Passage, textOf } from './passages.ts'
 import { isFresh, isSameState, type ReadText, readText, stateOf } from './read-file.ts'
@@ -28,7 +28,7 @@ export interface IndexBounds {
 export interface IndexOptions {
   /** The workspace's tree, trusted itself. */
   readonly root: string
-  readonly room: IndexRoom
+  readonly room: IndexMemoryBudget
   readonly bounds?: IndexBounds
 }
 

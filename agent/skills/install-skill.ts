@@ -35,7 +35,7 @@ export function skillRootOf(skillId: string): string {
 }
 
 /** @param view the view that programs are given; absent: the workspace itself */
-export async function laySkill(
+export async function installSkill(
   helper: Pick<Helper, 'execInSandbox'>,
   { skillId, instructions, files }: SkillLoadAnswer,
   signal: AbortSignal,

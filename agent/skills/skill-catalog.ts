@@ -6,7 +6,7 @@ import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillHead } from '#specs/protocol/extension.ts'
 import { oneLine } from '../text/prompt-block.ts'
-import type { KnownSkill, SkillShelf } from '../tool-calls/skill-types.ts'
+import type { KnownSkill, SkillCatalog } from '../tool-calls/skill-types.ts'
 import { defaultRoot, type FileToolsOptions, withPlace } from '../workspace/file-access.ts'
 import { containedFiles } from './contained-files.ts'
 
@@ -18,7 +18,7 @@ const problemsMaxCount = 5
 export async function openSkills(
   heads: readonly SkillHead[] = [],
   files: FileToolsOptions = {},
-): Promise<SkillShelf> {
+): Promise<SkillCatalog> {
   const own = heads.map(({ skillId, description }) => ({
     skillId,
     description: oneLine(description),
@@ -37,7 +37,7 @@ export async function openSkills(
   return {
     list: [...own.toSorted(byId), ...skills.filter((one) => ownOf(one) === undefined).toSorted(byId)],
     problems: [...shadowed, ...problems].slice(0, problemsMaxCount),
-    layOnce: (skillId, lay) => {
+    installOnce: (skillId, lay) => {
       const known = laid.get(skillId)
       if (known !== undefined) return known
       const laying = lay().then((result) => {

@@ -4,7 +4,7 @@ import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
 import type { Run } from '../run/run.ts'
-import { boundJsonText, cutMiddle } from '../text/truncate.ts'
+import { truncateJson, truncateMiddle } from '../text/truncate.ts'
 import type { CallHooks } from '../tool-calls/around-call.ts'
 import { defaultsMaxCount } from '../tool-calls/call.ts'
 
@@ -46,8 +46,8 @@ export function callHooks(
           callId,
           tool,
           arguments: given,
-          output: boundJsonText(
-            cutMiddle(output, limits.textMaxChars),
+          output: truncateJson(
+            truncateMiddle(output, limits.textMaxChars),
             limits.textMaxChars,
             hookTextMaxBytes,
           ),

@@ -17,7 +17,7 @@ import { learnWindow, windowOf } from '../context/window.ts'
 import type { Run } from '../run/run.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { block } from '../text/prompt-block.ts'
-import { boundText, cutMiddle } from '../text/truncate.ts'
+import { truncate, truncateMiddle } from '../text/truncate.ts'
 import { defaultOutputMaxChars } from '../tool-calls/call.ts'
 import { readOutputName } from '../tools/read-output.ts'
 import { bridgeResults, History } from './history.ts'
@@ -102,7 +102,7 @@ export class Conversation {
   #shorten(callId: string, output: string, maxChars: number): string {
     const isKept = this.#run.outputs.has(callId)
     const more = isKept ? `; ${readOutputName} with callId "${callId}" gives all of it` : ''
-    return cutMiddle(output, maxChars, more)
+    return truncateMiddle(output, maxChars, more)
   }
 
   #open(): ReturnType<Extract<Opening, () => unknown>> {
@@ -144,7 +144,7 @@ export class Conversation {
       stepId: this.#stepId,
       beforeTokens,
       afterTokens,
-      summary: boundText(made.summary, limits.textMaxChars),
+      summary: truncate(made.summary, limits.textMaxChars),
     })
     return afterTokens < beforeTokens
   }
@@ -153,7 +153,7 @@ export class Conversation {
   async #summarise(record: string, { signal, onRetry }: TurnHooks): Promise<string | undefined> {
     const { maxTokens = summaryMaxTokens } = windowOf(windowOptionsOf(this.#run))
     const step = this.#open()[1]?.content ?? ''
-    const asked = cutMiddle(step.slice(Math.max(0, step.lastIndexOf('# This step'))), 4_000)
+    const asked = truncateMiddle(step.slice(Math.max(0, step.lastIndexOf('# This step'))), 4_000)
     const answer = await this.#run.model(
       {
         messages: [

@@ -12,7 +12,7 @@ import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
 import { type Run, sliceText } from '../run/run.ts'
-import { boundText, cutMiddle } from '../text/truncate.ts'
+import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from '../tool-calls/call.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { callHooks } from './call-hooks.ts'
@@ -174,7 +174,7 @@ export async function askHost(
 
 /** Arguments that the model's length limit cut off are never completed, and so never carried out. */
 function answerCutOff(stepId: string, call: ToolCallRequest, run: Run): Promise<Invocation> {
-  const name = boundText(call.name === '' ? '(no name)' : call.name, 64)
+  const name = truncate(call.name === '' ? '(no name)' : call.name, 64)
   const message = `the reply reached its length limit within the arguments of ${name}, and nothing was done: make the call again with shorter arguments, and give long content in several calls`
   const issue = {
     path: '',
@@ -207,7 +207,7 @@ async function reportUnrun(
     stepId,
     callId: call.id,
     tool: invocation.tool,
-    arguments: cutMiddle(call.argumentsText, limits.documentMaxChars),
+    arguments: truncateMiddle(call.argumentsText, limits.documentMaxChars),
   })
   await reportEnd(stepId, invocation, run)
   return invocation
@@ -220,14 +220,14 @@ async function reportEnd(stepId: string, invocation: Invocation, run: Run): Prom
     stepId,
     callId,
     tool,
-    output: cutMiddle(output, limits.textMaxChars),
+    output: truncateMiddle(output, limits.textMaxChars),
     ...(error === undefined ? {} : { error }),
     ...(corrections.length === 0
       ? {}
       : {
           corrections: corrections
             .slice(0, correctionsMaxCount)
-            .map((text) => boundText(text, limits.lineMaxChars)),
+            .map((text) => truncate(text, limits.lineMaxChars)),
         }),
     durationMs,
   })
@@ -236,7 +236,7 @@ async function reportEnd(stepId: string, invocation: Invocation, run: Run): Prom
 function unrun(call: ToolCallRequest, code: ToolError['code'], message: string): Invocation {
   return {
     callId: call.id,
-    tool: boundText(call.name === '' ? '(no name)' : call.name, 64),
+    tool: truncate(call.name === '' ? '(no name)' : call.name, 64),
     arguments: call.argumentsText,
     output: `Error (${code}): ${message}`,
     error: { code, message, retryable: false },

@@ -4,7 +4,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
 import type { Run } from '../run/run.ts'
-import { boundJsonText, boundText } from '../text/truncate.ts'
+import { truncate, truncateJson } from '../text/truncate.ts'
 import type { StepResult } from './step.ts'
 
 /** The work of a step, or of a sub-agent, between its hooks: a no before it means that it never begins, one after it that it failed. */
@@ -17,8 +17,8 @@ export async function aroundStep<R extends StepResult>(
   const { hooks } = run
   if (hooks === undefined) return await work()
   const about = {
-    title: boundText(title, limits.lineMaxChars),
-    instructions: boundJsonText(instructions, limits.documentMaxChars, hookTextMaxBytes),
+    title: truncate(title, limits.lineMaxChars),
+    instructions: truncateJson(instructions, limits.documentMaxChars, hookTextMaxBytes),
   }
   const ask = async (subject: HookRequest['subject']): Promise<HookDecision | undefined> =>
     isHooked(hooks.hooks, subject.point)
@@ -35,12 +35,12 @@ export async function aroundStep<R extends StepResult>(
     const isSeen = result.state !== 'completed' || !isHooked(hooks.hooks, 'after-step')
     return isSeen ? result : { ...result, state: 'cancelled', reason: 'cancelled' }
   }
-  const text = boundJsonText(result.text, limits.documentMaxChars, hookTextMaxBytes)
+  const text = truncateJson(result.text, limits.documentMaxChars, hookTextMaxBytes)
   const after = await ask({ point: 'after-step', ...about, state: result.state, text })
   if (signal.aborted || after?.decision !== 'deny') return result
   return denied(`a hook refused what the step gave: ${after.reason ?? 'no reason given'}`, result.history)
 }
 
 function denied(text: string, history: StepResult['history']): StepResult {
-  return { state: 'failed', reason: 'denied', text: boundText(text, limits.documentMaxChars), history }
+  return { state: 'failed', reason: 'denied', text: truncate(text, limits.documentMaxChars), history }
 }

@@ -15,8 +15,8 @@ import { noUsage } from '#specs/protocol/task.ts'
 import type { Opening } from '../context/opening.ts'
 import { stepFailedMark } from '../context/prompts.ts'
 import { listenTo, type Run } from '../run/run.ts'
-import type { SteerMessage, SteerReader } from '../run/steering.ts'
-import { boundText } from '../text/truncate.ts'
+import type { MessageReader, SteerMessage } from '../run/steering.ts'
+import { truncate } from '../text/truncate.ts'
 import { Conversation } from './conversation.ts'
 import { runCalls } from './step-calls.ts'
 
@@ -64,7 +64,7 @@ export async function runStep(
   const end = (state: StepResult['state'], reason: RunReason, text: string): StepResult => ({
     state,
     reason,
-    text: boundText(text, limits.documentMaxChars),
+    text: truncate(text, limits.documentMaxChars),
     history: work.conversation.history.messages,
   })
   try {
@@ -85,14 +85,14 @@ class StepUnderWay {
   readonly #stepId: string
   readonly #run: Run
   readonly #signal: AbortSignal
-  readonly #reader: SteerReader | null
+  readonly #reader: MessageReader | null
   /** Text of the answer on its way. */
   #partial: string[] = []
   #cutAnswers = 0
   denied = false
   doing = 'before the model spoke'
 
-  constructor(stepId: string, opening: Opening, run: Run, signal: AbortSignal, reader: SteerReader | null) {
+  constructor(stepId: string, opening: Opening, run: Run, signal: AbortSignal, reader: MessageReader | null) {
     this.#stepId = stepId
     this.#run = run
     this.#signal = signal
@@ -230,10 +230,10 @@ export async function reportTurn(stepId: string, number: number, turn: Turn, run
     type: 'turn-end',
     stepId,
     turn: number,
-    text: boundText(turn.text, limits.documentMaxChars),
-    calls: turn.toolCalls.map(({ id, name }) => ({ callId: id, tool: boundText(name, limits.lineMaxChars) })),
+    text: truncate(turn.text, limits.documentMaxChars),
+    calls: turn.toolCalls.map(({ id, name }) => ({ callId: id, tool: truncate(name, limits.lineMaxChars) })),
     usage: turn.usage,
-    finishReason: boundText(turn.finishReason, 100),
+    finishReason: truncate(turn.finishReason, 100),
   })
 }
 

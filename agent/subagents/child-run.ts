@@ -11,7 +11,7 @@ import { OutputStore } from '../run/tool-outputs.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { aroundStep } from '../step/step-hooks.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
-import { boundText } from '../text/truncate.ts'
+import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { AgentRequest } from '../tool-calls/sub-agent-types.ts'
 
@@ -86,5 +86,5 @@ export function lastWords(history: readonly ChatMessage[]): string {
 
 function titleOf(brief: string): string {
   const line = brief.trim().split('\n', 1)[0]?.trim() ?? ''
-  return boundText(line === '' ? 'Work of a sub-agent' : line, Math.min(120, limits.lineMaxChars))
+  return truncate(line === '' ? 'Work of a sub-agent' : line, Math.min(120, limits.lineMaxChars))
 }

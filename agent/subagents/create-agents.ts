@@ -16,7 +16,7 @@ import { type Tool, toolFailure } from '../tool-calls/tool.ts'
 import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
 import { childRun, converse, lastWords } from './child-run.ts'
-import { bringHome, type HomeComing, nothingBrought, takeFile } from './merge-changes.ts'
+import { bringHome, type MergeOutcome, nothingBrought, takeFile } from './merge-changes.ts'
 import { ChildReport } from './sub-agent-report.ts'
 import { type AgentView, type ViewSource, Views } from './views.ts'
 
@@ -231,7 +231,7 @@ class RootAgents implements RunAgents {
     return createRegistry(chosen, { logger: this.#parent.logger })
   }
 
-  async #comeHome({ view, signal }: Child): Promise<HomeComing> {
+  async #comeHome({ view, signal }: Child): Promise<MergeOutcome> {
     return await this.#homeComings.run(() => bringHome(view, this.#root, this.#owner, signal))
   }
 }

@@ -9,9 +9,9 @@ import { mergeView, takeName } from '../workspace/merge.ts'
 import { readTextAt, removeAt } from '../workspace/trees.ts'
 import type { AgentView } from './views.ts'
 
-export type HomeComing = Pick<AgentResult, 'merged' | 'conflicts' | 'leftOut'>
+export type MergeOutcome = Pick<AgentResult, 'merged' | 'conflicts' | 'leftOut'>
 
-export const nothingBrought: HomeComing = { merged: [], conflicts: [], leftOut: [] }
+export const nothingBrought: MergeOutcome = { merged: [], conflicts: [], leftOut: [] }
 
 /** Conflicts that are shown with both versions, and characters of each. */
 const shownConflicts = 20
@@ -23,7 +23,7 @@ export async function bringHome(
   root: string,
   owner: Owner,
   signal: AbortSignal,
-): Promise<HomeComing> {
+): Promise<MergeOutcome> {
   const { path, start, upper } = view
   const { merged, conflicts, leftOut } = await mergeView(
     { child: path, start, parent: root, upper },

@@ -3,7 +3,7 @@ import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { BudgetLimits } from '../run/budget.ts'
 import type { Report } from '../run/run.ts'
-import { boundJsonText, boundText } from '../text/truncate.ts'
+import { truncate, truncateJson } from '../text/truncate.ts'
 import type { AgentRequest, AgentResult } from '../tool-calls/sub-agent-types.ts'
 
 const textMaxBytes = limits.frameMaxBytes / 4
@@ -36,7 +36,7 @@ export class ChildReport implements Report {
     return this.event({
       type: 'agent-start',
       stepId,
-      brief: boundJsonText(brief, limits.documentMaxChars, textMaxBytes),
+      brief: truncateJson(brief, limits.documentMaxChars, textMaxBytes),
       tools: [...tools],
       limits: {
         ...(wanted?.maxTurns === undefined ? {} : { maxTurns: wanted.maxTurns }),
@@ -60,12 +60,10 @@ export class ChildReport implements Report {
       stepId,
       state,
       reason,
-      text: boundJsonText(text, limits.documentMaxChars, textMaxBytes),
+      text: truncateJson(text, limits.documentMaxChars, textMaxBytes),
       usage,
       merged: merged.length,
-      conflicts: conflicts
-        .slice(0, conflictsMaxCount)
-        .map(({ path }) => boundText(path, limits.lineMaxChars)),
+      conflicts: conflicts.slice(0, conflictsMaxCount).map(({ path }) => truncate(path, limits.lineMaxChars)),
     })
   }
 }

@@ -4,7 +4,7 @@
  * `text` in at most `maxChars` characters; never splits a surrogate pair.
  * @param more behind the number of characters that are gone, such as where they can be read
  */
-export function cutMiddle(text: string, maxChars: number, more = ''): string {
+export function truncateMiddle(text: string, maxChars: number, more = ''): string {
   if (text.length <= maxChars) return text
   const note = `\n[… ${text.length - maxChars} characters and more cut${more} …]\n`
   const room = Math.max(0, maxChars - note.length)
@@ -15,7 +15,7 @@ export function cutMiddle(text: string, maxChars: number, more = ''): string {
 }
 
 /** `text` without lone surrogates and within `maxChars`. */
-export function boundText(text: string, maxChars: number): string {
+export function truncate(text: string, maxChars: number): string {
   const plain = text.toWellFormed()
   return plain.length <= maxChars
     ? plain
@@ -23,9 +23,9 @@ export function boundText(text: string, maxChars: number): string {
 }
 
 /** `text` within `maxChars` and, as JSON in UTF-8, within `maxBytes`: text of control characters grows sixfold there. */
-export function boundJsonText(text: string, maxChars: number, maxBytes: number): string {
-  let bound = boundText(text, maxChars)
+export function truncateJson(text: string, maxChars: number, maxBytes: number): string {
+  let bound = truncate(text, maxChars)
   while (Buffer.byteLength(JSON.stringify(bound)) > maxBytes)
-    bound = boundText(bound, Math.floor(bound.length / 2))
+    bound = truncate(bound, Math.floor(bound.length / 2))
   return bound
 }

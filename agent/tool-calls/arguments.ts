@@ -6,7 +6,7 @@
 
 import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
 import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
-import { findMeant, isDestructive, mendSlips, propertiesOf } from '#runtime/arguments/slips.ts'
+import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/slips.ts'
 import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -52,7 +52,9 @@ export function parseArguments(
 
   const schema = toInputSchema(tool.inputSchema)
   const mended =
-    !isDestructive(tool) && isRecord(json.value) ? mendSlips(json.value, schema, corrections) : json.value
+    !isDestructive(tool) && isRecord(json.value)
+      ? coerceArguments(json.value, schema, corrections)
+      : json.value
   const second = mended === json.value ? strict : tool.inputSchema.safeParse(mended)
   if (second.success) return success(mended, second.data, corrections)
   const issues = describeIssues(second.error, mended, (name) => findMeant(name, propertiesOf(schema)))

@@ -5,7 +5,7 @@
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import type { HookDecision } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { describeError, interrupted } from './call-texts.ts'
 import { type Tool, toolFailure } from './tool.ts'
@@ -46,7 +46,8 @@ export async function aroundCall(
   const allowed = before?.arguments === undefined ? parsed : changeArguments(tool, before.arguments)
   if (allowed === null)
     return toolFailure('denied', `a hook of the host gave ${tool.name} arguments that do not fit it`)
-  if (allowed !== parsed) notes.push(`a hook changed the arguments to ${cutMiddle(allowed.canonical, 300)}`)
+  if (allowed !== parsed)
+    notes.push(`a hook changed the arguments to ${truncateMiddle(allowed.canonical, 300)}`)
   const result = await run(allowed)
   // Nobody can be asked any more: what a hook was to look at first is withheld.
   if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interrupted() : result

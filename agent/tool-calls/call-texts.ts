@@ -3,7 +3,7 @@
 import type { ValidationFailure } from '#runtime/arguments/failure.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import { type Tool, toolFailure } from './tool.ts'
 
 export function interrupted(): { ok: false; error: ToolError } {
@@ -35,8 +35,8 @@ export function describeResult(
   const told = [
     ...(corrections.length === 0
       ? []
-      : [`The call was put right (${cutMiddle(corrections.join('; '), 1_000)}).`]),
-    ...notes.map((note) => cutMiddle(note, 2_000)),
+      : [`The call was put right (${truncateMiddle(corrections.join('; '), 1_000)}).`]),
+    ...notes.map((note) => truncateMiddle(note, 2_000)),
   ]
   return told.length === 0 ? output : `${output}\n\n${told.map((line) => `[Caisson] ${line}`).join('\n')}`
 }
@@ -48,7 +48,7 @@ export function unknownText(name: string, byName: ReadonlyMap<string, Tool>): st
 export function boundError(error: ToolError): ToolError {
   return {
     code: error.code,
-    message: cutMiddle(error.message.toWellFormed(), limits.textMaxChars),
+    message: truncateMiddle(error.message.toWellFormed(), limits.textMaxChars),
     retryable: error.retryable,
   }
 }

@@ -8,7 +8,7 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { plainName } from '#specs/protocol/tool-names.ts'
-import { cutMiddle } from '../text/truncate.ts'
+import { truncateMiddle } from '../text/truncate.ts'
 import { aliasedTool, translateArguments } from './aliases.ts'
 import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { aroundCall, type CallHooks } from './around-call.ts'
@@ -87,7 +87,7 @@ export async function invokeTool(
   const startedAt = now()
   const tool = findTool(byName, call.name)
   const refused = tool === undefined ? findTool(options.refused ?? new Map(), call.name)?.name : undefined
-  const name = tool?.name ?? refused ?? cutMiddle(call.name === '' ? '(no name)' : call.name, 64)
+  const name = tool?.name ?? refused ?? truncateMiddle(call.name === '' ? '(no name)' : call.name, 64)
   const parsed =
     refused !== undefined
       ? refusedTool(name)
@@ -95,7 +95,7 @@ export async function invokeTool(
         ? unknownTool(name, byName)
         : readArguments(tool, call)
   const shown = parsed.ok ? parsed.value.canonical : call.argumentsText
-  await context.onStart(name, cutMiddle(shown, limits.documentMaxChars))
+  await context.onStart(name, truncateMiddle(shown, limits.documentMaxChars))
   const notes: string[] = []
   const result =
     parsed.ok && tool !== undefined
@@ -105,7 +105,7 @@ export async function invokeTool(
       : null
   const corrections = [
     ...(tool !== undefined && tool.name !== call.name
-      ? [`${cutMiddle(call.name, 64)}: taken as ${name}`]
+      ? [`${truncateMiddle(call.name, 64)}: taken as ${name}`]
       : []),
     ...(parsed.ok ? parsed.value.corrections : []),
   ].slice(0, correctionsMaxCount)
@@ -204,7 +204,7 @@ async function gate(
     tool: tool.name,
     arguments: parsed.canonical,
     ...(parsed.defaults.length === 0 ? {} : { defaults: parsed.defaults.slice(0, defaultsMaxCount) }),
-    preview: cutMiddle(preview.toWellFormed(), limits.textMaxChars),
+    preview: truncateMiddle(preview.toWellFormed(), limits.textMaxChars),
   })
   if (answer.decision === 'allow') return { ok: true, value: answer.hint }
   const hint = answer.hint === undefined || answer.hint.trim() === '' ? '' : ` They said: ${answer.hint}`
@@ -235,7 +235,9 @@ async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: numb
 }
 
 function cutOutput(tool: string, text: string, context: InvokeContext, options: InvokeOptions): string {
-  return context.cutOutput?.(tool, text) ?? cutMiddle(text, options.outputMaxChars ?? defaultOutputMaxChars)
+  return (
+    context.cutOutput?.(tool, text) ?? truncateMiddle(text, options.outputMaxChars ?? defaultOutputMaxChars)
+  )
 }
 
 function logCall(invocation: Invocation, logger: Logger): void {
@@ -244,10 +246,14 @@ function logCall(invocation: Invocation, logger: Logger): void {
     tool,
     callId,
     durationMs,
-    arguments: cutMiddle(invocation.arguments, 2_000),
+    arguments: truncateMiddle(invocation.arguments, 2_000),
     corrections,
     outputChars: invocation.output.length,
   }
   if (error === undefined) logger.info(fields, 'tool call')
-  else logger.warn({ ...fields, code: error.code, error: cutMiddle(error.message, 500) }, 'tool call failed')
+  else
+    logger.warn(
+      { ...fields, code: error.code, error: truncateMiddle(error.message, 500) },
+      'tool call failed',
+    )
 }

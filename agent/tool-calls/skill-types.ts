@@ -10,7 +10,7 @@ export interface KnownSkill {
   readonly folder?: string
 }
 
-export interface SkillShelf {
+export interface SkillCatalog {
   /** The user's first, each part sorted by id; the same for the whole run. */
   readonly list: readonly KnownSkill[]
   /** What is wrong with skills of the workspace, in words; its beginning. */
@@ -19,5 +19,5 @@ export interface SkillShelf {
    * Has the files of a skill of the user's laid where programs find them, once in the run however many agents load it; what
    * failed is tried again.
    */
-  layOnce(skillId: string, lay: () => Promise<Result<void>>): Promise<Result<void>>
+  installOnce(skillId: string, lay: () => Promise<Result<void>>): Promise<Result<void>>
 }

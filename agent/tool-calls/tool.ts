@@ -3,7 +3,7 @@
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
 import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
-import type { SkillShelf } from './skill-types.ts'
+import type { SkillCatalog } from './skill-types.ts'
 import type { Agents } from './sub-agent-types.ts'
 
 /** A part of what an earlier call said. */
@@ -57,7 +57,7 @@ export interface ToolContext {
   /** The run that calls; with the two below, whose conversation it is. Absent: there is but one. */
   readonly runId?: string
   /** Absent where there are no skills. */
-  readonly skills?: SkillShelf
+  readonly skills?: SkillCatalog
   /** The step that calls. */
   readonly stepId?: string
   /** Whose call it is: `root`, or `root/NAME` of a sub-agent; absent: the root's. */

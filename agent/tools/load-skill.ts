@@ -8,7 +8,7 @@ import { loadSkillContext, loadSkillName } from '#runtime/skills/load-skill.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import type { Helper } from '../link/root-helper.ts'
-import { laySkill, skillRootOf } from '../skills/install-skill.ts'
+import { installSkill, skillRootOf } from '../skills/install-skill.ts'
 import { block, oneLine } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import type { KnownSkill } from '../tool-calls/skill-types.ts'
@@ -74,8 +74,8 @@ async function loadOwn(
 ): Promise<Result<string>> {
   const answer = await gateway.post('/skills/load', { skillId }, SkillLoadAnswer, signal)
   if (!answer.ok) return answer
-  const lay = () => laySkill(helper, answer.value, signal, view)
-  const laid = await (skills?.layOnce(skillId, lay) ?? lay())
+  const lay = () => installSkill(helper, answer.value, signal, view)
+  const laid = await (skills?.installOnce(skillId, lay) ?? lay())
   const folder = skillRootOf(skillId)
   if (file !== undefined) {
     const found = answer.value.files.find(({ path }) => path === file.replace(/^(?:\.\/)+/, ''))

@@ -2,8 +2,8 @@
 import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
-import { byRule, modeNone, noPlan, type Ruling, unattended } from './decisions.ts'
+import type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
+import { type DecisionRecord, decisionByRule, modeNone, noPlan, unattended } from './decisions.ts'
 import { planOf, planTool, readPlan } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { settleQuestion } from './user-question.ts'
@@ -12,20 +12,21 @@ import { settleQuestion } from './user-question.ts'
 export interface Scene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
-  readonly attended: boolean
+  readonly interactive: boolean
 }
 
 /** What needs no person; undefined when one must be asked. @param standing what was answered for the run to this tool */
 export function ruleCall(
   request: ApprovalRequest,
-  { mode, rules, attended }: Scene,
-  standing: Ruling | undefined,
-  { mustAsk = false }: Asking = {},
-): Ruling | undefined {
+  { mode, rules, interactive }: Scene,
+  standing: DecisionRecord | undefined,
+  { mustAsk = false }: AskOptions = {},
+): DecisionRecord | undefined {
   // A yes to it would stand for every plan that comes.
   if (request.tool === planTool && planOf(request) === undefined) return noPlan
   const rule = matchRules(rules, request)
-  if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk)) return byRule(rule, rule.effect)
+  if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk))
+    return decisionByRule(rule, rule.effect)
   const isAsked = mustAsk || rule !== undefined
   // Who wants to hear no more of it is not asked because a hook wants it either.
   const isNo = standing?.decision === 'deny' && rule === undefined
@@ -33,26 +34,26 @@ export function ruleCall(
   if (mode === 'none') return modeNone
   if (mode === 'all' && !isAsked)
     return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
-  return attended ? undefined : unattended
+  return interactive ? undefined : unattended
 }
 
 /** The same for a way out, which only a rule that names its tool allows: what went out cannot be taken back. */
 export function ruleAccess(
   { tool }: Pick<ApprovalRequest, 'tool'>,
-  enforced: Enforced,
-  { mode, rules, attended }: Scene,
-): Ruling | undefined {
+  enforced: HostQuestion,
+  { mode, rules, interactive }: Scene,
+): DecisionRecord | undefined {
   const known = enforced.known()
   if (known !== undefined) return known
   const named = rules.filter((rule) => rule.effect !== 'allow' || rule.tool === tool)
   const rule = matchRules(named, enforced.call)
-  if (rule?.effect === 'deny') return byRule(rule, 'deny')
+  if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
   // A rule about the whole address knows no more of its host.
   const reach = rule?.argument === undefined || rule.argument === 'host' ? 'host' : 'path'
   if (rule?.effect === 'allow' && offers(enforced.access, reach))
-    return { ...byRule(rule, 'allow'), scope: 'run', reach }
+    return { ...decisionByRule(rule, 'allow'), scope: 'run', reach }
   if (mode === 'none') return modeNone
-  return attended ? undefined : enforced.unattended
+  return interactive ? undefined : enforced.unattended
 }
 
 /**
@@ -64,7 +65,7 @@ export function settleByPerson(
   { request, access }: { readonly request: ApprovalRequest; readonly access: AccessQuestion | undefined },
   given: ApprovalAnswer,
   findPlanProblems?: (plan: Plan) => readonly string[],
-): Ruling | undefined {
+): DecisionRecord | undefined {
   if (request.question !== undefined) return settleQuestion(request.question, given)
   if (given.answer !== undefined) return undefined
   const plan = given.plan === undefined ? undefined : takePlan(request, given, findPlanProblems)

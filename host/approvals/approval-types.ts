@@ -3,7 +3,7 @@ import type { AccessQuestion, ApprovalDecision, ApprovalScope } from '#specs/pro
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import type { UserAnswer } from '#specs/protocol/question.ts'
-import type { Ruling } from './decisions.ts'
+import type { DecisionRecord } from './decisions.ts'
 import type { Call } from './rules.ts'
 
 /** What answers when no rule does: a person, always yes, always no. */
@@ -25,20 +25,20 @@ export interface ApprovalAnswer {
 }
 
 /** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
-export interface Enforced {
+export interface HostQuestion {
   readonly access: AccessQuestion
   /** What rules that name the tool look at. */
   readonly call: Call
   /** The answer that is there without anybody being asked; also looked for while it waits. */
-  known(): Ruling | undefined
+  known(): DecisionRecord | undefined
   /** The answer where nobody is there. */
-  readonly unattended: Ruling
+  readonly unattended: DecisionRecord
   /** Makes the answer hold, after it was journaled. @returns what the agent is told */
-  carryOut(ruling: Ruling): Promise<ApprovalDecision>
+  carryOut(ruling: DecisionRecord): Promise<ApprovalDecision>
 }
 
 /** What is otherwise than usual about a question that is settled as one about a call. Absent: the agent's words, and it waits for the answer. */
-export interface Asking {
+export interface AskOptions {
   /** `host`: the host does the effect itself and has worded the question. */
   readonly words?: 'host'
   /** Whether no rule, mode or earlier answer says yes to it. */
@@ -46,5 +46,5 @@ export interface Asking {
   /** Whether the agent does not know that a person is asked. */
   readonly isUnseen?: boolean
   /** Told of the answer and who gave it, before the agent is. */
-  readonly onRuling?: (ruling: Ruling) => void
+  readonly onDecision?: (ruling: DecisionRecord) => void
 }

@@ -16,19 +16,19 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { Text } from '#specs/protocol/text.ts'
 import { ruleAccess, ruleCall, settleByPerson } from './answers.ts'
-import type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
-import { type Ruling, unattended, withdrawn } from './decisions.ts'
+import type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
+import { type DecisionRecord, unattended, withdrawn } from './decisions.ts'
 import { planOf, planTool } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { isUserQuestion, ruleQuestion, unanswered } from './user-question.ts'
 
-export type { ApprovalAnswer, ApprovalMode, Asking, Enforced } from './approval-types.ts'
+export type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './approval-types.ts'
 
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   /** Whether anybody is there to ask; if not, what asks is denied. */
-  readonly attended: boolean
+  readonly interactive: boolean
   /** Journals an event; the queue goes on when it is kept. */
   readonly record: (event: HostEvent) => Promise<unknown>
   /**
@@ -52,10 +52,10 @@ interface Asked {
 /** A question that a person has before them. */
 interface Waiting {
   readonly request: ApprovalRequest
-  readonly enforced: Enforced | undefined
+  readonly enforced: HostQuestion | undefined
   readonly mustAsk: boolean
   readonly isUnseen: boolean
-  readonly answered: PromiseWithResolvers<Ruling>
+  readonly answered: PromiseWithResolvers<DecisionRecord>
 }
 
 /** Answers that are kept for a guest that asks again. */
@@ -75,15 +75,15 @@ export class ApprovalQueue {
   readonly #asked = new Map<string, Asked>()
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
-  readonly #standing = new Map<string, Ruling>()
+  readonly #standing = new Map<string, DecisionRecord>()
   /** Questions of `ask_user` that a person was asked. */
   #questions = 0
-  #closed: Ruling | undefined
-  #attended: boolean
+  #closed: DecisionRecord | undefined
+  #interactive: boolean
 
   constructor(options: ApprovalQueueOptions) {
     this.#options = options
-    this.#attended = options.attended
+    this.#interactive = options.interactive
   }
 
   /** Ids of the questions that wait for a person, oldest first. */
@@ -107,8 +107,8 @@ export class ApprovalQueue {
   async ask(
     request: ApprovalRequest,
     signal?: AbortSignal,
-    enforced?: Enforced,
-    asking: Asking = {},
+    enforced?: HostQuestion,
+    asking: AskOptions = {},
   ): Promise<ApprovalDecision> {
     const digest = digestOf(request)
     const known = this.#asked.get(request.approvalId)
@@ -146,7 +146,7 @@ export class ApprovalQueue {
   }
 
   /** The answer to every later question of the tool, and to those that wait. */
-  #stand(tool: string, ruling: Ruling): void {
+  #stand(tool: string, ruling: DecisionRecord): void {
     this.#standing.set(tool, ruling)
     for (const [id, { request, enforced, mustAsk }] of [...this.#waiting]) {
       // A yes to others is no look at what has to be looked at.
@@ -158,7 +158,7 @@ export class ApprovalQueue {
 
   /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
   leave(): void {
-    this.#attended = false
+    this.#interactive = false
     for (const [id, { request, enforced }] of [...this.#waiting]) {
       const { question } = request
       const left = question === undefined ? unattended : unanswered(question, 'nobody is there any more')
@@ -176,8 +176,8 @@ export class ApprovalQueue {
     request: ApprovalRequest,
     digest: string,
     signal: AbortSignal | undefined,
-    enforced: Enforced | undefined,
-    asking: Asking,
+    enforced: HostQuestion | undefined,
+    asking: AskOptions,
   ): Promise<ApprovalDecision> {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
@@ -193,7 +193,7 @@ export class ApprovalQueue {
     })
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
-    asking.onRuling?.(ruling)
+    asking.onDecision?.(ruling)
     if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
     const { decision, hint, plan, answer } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
@@ -208,7 +208,7 @@ export class ApprovalQueue {
     }
   }
 
-  async #carryOut(enforced: Enforced, ruling: Ruling): Promise<ApprovalDecision> {
+  async #carryOut(enforced: HostQuestion, ruling: DecisionRecord): Promise<ApprovalDecision> {
     const decision = await enforced.carryOut(ruling)
     // It may be the answer to others, too.
     for (const [id, other] of [...this.#waiting]) {
@@ -226,10 +226,14 @@ export class ApprovalQueue {
   }
 
   /** What needs no person; undefined when one must be asked. */
-  #rule(request: ApprovalRequest, enforced: Enforced | undefined, asking: Asking): Ruling | undefined {
+  #rule(
+    request: ApprovalRequest,
+    enforced: HostQuestion | undefined,
+    asking: AskOptions,
+  ): DecisionRecord | undefined {
     if (this.#closed !== undefined) return this.#closed
     const { mode, rules } = this.#options
-    const scene = { mode, rules, attended: this.#attended }
+    const scene = { mode, rules, interactive: this.#interactive }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
     const standing = this.#standing.get(request.tool)
     if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, standing, asked: this.#questions })
@@ -239,11 +243,11 @@ export class ApprovalQueue {
   #startWaiting(
     request: ApprovalRequest,
     signal: AbortSignal | undefined,
-    enforced: Enforced | undefined,
-    { mustAsk = false, isUnseen = enforced?.access.from === 'connection' }: Asking,
-  ): Promise<Ruling> {
+    enforced: HostQuestion | undefined,
+    { mustAsk = false, isUnseen = enforced?.access.from === 'connection' }: AskOptions,
+  ): Promise<DecisionRecord> {
     const { approvalId } = request
-    const answered = Promise.withResolvers<Ruling>()
+    const answered = Promise.withResolvers<DecisionRecord>()
     this.#waiting.set(approvalId, { request, enforced, mustAsk, isUnseen, answered })
     if (request.question !== undefined) this.#questions += 1
     this.#options.onWaiting?.(1, isUnseen)
@@ -254,7 +258,7 @@ export class ApprovalQueue {
     return answered.promise
   }
 
-  #resolve(approvalId: string, ruling: Ruling): void {
+  #resolve(approvalId: string, ruling: DecisionRecord): void {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined) return
     this.#waiting.delete(approvalId)

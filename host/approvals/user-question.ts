@@ -8,7 +8,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo, UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 import { findLikelySecret } from '../secrets/likely-secret.ts'
 import type { ApprovalAnswer, ApprovalMode } from './approval-types.ts'
-import { byRule, type Ruling } from './decisions.ts'
+import { type DecisionRecord, decisionByRule } from './decisions.ts'
 import { matchRules } from './rules.ts'
 
 /** Whether the request is, or claims to be, a question to the person. */
@@ -19,9 +19,9 @@ export function isUserQuestion({ tool, question }: Pick<ApprovalRequest, 'tool' 
 export interface QuestionScene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
-  readonly attended: boolean
+  readonly interactive: boolean
   /** What the person said to every question of the run. */
-  readonly standing: Ruling | undefined
+  readonly standing: DecisionRecord | undefined
   /** Questions that they were asked so far. */
   readonly asked: number
 }
@@ -29,20 +29,20 @@ export interface QuestionScene {
 /** What needs no person; undefined when one must be asked. Rules look at the question that is shown, not at what the agent says of it. */
 export function ruleQuestion(
   { tool, question }: Pick<ApprovalRequest, 'tool' | 'question'>,
-  { mode, rules, attended, standing, asked }: QuestionScene,
-): Ruling | undefined {
+  { mode, rules, interactive, standing, asked }: QuestionScene,
+): DecisionRecord | undefined {
   if (tool !== askTool || question === undefined) return noQuestion
   // A rule about servers is none about the agent's own questions.
   const rule = matchRules(rules, { tool, arguments: toCanonicalJson({ server: '', ...question }) })
-  if (rule?.effect === 'deny') return byRule(rule, 'deny')
+  if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
   if (standing !== undefined && rule === undefined) return standing
   if (asked >= limits.runMaxQuestions) return tooMany
   if (mode === 'none') return unanswered(question, '--approve none')
-  return attended ? undefined : unanswered(question, 'nobody is there to answer')
+  return interactive ? undefined : unanswered(question, 'nobody is there to answer')
 }
 
 /** The question's own default, or a denial. @param why nobody answers */
-export function unanswered({ defaultAnswer, server }: UserQuestion, why: string): Ruling {
+export function unanswered({ defaultAnswer, server }: UserQuestion, why: string): DecisionRecord {
   const fixed = { scope: 'once', by: 'mode' } as const
   // It would take the answer for the person's.
   if (server !== undefined)
@@ -67,7 +67,7 @@ export function unanswered({ defaultAnswer, server }: UserQuestion, why: string)
 export function settleQuestion(
   question: UserQuestion,
   { decision, scope, reach, hint, plan, answer }: ApprovalAnswer,
-): Ruling | undefined {
+): DecisionRecord | undefined {
   if (reach !== undefined || plan !== undefined || scope === 'always') return undefined
   const said = { by: 'person', ...(hint === undefined ? {} : { hint }) } as const
   if (decision === 'deny') return answer === undefined ? { decision, scope, ...said } : undefined
@@ -105,14 +105,14 @@ export function describeAnswer({ kind, options = [], allowOther, server }: UserQ
   }
 }
 
-const noQuestion: Ruling = {
+const noQuestion: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',
   rule: `a question to the person comes from ${askTool}, with what is asked`,
 }
 
-const tooMany: Ruling = {
+const tooMany: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
   by: 'mode',

@@ -2,7 +2,7 @@
 import type { Readable, Writable } from 'node:stream'
 import { Host } from '../host.ts'
 import { wordsOf } from '../runs/ending.ts'
-import { foreignBlock } from './render/sanitize.ts'
+import { sanitizeBlock } from './render/sanitize.ts'
 
 export interface Io {
   readonly stdin: Readable & { isTTY?: boolean; setRawMode?: (isRaw: boolean) => unknown }
@@ -20,6 +20,6 @@ export function hostOf(io: Io): Host {
 /** Prints a failure: our words, with whatever is foreign in them made harmless. */
 export function printError(io: Io, error: unknown): void {
   const [first = '', ...rest] = wordsOf(error).split('\n')
-  io.stderr.write(`caisson: ${foreignBlock(first, '')}\n`)
-  if (rest.length > 0) io.stderr.write(`${foreignBlock(rest.join('\n'))}\n`)
+  io.stderr.write(`caisson: ${sanitizeBlock(first, '')}\n`)
+  if (rest.length > 0) io.stderr.write(`${sanitizeBlock(rest.join('\n'))}\n`)
 }

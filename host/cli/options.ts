@@ -56,7 +56,7 @@ export function collect(value: string, previous: string[] = []): string[] {
 /** The size of a VM, and the machine that it is. */
 export function addVmOptions(command: Command): Command {
   return command
-    .option('--memory <size>', 'memory of the VM, such as 1G', parseSize)
+    .option('--ram <size>', 'memory of the VM, such as 1G', parseSize)
     .option('--cpus <count>', 'processors of the VM', parseCount)
     .option('--disk <size>', 'disk of the VM for changes, such as 8G', parseSize)
     .addOption(
@@ -65,7 +65,7 @@ export function addVmOptions(command: Command): Command {
         .default('auto'),
     )
     .addOption(
-      new Option('--confine <how>', 'how far QEMU must be confined')
+      new Option('--qemu-sandbox <how>', 'auto, or require the full sandbox around QEMU')
         .choices(['auto', 'require'])
         .default('auto'),
     )
@@ -74,10 +74,6 @@ export function addVmOptions(command: Command): Command {
 /** What may leave the VM, for one run. */
 export function addEgressOptions(command: Command): Command {
   return command
-    .option(
-      '--allow-host <host>',
-      'lets programs and web tools reach this host by https; may be given again',
-      collect,
-    )
-    .option('--egress <file>', 'rules of what may leave the VM, for this run')
+    .option('--allow-host <host>', 'allows https requests to this host; repeatable', collect)
+    .option('--egress <file>', 'a file of network access rules, for this run')
 }

@@ -51,7 +51,7 @@ export class RunClient {
   }
 
   /** Whether an approval waits for an answer. */
-  waitsFor(approvalId: string): boolean {
+  hasPendingApproval(approvalId: string): boolean {
     return this.#open.has(approvalId)
   }
 

@@ -22,7 +22,7 @@ function outputOf(run: RunService, item: FeedItem): WatchOutput {
     return { type: 'delta', runId, agentPath, delta }
   }
   const { event } = item
-  const waits = event.type === 'approval-request' && run.waitsFor(event.request.approvalId)
+  const waits = event.type === 'approval-request' && run.hasPendingApproval(event.request.approvalId)
   return { type: 'event', event: item, waits }
 }
 

@@ -29,7 +29,7 @@ export interface VmService {
 export interface RunService {
   watch(): AsyncIterableIterator<FeedItem>
   answer(approvalId: string, answer: ApprovalAnswer): boolean
-  waitsFor(approvalId: string): boolean
+  hasPendingApproval(approvalId: string): boolean
   cancel(by: string, now?: boolean): void
   /** A message for the agent; the reason when it is not taken. */
   steer(text: string, by: string): Promise<string | undefined>

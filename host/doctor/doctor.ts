@@ -186,7 +186,7 @@ function checkMemory(): Finding {
   const heading = { id: 'memory', title: 'Memory' }
   const seen = `${gibibytes(available)} GiB available of ${gibibytes(totalmem())}`
   if (available >= DEFAULT_MEMORY_BYTES) return { ...heading, status: 'ok', seen }
-  const remedy = `End other programs, or give VMs less than the usual ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--memory).`
+  const remedy = `End other programs, or give VMs less than the usual ${gibibytes(DEFAULT_MEMORY_BYTES)} GiB (--ram).`
   return { ...heading, status: 'warn', seen, remedy }
 }
 

@@ -1,5 +1,5 @@
 /**
- * Asking for a way out: the agent's `request_access`, and connections that a rule asks about. Words the question from what
+ * AskOptions for a way out: the agent's `request_access`, and connections that a rule asks about. Words the question from what
  * the host will do, and makes the answer hold. Refuses what a rule denies without asking anybody.
  */
 import { randomBytes } from 'node:crypto'
@@ -7,14 +7,14 @@ import type { AccessQuestion, ApprovalDecision, ApprovalRequest } from '#specs/p
 import { AccessRequest } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Ruling } from '../approvals/decisions.ts'
-import type { ApprovalQueue, Enforced } from '../approvals/queue.ts'
+import type { DecisionRecord } from '../approvals/decisions.ts'
+import type { ApprovalQueue, HostQuestion } from '../approvals/queue.ts'
 import { parseJson } from '../files/json.ts'
 import type { Target } from '../net/target.ts'
 import { parseTarget, targetUrl } from '../net/target.ts'
 import { describe, offersFor, rulesOf } from './access-options.ts'
 import { RunGrants } from './grants.ts'
-import type { LastingGrants } from './persistent-grants.ts'
+import type { PersistentGrants } from './persistent-grants.ts'
 import { type Decision, decide, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 import type { Access } from './run-egress.ts'
@@ -26,7 +26,7 @@ export interface AccessDeskOptions {
   readonly runId: string
   readonly policy: Policy
   readonly approvals: Pick<ApprovalQueue, 'ask'>
-  readonly lasting: LastingGrants
+  readonly lasting: PersistentGrants
   /** How long a question stays when the program that tried to connect has given up: it often tries again. Default 60 s. */
   readonly lingerMs?: number
 }
@@ -44,7 +44,7 @@ const openMaxQuestions = 32
 /** Questions by connections in one run, and as many by the agent. */
 const runMaxQuestions = 256
 
-export class AccessDesk implements Access {
+export class EgressApprovals implements Access {
   readonly #options: AccessDeskOptions
   readonly #grants: RunGrants
   /** By scheme, host and port. */
@@ -154,8 +154,8 @@ export class AccessDesk implements Access {
       arguments: JSON.stringify({ url: targetUrl(target) }),
       preview: '',
     }
-    const enforced = this.#enforced('connection', target, () => knownRuling(this.#judge(target)))
-    const carryOut = async (ruling: Ruling): Promise<ApprovalDecision> => {
+    const enforced = this.#enforced('connection', target, () => knownDecision(this.#judge(target)))
+    const carryOut = async (ruling: DecisionRecord): Promise<ApprovalDecision> => {
       const decision = await enforced.carryOut(ruling)
       const isLasting = ruling.by === 'person' || ruling.by === 'mode'
       if (decision.decision === 'deny' && isLasting)
@@ -174,7 +174,7 @@ export class AccessDesk implements Access {
     return question
   }
 
-  #enforced(from: AccessQuestion['from'], target: Target, known: Enforced['known']): Enforced {
+  #enforced(from: AccessQuestion['from'], target: Target, known: HostQuestion['known']): HostQuestion {
     const { scheme, host, port } = target
     const address = targetUrl(target)
     const { effect, rule } = this.#judge(target)
@@ -198,14 +198,14 @@ export class AccessDesk implements Access {
   }
 
   /** A yes helps the agent where requests or tunnels are not let out yet and no rule denies them. */
-  #knownForAgent(target: Target): Ruling | undefined {
+  #knownForAgent(target: Target): DecisionRecord | undefined {
     const request = this.#judge(target)
-    if (request.effect !== 'allow' || target.scheme === 'http') return knownRuling(request)
+    if (request.effect !== 'allow' || target.scheme === 'http') return knownDecision(request)
     const tunnel = this.#judge({ ...target, method: null, path: null })
-    return tunnel.effect === 'allow' || !tunnel.canAsk ? knownRuling(request) : undefined
+    return tunnel.effect === 'allow' || !tunnel.canAsk ? knownDecision(request) : undefined
   }
 
-  async #carryOut(ruling: Ruling, target: Target): Promise<ApprovalDecision> {
+  async #carryOut(ruling: DecisionRecord, target: Target): Promise<ApprovalDecision> {
     const { decision, scope, reach, hint } = ruling
     if (decision === 'deny') {
       if (ruling.by === 'person' && scope !== 'once')
@@ -232,13 +232,13 @@ export class AccessDesk implements Access {
 }
 
 /** A ruling that the rules and earlier answers give; undefined where somebody is to be asked. */
-function knownRuling({ effect, rule, canAsk }: Decision): Ruling | undefined {
+function knownDecision({ effect, rule, canAsk }: Decision): DecisionRecord | undefined {
   if (effect !== 'allow' && canAsk) return undefined
   const decision = effect === 'allow' ? 'allow' : 'deny'
   return { decision, scope: 'once', by: 'rule', rule: rule.slice(0, limits.lineMaxChars) }
 }
 
-function refusalWords({ by, rule = '' }: Ruling): string {
+function refusalWords({ by, rule = '' }: DecisionRecord): string {
   if (by === 'person') return 'the person said no'
   if (by === 'rule') return `the rule “${rule}” denies it, and nobody can allow it in this run`
   if (by === 'cancel') return 'the run is ending'
@@ -246,7 +246,7 @@ function refusalWords({ by, rule = '' }: Ruling): string {
 }
 
 /** Nobody is there: says what the user would write to allow it. */
-function unattendedFor({ scheme, host, port }: Target): Ruling {
+function unattendedFor({ scheme, host, port }: Target): DecisionRecord {
   const isPlain = scheme === 'https' && port === 443
   const rest = isPlain ? '' : `, schemes = ["${scheme}"], ports = [${port}]`
   const flag = isPlain ? `--allow-host ${host}, or ` : ''

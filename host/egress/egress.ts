@@ -27,7 +27,7 @@ export interface Egress {
   connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>>
   /**
    * The agent's question for a way out (`approval/request` of the tool `request_access`, so that it outlives sessions and
-   * a sleeping VM), decided by a rule or a person: `AccessDesk.decide` of access.ts.
+   * a sleeping VM), decided by a rule or a person: `EgressApprovals.decide` of access.ts.
    */
   ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
   /** Puts the end of something that was let out into the journal. */

@@ -7,21 +7,21 @@ import type { ApprovalScope } from '#specs/protocol/approval.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { Target } from '../net/target.ts'
-import type { LastingGrants } from './persistent-grants.ts'
+import type { PersistentGrants } from './persistent-grants.ts'
 import { isAbout, type PolicyRule, type RuleOrigin, readRule } from './rules.ts'
 
 /** Rules of answers that one run keeps; a person gives far fewer. */
 const runMaxRules = 4_096
 
 export class RunGrants {
-  readonly #lasting: LastingGrants
+  readonly #lasting: PersistentGrants
   readonly #runId: string
   /** Each lets one connection or request out. */
   readonly #once = new Set<readonly PolicyRule[]>()
   #run: readonly PolicyRule[] = []
   #always: readonly PolicyRule[] = []
 
-  constructor(lasting: LastingGrants, runId: string) {
+  constructor(lasting: PersistentGrants, runId: string) {
     this.#lasting = lasting
     this.#runId = runId
   }

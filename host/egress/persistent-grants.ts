@@ -17,7 +17,7 @@ import type { Folders } from '../state/folders.ts'
 
 const maxGrants = 1_000
 
-const LastingGrant = z.strictObject({
+const PersistentGrant = z.strictObject({
   /** By which it is revoked; never given twice. */
   id: Count.min(1),
   rule: EgressRule,
@@ -25,12 +25,12 @@ const LastingGrant = z.strictObject({
   runId: RunId,
   at: Milliseconds,
 })
-export type LastingGrant = Readonly<z.infer<typeof LastingGrant>>
+export type PersistentGrant = Readonly<z.infer<typeof PersistentGrant>>
 
-const GrantFile = z.strictObject({ nextId: Count.min(1), grants: z.array(LastingGrant).max(maxGrants) })
+const GrantFile = z.strictObject({ nextId: Count.min(1), grants: z.array(PersistentGrant).max(maxGrants) })
 type GrantFile = z.infer<typeof GrantFile>
 
-export class LastingGrants {
+export class PersistentGrants {
   readonly file: string
   readonly #lock: string
   #known: { readonly version: string; readonly content: GrantFile } | undefined
@@ -44,7 +44,7 @@ export class LastingGrants {
    * All that hold now, oldest first; read again when another process changed them. At once, so that nothing can be
    * revoked between the look and the decision. @throws {CaissonError} `state_unavailable`, `state_corrupted`
    */
-  list(): readonly LastingGrant[] {
+  list(): readonly PersistentGrant[] {
     return this.#read().grants
   }
 
@@ -69,10 +69,10 @@ export class LastingGrants {
   }
 
   /** The grant that does not hold any more, or null when there is none of this number. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
-  async revoke(id: number): Promise<LastingGrant | null> {
+  async revoke(id: number): Promise<PersistentGrant | null> {
     if (typeof id !== 'number')
       throw new CaissonError('invalid_options', 'id: must be the number of an answer')
-    let revoked: LastingGrant | null = null
+    let revoked: PersistentGrant | null = null
     await this.#change((content) => {
       revoked = content.grants.find((grant) => grant.id === id) ?? null
       return { ...content, grants: content.grants.filter((grant) => grant.id !== id) }

@@ -16,7 +16,7 @@ export interface Lead {
   readonly problem: string | null
 }
 
-export interface Outlook {
+export interface PolicyPreview {
   readonly decision: Decision
   /** Empty where nothing was looked up: the decision is no, or the look-up failed. */
   readonly leads: readonly Lead[]
@@ -36,7 +36,7 @@ export interface OutlookParts {
 export async function outlookFor(
   target: Target,
   { policy, grants, resolve, signal }: OutlookParts,
-): Promise<Outlook> {
+): Promise<PolicyPreview> {
   const decision = decide(policy, target, grants.standing())
   const no = decision.effect === 'ask' ? grants.refusing(target) : undefined
   if (no !== undefined)
@@ -54,6 +54,6 @@ export async function outlookFor(
 }
 
 /** Whether the connection would be made without anybody being asked, as far as the name could be looked up. */
-export function isOpen({ decision, leads }: Outlook): boolean {
+export function isOpen({ decision, leads }: PolicyPreview): boolean {
   return decision.effect === 'allow' && leads.every(({ problem }) => problem === null)
 }

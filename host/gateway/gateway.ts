@@ -8,7 +8,7 @@ import type { Usage } from '#specs/protocol/task.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Network } from '../net/network.ts'
 import { createOfflineUpstream } from '../offline-model/upstream.ts'
-import type { ModelMemory } from '../providers/capability-cache.ts'
+import type { CapabilityCache } from '../providers/capability-cache.ts'
 import { createHttpUpstream, type UpstreamTimeouts } from '../providers/http-upstream.ts'
 import type { Provider } from '../providers/providers.ts'
 import type { Upstream } from '../providers/upstream.ts'
@@ -43,7 +43,7 @@ export interface GatewayOptions {
   /** How the host reaches the model server; absent: directly. */
   readonly network?: Network
   /** What is known of models; absent: it is learnt anew. */
-  readonly memory?: ModelMemory
+  readonly memory?: CapabilityCache
   /** Look at each request to the model, and at each answer; absent: nobody does. */
   readonly modelHooks?: ModelHooks
   /** The model that makes vectors of texts; absent: there is none. */

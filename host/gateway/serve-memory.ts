@@ -11,7 +11,7 @@ import {
   RememberAnswer,
   RememberRequest,
 } from '#specs/protocol/extension.ts'
-import type { MemoryDesk } from '../memory/memory-service.ts'
+import type { MemoryService } from '../memory/memory-service.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { GatewayServices } from './gateway.ts'
 import { answerWith, limitOpen } from './json-service.ts'
@@ -24,7 +24,7 @@ const openMaxRequests = 8
  * @param isAtWork whether an agent is: of one that is not, nothing is taken
  */
 export function serveMemory(
-  desk: MemoryDesk,
+  desk: MemoryService,
   isAtWork: (agentPath: string) => Promise<boolean>,
 ): GatewayServices['paths'] {
   const forAgent = async <T>(

@@ -24,9 +24,9 @@ import type {
 } from '#specs/protocol/peer.ts'
 import type { Completion, Task } from '#specs/protocol/task.ts'
 import { createEventIntake, type EventIntake, type EventSink, type NumberedEvent } from './event-intake.ts'
-import { createDesks, type Desks, type RequestHandlers, unknownRun } from './host-requests.ts'
+import { createHostRequests, type HostRequests, type RequestHandlers, unknownRun } from './host-requests.ts'
 import type { StreamHandler } from './http-server.ts'
-import type { RequestDesk } from './idempotent-requests.ts'
+import type { IdempotentRequests } from './idempotent-requests.ts'
 import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Sessions } from './sessions.ts'
 
 export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
@@ -85,7 +85,7 @@ interface Run {
 export class AgentLink implements AsyncDisposable {
   readonly #options: AgentLinkOptions
   readonly #sessions: Sessions
-  readonly #desks: Desks
+  readonly #desks: HostRequests
   readonly #waiting = new Set<() => void>()
   #run: Run | null = null
   #ackTimer: NodeJS.Timeout | null = null
@@ -100,7 +100,7 @@ export class AgentLink implements AsyncDisposable {
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve
     })
-    this.#desks = createDesks(options.handlers)
+    this.#desks = createHostRequests(options.handlers)
     this.#sessions = new Sessions({
       rpc: options.rpc,
       http: options.http,
@@ -245,7 +245,7 @@ export class AgentLink implements AsyncDisposable {
   }
 
   async #answer<Q extends { runId: string }, A>(
-    desk: RequestDesk<Q, A>,
+    desk: IdempotentRequests<Q, A>,
     request: Q,
     signal: AbortSignal,
   ): Promise<Result<A, HandlerFailure>> {

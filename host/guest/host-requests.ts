@@ -3,7 +3,11 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
-import { createRequestDesk, type RequestDesk, type RequestHandler } from './idempotent-requests.ts'
+import {
+  createIdempotentRequests,
+  type IdempotentRequests,
+  type RequestHandler,
+} from './idempotent-requests.ts'
 
 export interface RequestHandlers {
   /** Called once per question however many sessions it takes. */
@@ -14,10 +18,10 @@ export interface RequestHandlers {
   callTool?: RequestHandler<HostToolCall, HostToolResult>
 }
 
-export interface Desks {
-  readonly approvals: RequestDesk<ApprovalRequest, ApprovalDecision>
-  readonly hooks: RequestDesk<HookRequest, HookDecision>
-  readonly calls: RequestDesk<HostToolCall, HostToolResult>
+export interface HostRequests {
+  readonly approvals: IdempotentRequests<ApprovalRequest, ApprovalDecision>
+  readonly hooks: IdempotentRequests<HookRequest, HookDecision>
+  readonly calls: IdempotentRequests<HostToolCall, HostToolResult>
   /** Withdraws all that is open and forgets the answers. */
   clear(): void
 }
@@ -32,18 +36,18 @@ export const unknownRun = {
 const keptAnswers = 1_024
 const keptOutputs = 64
 
-export function createDesks({ requestApproval, runHook, callTool }: RequestHandlers): Desks {
-  const approvals = createRequestDesk({
+export function createHostRequests({ requestApproval, runHook, callTool }: RequestHandlers): HostRequests {
+  const approvals = createIdempotentRequests({
     idOf: ({ approvalId }) => approvalId,
     work: requestApproval,
     keptAnswers,
   })
-  const hooks = createRequestDesk<HookRequest, HookDecision>({
+  const hooks = createIdempotentRequests<HookRequest, HookDecision>({
     idOf: ({ hookId }) => hookId,
     work: runHook ?? (() => Promise.resolve(refusal('there are no hooks for this run'))),
     keptAnswers,
   })
-  const calls = createRequestDesk<HostToolCall, HostToolResult>({
+  const calls = createIdempotentRequests<HostToolCall, HostToolResult>({
     idOf: ({ callId }) => callId,
     work: callTool ?? (() => Promise.resolve(refusal('there are no tools of the host for this run'))),
     keptAnswers: keptOutputs,

@@ -23,7 +23,7 @@ export interface DeskOptions<Q, A> {
   readonly neverTwice?: boolean
 }
 
-export interface RequestDesk<Q, A> {
+export interface IdempotentRequests<Q, A> {
   /** `signal` is the peer's: it withdraws the request, unless it is the session that ended. */
   ask(request: Q, signal: AbortSignal): Promise<Result<A, HandlerFailure>>
   /** Withdraws all that is open and forgets the answers. */
@@ -41,7 +41,7 @@ interface Entry<A> {
 /** Ids that are remembered without their answer. */
 const forgottenMaxCount = 200_000
 
-export function createRequestDesk<Q, A>(options: DeskOptions<Q, A>): RequestDesk<Q, A> {
+export function createIdempotentRequests<Q, A>(options: DeskOptions<Q, A>): IdempotentRequests<Q, A> {
   const entries = new Map<string, Entry<A>>()
   const forgotten = new Set<string>()
 

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 import { Channel } from '#specs/node/channel.ts'
-import { knock, type SessionId } from '#specs/node/preamble.ts'
+import { type SessionId, sessionRequest } from '#specs/node/preamble.ts'
 import { openRpcSession, type RpcSession, type RpcSessionEnd } from '#specs/node/rpc-session.ts'
 import { SessionStream } from '#specs/node/session-stream.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
@@ -93,8 +93,8 @@ export class Sessions {
   #detached = false
   /** The guest waits for a host. */
   #onParked = () => {}
-  /** The number last written; only its echo opens a session. {@link knock} while no offer is out. */
-  #drawn: SessionId = knock
+  /** The number last written; only its echo opens a session. {@link sessionRequest} while no offer is out. */
+  #drawn: SessionId = sessionRequest
   #rpcSession: RpcSession | null = null
   #httpStream: SessionStream | null = null
   #httpOffered = false
@@ -171,7 +171,7 @@ export class Sessions {
       const parked = Promise.withResolvers<void>()
       this.#onParked = parked.resolve
       session.end({ reason: 'parked', message: 'the VM is being saved' })
-      this.#rpc.writePreamble(knock)
+      this.#rpc.writePreamble(sessionRequest)
       await Promise.race([parked.promise, sleep(this.#timings.parkTimeoutMs)])
     }
     this.#rpc.release()
@@ -198,7 +198,7 @@ export class Sessions {
     this.#rpcSession?.end({ reason: end.reason, message: end.message })
     this.#dropHttp()
     // So that the guest does not have to find out by silence.
-    if (open) this.#rpc.writePreamble(knock)
+    if (open) this.#rpc.writePreamble(sessionRequest)
     this.#rpc.release()
     this.#http.release()
     this.#options.onEnd(end)
@@ -232,8 +232,8 @@ export class Sessions {
   #onRpcPreamble(session: SessionId): void {
     if (this.#rpcSession !== null) return
     if (this.#detached) {
-      if (session === knock) this.#onParked()
-    } else if (session === knock) this.#onAsked()
+      if (session === sessionRequest) this.#onParked()
+    } else if (session === sessionRequest) this.#onAsked()
     else if (session === this.#drawn) this.#open()
     // Any other is the echo of an offer that was taken back.
   }
@@ -243,7 +243,7 @@ export class Sessions {
    * no change of session: a host that was stopped reads them all at once. Their bound is the time for a session.
    */
   #onAsked(): void {
-    if (this.#drawn === knock) this.#beginSoon(1)
+    if (this.#drawn === sessionRequest) this.#beginSoon(1)
     // The offer that is out may have been lost; its echo may also be behind this request.
     else if (this.#beginTimer === null) this.#beginSoon(askedOfferMs)
   }
@@ -337,7 +337,7 @@ export class Sessions {
     this.#rpcSession = null
     this.#live = null
     // A late echo of it opens nothing.
-    this.#drawn = knock
+    this.#drawn = sessionRequest
     this.#dropHttp()
     if (wasLive) {
       this.#options.onDown(number, end)

@@ -1,7 +1,7 @@
 /** A log file with a bound: lines beyond it are counted, and the count is the last line. */
 import { type FileHandle, open } from 'node:fs/promises'
 
-export class CappedLog {
+export class BoundedLog {
   readonly #file: FileHandle
   readonly #maxBytes: number
   #bytes = 0
@@ -13,8 +13,8 @@ export class CappedLog {
     this.#maxBytes = maxBytes
   }
 
-  static async open(path: string, maxBytes: number): Promise<CappedLog> {
-    return new CappedLog(await open(path, 'a', 0o600), maxBytes)
+  static async open(path: string, maxBytes: number): Promise<BoundedLog> {
+    return new BoundedLog(await open(path, 'a', 0o600), maxBytes)
   }
 
   /** Appends one line; a disk that refuses loses log lines, not the run. */

@@ -6,7 +6,7 @@ import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { McpOffer, type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import { describeMcpServer } from '#specs/protocol/mcp-config.ts'
-import type { Ruling } from '../approvals/decisions.ts'
+import type { DecisionRecord } from '../approvals/decisions.ts'
 import type { ApprovalQueue } from '../approvals/queue.ts'
 import { parseJson } from '../files/json.ts'
 import { compareOffer, describeOffer, isAsPinned, namesOfChanges } from './changes.ts'
@@ -25,7 +25,7 @@ export interface McpDeskOptions {
   readonly now?: () => number
 }
 
-export class McpDesk {
+export class McpTrust {
   readonly #options: McpDeskOptions
 
   constructor(options: McpDeskOptions) {
@@ -86,11 +86,11 @@ export class McpDesk {
       arguments: toCanonicalJson(shown),
       preview,
     }
-    let ruling: Ruling | undefined
-    const onRuling = (given: Ruling): void => {
+    let ruling: DecisionRecord | undefined
+    const onDecision = (given: DecisionRecord): void => {
       ruling = given
     }
-    const decision = await this.#options.approvals.ask(question, signal, undefined, { onRuling })
+    const decision = await this.#options.approvals.ask(question, signal, undefined, { onDecision })
     // Rules and --approve all answer for the runs that they are given with.
     if (decision.decision === 'allow' && ruling?.by === 'person') await this.#keep(key, offer)
     if (decision.decision === 'allow' || ruling?.by !== 'mode') return decision

@@ -44,7 +44,7 @@ export interface MemoryDeskOptions {
   readonly now?: () => number
 }
 
-export class MemoryDesk {
+export class MemoryService {
   readonly #options: MemoryDeskOptions
   /** As the guest wrote them, the oldest first. */
   readonly #proposed = new Map<string, { readonly note: MemoryNote; readonly replaces: string | undefined }>()

@@ -8,7 +8,7 @@ export const wishBoundary =
   '(?:\\s*,\\s*(?:and\\s+)?|\\s+and\\s+)(?=(?:a|another|one)\\s+sub-?agent\\s+(?:to|for)\\b)|' +
   '(?:\\s*,\\s*|(?<=\\uE001|\\w\\.\\w{1,8})\\s+)(?=(?:use|using|with|by|each|in\\s+parallel)\\b[^.;,\\n\\uE000]{0,40}\\bsub-?agents?\\b)'
 
-export interface AgentWish {
+export interface SubAgentRequest {
   /** Whether orders behind this one are meant too. */
   readonly isForRest: boolean
   /** What is to be done; empty: all that the task says. */
@@ -35,7 +35,7 @@ const before = new RegExp(
 const clauseMaxChars = 600
 
 /** Null where the clause does not speak of sub-agents so. */
-export function readAgentWish(clause: string): AgentWish | null {
+export function readAgentWish(clause: string): SubAgentRequest | null {
   if (clause.length > clauseMaxChars) return null
   if (alone.test(clause)) return { isForRest: true, order: '' }
   const { more, order } = before.exec(clause)?.groups ?? {}

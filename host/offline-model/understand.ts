@@ -30,7 +30,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
   const paths = workspace.map((line) => line.replace(/ \(\d[^()]*\)$/, ''))
   const intents: Intent[] = []
   const unclear: string[] = []
-  const wishes = new AgentWishes()
+  const wishes = new SubAgentRequests()
   for (const written of splitClauses(task)) {
     const clause = wishes.take(written, intents.length)
     if (clause === null) continue
@@ -61,7 +61,7 @@ export function understandTask(task: string, workspace: readonly string[]): Unde
 }
 
 /** Which orders sub-agents are wanted for, gathered clause by clause. */
-class AgentWishes {
+class SubAgentRequests {
   /** Each holds from its place on until the next. */
   readonly #from = new Map<number, boolean>([[0, false]])
   #isForRest = false

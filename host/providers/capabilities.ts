@@ -4,7 +4,7 @@
  */
 import { outputMaxTokens } from './chat-request.ts'
 
-export interface Abilities {
+export interface ModelCapabilities {
   /** Whether it takes tools; an agent cannot work without. */
   readonly tools: boolean
   /** Whether one of its turns may hold several calls. */
@@ -20,7 +20,7 @@ export interface Abilities {
   readonly maxOutputTokens: number
 }
 
-const unknown: Abilities = {
+const unknown: ModelCapabilities = {
   tools: true,
   parallelCalls: true,
   reasoning: 'effort',
@@ -32,7 +32,7 @@ const unknown: Abilities = {
  * By id, `*` for any characters at the end; the first that fits counts. From NVIDIA's model pages and public lists of
  * models as of 2026.
  */
-const known: readonly (readonly [string, Partial<Abilities>])[] = [
+const known: readonly (readonly [string, Partial<ModelCapabilities>])[] = [
   ['nvidia/nemotron-3-super-120b-a12b', { contextTokens: 262_144, reasoning: 'enable_thinking' }],
   ['nvidia/nemotron-3-ultra-550b-a55b', { contextTokens: 1_000_000, reasoning: 'enable_thinking' }],
   ['nvidia/nemotron-3.5-lightning-30b-a3b', { contextTokens: 262_144, reasoning: 'enable_thinking' }],
@@ -55,7 +55,7 @@ export const suggestedModels: readonly string[] = known
   .map(([id]) => id)
 
 /** @param said what the server has said of the model, which wins over the table */
-export function abilitiesOf(model: string, said: Partial<Abilities> = {}): Abilities {
+export function abilitiesOf(model: string, said: Partial<ModelCapabilities> = {}): ModelCapabilities {
   const id = model.toLowerCase()
   const found = known.find(([pattern]) =>
     pattern.endsWith('*') ? id.startsWith(pattern.slice(0, -1)) : id === pattern,

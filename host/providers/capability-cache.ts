@@ -6,11 +6,11 @@ import { randomUUID } from 'node:crypto'
 import { readFile, rename, rm, writeFile } from 'node:fs/promises'
 import * as z from 'zod'
 import { parseJson } from '../files/json.ts'
-import { spareFields } from './request-rejection.ts'
+import { optionalFields } from './request-rejection.ts'
 
 /** What one server said of one model; absent: nothing. */
 const Said = z.strictObject({
-  refusedFields: z.array(z.enum(spareFields)).max(spareFields.length).optional(),
+  refusedFields: z.array(z.enum(optionalFields)).max(optionalFields.length).optional(),
   contextTokens: z.int().min(1).optional(),
   maxOutputTokens: z.int().min(1).optional(),
   /** It takes one call in a turn. */
@@ -38,7 +38,7 @@ const maxBytes = 1024 * 1024
 /** Servers are updated: what was said longer ago is asked anew. */
 const maxAgeMs = 30 * 24 * 3_600_000
 
-export class ModelMemory {
+export class CapabilityCache {
   readonly #file: string | null
   readonly #now: () => number
   #entries: readonly Entry[] | null = null

@@ -8,7 +8,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { directNetwork } from '../net/network.ts'
-import { ModelMemory } from './capability-cache.ts'
+import { CapabilityCache } from './capability-cache.ts'
 import { exchange, watchBody } from './http-exchange.ts'
 import {
   defaultMaxConcurrent,
@@ -18,7 +18,7 @@ import {
   pauseAfter,
 } from './http-upstream.ts'
 import { sharedQueue } from './queue.ts'
-import { readRefusal, type SpareField } from './request-rejection.ts'
+import { type OptionalField, readRefusal } from './request-rejection.ts'
 import { UpstreamBreak } from './upstream.ts'
 import { modelRemedy } from './upstream-error.ts'
 
@@ -43,10 +43,17 @@ const answerMaxBytes = 4 * 1024 * 1024
 const maxAdaptations = 3
 
 /** Fields that servers may refuse: OpenAI's know no `input_type`, NVIDIA's ask for it. */
-const spare: ReadonlySet<SpareField> = new Set(['input_type', 'truncate', 'encoding_format'])
+const spare: ReadonlySet<OptionalField> = new Set(['input_type', 'truncate', 'encoding_format'])
 
 export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
-  const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
+  const {
+    provider,
+    timeouts,
+    runId,
+    network = directNetwork,
+    memory = new CapabilityCache(null),
+    log,
+  } = options
   const { baseUrl, model } = provider
   const queue = sharedQueue(baseUrl, provider.key?.reveal() ?? null, {
     maxConcurrent: provider.maxConcurrent ?? defaultMaxConcurrent,
@@ -64,11 +71,11 @@ export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
     { signal, onQueued }: EmbedOptions,
   ): Promise<Result<Embedded, WireError>> {
     const until = performance.now() + timeouts.queueTimeoutMs
-    const learnt = new Set<SpareField>()
+    const learnt = new Set<OptionalField>()
     for (let again = 0; ; again++) {
       const refused = new Set([...((await memory.recall(baseUrl, model)).refusedFields ?? []), ...learnt])
       const fields = { input_type, truncate: 'END', encoding_format: 'float' }
-      const kept = Object.entries(fields).filter(([name]) => !refused.has(name as SpareField))
+      const kept = Object.entries(fields).filter(([name]) => !refused.has(name as OptionalField))
       const body = JSON.stringify({ model, input, ...Object.fromEntries(kept) })
       const maxWaitMs = Math.max(0, until - performance.now())
       const taken = await queue.take({ runId, model, signal, maxWaitMs, again: again > 0 })

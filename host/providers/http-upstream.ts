@@ -7,8 +7,8 @@ import { classifyProviderError } from '#specs/protocol/provider-failure.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { directNetwork, type Network } from '../net/network.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
-import { type Abilities, abilitiesOf } from './capabilities.ts'
-import { ModelMemory, type Said } from './capability-cache.ts'
+import { abilitiesOf, type ModelCapabilities } from './capabilities.ts'
+import { CapabilityCache, type Said } from './capability-cache.ts'
 import {
   type ExchangeFailure,
   type ExchangeTimeouts,
@@ -36,7 +36,7 @@ export interface HttpUpstreamOptions {
   readonly runId: string
   readonly network?: Network
   /** Absent: what the server says is remembered for this run alone. */
-  readonly memory?: ModelMemory
+  readonly memory?: CapabilityCache
   /** Told of what a person may wonder about: pauses, and what the server does not take. */
   readonly log?: (fields: object, text: string) => void
 }
@@ -50,7 +50,14 @@ export const defaultMaxConcurrent = 4
 const maxAdaptations = 6
 
 export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
-  const { provider, timeouts, runId, network = directNetwork, memory = new ModelMemory(null), log } = options
+  const {
+    provider,
+    timeouts,
+    runId,
+    network = directNetwork,
+    memory = new CapabilityCache(null),
+    log,
+  } = options
   const { baseUrl, model } = provider
   const key = provider.key?.reveal() ?? null
   const redaction = createKeyRedaction(key)
@@ -183,7 +190,7 @@ interface Adaptation {
 }
 
 /** Takes the refusal into account; false when nothing would be different. */
-function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: Abilities): boolean {
+function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: ModelCapabilities): boolean {
   state.count += 1
   if (state.count > maxAdaptations) return false
   const { learnt } = state
@@ -215,7 +222,7 @@ function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: Abili
   }
 }
 
-function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): Partial<Abilities> {
+function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): Partial<ModelCapabilities> {
   return {
     ...(contextTokens === undefined ? {} : { contextTokens }),
     ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),

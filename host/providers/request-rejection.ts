@@ -5,7 +5,7 @@
 import { parseJson } from '../files/json.ts'
 
 /** Fields that a request can do without. Never among them: model, messages, tools. */
-export const spareFields = [
+export const optionalFields = [
   'stream_options',
   'stream',
   'temperature',
@@ -27,10 +27,10 @@ export const spareFields = [
   'truncate',
   'encoding_format',
 ] as const
-export type SpareField = (typeof spareFields)[number]
+export type OptionalField = (typeof optionalFields)[number]
 
 export type Refusal =
-  | { readonly kind: 'fields'; readonly fields: readonly SpareField[] }
+  | { readonly kind: 'fields'; readonly fields: readonly OptionalField[] }
   /** `promptTokens`: how long the server says the conversation is; null when it does not say. */
   | { readonly kind: 'context'; readonly contextTokens: number; readonly promptTokens: number | null }
   | { readonly kind: 'output'; readonly maxOutputTokens: number }
@@ -38,7 +38,7 @@ export type Refusal =
   | { readonly kind: 'tools' }
 
 /** Other words by which a server names a field. */
-const aliases: Partial<Record<SpareField, readonly string[]>> = {
+const aliases: Partial<Record<OptionalField, readonly string[]>> = {
   stream_options: ['include_usage'],
   chat_template_kwargs: ['chat_template', 'enable_thinking'],
   response_format: ['json_schema', 'json_object'],
@@ -54,9 +54,9 @@ const bodyMaxChars = 8_192
 
 /**
  * @param body of the answer, as it came
- * @param sent the fields of {@link spareFields} that the request had
+ * @param sent the fields of {@link optionalFields} that the request had
  */
-export function readRefusal(status: number, body: string, sent: ReadonlySet<SpareField>): Refusal | null {
+export function readRefusal(status: number, body: string, sent: ReadonlySet<OptionalField>): Refusal | null {
   if (status !== 400 && status !== 422) return null
   const { text, named } = readWords(body.slice(0, bodyMaxChars))
   const length = readLength(text)
@@ -64,7 +64,7 @@ export function readRefusal(status: number, body: string, sent: ReadonlySet<Spar
   if (/only supports? single tool[- ]calls?/i.test(text)) return { kind: 'single_calls' }
   // What is wrong with a value is for the guest to mend: a field that is taken must not be remembered as refused.
   const isRejection = rejection.test(text) && !wrongValue.test(text)
-  const isNamed = (field: SpareField): boolean =>
+  const isNamed = (field: OptionalField): boolean =>
     [field, ...(aliases[field] ?? [])].some((word) => named.has(word) || namesField(text, word))
   const fields = isRejection ? [...sent].filter(isNamed) : []
   const isToolsField = ['tools', 'functions'].some((word) => named.has(word))

@@ -2,15 +2,15 @@
  * The body for a model server, made anew from the guest's validated fields: the host's model, a bounded length, and the
  * forms that servers differ about put so that each takes them. Model, messages and tools are always sent.
  */
-import type { Abilities } from './capabilities.ts'
+import type { ModelCapabilities } from './capabilities.ts'
 import { type ChatMessage, type ChatRequest, outputDefaultTokens } from './chat-request.ts'
-import type { SpareField } from './request-rejection.ts'
+import type { OptionalField } from './request-rejection.ts'
 
 export interface WireOptions {
   readonly model: string
-  readonly abilities: Abilities
+  readonly abilities: ModelCapabilities
   /** Fields that the server refuses; they are left out, `max_tokens` goes by its other name. */
-  readonly refused: ReadonlySet<SpareField>
+  readonly refused: ReadonlySet<OptionalField>
   /** Most output tokens that the run may still use. */
   readonly maxTokens: number
   /** Length of the conversation as the server told it; null: it is estimated. */
@@ -20,7 +20,7 @@ export interface WireOptions {
 export interface WireRequest {
   readonly body: string
   /** The fields in it that a server might refuse and a request can do without. */
-  readonly spare: ReadonlySet<SpareField>
+  readonly spare: ReadonlySet<OptionalField>
 }
 
 /** Bytes of JSON per token, on the low side: it decides how much of the context is left for the answer. */
@@ -40,7 +40,9 @@ export function buildWireRequest(request: ChatRequest, options: WireOptions): Wi
     ...(request.stream === true ? { stream_options: { include_usage: true } } : {}),
   }
   const kept = Object.fromEntries(
-    Object.entries(fields).filter(([name, value]) => value !== undefined && !refused.has(name as SpareField)),
+    Object.entries(fields).filter(
+      ([name, value]) => value !== undefined && !refused.has(name as OptionalField),
+    ),
   )
   // Without `stream` there is nothing to say of the stream.
   if (refused.has('stream')) delete kept.stream_options
@@ -70,8 +72,8 @@ function spareOf(
   messages: readonly ChatMessage[],
   tools: ChatRequest['tools'],
   lengthName: string,
-): ReadonlySet<SpareField> {
-  const spare = new Set(Object.keys(kept) as SpareField[])
+): ReadonlySet<OptionalField> {
+  const spare = new Set(Object.keys(kept) as OptionalField[])
   if (lengthName === 'max_tokens') spare.add('max_tokens')
   if (messages.some((message) => 'reasoning_content' in message)) spare.add('reasoning_content')
   if (tools?.some((tool) => tool.function.strict !== undefined)) spare.add('strict')
@@ -79,7 +81,7 @@ function spareOf(
 }
 
 /** How the wish for more or less thinking is put to this model; nothing when there is none. */
-function reasoningFields(request: ChatRequest, { reasoning }: Abilities): Partial<ChatRequest> {
+function reasoningFields(request: ChatRequest, { reasoning }: ModelCapabilities): Partial<ChatRequest> {
   const { reasoning_effort: effort, chat_template_kwargs: kwargs } = request
   if (effort === undefined || reasoning === 'effort') return {}
   if (reasoning !== 'enable_thinking') return { reasoning_effort: undefined }
@@ -93,7 +95,7 @@ function reasoningFields(request: ChatRequest, { reasoning }: Abilities): Partia
 function switchReasoning(
   messages: readonly ChatMessage[],
   { reasoning_effort: effort }: ChatRequest,
-  { reasoning }: Abilities,
+  { reasoning }: ModelCapabilities,
 ): readonly ChatMessage[] {
   if (effort === undefined || (reasoning !== 'slash' && reasoning !== 'detailed')) return messages
   const isOn = isThinking(effort)
@@ -107,7 +109,10 @@ function isThinking(effort: NonNullable<ChatRequest['reasoning_effort']>): boole
 }
 
 /** Messages as every server takes them. */
-function adaptMessages(messages: readonly ChatMessage[], { parallelCalls }: Abilities): ChatMessage[] {
+function adaptMessages(
+  messages: readonly ChatMessage[],
+  { parallelCalls }: ModelCapabilities,
+): ChatMessage[] {
   const whole = messages.map(fillContent)
   return mergeNeighbours(parallelCalls ? whole : splitTurns(whole))
 }

@@ -18,7 +18,7 @@ import {
   writeManifest,
 } from '../workspace/index.ts'
 import { KeptRules } from './ignore-rule-changes.ts'
-import type { RunPlan } from './resolved-run.ts'
+import type { ResolvedRun } from './resolved-run.ts'
 
 /** Where a run's directory keeps its manifest. */
 export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')
@@ -33,7 +33,7 @@ export interface PreparedWorkspace extends AsyncDisposable {
 
 /** @throws {CaissonError} when the directory cannot be used, in use, or does not fit */
 export async function prepareWorkspace(
-  plan: Pick<RunPlan, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
+  plan: Pick<ResolvedRun, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
   record: RunRecord,
   signal: AbortSignal,
 ): Promise<PreparedWorkspace> {

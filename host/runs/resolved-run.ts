@@ -27,7 +27,7 @@ import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
 
 /** Everything a run needs to know; all of it decided before it starts. */
-export interface RunPlan {
+export interface ResolvedRun {
   readonly runId: string
   readonly folders: Folders
   readonly image: Image
@@ -94,6 +94,6 @@ export interface RunPlan {
   readonly approvals: {
     readonly mode: ApprovalMode
     readonly rules: readonly ApprovalRule[]
-    readonly attended: boolean
+    readonly interactive: boolean
   }
 }

@@ -15,12 +15,12 @@ import { Deadline } from './deadline.ts'
 import { RoomKeeper } from './disk-space-wait.ts'
 import { type Ending, endingOf } from './ending.ts'
 import { AgentControl } from './guest/agent-control.ts'
-import { AgentClaims } from './guest/agent-event-validator.ts'
+import { AgentEventValidator } from './guest/agent-event-validator.ts'
 import { Guest } from './guest/guest.ts'
-import { UnseenQuestions } from './guest/hidden-approvals.ts'
-import { Nap } from './guest/idle-hibernation.ts'
+import { HiddenApprovals } from './guest/hidden-approvals.ts'
+import { IdleHibernation } from './guest/idle-hibernation.ts'
 import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepare.ts'
-import type { RunPlan } from './resolved-run.ts'
+import type { ResolvedRun } from './resolved-run.ts'
 import { taskOf } from './task.ts'
 
 /** Time that the agent has to complete a cancelled task before the VM is ended. */
@@ -36,10 +36,10 @@ export class Run {
   readonly id: string
   /** Resolves with the final state; never rejects. */
   readonly ended: Promise<RunState>
-  readonly #plan: RunPlan
+  readonly #plan: ResolvedRun
   readonly #record: RunRecord
   readonly #approvals: ApprovalQueue
-  readonly #claims: AgentClaims
+  readonly #claims: AgentEventValidator
   readonly #control: AgentControl
   readonly #hooks: RunHooks
   readonly #approvesPlan: boolean
@@ -48,14 +48,14 @@ export class Run {
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
-  #nap: Nap | undefined
+  #nap: IdleHibernation | undefined
   #guest: Guest | undefined
-  readonly #unseen = new UnseenQuestions((waiting) => this.#guest?.holdTask(waiting))
+  readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
   /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
   #working = false
 
-  constructor(plan: RunPlan, record: RunRecord) {
+  constructor(plan: ResolvedRun, record: RunRecord) {
     this.id = plan.runId
     this.#plan = plan
     this.#record = record
@@ -68,7 +68,7 @@ export class Run {
       ask: (request, signal) =>
         this.#approvals.ask(request, signal, undefined, { mustAsk: true, isUnseen: true }),
     })
-    this.#claims = new AgentClaims({
+    this.#claims = new AgentEventValidator({
       mode,
       approvePlan: this.#approvesPlan,
       maxAgents: limits.maxAgents,
@@ -120,7 +120,7 @@ export class Run {
   }
 
   /** Whether an approval waits for an answer. */
-  waitsFor(approvalId: string): boolean {
+  hasPendingApproval(approvalId: string): boolean {
     return this.#approvals.pending.includes(approvalId)
   }
 
@@ -327,9 +327,10 @@ export class Run {
     }
   }
 
-  #startNap(guest: Guest): Nap | undefined {
+  #startNap(guest: Guest): IdleHibernation | undefined {
     const { hibernateAfterMs = defaultHibernateAfterMs } = this.#plan.vm
-    if (hibernateAfterMs > 0) this.#nap = new Nap(guest, hibernateAfterMs, (cause) => guest.lose(cause))
+    if (hibernateAfterMs > 0)
+      this.#nap = new IdleHibernation(guest, hibernateAfterMs, (cause) => guest.lose(cause))
     return this.#nap
   }
 

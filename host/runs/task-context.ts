@@ -5,16 +5,16 @@ import type { Config } from '../config/schema.ts'
 import { notesToTell } from '../memory/memory-service.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
-import type { RunPlan } from './resolved-run.ts'
+import type { ResolvedRun } from './resolved-run.ts'
 
 /** What is wrong with skills and notes is told to `say`, and stops no run. */
-export async function readKnowledge(
+export async function readTaskContext(
   { memory }: Pick<Config, 'memory'>,
   skills: UserSkills,
   notes: NoteStore,
   directory: string,
   say: (text: string) => void = () => undefined,
-): Promise<Pick<RunPlan, 'memory' | 'skills'>> {
+): Promise<Pick<ResolvedRun, 'memory' | 'skills'>> {
   if (skills.problems.length > 0)
     say(`problems with skills: ${skills.problems.length}; caisson skills list says which`)
   if (!memory.enabled) return { skills }
@@ -30,7 +30,7 @@ export async function readKnowledge(
 }
 
 /** The part of it that the task has. */
-export function knowledgeOf({ skills, memory }: RunPlan): Pick<Task, 'skills' | 'memory'> {
+export function knowledgeOf({ skills, memory }: ResolvedRun): Pick<Task, 'skills' | 'memory'> {
   const heads = skills?.heads() ?? []
   return {
     ...(heads.length === 0 ? {} : { skills: heads }),

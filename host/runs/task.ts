@@ -3,11 +3,11 @@ import type { Task } from '#specs/protocol/task.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
 import { secretsContext } from '../secrets/context.ts'
-import type { RunPlan } from './resolved-run.ts'
+import type { ResolvedRun } from './resolved-run.ts'
 import { knowledgeOf } from './task-context.ts'
 
 /** @param approvesPlan whether every plan is put before a person */
-export function taskOf(plan: RunPlan, hooks: RunHooks, approvesPlan: boolean): Task {
+export function taskOf(plan: ResolvedRun, hooks: RunHooks, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, contextTokens, embeddings, mcp } = plan
   const context = { ...secretsContext(secrets), ...continues?.context, ...plan.context }

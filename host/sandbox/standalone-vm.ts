@@ -13,14 +13,14 @@ import { serveVm } from '../control/serve-vm.ts'
 import type { ControlServer } from '../control/server.ts'
 import { type AgentLink, openAgentLink } from '../guest/agent-link.ts'
 import type { Image } from '../image/image.ts'
-import { CappedLog } from '../journal/bounded-log.ts'
+import { BoundedLog } from '../journal/bounded-log.ts'
 import { warmUp } from '../runs/guest/warm-up.ts'
 import { KeptRules } from '../runs/ignore-rule-changes.ts'
 import { requireValue } from '../runs/prepare.ts'
-import type { RunPlan } from '../runs/resolved-run.ts'
+import type { ResolvedRun } from '../runs/resolved-run.ts'
 import { type Folders, prepareFolders } from '../state/folders.ts'
 import { pauseVm, unpauseVm } from '../vm/hibernation/pause.ts'
-import { GuestUnresponsiveError, startWarm } from '../vm/template/warm-start.ts'
+import { GuestUnresponsiveError, restoreFromTemplate } from '../vm/template/warm-start.ts'
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
@@ -30,7 +30,7 @@ const requestTimeoutMs = 60_000
 export interface WorkbenchOptions {
   readonly image: Image
   readonly folders: Folders
-  readonly vm?: RunPlan['vm']
+  readonly vm?: ResolvedRun['vm']
   /** Its content goes in as the workspace; absent: an empty one. */
   readonly directory?: string
   readonly signal?: AbortSignal
@@ -39,18 +39,18 @@ export interface WorkbenchOptions {
 /** Where a VM without a run keeps its agent's log, in its own folder. */
 export const workbenchLogName = 'agent.jsonl'
 
-export class Workbench implements AsyncDisposable {
+export class StandaloneVm implements AsyncDisposable {
   readonly vm: Vm
   /** Resolves when its agent has answered and the workspace is there; rejects with a {@link CaissonError}. */
   readonly ready: Promise<void>
   readonly #link: AgentLink
   readonly #access = new GuestAccess({ link: () => this.#link })
-  readonly #log: CappedLog
+  readonly #log: BoundedLog
   readonly #stopped = Promise.withResolvers<void>()
   #server: ControlServer | undefined
   #state: VmInfo['state'] = 'starting'
 
-  private constructor(vm: Vm, log: CappedLog, cloned: boolean) {
+  private constructor(vm: Vm, log: BoundedLog, cloned: boolean) {
     this.vm = vm
     this.#log = log
     this.#link = this.#openLink(cloned)
@@ -64,7 +64,7 @@ export class Workbench implements AsyncDisposable {
   }
 
   /** Starts the VM; returns when its init is ready, and for a copy of a template when its agent is. @throws {VmError} @throws {CaissonError} for the directory */
-  static async open(given: WorkbenchOptions): Promise<Workbench> {
+  static async open(given: WorkbenchOptions): Promise<StandaloneVm> {
     const { image, folders, directory, signal, vm = {} } = given
     const { disk, start = 'auto', hibernateAfterMs: _, ...size } = vm
     await prepareFolders(folders)
@@ -72,10 +72,10 @@ export class Workbench implements AsyncDisposable {
     const workspace = directory === undefined ? {} : await makeDisk(given, directory, disks)
     const stopper = signal === undefined ? {} : { signal }
     const options = { ...size, ...workspace, ...stopper, image: disk ?? image, folders }
-    const bench = await startWarm(options, { start, warmUp }, async ({ vm, cloned }) => {
+    const bench = await restoreFromTemplate(options, { start, warmUp }, async ({ vm, cloned }) => {
       const logFile = path.join(folders.vms, vm.id, workbenchLogName)
-      const log = await CappedLog.open(logFile, limits.runMaxLogBytes)
-      const opened = new Workbench(vm, log, cloned)
+      const log = await BoundedLog.open(logFile, limits.runMaxLogBytes)
+      const opened = new StandaloneVm(vm, log, cloned)
       try {
         // A copy that does not answer is left for a boot; a boot that does not is what a developer looks into.
         if (cloned) await opened.ready

@@ -31,8 +31,8 @@ const wrong: [string, object, string[], RegExp][] = [
   ],
   [
     'an unknown field of a rule',
-    { rules: [{ nope: 1 }] },
-    ['rules.0.effect', 'rules.0.tool', 'rules.0.nope'],
+    { approvalRules: [{ nope: 1 }] },
+    ['approvalRules.0.effect', 'approvalRules.0.tool', 'approvalRules.0.nope'],
     /the names are effect, tool/,
   ],
   [
@@ -74,7 +74,7 @@ const wrong: [string, object, string[], RegExp][] = [
     ['egress.rules.0.host'],
     /must be text/,
   ],
-  ['a word for yes or no', { attended: 'yes' }, ['attended'], /must be true or false, got "yes"/],
+  ['a word for yes or no', { interactive: 'yes' }, ['interactive'], /must be true or false, got "yes"/],
   ['a signal that is none', { signal: {} }, ['signal'], /AbortSignal/],
   ['a number for a path', { workspace: 7 }, ['workspace'], /must be text, got 7/],
 ]
@@ -124,14 +124,14 @@ describe('the options of a run', () => {
         hibernateAfterMs: 0,
       },
       approve: 'none',
-      rules: [{ effect: 'allow', tool: '*' }],
-      attended: true,
+      approvalRules: [{ effect: 'allow', tool: '*' }],
+      interactive: true,
       egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
       continue: 'last',
-      keep: true,
+      keepVm: true,
       onProgress: () => undefined,
       onNotes: () => undefined,
-      fromRecording: 'last',
+      replay: 'last',
       signal: new AbortController().signal,
     }
     expect(() => checkRunOptions(all)).not.toThrow()
@@ -205,9 +205,9 @@ it('a call that nobody answers is denied, with what to pass to allow it [S1.11 H
     arguments: '{}',
     preview: '',
   }
-  const ruling = ruleCall(request, { mode: 'ask', rules: [], attended: false }, undefined)
+  const ruling = ruleCall(request, { mode: 'ask', rules: [], interactive: false }, undefined)
   expect(ruling).toMatchObject({ decision: 'deny', by: 'mode' })
-  for (const way of ['--approve all', 'rule file', "approve: 'all'", 'attended: true', 'run.answer'])
+  for (const way of ['--approve all', 'rule file', "approve: 'all'", 'interactive: true', 'run.answer'])
     expect(ruling?.rule).toContain(way)
 })
 

@@ -38,7 +38,7 @@ export interface FreshOptions {
 }
 
 /** The host's end of the port: one question at a time. The stream stays the caller's to close. */
-export class RootPort {
+export class PrivilegedPort {
   readonly #port: Duplex
   #unread = Buffer.alloc(0)
   #last: Promise<unknown> = Promise.resolve()
@@ -69,7 +69,7 @@ export class RootPort {
    * look at it comes as late as the guest took to run at all, by code that an emulator had to translate. The clock is then
    * {@link settle}d while the guest is at other work. @throws {FreshError}
    */
-  async freshen(options: FreshOptions): Promise<void> {
+  async reseed(options: FreshOptions): Promise<void> {
     let offMs = await this.refresh(options)
     for (let tries = 1; tries < NEAR_TRIES && Math.abs(offMs) > NEAR_MS; tries += 1)
       offMs = await this.refresh({ entropy: false, deadlineMs: options.deadlineMs })

@@ -55,7 +55,7 @@ export interface StartState {
   readonly overlayFile?: string
 }
 
-export interface VmPlan {
+export interface VmCommand {
   /** What it was made from. */
   readonly options: StartVmOptions
   readonly folder: VmFolder
@@ -74,7 +74,7 @@ export async function planVm(
   options: StartVmOptions,
   machine: Machine,
   start: StartState = {},
-): Promise<VmPlan> {
+): Promise<VmCommand> {
   const size = resolveSize(options)
   const boot = bootSpec(options)
   const accelerator = await chooseAccelerator(options.accelerator ?? 'auto', machine)

@@ -7,9 +7,9 @@ import type { Accelerator } from './qemu/qemu-args.ts'
 import type { QemuProcess } from './qemu/qemu-process.ts'
 import type { Qmp } from './qemu/qmp.ts'
 import type { VmConsole } from './qemu/vm-console.ts'
-import { RootPort } from './reseed.ts'
+import { PrivilegedPort } from './reseed.ts'
 import { tails } from './start-failure.ts'
-import type { VmPlan } from './vm-command.ts'
+import type { VmCommand } from './vm-command.ts'
 
 /** After QEMU's end, for what it had already written to monitor, console and stderr. */
 export const LAST_WORDS_MS = 20
@@ -61,7 +61,7 @@ export interface Vm extends AsyncDisposable {
   readonly rpc: Duplex
   readonly http: Duplex
   /** The port of the guest's root side, for entropy and time. */
-  readonly root: RootPort
+  readonly root: PrivilegedPort
   /**
    * Resolves once the guest has random bytes and the time of this host. A resumed VM is returned before that, so that
    * its agent can wake up meanwhile: nothing may be asked of the guest before that draws at random or looks at a clock.
@@ -70,7 +70,7 @@ export interface Vm extends AsyncDisposable {
   readonly fresh: Promise<void>
   readonly qmp: Qmp
   /** What it was started from, and its process: for what saves it. */
-  readonly plan: VmPlan
+  readonly plan: VmCommand
   readonly process: QemuProcess
   readonly console: VmConsole
   readonly accelerator: Accelerator
@@ -87,23 +87,23 @@ export interface Vm extends AsyncDisposable {
 }
 
 export class VmLife {
-  readonly #plan: VmPlan
+  readonly #plan: VmCommand
   readonly #qemu: QemuProcess
   readonly qmp: Qmp
   readonly #pid: number
-  readonly root: RootPort
+  readonly root: PrivilegedPort
   readonly exited: Promise<VmExit>
   #stopping = false
   #shutdown: string | undefined
 
-  constructor(plan: VmPlan, qemu: QemuProcess, qmp: Qmp, pid: number) {
+  constructor(plan: VmCommand, qemu: QemuProcess, qmp: Qmp, pid: number) {
     this.#plan = plan
     this.#qemu = qemu
     this.qmp = qmp
     this.#pid = pid
     const [root] = qemu.ports
     if (!root) throw new TypeError('a VM has three ports')
-    this.root = new RootPort(root)
+    this.root = new PrivilegedPort(root)
     qmp.onEvent(({ name, data }) => {
       if (name === 'SHUTDOWN' && typeof data.reason === 'string') this.#shutdown = data.reason
     })

@@ -5,9 +5,14 @@
 import { link } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { ownWorkspace } from './drives.ts'
-import { continueVm, stopVm } from './hibernation/saved-state.ts'
+import { pauseCpus, resumeCpus } from './hibernation/saved-state.ts'
 import { Pool, type PoolCounts, type PoolMember } from './pool.ts'
-import { GuestUnresponsiveError, startWarm, type WarmStartDeps, type WarmVm } from './template/warm-start.ts'
+import {
+  GuestUnresponsiveError,
+  restoreFromTemplate,
+  type WarmStartDeps,
+  type WarmVm,
+} from './template/warm-start.ts'
 import type { StartVmOptions } from './vm-command.ts'
 import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
@@ -57,7 +62,7 @@ export class VmPool implements AsyncDisposable {
       size,
       maxMembers: Math.min(maxVms, Math.floor(maxMemoryBytes / memoryBytes)),
       waitMs: waitMs ?? DEFAULT_WAIT_MS,
-      start: (signal) => startWarm({ ...start, hasOwnWorkspace: true, signal }, deps, rest),
+      start: (signal) => restoreFromTemplate({ ...start, hasOwnWorkspace: true, signal }, deps, rest),
       prepare: wake,
     })
   }
@@ -110,22 +115,22 @@ export class VmPool implements AsyncDisposable {
 }
 
 /**
- * Hands a VM of a pool to `open` as {@link startWarm} would a new one; without, or when its guest does not serve, one is
- * started. @throws as {@link startWarm} does
+ * Hands a VM of a pool to `open` as {@link restoreFromTemplate} would a new one; without, or when its guest does not serve, one is
+ * started. @throws as {@link restoreFromTemplate} does
  */
-export async function openWarm<T>(
+export async function acquireWarmVm<T>(
   pooled: PooledVm | undefined,
   options: StartVmOptions,
   deps: WarmStartDeps,
   open: (warm: WarmVm) => Promise<T>,
 ): Promise<T> {
-  if (pooled === undefined) return await startWarm(options, deps, open)
+  if (pooled === undefined) return await restoreFromTemplate(options, deps, open)
   try {
     return await open(pooled)
   } catch (error) {
     await pooled.stop()
     if (!(error instanceof GuestUnresponsiveError)) throw error
-    return await startWarm(options, deps, open)
+    return await restoreFromTemplate(options, deps, open)
   }
 }
 
@@ -133,7 +138,7 @@ export async function openWarm<T>(
 async function rest(warm: WarmVm): Promise<PooledVm> {
   const { vm } = warm
   await vm.fresh
-  await stopVm(vm.qmp)
+  await pauseCpus(vm.qmp)
   await noteWaiting(vm.plan.folder, true)
   return { ...warm, exited: vm.exited, stop: () => vm.stop() }
 }
@@ -143,8 +148,8 @@ async function rest(warm: WarmVm): Promise<PooledVm> {
  * its state since.
  */
 async function wake({ vm }: PooledVm): Promise<void> {
-  const told = vm.root.freshen({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
-  await Promise.all([told, continueVm(vm.qmp)])
+  const told = vm.root.reseed({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
+  await Promise.all([told, resumeCpus(vm.qmp)])
 }
 
 /** Everything that makes two VMs serve differently. */

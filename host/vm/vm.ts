@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type BootWatch, watchBoot } from './boot-watch.ts'
-import { continueVm, loadState } from './hibernation/saved-state.ts'
+import { loadState, resumeCpus } from './hibernation/saved-state.ts'
 import { type QemuProcess, spawnQemu } from './qemu/qemu-process.ts'
 import { Qmp, QmpError } from './qemu/qmp.ts'
 import {
@@ -14,7 +14,7 @@ import {
   isLaunchFailure,
   StartLimits,
 } from './start-failure.ts'
-import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmPlan } from './vm-command.ts'
+import { planVm, prepareMachine, type StartState, type StartVmOptions, type VmCommand } from './vm-command.ts'
 import type { VmPhase } from './vm-error.ts'
 import { LAST_WORDS_MS, type Vm, VmLife, type VmTimings } from './vm-lifecycle.ts'
 
@@ -51,7 +51,7 @@ export async function resumeVm(options: StartVmOptions, saved: SavedMachine): Pr
 
 /** A start under way: QEMU runs, and nothing else is known. */
 interface Start {
-  readonly plan: VmPlan
+  readonly plan: VmCommand
   readonly qemu: QemuProcess
   readonly limits: StartLimits
   readonly deadlineMs: number
@@ -84,7 +84,7 @@ async function begin(options: StartVmOptions, state: StartState, way: Way): Prom
   }
 }
 
-async function run(plan: VmPlan, options: StartVmOptions, startedAt: number, way: Way): Promise<Vm> {
+async function run(plan: VmCommand, options: StartVmOptions, startedAt: number, way: Way): Promise<Vm> {
   const deadlineMs = options.deadlineMs ?? DEFAULT_DEADLINE_MS
   const preparedAt = performance.now()
   const qemu = await launch(plan)
@@ -164,11 +164,11 @@ async function resume(start: Start, { withoutMemory, beforeRun }: SavedMachine):
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
   if (beforeRun !== undefined) await limits.race(beforeRun())
   // The guest finds the message when it begins to run: nothing of it comes before that.
-  const fresh = life.root.freshen({ deadlineMs: FRESH_DEADLINE_MS })
+  const fresh = life.root.reseed({ deadlineMs: FRESH_DEADLINE_MS })
   fresh.catch(() => undefined)
   // Whatever fails from here on, the guest may have run.
   enter('fresh')
-  await limits.race(continueVm(life.qmp))
+  await limits.race(resumeCpus(life.qmp))
   const doneAt = performance.now()
   const timings = { loadMs: doneAt - qmpAt }
   return { life, timings, qmpAt, doneAt, fresh: Promise.race([fresh, failAtExit(qemu)]) }
@@ -179,7 +179,7 @@ async function connect({ plan, qemu, limits, deadlineMs }: Start): Promise<VmLif
   return new VmLife(plan, qemu, qmp, await qemu.findPid())
 }
 
-async function launch(plan: VmPlan): Promise<QemuProcess> {
+async function launch(plan: VmCommand): Promise<QemuProcess> {
   try {
     return spawnQemu(plan.qemu)
   } catch (cause) {

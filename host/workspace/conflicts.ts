@@ -75,7 +75,7 @@ export function stateAfter(change: StoredChange): PathState | undefined {
 }
 
 /** Judges the changes of one review, in their order, against the host as it is now. */
-export class StandingFinder {
+export class ConflictFinder {
   readonly #root: Root
   readonly #index: ManifestIndex
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>

@@ -10,7 +10,7 @@ import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
 import { describeFaults, describeIssues, validationFailure } from './failure.ts'
 import { type OpenedSchema, openSchema } from './json-schema.ts'
 import { readArgumentsJson } from './read-json.ts'
-import { findMeant, isDestructive, mendSlips, propertiesOf, type ToolEffect } from './slips.ts'
+import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './slips.ts'
 
 export interface ToolArguments extends ToolEffect {
   readonly name: string
@@ -53,7 +53,7 @@ export async function readArguments(
   const first = await check(parameters, json.value, suggest)
   if (first.ok) return { ok: true, value: { given: json.value, input: first.value, corrections } }
   if (isDestructive(tool) || !isRecord(json.value)) return refuse(first.error)
-  const mended = mendSlips(
+  const mended = coerceArguments(
     json.value,
     isZod(parameters) ? toInputSchema(parameters) : parameters,
     corrections,

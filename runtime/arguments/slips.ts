@@ -75,7 +75,7 @@ export function findMeant(name: string, properties: Readonly<Record<string, unkn
 const depthMax = 32
 
 /** `value` with what is certain put right by the schema, at every level; the rest stays for validation to refuse. */
-export function mendSlips(
+export function coerceArguments(
   value: Readonly<Record<string, unknown>>,
   schema: Readonly<Record<string, unknown>>,
   corrections: string[],

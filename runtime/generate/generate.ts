@@ -19,8 +19,8 @@ import {
   type LLMEnvironment,
 } from '../environment/environment.ts'
 import { resolveTools, type ToolSelection, type ToolSet } from '../environment/tool-set.ts'
-import { ProviderHabits } from '../llm/habits.ts'
-import { askWithRepeats, type RepeatHooks } from '../llm/repeats.ts'
+import { ProviderQuirks } from '../llm/habits.ts'
+import { type RepeatHooks, requestWithRetry } from '../llm/repeats.ts'
 import { untilAborted } from '../processes/until-aborted.ts'
 import { LLMError } from '../providers/errors.ts'
 import { withNamedCalls } from './named-calls.ts'
@@ -69,7 +69,7 @@ export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChun
     {
       onText: (content) => told.add({ content }),
       onReasoning: (reasoningContent) => told.add({ reasoningContent }),
-      mayRepeat: () => !told.hasAny,
+      mayRetry: () => !told.hasAny,
     },
   ).finally(() => told.end())
   // It is awaited below, unless who reads leaves before.
@@ -130,7 +130,7 @@ async function ask(request: LLMRequest, hooks: Omit<RepeatHooks, 'signal'>): Pro
     return provider.stream({ ...sent, streamed, echoReasoning, countTokens, reasoningEffort })
   }
   const policy = maxAttempts === undefined ? {} : { maxAttempts }
-  const turn = await askWithRepeats(open, sent, habits, policy, { ...hooks, signal })
+  const turn = await requestWithRetry(open, sent, habits, policy, { ...hooks, signal })
   signal.throwIfAborted()
   if (!turn.ok) throw new LLMError(request.provider, turn.error)
   return toResponse(turn.value, tools)
@@ -195,14 +195,14 @@ function checkRequest({ provider, model, messages }: LLMRequest): void {
 }
 
 /** What was learned of a provider's model, which further calls need not learn again: the fields that it refuses or wants. */
-const learned = new WeakMap<object, Map<string, ProviderHabits>>()
+const learned = new WeakMap<object, Map<string, ProviderQuirks>>()
 const modelsMaxCount = 200
 
 /** Habits of their own for every call, for a stream that broke in one says nothing of the next. */
-function habitsOf(provider: object, model: string): ProviderHabits {
-  const models = learned.get(provider) ?? new Map<string, ProviderHabits>()
+function habitsOf(provider: object, model: string): ProviderQuirks {
+  const models = learned.get(provider) ?? new Map<string, ProviderQuirks>()
   learned.set(provider, models)
-  const habits = new ProviderHabits(models.get(model))
+  const habits = new ProviderQuirks(models.get(model))
   if (models.size >= modelsMaxCount) models.clear()
   models.set(model, habits)
   return habits

@@ -15,7 +15,7 @@ const streamFaults: Partial<Record<ModelErrorCode, number>> = {
 /** The weight at which streams are given up. */
 const faultsMax = 2
 
-export class ProviderHabits {
+export class ProviderQuirks {
   /** Since the last turn that came whole. */
   #faults = 0
   /** In the whole run: they come and go with what the model writes. */
@@ -31,7 +31,7 @@ export class ProviderHabits {
   sendEffort = true
 
   /** @param known what was learned of the same model before; of how it streams nothing is taken over */
-  constructor(known?: ProviderHabits) {
+  constructor(known?: ProviderQuirks) {
     if (known === undefined) return
     this.echoReasoning = known.echoReasoning
     this.countTokens = known.countTokens

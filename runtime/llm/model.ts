@@ -5,8 +5,8 @@
 import type { Result } from '#specs/protocol/error.ts'
 import { type ChatRequest, type ClientOptions, streamChat, type Turn } from './client.ts'
 import type { ModelError } from './errors.ts'
-import { ProviderHabits } from './habits.ts'
-import { askWithRepeats, type RepeatHooks, type RepeatPolicy } from './repeats.ts'
+import { ProviderQuirks } from './habits.ts'
+import { type RepeatHooks, type RetryPolicy, requestWithRetry } from './repeats.ts'
 
 export interface TurnRequest
   extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'> {
@@ -19,7 +19,7 @@ export type TurnHooks = RepeatHooks
 /** Asks a model for one turn. */
 export type Model = (request: TurnRequest, hooks: TurnHooks) => Promise<Result<Turn, ModelError>>
 
-export interface ModelOptions extends Omit<ClientOptions, 'signal'>, RepeatPolicy {
+export interface ModelOptions extends Omit<ClientOptions, 'signal'>, RetryPolicy {
   readonly model: string
   /** Default 16,384: enough for a file of some length, and within what hosted models allow. */
   readonly maxTokens?: number
@@ -27,7 +27,7 @@ export interface ModelOptions extends Omit<ClientOptions, 'signal'>, RepeatPolic
 
 /** A model behind `baseUrl`, for one run. */
 export function createModel(options: ModelOptions): Model {
-  const habits = new ProviderHabits()
+  const habits = new ProviderQuirks()
   const { model, maxTokens = 16_384 } = options
   return (request, hooks) => {
     const clientOptions = { ...options, signal: hooks.signal }
@@ -36,6 +36,6 @@ export function createModel(options: ModelOptions): Model {
       const form = { model, maxTokens: request.maxTokens ?? maxTokens, stream, echoReasoning, countTokens }
       return streamChat({ ...request, ...form }, clientOptions)
     }
-    return askWithRepeats(open, request, habits, options, hooks)
+    return requestWithRetry(open, request, habits, options, hooks)
   }
 }

@@ -8,12 +8,12 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { StreamPart } from './chunk.ts'
 import { collectTurn, type Turn } from './client.ts'
 import { type ModelError, modelError, modelFailures } from './errors.ts'
-import type { ProviderHabits } from './habits.ts'
+import type { ProviderQuirks } from './habits.ts'
 import type { ToolSpec } from './messages.ts'
 import { readTurnText, type SaidMessage } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
-export interface RepeatPolicy {
+export interface RetryPolicy {
   /** Bounds the requests for one turn, the first included, below what each failure has of its own. */
   readonly maxAttempts?: number
   /** The first pause in place of each failure's own; doubled each time up to `maxDelayMs`. */
@@ -31,7 +31,7 @@ export interface RepeatHooks {
   onReasoning?(text: string): void
   onRetry?(error: ModelError, delayMs: number): void
   /** Whether a failed request may be made again; absent: always. */
-  mayRepeat?(): boolean
+  mayRetry?(): boolean
 }
 
 /** What a turn is judged by: calls are looked for in its text where tools were offered. */
@@ -41,11 +41,11 @@ export interface AskedFor {
 }
 
 /** Opens a request as `habits` have it at that moment, and repeats it as {@link modelFailures} allows. */
-export async function askWithRepeats(
+export async function requestWithRetry(
   open: () => AsyncIterable<readonly StreamPart[]>,
   asked: AskedFor,
-  habits: ProviderHabits,
-  policy: RepeatPolicy,
+  habits: ProviderQuirks,
+  policy: RetryPolicy,
   hooks: RepeatHooks,
 ): Promise<Result<Turn, ModelError>> {
   for (let attempt = 1; ; ) {
@@ -55,7 +55,7 @@ export async function askWithRepeats(
       return { ok: true, value: readTurnText(turn.value, asked) }
     }
     const { error } = turn
-    if (hooks.mayRepeat?.() === false) return turn
+    if (hooks.mayRetry?.() === false) return turn
     // Another form of the request is another request: it is made at once, and each change is made once.
     if (habits.adapt(error)) {
       hooks.onRetry?.(error, 0)
@@ -79,7 +79,7 @@ export async function askWithRepeats(
 
 async function askOnce(
   parts: AsyncIterable<readonly StreamPart[]>,
-  habits: ProviderHabits,
+  habits: ProviderQuirks,
   hooks: RepeatHooks,
 ): Promise<Result<Turn, ModelError>> {
   const turn = await collectTurn(parts, (part) => {
@@ -94,7 +94,7 @@ async function askOnce(
   return { ok: false, error: modelError('cut_arguments', message) }
 }
 
-function pauseBefore(attempt: number, error: ModelError, policy: RepeatPolicy): number {
+function pauseBefore(attempt: number, error: ModelError, policy: RetryPolicy): number {
   const maxDelayMs = policy.maxDelayMs ?? 60_000
   const first = policy.firstDelayMs ?? modelFailures[error.code].firstDelayMs
   const full = Math.min(first * 2 ** (attempt - 1), maxDelayMs)

@@ -1,7 +1,7 @@
 /** What scheduling takes: a plan of fifty steps whose steps do nothing, every event checked as the host does. */
 
 import { executePlan, type StepRunner } from '../../agent/plan/executor.ts'
-import { PlanBook } from '../../agent/plan/plan-state.ts'
+import { PlanState } from '../../agent/plan/plan-state.ts'
 import { makeRun } from '../../agent/test/support/run.ts'
 import { Plan } from '../../specs/protocol/plan.ts'
 import type { Figures } from './bench.ts'
@@ -22,7 +22,7 @@ export async function measurePlan(): Promise<Figures> {
   const found: number[] = []
   for (let count = -warmUpSamples; count < samples; count++) {
     const { run } = makeRun({ model: () => Promise.reject(new Error('no step asks a model')) })
-    const book = await PlanBook.open(makePlan(), run)
+    const book = await PlanState.open(makePlan(), run)
     const before = performance.now()
     const { outcome } = await executePlan(book, run, { performStep: doNothing })
     const tookMs = performance.now() - before

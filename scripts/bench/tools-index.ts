@@ -7,7 +7,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createCodeSearch } from '../../agent/search/code-search.ts'
-import { IndexRoom } from '../../agent/search/index-memory-budget.ts'
+import { IndexMemoryBudget } from '../../agent/search/index-memory-budget.ts'
 import { type CodeSearchResult, searchCodeName } from '../../agent/tools/search-code.ts'
 import type { Figures } from './bench.ts'
 import { figureOf, repeats, round, tell } from './figures.ts'
@@ -31,7 +31,7 @@ export async function measureIndex(): Promise<Figures> {
     let indexBytes = 0
     for (let round = 0; round < rounds; round++) {
       found.floor.push(await timed(() => walk(root, (path) => readFileSync(path).length)))
-      const room = new IndexRoom()
+      const room = new IndexMemoryBudget()
       const search = createCodeSearch({ room })
       const tool = search.toolOver({ root })
       const ask = async (query: string): Promise<void> => {

@@ -1,6 +1,6 @@
 /**
  * The preamble that begins a session on a port: four 0xFF, `CAISSON1`, 16 bytes of session. With a session of zeros
- * it is a knock: the guest asks the host to begin one. Owns only the bytes; who may begin what is decided elsewhere.
+ * it is a sessionRequest: the guest asks the host to begin one. Owns only the bytes; who may begin what is decided elsewhere.
  */
 
 /** 32 lower-case hex digits. */
@@ -10,8 +10,8 @@ const magic = Buffer.concat([Buffer.alloc(4, 0xff), Buffer.from('CAISSON1', 'lat
 const sessionBytes = 16
 /** Bytes of a preamble. */
 export const preambleBytes = magic.length + sessionBytes
-/** The session of a knock. */
-export const knock: SessionId = '0'.repeat(sessionBytes * 2)
+/** The session of a sessionRequest. */
+export const sessionRequest: SessionId = '0'.repeat(sessionBytes * 2)
 
 /** The bytes that begin `session`. Throws a RangeError when it is not 32 hex digits. */
 export function encodePreamble(session: SessionId): Buffer {

@@ -277,7 +277,7 @@ describe('the documents on limits', () => {
     const rows = tableAfter('specs/vm.md', '## Size and bounds')
     expect(rows).toEqual([
       [
-        '`--memory`',
+        '`--ram`',
         `${vm.DEFAULT_MEMORY_BYTES / GiB} GiB`,
         `${vm.MIN_MEMORY_BYTES / MiB} MiB to the machine's memory, whole MiB`,
       ],

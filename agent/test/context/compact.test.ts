@@ -5,7 +5,7 @@ import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { compact } from '../../context/compact.ts'
 import { TokenMeter } from '../../context/tokens.ts'
 import { History } from '../../step/history.ts'
-import { cutMiddle } from '../../text/truncate.ts'
+import { truncateMiddle } from '../../text/truncate.ts'
 import { expectValidConversation } from '../support/conversation.ts'
 
 const opening: readonly ChatMessage[] = [
@@ -68,7 +68,7 @@ describe('the shorter form of a conversation', () => {
             said,
             earlier: '',
             left: 'Tool calls: 3.',
-            cutOutput: (_callId, output, maxChars) => cutMiddle(output, maxChars),
+            cutOutput: (_callId, output, maxChars) => truncateMiddle(output, maxChars),
             summarise: () => Promise.resolve(summary),
             recordMaxChars: 5_000,
           })

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { executePlan, type StepRunner } from '../../plan/executor.ts'
-import { PlanBook } from '../../plan/plan-state.ts'
+import { PlanState } from '../../plan/plan-state.ts'
 import { writesOverlap } from '../../plan/schedule.ts'
 import type { StepResult } from '../../step/step.ts'
 import { makeRun, type TestRunOptions } from '../support/run.ts'
@@ -53,7 +53,7 @@ async function execute(
     if (signal.aborted) return result('cancelled', 'interrupted')
     return outcomes[step.id] ?? result('completed', `answer of ${step.id}`)
   }
-  const ending = await executePlan(new PlanBook(plan), test.run, { performStep: perform })
+  const ending = await executePlan(new PlanState(plan), test.run, { performStep: perform })
   test.run.budget.stop()
   const states = Object.fromEntries(
     test.events.flatMap((event) => (event.type === 'step-end' ? [[event.stepId, event.state]] : [])),
@@ -208,7 +208,7 @@ describe('failures', () => {
 
   it('isolates a step that throws [S4.07]', async () => {
     const test = makeRun({ model: noModel })
-    const ending = await executePlan(new PlanBook(planOf(['a'])), test.run, {
+    const ending = await executePlan(new PlanState(planOf(['a'])), test.run, {
       performStep: () => Promise.reject(new Error('a fault')),
     })
     test.run.budget.stop()
@@ -218,7 +218,7 @@ describe('failures', () => {
 
   it('ends as cancelled, and says what became of each step [S1.03]', async () => {
     const test = makeRun({ model: noModel })
-    const ending = await executePlan(new PlanBook(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
+    const ending = await executePlan(new PlanState(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
       performStep: () => {
         test.cancel('enough')
         return Promise.resolve(result('cancelled', 'interrupted'))
@@ -232,7 +232,7 @@ describe('failures', () => {
 
   it('ends with the limit that was passed [S0.07]', async () => {
     const test = makeRun({ model: noModel, task: { limits: { maxToolCalls: 1 } } })
-    const ending = await executePlan(new PlanBook(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
+    const ending = await executePlan(new PlanState(planOf(['a'], ['b', { needs: ['a'] }])), test.run, {
       performStep: (_step, _opening, run) => {
         run.budget.takeCall()
         run.budget.takeCall()

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { makePlan } from '../../plan/planner.ts'
-import { mendPlan } from '../../plan/repair.ts'
+import { repairPlan } from '../../plan/repair.ts'
 import { makeRun, modelAt } from '../support/run.ts'
 import { planReply } from '../support/scripted-model.ts'
 
@@ -108,7 +108,7 @@ describe('makePlan', () => {
   })
 
   it('does not decide which of two equal ids a step needs [S0.02]', () => {
-    const mended = mendPlan({ goal: 'g', steps: [step('a'), step('a'), step('b', { needs: ['a'] })] })
+    const mended = repairPlan({ goal: 'g', steps: [step('a'), step('a'), step('b', { needs: ['a'] })] })
     expect(JSON.stringify(mended.value)).toContain('a (used twice)')
   })
 

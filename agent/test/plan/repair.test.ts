@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { readPlan } from '../../plan/parse-plan.ts'
-import { mendPlan } from '../../plan/repair.ts'
+import { repairPlan } from '../../plan/repair.ts'
 
 const step = (id: string, fields: object = {}) => ({ id, title: id, instructions: `do ${id}`, ...fields })
 const agents = { maxAgents: 2, begun: 0 }
@@ -82,8 +82,8 @@ describe('a plan with slips', () => {
         const result = await readPlan(value, { tools: [], agents })
         if (result.ok) expect(Plan.safeParse(result.value.plan).success).toBe(true)
         else expect(result.error.length).toBeLessThan(10_000)
-        const once = mendPlan(value).value
-        expect(mendPlan(once).value).toEqual(once)
+        const once = repairPlan(value).value
+        expect(repairPlan(once).value).toEqual(once)
       }),
       { seed: 13, numRuns: 400 },
     )

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { Plan } from '#specs/protocol/plan.ts'
 import { executePlan } from '../../plan/executor.ts'
-import { PlanBook } from '../../plan/plan-state.ts'
+import { PlanState } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
 import type { Run } from '../../run/run.ts'
 import { done, execute, failed, noModel, planOf } from '../support/execute.ts'
@@ -191,7 +191,7 @@ describe('another plan', () => {
         return new Promise(() => undefined)
       },
     })
-    const ending = executePlan(new PlanBook(risky), running.run, {
+    const ending = executePlan(new PlanState(risky), running.run, {
       performStep: () => Promise.resolve(failed('no disk')),
       planner: async () => ({ ok: true, value: { plan: other, corrections: [] } }),
     })

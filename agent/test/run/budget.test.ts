@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { RunLimits } from '#specs/protocol/task.ts'
 import { RunBudget } from '../../run/budget.ts'
 import { CallIds, sliceText } from '../../run/run.ts'
-import { boundJsonText, boundText } from '../../text/truncate.ts'
+import { truncate, truncateJson } from '../../text/truncate.ts'
 
 const usage = { requests: 1, inputTokens: 3, outputTokens: 4, reasoningTokens: 2 }
 
@@ -114,10 +114,10 @@ describe('texts and ids of a run', () => {
   })
 
   it('bounds a text in characters and in bytes as JSON', () => {
-    expect(boundText('abcdef', 4)).toBe('abc…')
-    const bound = boundJsonText('\u0001'.repeat(200_000), 262_144, 300_000)
+    expect(truncate('abcdef', 4)).toBe('abc…')
+    const bound = truncateJson('\u0001'.repeat(200_000), 262_144, 300_000)
     expect(Buffer.byteLength(JSON.stringify(bound))).toBeLessThanOrEqual(300_000)
-    expect(boundJsonText('\ud800x', 10, 100).isWellFormed()).toBe(true)
+    expect(truncateJson('\ud800x', 10, 100).isWellFormed()).toBe(true)
   })
 
   it('gives every call an id of its own [T.02]', () => {

@@ -18,7 +18,7 @@ import { RunLimits } from '#specs/protocol/task.ts'
 import type { ExtensionParts } from '../../extensions/extension.ts'
 import { createLogger } from '../../link/logger.ts'
 import { type CodeSearchOptions, createCodeSearch } from '../../search/code-search.ts'
-import { IndexRoom } from '../../search/index-memory-budget.ts'
+import { IndexMemoryBudget } from '../../search/index-memory-budget.ts'
 import { readText } from '../../search/read-file.ts'
 import type { CodeSearchResult } from '../../tools/search-code.ts'
 import { call, quietContext } from '../support/tools.ts'
@@ -222,7 +222,7 @@ describe('what the index leaves out', () => {
     const many = Object.fromEntries(
       Array.from({ length: 40 }, (_, file) => [`z/${file}.txt`, `needle\n${text(file)}`]),
     )
-    const room = new IndexRoom(1024 * 1024)
+    const room = new IndexMemoryBudget(1024 * 1024)
     using space = prepare({ 'near.txt': 'needle', ...many }, { room })
     const { files, notes } = await space.ask('needle', { limit: 20 })
     expect(files).toBeGreaterThan(2)
@@ -260,10 +260,10 @@ describe('what the index leaves out', () => {
     const files = Object.fromEntries(
       Array.from({ length: 8 }, (_, file) => [`${file}.txt`, `needle\n${manyWords(file * 20_000, 20_000)}`]),
     )
-    const whole = new IndexRoom()
+    const whole = new IndexMemoryBudget()
     using other = prepare(files, { room: whole })
     expect(await other.ask('needle')).toMatchObject({ files: 8, notes: [] })
-    const room = new IndexRoom()
+    const room = new IndexMemoryBudget()
     // Each file takes longer than this, so that one is read at a time: two calls alone would read two.
     using space = prepare(files, { room, bounds: { updateMaxMs: 0.01 } })
     // What was written just now would be read again each time.
@@ -337,7 +337,7 @@ describe('an index under attack', () => {
   })
 
   it('gives its memory back with the run, and with the view that it was of [S0.14]', async () => {
-    const room = new IndexRoom(256 * 1024)
+    const room = new IndexMemoryBudget(256 * 1024)
     const text = manyWords(0, 40_000)
     using space = prepare({ 'a.txt': `needle ${text}` }, { room })
     using other = prepare({ 'a.txt': 'needle' }, { room })

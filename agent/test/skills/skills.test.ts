@@ -10,7 +10,7 @@ import type { ExecRequest } from '../../link/root-helper.ts'
 import { openSkills } from '../../skills/skill-catalog.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
-import type { SkillShelf } from '../../tool-calls/skill-types.ts'
+import type { SkillCatalog } from '../../tool-calls/skill-types.ts'
 import { toolFailure } from '../../tool-calls/tool.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
 import { makeTask, silentLogger } from '../support/run.ts'
@@ -40,7 +40,7 @@ const own: SkillLoadAnswer = {
   leftOut: ['huge.bin', 'line\nbreak'],
 }
 
-function toolOver(files: { root: string; knownAs: string }, shelf: SkillShelf, exitCode = 0) {
+function toolOver(files: { root: string; knownAs: string }, shelf: SkillCatalog, exitCode = 0) {
   const laid: ExecRequest[] = []
   const gateway: GatewayClient = {
     post: async (_path, body, schema) =>

@@ -1,7 +1,7 @@
 /** Plans carried out by steps that are plain functions, without a model. */
 import { Plan, type Step } from '#specs/protocol/plan.ts'
 import { executePlan } from '../../plan/executor.ts'
-import { PlanBook } from '../../plan/plan-state.ts'
+import { PlanState } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
 import type { Run } from '../../run/run.ts'
 import type { StepResult } from '../../step/step.ts'
@@ -44,7 +44,7 @@ export async function execute(
   const test = makeRun({ model: noModel, ...rest })
   const run: Run = agents === undefined ? test.run : { ...test.run, agents }
   const told: Record<string, string[]> = {}
-  const ending = await executePlan(new PlanBook(plan), run, {
+  const ending = await executePlan(new PlanState(plan), run, {
     performStep: async (step, opening, stepRun, signal) => {
       const messages = typeof opening === 'function' ? opening() : opening
       told[step.id] = [...(told[step.id] ?? []), messages.at(-1)?.content ?? '']

@@ -1,6 +1,6 @@
 /** Where in a file a text that was not found most nearly is: what an edit that missed is told. Pure; bounded work. */
 
-import { cutMiddle } from '../../text/truncate.ts'
+import { truncateMiddle } from '../../text/truncate.ts'
 
 export interface Region {
   /** From 1, both included. */
@@ -34,7 +34,7 @@ export function nearestText(content: string, sought: string): string {
   const why = whitespaceOnly ? ' It differs in white space alone.' : ''
   const lines = text.split('\n').map((line, at) => `${startLine + at}\t${line}`)
   const head = ` The nearest is lines ${startLine}-${endLine}.${why} Copy the text exactly from there, without the number and the tab before each line:\n`
-  return head + cutMiddle(lines.join('\n'), MAX_SHOWN_CHARS)
+  return head + truncateMiddle(lines.join('\n'), MAX_SHOWN_CHARS)
 }
 
 /** The region most like `sought`, or nothing if no line is like any of it. */

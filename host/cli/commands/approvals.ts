@@ -13,7 +13,7 @@ import { hostOf, type Io } from '../io.ts'
 import { describeQuestion, offerLines } from '../render/call-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { findLive } from './runs-control.ts'
 
 type Pending = Omit<ApprovalRequest, 'runId'>
@@ -117,10 +117,10 @@ async function findPending(host: Host, run: RunClient, approval: string): Promis
   const found = exact.length > 0 ? exact : pending.filter(({ approvalId }) => approvalId.startsWith(approval))
   const [first, ...more] = found
   if (first !== undefined && more.length === 0) return first
-  const ids = pending.map(({ approvalId }) => foreignLine(approvalId)).join(', ')
+  const ids = pending.map(({ approvalId }) => sanitizeLine(approvalId)).join(', ')
   throw new CaissonError(
     'invalid_options',
-    `${found.length === 0 ? 'no question that waits' : 'more than one question'} in ${run.id} is called "${foreignLine(approval, 100)}"; ${ids === '' ? 'none waits' : `these wait: ${ids}`}`,
+    `${found.length === 0 ? 'no question that waits' : 'more than one question'} in ${run.id} is called "${sanitizeLine(approval, 100)}"; ${ids === '' ? 'none waits' : `these wait: ${ids}`}`,
   )
 }
 
@@ -152,7 +152,7 @@ function readGiven(question: UserQuestion, values: readonly string[]): UserAnswe
   const seen = values.length === 0 ? 'nothing' : values.map((value) => JSON.stringify(value)).join(' ')
   throw new CaissonError(
     'invalid_options',
-    `${foreignLine(seen, 200)} is no answer; expected ${foreignLine(describeAnswer(question))}`,
+    `${sanitizeLine(seen, 200)} is no answer; expected ${sanitizeLine(describeAnswer(question))}`,
   )
 }
 

@@ -9,7 +9,7 @@ import { type ExitCode, exitCodeOfEnd, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { follow, followAsJson, type Interruption } from './follow.ts'
 import { runsShow } from './runs.ts'
 
@@ -30,8 +30,8 @@ export async function attach(io: Io, name: string, flags: { json?: boolean }): P
   using view = new ProgressView(io.stdout)
   {
     using leaving = new Leaving(run, io.stdout, (line) => view.lines([line]))
-    const isAttended = io.stdin.isTTY === true && io.stdout.isTTY === true
-    await follow(io, view, run, leaving, { isAttended, folder: host.runs.paths(run.id).directory })
+    const isInteractive = io.stdin.isTTY === true && io.stdout.isTTY === true
+    await follow(io, view, run, leaving, { isInteractive, folder: host.runs.paths(run.id).directory })
   }
   const end = await run.ended
   view.end()
@@ -68,7 +68,7 @@ function codeOf(io: Io, run: RunClient, end: WatchEnd): ExitCode {
     io.stderr.write(`Left ${run.id}; it goes on. Back to it: caisson attach ${run.id}\n`)
     return exitCodes.denied
   }
-  io.stderr.write(`caisson: ${foreignLine(end.message, 2_000)}\n`)
+  io.stderr.write(`caisson: ${sanitizeLine(end.message, 2_000)}\n`)
   return exitCodes.failed
 }
 

@@ -9,7 +9,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 interface CleanFlags {
   readonly yes?: boolean
@@ -60,7 +60,7 @@ export async function clean(io: Io, flags: CleanFlags): Promise<ExitCode> {
     const colours = coloursFor(io.stdout)
     for (const line of listing(entries, options, colours)) io.stdout.write(`${line}\n`)
     for (const { kept, reason } of failed)
-      io.stderr.write(`caisson: ${foreignLine(kept.path)} stays: ${foreignLine(reason)}\n`)
+      io.stderr.write(`caisson: ${sanitizeLine(kept.path)} stays: ${sanitizeLine(reason)}\n`)
     for (const line of summary(entries, options, freed, colours)) io.stdout.write(`${line}\n`)
   }
   return failed.length === 0 ? exitCodes.completed : exitCodes.failed
@@ -106,7 +106,7 @@ function row(name: string, entry: Kept, options: CleanOptions, colours: Colours)
   ]
   const goes = isFreed(entry, options)
   const word = goes ? colours.yellow('goes'.padEnd(7)) : stateWords[entry.state].padEnd(7)
-  const note = entry.note === undefined ? '' : `  ${colours.dim(foreignLine(entry.note, 60))}`
+  const note = entry.note === undefined ? '' : `  ${colours.dim(sanitizeLine(entry.note, 60))}`
   return `  ${cells.join('  ')}  ${word}${note}`.trimEnd()
 }
 
@@ -118,7 +118,7 @@ const stateWords: Readonly<Record<Kept['state'], string>> = {
 }
 
 function shortName({ kind, name }: Kept): string {
-  return foreignLine(kind === 'run' ? name.replace(/^run-/, '').slice(0, 12) : name.slice(0, 16))
+  return sanitizeLine(kind === 'run' ? name.replace(/^run-/, '').slice(0, 12) : name.slice(0, 16))
 }
 
 function summary(

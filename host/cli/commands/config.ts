@@ -6,10 +6,10 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 export async function configPath(io: Io): Promise<ExitCode> {
-  io.stdout.write(`${foreignLine(configFile(hostOf(io).folders))}\n`)
+  io.stdout.write(`${sanitizeLine(configFile(hostOf(io).folders))}\n`)
   return exitCodes.completed
 }
 
@@ -29,14 +29,14 @@ export async function configCheck(io: Io, flags: { json?: boolean }): Promise<Ex
   else {
     const colours = coloursFor(io.stdout)
     io.stdout.write(
-      `${foreignLine(file)}: ${exists ? 'fits' : 'not there, which is fine: these are the defaults'}\n`,
+      `${sanitizeLine(file)}: ${exists ? 'fits' : 'not there, which is fine: these are the defaults'}\n`,
     )
     for (const { what, seen, note, problem, stopsRuns } of facts) {
       const wrong = stopsRuns === true ? colours.red('fail') : colours.yellow('warn')
       const mark = problem === undefined ? colours.green('ok  ') : wrong
-      io.stdout.write(`${mark} ${foreignLine(what).padEnd(20)} ${foreignLine(seen)}\n`)
-      if (note !== undefined) io.stdout.write(`       ${foreignLine(note)}\n`)
-      if (problem !== undefined) io.stdout.write(`       → ${foreignLine(problem)}\n`)
+      io.stdout.write(`${mark} ${sanitizeLine(what).padEnd(20)} ${sanitizeLine(seen)}\n`)
+      if (note !== undefined) io.stdout.write(`       ${sanitizeLine(note)}\n`)
+      if (problem !== undefined) io.stdout.write(`       → ${sanitizeLine(problem)}\n`)
     }
   }
   return isWhole ? exitCodes.completed : exitCodes.environment

@@ -6,7 +6,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignBlock, foreignLine } from '../render/sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 
 export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)
@@ -29,7 +29,7 @@ export async function doctor(io: Io, flags: { json?: boolean }): Promise<ExitCod
 function linesOf({ title, status, seen, remedy }: Finding, colours: Colours): string[] {
   const mark = { ok: colours.green('ok  '), warn: colours.yellow('warn'), fail: colours.red('FAIL') }[status]
   const [first = '', ...rest] = seen.split('\n')
-  const head = `${mark} ${title.padEnd(26)} ${foreignLine(first)}`
-  const more = rest.length === 0 ? [] : [foreignBlock(rest.join('\n'), '       │ ', 20)]
-  return remedy === undefined ? [head, ...more] : [head, ...more, `       → ${foreignLine(remedy)}`]
+  const head = `${mark} ${title.padEnd(26)} ${sanitizeLine(first)}`
+  const more = rest.length === 0 ? [] : [sanitizeBlock(rest.join('\n'), '       │ ', 20)]
+  return remedy === undefined ? [head, ...more] : [head, ...more, `       → ${sanitizeLine(remedy)}`]
 }

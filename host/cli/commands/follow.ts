@@ -8,16 +8,16 @@ import type { FeedItem } from '../../journal/run-feed.ts'
 import type { Io } from '../io.ts'
 import { promptApproval } from '../prompts/approval-prompt.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
-import { Talk, type TalkedToRun } from '../prompts/steering-prompt.ts'
+import { SteeringPrompt, type TalkedToRun } from '../prompts/steering-prompt.ts'
 import { type JsonInput, readJsonLines, writeJsonLine } from '../render/json-lines.ts'
 import type { ProgressView } from '../render/progress.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 /** A run as it is followed. */
 export interface FollowedRun extends TalkedToRun {
   watch(): AsyncIterableIterator<FeedItem>
   /** Whether an approval waits for an answer. */
-  waitsFor(approvalId: string): boolean
+  hasPendingApproval(approvalId: string): boolean
   /** Resolves when it does not any more, whoever answered. */
   settled(approvalId: string): Promise<void>
   /** Whether the answer decided. */
@@ -35,7 +35,7 @@ export interface Interruption {
 
 export interface FollowOptions {
   /** Whether somebody is at the terminal, to be asked and to say something. */
-  readonly isAttended: boolean
+  readonly isInteractive: boolean
   /** The run's own folder, for what is edited. */
   readonly folder: string
 }
@@ -45,9 +45,9 @@ export async function follow(
   view: ProgressView,
   run: FollowedRun,
   interrupts: Interruption,
-  { isAttended, folder }: FollowOptions,
+  { isInteractive, folder }: FollowOptions,
 ): Promise<void> {
-  if (!isAttended) {
+  if (!isInteractive) {
     for await (const item of run.watch()) view.show(item)
     return
   }
@@ -59,7 +59,7 @@ export async function follow(
       held.shift()
     }
   }
-  using talk = new Talk(io, view, run, release)
+  using talk = new SteeringPrompt(io, view, run, release)
   for await (const item of run.watch()) {
     held.push(item)
     if (item.source === 'host') tellTalk(talk, item.event.type)
@@ -76,7 +76,8 @@ export async function follow(
     talk.listen()
   }
   await talk.withdraw()
-  if (talk.unsent !== '') view.lines([`Not sent, because the run ended first: “${foreignLine(talk.unsent)}”`])
+  if (talk.unsent !== '')
+    view.lines([`Not sent, because the run ended first: “${sanitizeLine(talk.unsent)}”`])
 }
 
 /** @param onInputEnd called when nobody can answer any more */
@@ -116,7 +117,7 @@ async function obey(
     const { approvalId } = input
     if (await run.answer(approvalId, answerOf(input))) return
     const question = questions.get(approvalId)
-    const expected = question === undefined ? '' : `; expected ${foreignLine(describeAnswer(question))}`
+    const expected = question === undefined ? '' : `; expected ${sanitizeLine(describeAnswer(question))}`
     io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one${expected}\n`)
     return
   }
@@ -124,7 +125,7 @@ async function obey(
     'steer' in input
       ? await run.steer(input.steer, by)
       : await (input.pause ? run.pauseAgent(by) : run.resumeAgent(by))
-  if (problem !== undefined) io.stderr.write(`not done: ${foreignLine(problem)}\n`)
+  if (problem !== undefined) io.stderr.write(`not done: ${sanitizeLine(problem)}\n`)
 }
 
 function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAnswer {
@@ -140,7 +141,7 @@ function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAn
   }
 }
 
-function tellTalk(talk: Talk, type: string): void {
+function tellTalk(talk: SteeringPrompt, type: string): void {
   if (type === 'cancel-request') talk.end()
   if (type === 'pause-request') talk.setPausing(true)
   if (type === 'resume-request') talk.setPausing(false)
@@ -154,7 +155,7 @@ function isEnd(item: FeedItem): boolean {
 function openQuestion(run: FollowedRun, item: FeedItem) {
   if (item.source !== 'host' || item.event.type !== 'approval-request') return undefined
   const { request, access, kind } = item.event
-  if (!run.waitsFor(request.approvalId)) return undefined
+  if (!run.hasPendingApproval(request.approvalId)) return undefined
   if (access !== undefined) return { ...request, access }
   return kind === 'enforced' ? { ...request, isOfHost: true } : request
 }

@@ -8,7 +8,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 interface ImageFlags {
   readonly arch: Architecture
@@ -16,7 +16,7 @@ interface ImageFlags {
 
 export async function imageBuild(io: Io, flags: ImageFlags & { updateLock?: boolean }): Promise<ExitCode> {
   const { folders } = hostOf(io)
-  const onProgress = (text: string) => io.stderr.write(`${foreignLine(text)}\n`)
+  const onProgress = (text: string) => io.stderr.write(`${sanitizeLine(text)}\n`)
   await prepareFolders(folders)
   const options = { cacheDir: folders.cache, arch: flags.arch, onProgress }
   if (flags.updateLock === true) await updateImageLock(options)

@@ -9,7 +9,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { directoryOf } from './memory.ts'
 
 /** The servers of a file of `--mcp`. @throws {CaissonError} `invalid_options` */
@@ -17,11 +17,11 @@ export async function loadMcpFile(file: string): Promise<Readonly<Record<string,
   const text = await readFile(file, 'utf8').catch((cause: unknown) => {
     throw new CaissonError(
       'invalid_options',
-      `cannot read the MCP servers in ${foreignLine(file)}: ${reasonOf(cause)}`,
+      `cannot read the MCP servers in ${sanitizeLine(file)}: ${reasonOf(cause)}`,
     )
   })
   const read = readMcpFile(text, file)
-  if (!read.ok) throw new CaissonError('invalid_options', foreignLine(read.error))
+  if (!read.ok) throw new CaissonError('invalid_options', sanitizeLine(read.error))
   return read.value
 }
 
@@ -53,10 +53,10 @@ export async function mcpForget(
     pins.some((pin) => pin.server === name && (directory === undefined || pin.directory === directory))
   const unknown = names.find((name) => !isKnown(name))
   if (unknown !== undefined) {
-    const where = directory === undefined ? '' : ` for ${foreignLine(directory)}`
+    const where = directory === undefined ? '' : ` for ${sanitizeLine(directory)}`
     throw new CaissonError(
       'invalid_options',
-      `no MCP server "${foreignLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
+      `no MCP server "${sanitizeLine(unknown)}" was allowed${where}; nothing was forgotten. List them: caisson mcp list`,
     )
   }
   for (const name of names) {
@@ -68,7 +68,7 @@ export async function mcpForget(
 
 function lineOf({ server, source, directory, runs, tools, at, runId }: McpPin): string {
   const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
-  const whose = source === 'user' ? 'yours' : `of ${foreignLine(directory ?? '')}`
+  const whose = source === 'user' ? 'yours' : `of ${sanitizeLine(directory ?? '')}`
   const count = `${tools.length} ${tools.length === 1 ? 'tool' : 'tools'}`
-  return `${foreignLine(server)}  ${when}  ${whose}, ${count}: ${foreignLine(runs, 120)} · allowed in ${runId}`
+  return `${sanitizeLine(server)}  ${when}  ${whose}, ${count}: ${sanitizeLine(runs, 120)} · allowed in ${runId}`
 }

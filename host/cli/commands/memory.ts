@@ -22,7 +22,7 @@ import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { noteLine, wholeNoteLines } from '../render/note-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { editNote } from './review-notes.ts'
 
 interface Place {
@@ -61,11 +61,11 @@ export async function memoryList(
       `${formatCount(state.proposedNotes.length, 'note')} of ${runId} to decide about: caisson memory keep ${runId}, or caisson memory drop ${runId}\n`,
     )
   if (kept.length === 0 && runs.length === 0)
-    io.stdout.write(`nothing is remembered${flags.all === true ? '' : ` of ${foreignLine(directory)}`}\n`)
+    io.stdout.write(`nothing is remembered${flags.all === true ? '' : ` of ${sanitizeLine(directory)}`}\n`)
   writeLines(
     io.stdout,
     damaged.map(({ line, text }) =>
-      colours.yellow(`line ${line} of ${host.notes.file} is no note: ${foreignLine(text, 80)}`),
+      colours.yellow(`line ${line} of ${host.notes.file} is no note: ${sanitizeLine(text, 80)}`),
     ),
   )
   return exitCodes.completed
@@ -79,7 +79,7 @@ function linesByWorkspace(
   if (!isApart) return notes.map(line)
   const places = [...new Set(notes.map(({ workspace }) => workspace))]
   return places.flatMap((place) => [
-    foreignLine(place),
+    sanitizeLine(place),
     ...notes.filter(({ workspace }) => workspace === place).map((note) => `  ${line(note)}`),
   ])
 }
@@ -104,7 +104,7 @@ export async function memoryAdd(io: Io, text: string, flags: Place & { tag?: str
   if (same !== undefined && same.text !== trimmed)
     throw new CaissonError(
       'invalid_options',
-      `${noteId} began with these words and says now: ${foreignLine(same.text, 200)}; change it with: caisson memory edit ${noteId}`,
+      `${noteId} began with these words and says now: ${sanitizeLine(same.text, 200)}; change it with: caisson memory edit ${noteId}`,
     )
   await put(notes, { kind: 'memory', noteId, workspace, text: trimmed, tags, at: Date.now() })
   io.stdout.write(`kept as ${noteId}\n`)
@@ -119,7 +119,7 @@ export async function memoryEdit(io: Io, name: string, flags: Place): Promise<Ex
   if (edit === undefined) throw new CaissonError('invalid_options', 'there is no editor; set EDITOR')
   const edited = await editNote(edit, note.text)
   if (!edited.ok) {
-    io.stderr.write(`caisson: not changed: ${foreignLine(edited.error)}\n`)
+    io.stderr.write(`caisson: not changed: ${sanitizeLine(edited.error)}\n`)
     return exitCodes.failed
   }
   await prepareFolders(folders)
@@ -152,14 +152,14 @@ export async function memoryMove(io: Io, old: string, flags: Place): Promise<Exi
   if (from === to) throw new CaissonError('invalid_options', 'that is the directory itself')
   const moved = notes.ofWorkspace(from)
   if (moved.length === 0)
-    throw new CaissonError('invalid_options', `nothing is remembered of ${foreignLine(from)}`)
+    throw new CaissonError('invalid_options', `nothing is remembered of ${sanitizeLine(from)}`)
   await notes.change((all) =>
     all.map((note) =>
       note.kind === 'memory' && note.workspace === from ? { ...note, workspace: to } : note,
     ),
   )
   io.stdout.write(
-    `${formatCount(moved.length, 'note')} of ${foreignLine(from)} are now of ${foreignLine(to)}\n`,
+    `${formatCount(moved.length, 'note')} of ${sanitizeLine(from)} are now of ${sanitizeLine(to)}\n`,
   )
   return exitCodes.completed
 }
@@ -232,7 +232,7 @@ function whatBecame(settled: readonly SettledNote[], name: string): string | und
   const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
   const remedy =
     state === 'kept' ? `caisson memory rm ${noteId} removes it` : 'caisson memory add TEXT keeps its words'
-  return `${noteId} was ${state} already, by ${foreignLine(by, 60)} at ${when} UTC; ${remedy}`
+  return `${noteId} was ${state} already, by ${sanitizeLine(by, 60)} at ${when} UTC; ${remedy}`
 }
 
 function isNamed(noteId: string, name: string): boolean {
@@ -248,7 +248,7 @@ function findNote<T extends { readonly noteId: string }>(
   const matches = among.filter(({ noteId }) => isNamed(noteId, name))
   const [match] = matches
   if (match !== undefined && matches.length === 1) return match
-  const shown = foreignLine(name, 60)
+  const shown = sanitizeLine(name, 60)
   if (match === undefined)
     throw new CaissonError('invalid_options', whyNone() ?? `there is no note "${shown}" here`)
   throw new CaissonError(

@@ -1,17 +1,17 @@
 /** `caisson policy revoke`: lists the ways out that a person opened or closed for always, and takes them back. */
 import { CaissonError } from '#specs/errors.ts'
 import { toAnswerRule } from '../../egress/grants.ts'
-import { type LastingGrant, LastingGrants } from '../../egress/persistent-grants.ts'
+import { type PersistentGrant, PersistentGrants } from '../../egress/persistent-grants.ts'
 import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 /** @param numbers as listed; none: lists them */
 export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<ExitCode> {
   const { folders } = hostOf(io)
   await prepareFolders(folders)
-  const lasting = new LastingGrants(folders)
+  const lasting = new PersistentGrants(folders)
   const kept = new Map(lasting.list().map((grant) => [String(grant.id), grant]))
   const unknown = numbers.filter((number) => !kept.has(number))
   if (unknown.length > 0)
@@ -33,8 +33,8 @@ export async function policyRevoke(io: Io, numbers: readonly string[]): Promise<
   return exitCodes.completed
 }
 
-function lineOf({ id, rule, runId, at }: LastingGrant): string {
+function lineOf({ id, rule, runId, at }: PersistentGrant): string {
   const read = toAnswerRule(rule, 'grant-always')
   const when = new Date(at).toISOString().slice(0, 16).replace('T', ' ')
-  return `${id}  ${when}  ${foreignLine(read.ok ? read.value.words : read.error)} · asked in ${runId}`
+  return `${id}  ${when}  ${sanitizeLine(read.ok ? read.value.words : read.error)} · asked in ${runId}`
 }

@@ -5,9 +5,9 @@ import { CaissonError } from '#specs/errors.ts'
 import type { EgressRule } from '#specs/protocol/egress.ts'
 import { configFile } from '../../config/load.ts'
 import { RunGrants } from '../../egress/grants.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import type { Policy } from '../../egress/policy.ts'
-import { isOpen, type Outlook, outlookFor } from '../../egress/policy-preview.ts'
+import { isOpen, outlookFor, type PolicyPreview } from '../../egress/policy-preview.ts'
 import { resolveName } from '../../egress/resolve.ts'
 import { rulesOfFlags } from '../../egress/rule-file.ts'
 import { orderRules, type PolicyRule } from '../../egress/rules.ts'
@@ -19,7 +19,7 @@ import { prepareFolders } from '../../state/folders.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 interface PolicyFlags {
   readonly allowHost?: string[]
@@ -30,7 +30,7 @@ interface PolicyFlags {
 /** What would become of a target. */
 interface Seen {
   readonly target: Target
-  readonly outlook: Outlook
+  readonly outlook: PolicyPreview
   /** The user's proxy on the way, as it may be shown. */
   readonly proxy: string | null
 }
@@ -73,15 +73,15 @@ export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCod
   }
   const file = configFile(hostOf(io).folders)
   const lines = [
-    `The configuration is ${foreignLine(file)}${existsSync(file) ? '' : ', which is not there'}.`,
+    `The configuration is ${sanitizeLine(file)}${existsSync(file) ? '' : ', which is not there'}.`,
     policy.rules.length === 0
       ? 'There are no rules.'
       : 'The strongest first: deny wins over ask, ask over allow; the order in the file does not matter.',
-    ...policy.rules.map(({ words }) => `  ${foreignLine(words)}`),
+    ...policy.rules.map(({ words }) => `  ${sanitizeLine(words)}`),
     ...(answers.length === 0
       ? []
       : ['Answers of a person: they settle what would be asked or is not allowed (caisson policy revoke):']),
-    ...answers.map(({ words }) => `  ${foreignLine(words)}`),
+    ...answers.map(({ words }) => `  ${sanitizeLine(words)}`),
     policy.otherwise === 'ask'
       ? 'Everything else is asked; addresses inside your network only where a rule names them.'
       : 'Everything else is denied; the agent may ask for it with request_access.',
@@ -100,7 +100,7 @@ async function inForce(
   await prepareFolders(host.folders)
   const policy = await host.egressPolicy(await rulesOfFlags(flags))
   // No run: it keeps no answers.
-  const lasting = new LastingGrants(host.folders)
+  const lasting = new PersistentGrants(host.folders)
   // Throws with the code of what is wrong.
   lasting.list()
   const grants = new RunGrants(lasting, '')
@@ -113,14 +113,14 @@ async function inForce(
 function show(io: Io, { target, outlook, proxy }: Seen): void {
   const { decision, leads, lookupProblem } = outlook
   const lines = [
-    `${foreignLine(describeTarget(target))}: ${decision.effect}`,
-    `  rule     ${foreignLine(decision.rule)}`,
+    `${sanitizeLine(describeTarget(target))}: ${decision.effect}`,
+    `  rule     ${sanitizeLine(decision.rule)}`,
     ...leads.map(
       ({ address, problem }) =>
-        `  address  ${address}${problem === null ? '' : `  refused: ${foreignLine(problem)}`}`,
+        `  address  ${address}${problem === null ? '' : `  refused: ${sanitizeLine(problem)}`}`,
     ),
-    ...(lookupProblem === undefined ? [] : [`  address  ${foreignLine(lookupProblem)}`]),
-    ...(proxy === null ? [] : [`  proxy    ${foreignLine(proxy)}, which looks the name up itself`]),
+    ...(lookupProblem === undefined ? [] : [`  address  ${sanitizeLine(lookupProblem)}`]),
+    ...(proxy === null ? [] : [`  proxy    ${sanitizeLine(proxy)}, which looks the name up itself`]),
   ]
   io.stdout.write(`${lines.join('\n')}\n`)
 }

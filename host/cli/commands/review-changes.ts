@@ -27,7 +27,7 @@ import {
   nameObjects,
   objectsLine,
 } from '../render/review-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 /**
  * `ask` shows the changes and asks; true applies all that is safe; false applies nothing, which is what was wanted; `nobody`
@@ -90,7 +90,7 @@ export async function bringHome(
 }
 
 function whyNot({ heldBack }: HomeOptions['state']): string {
-  return heldBack === null ? 'the run did not complete' : `a hook held it back: ${foreignLine(heldBack)}`
+  return heldBack === null ? 'the run did not complete' : `a hook held it back: ${sanitizeLine(heldBack)}`
 }
 
 function laterLines(runId: string): string {
@@ -110,7 +110,7 @@ export async function showChanges(
     return
   }
   io.stdout.write(
-    `\n${colours.bold(`${formatCount(items.length, 'change')} to ${foreignLine(changes.directory)}`)}\n`,
+    `\n${colours.bold(`${formatCount(items.length, 'change')} to ${sanitizeLine(changes.directory)}`)}\n`,
   )
   writeLines(io.stdout, historyLines(history, aside, colours))
   const entries = foldObjects(items, history)
@@ -177,7 +177,7 @@ async function ask(
     foldObjects(offered, history).map((entry) =>
       'items' in entry
         ? { value: entry.items, label: `${nameObjects(entry)} (${noteOfSome(entry.items)})` }
-        : { value: [entry], label: `${foreignLine(entry.path, 200)} (${noteOf(entry)})` },
+        : { value: [entry], label: `${sanitizeLine(entry.path, 200)} (${noteOf(entry)})` },
     ),
   )
   if (chosen === null || chosen.length === 0) return null
@@ -193,7 +193,7 @@ function noteOfSome(items: readonly ReviewItem[]): string {
 }
 
 function noteOf(item: ReviewItem): string {
-  return item.flagged === undefined ? item.change : `flagged: ${foreignLine(item.flagged)}`
+  return item.flagged === undefined ? item.change : `flagged: ${sanitizeLine(item.flagged)}`
 }
 
 /** What was applied, and everything that was not with its reason. */
@@ -206,9 +206,9 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
   if (stopped !== undefined) {
     const rest = formatCount(notReached.length, 'change')
     lines.push(
-      ...applied.slice(0, 50).map((path) => `  applied: ${foreignLine(path)}`),
+      ...applied.slice(0, 50).map((path) => `  applied: ${sanitizeLine(path)}`),
       ...(applied.length > 50 ? [`  … ${applied.length - 50} more`] : []),
-      colours.yellow(`Stopped before the end, ${rest} not applied: ${foreignLine(stopped.message)}`),
+      colours.yellow(`Stopped before the end, ${rest} not applied: ${sanitizeLine(stopped.message)}`),
       `Go on: caisson workspace apply ${runId} --all`,
     )
   }
@@ -229,7 +229,7 @@ export function printApplied(io: Io, runId: string, summary: ApplySummary): void
 function held(word: string, entries: readonly HeldBack[], colours: Colours): string[] {
   const lines = entries
     .slice(0, 50)
-    .map(({ path, reason }) => colours.yellow(`  ${word}: ${foreignLine(path)}: ${foreignLine(reason)}`))
+    .map(({ path, reason }) => colours.yellow(`  ${word}: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
   return entries.length > 50 ? [...lines, `  … ${entries.length - 50} more`] : lines
 }
 

@@ -12,7 +12,7 @@ import { settleKeys } from '../prompts/settle-keys.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { proposedNoteLines } from '../render/note-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 export interface NoteReview {
   /** `ask` puts them before the person; `keep` keeps all; `wait` decides nothing. */
@@ -22,12 +22,12 @@ export interface NoteReview {
 
 /** The choice that flags and terminal come to: what did not complete is kept only by a person who saw it. */
 export function noteChoice(
-  keepMemory: boolean | undefined,
-  isAttended: boolean,
+  acceptMemory: boolean | undefined,
+  isInteractive: boolean,
   { end }: Pick<RunState, 'end'>,
 ): NoteReview['choice'] {
-  if (keepMemory === true && end?.outcome === 'completed') return 'keep'
-  return isAttended ? 'ask' : 'wait'
+  if (acceptMemory === true && end?.outcome === 'completed') return 'keep'
+  return isInteractive ? 'ask' : 'wait'
 }
 
 /** Shows and decides what waits; says how it can be done later. */
@@ -42,7 +42,7 @@ export async function reviewNotes(
     await reviewPending(io, host, runId, choice)
   } catch (error) {
     // The run is over and its changes are brought home: what waits goes on waiting.
-    io.stderr.write(`caisson: the notes wait: ${foreignLine(wordsOf(error), 2_000)}\n`)
+    io.stderr.write(`caisson: the notes wait: ${sanitizeLine(wordsOf(error), 2_000)}\n`)
   }
 }
 
@@ -51,7 +51,7 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
   const { pending } = notes
   if (pending.length === 0) return
   const colours = coloursFor(io.stdout)
-  const head = `${formatCount(pending.length, 'note')} that the agent proposes to remember, of ${foreignLine(notes.directory)}`
+  const head = `${formatCount(pending.length, 'note')} that the agent proposes to remember, of ${sanitizeLine(notes.directory)}`
   writeLines(io.stdout, [
     '',
     colours.bold(head),
@@ -66,13 +66,13 @@ async function reviewPending(io: Io, host: Host, runId: string, choice: NoteRevi
     )
 }
 
-/** All of what waits is kept, as `--keep-memory` says; for `--json`. Null, with why on standard error, when it cannot be. */
+/** All of what waits is kept, as `--accept-memory` says; for `--json`. Null, with why on standard error, when it cannot be. */
 export async function keepNotes(io: Io, host: Host, runId: string): Promise<DecidedNotes | null> {
   try {
     const notes = await host.runNotes(runId)
-    return await notes.decide(decideAll(notes.pending, 'keep'), '--keep-memory')
+    return await notes.decide(decideAll(notes.pending, 'keep'), '--accept-memory')
   } catch (error) {
-    io.stderr.write(`the notes wait: ${foreignLine(wordsOf(error), 2_000)}\n`)
+    io.stderr.write(`the notes wait: ${sanitizeLine(wordsOf(error), 2_000)}\n`)
     return null
   }
 }
@@ -140,7 +140,7 @@ async function askOne(
     if (choice !== 'edit' || edit === undefined) return { keep: choice === 'keep' }
     const edited = await editNote(edit, proposal.note.text)
     if (edited.ok) return { keep: true, text: edited.value }
-    io.stdout.write(`${foreignLine(edited.error)}\n`)
+    io.stdout.write(`${sanitizeLine(edited.error)}\n`)
   }
 }
 

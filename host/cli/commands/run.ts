@@ -11,10 +11,10 @@ import { type ExitCode, exitCodeOfEnd } from '../exit-codes.ts'
 import { Interrupts } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
 import { askRules } from '../prompts/ignore-rules-prompt.ts'
-import { takeKeys } from '../prompts/take-keys.ts'
+import { captureInput } from '../prompts/take-keys.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
 import { ProgressView } from '../render/progress.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { follow, followAsJson } from './follow.ts'
 import { loadMcpFile } from './mcp.ts'
 import { bringHome } from './review-changes.ts'
@@ -35,14 +35,14 @@ export interface RunFlags extends VmFlags {
   /** A run, or a file. */
   readonly planFrom?: string
   /** A run, or the directory of one. */
-  readonly fromRecording?: string
+  readonly replay?: string
   readonly allowHost?: string[]
   /** A file of rules of egress. */
   readonly egress?: string
   /** True, false for `--no-apply`, absent for neither. */
   readonly apply?: boolean
   /** Keeps what the run proposes to remember. */
-  readonly keepMemory?: boolean
+  readonly acceptMemory?: boolean
   readonly maxTime?: number
   readonly maxTokens?: number
   readonly maxRequests?: number
@@ -51,9 +51,10 @@ export interface RunFlags extends VmFlags {
   readonly json?: boolean
   /** True for the last run on the directory, or the name of a run. */
   readonly continue?: true | string
-  readonly keep?: boolean
+  readonly keepVm?: boolean
   /** Boots the VM instead of copying a template. */
-  readonly cold?: boolean
+  /** `--no-template`. */
+  readonly template?: false
 }
 
 export async function runTask(
@@ -83,11 +84,11 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
     ...given('include', flags.include),
     ...given('acceptIgnoreRules', flags.acceptIgnoreRules),
     ...given('model', flags.model),
-    ...given('fromRecording', flags.fromRecording),
+    ...given('replay', flags.replay),
     ...given('tools', flags.tool),
     ...given('mcpServers', flags.mcp === undefined ? undefined : await loadMcpFile(flags.mcp)),
     ...given('continue', flags.continue === true ? 'last' : flags.continue),
-    ...given('keep', flags.keep),
+    ...given('keepVm', flags.keepVm),
     ...given('mode', flags.planOnly === true ? 'plan' : undefined),
     ...given('approvePlan', flags.approvePlan),
     ...given('planFrom', flags.planFrom),
@@ -98,18 +99,18 @@ async function optionsOf(io: Io, prompt: string, flags: RunFlags): Promise<RunOp
       ...given('maxCostUsd', flags.maxCost),
       ...given('maxAgents', flags.maxAgents),
     },
-    vm: { ...vmOptionsOf(flags), start: flags.cold === true ? 'cold' : 'auto' },
+    vm: { ...vmOptionsOf(flags), start: flags.template === false ? 'cold' : 'auto' },
     approve: rules.length > 0 || !modes.includes(flags.approve) ? 'ask' : (flags.approve as ApprovalMode),
-    rules,
+    approvalRules: rules,
     egress: { rules: await rulesOfFlags(flags) },
-    attended: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
+    interactive: flags.json === true || (io.stdin.isTTY === true && io.stdout.isTTY === true),
   }
 }
 
 /** For people: progress on stdout, questions where a terminal is. */
 async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const isAsked = given.attended === true && given.acceptIgnoreRules !== true
+  const isAsked = given.interactive === true && given.acceptIgnoreRules !== true
   const options =
     isAsked && (await askRules(io, host, given.workspace)) ? { ...given, acceptIgnoreRules: true } : given
   using view = new ProgressView(io.stdout)
@@ -117,17 +118,17 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
   {
     const onFirst = () => view.lines(['Cancelling; Ctrl-C again ends it at once.'])
     using interrupts = new Interrupts(run, io.stdout, onFirst)
-    const isAttended = options.attended === true
-    await follow(io, view, run, interrupts, { isAttended, folder: host.runs.paths(run.id).directory })
+    const isInteractive = options.interactive === true
+    await follow(io, view, run, interrupts, { isInteractive, folder: host.runs.paths(run.id).directory })
   }
   const state = await run.ended
   view.end(state)
   io.stdout.write(`Run ${run.id} · journal head ${run.journalHead.slice(0, 16)}\n`)
   if (options.mode === 'plan' && state.end?.outcome === 'completed')
     io.stdout.write(`Carry the plan out: ${howToCarryOut(run.id, options.workspace)}\n`)
-  const asked = options.attended === true && state.end?.outcome !== 'cancelled'
+  const asked = options.interactive === true && state.end?.outcome !== 'cancelled'
   const review = () =>
-    reviewNotes(io, host, run.id, { choice: noteChoice(flags.keepMemory, asked, state), state })
+    reviewNotes(io, host, run.id, { choice: noteChoice(flags.acceptMemory, asked, state), state })
   if (state.changes === null) {
     await review()
     return exitCodeOfEnd(state.end)
@@ -140,7 +141,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
 
 /** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
-  using keys = options.attended === true ? takeKeys(io.stdin, () => undefined) : undefined
+  using keys = options.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
   const run = await host.start({
     ...options,
     onProgress: (text) => view.hint(text),
@@ -155,7 +156,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   const host = hostOf(io)
   const run = await host.start({
     ...options,
-    onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`),
+    onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
     onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
   })
   {
@@ -165,7 +166,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   }
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })
-  if (state.proposedNotes.length > 0 && noteChoice(flags.keepMemory, false, state) === 'keep') {
+  if (state.proposedNotes.length > 0 && noteChoice(flags.acceptMemory, false, state) === 'keep') {
     const decided = await keepNotes(io, host, run.id)
     if (decided !== null) await emit({ source: 'notes', runId: run.id, ...decided })
   }
@@ -181,5 +182,5 @@ function howToCarryOut(runId: string, workspace: string | undefined): string {
 }
 
 function quote(word: string): string {
-  return /^[\w./-]+$/.test(word) ? word : `'${foreignLine(word).replaceAll("'", "'\\''")}'`
+  return /^[\w./-]+$/.test(word) ? word : `'${sanitizeLine(word).replaceAll("'", "'\\''")}'`
 }

@@ -3,7 +3,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { RunClient } from '../../control/run-client.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 export async function runsSteer(io: Io, name: string, text: string): Promise<ExitCode> {
   return await say(
@@ -53,7 +53,7 @@ async function say(
   try {
     const problem = await send(run)
     if (problem !== undefined)
-      throw new CaissonError('not_possible_now', `${run.id}: ${foreignLine(problem)}`)
+      throw new CaissonError('not_possible_now', `${run.id}: ${sanitizeLine(problem)}`)
   } finally {
     run.leave()
   }

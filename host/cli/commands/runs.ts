@@ -11,7 +11,7 @@ import { linesOf } from '../render/event-lines.ts'
 import { writeLines } from '../render/fit.ts'
 import { unknownCallLines } from '../render/hook-lines.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 export async function runsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const runs = await hostOf(io).runs.list()
@@ -33,7 +33,7 @@ function listLine({ runId, startedAt, prompt, state, problem, isLive, keepsVm }:
       : ` · ${formatCount(state.changes.entries, 'change')}${appliedWords(state, isLive)}`
   const waiting = state.proposedNotes.length
   const notes = waiting === 0 ? '' : ` · ${formatCount(waiting, 'note')} to keep or drop`
-  return `${runId}  ${when}  ${word.padEnd(9)} ${foreignLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${foreignLine(problem)}`}`
+  return `${runId}  ${when}  ${word.padEnd(9)} ${sanitizeLine(prompt, 60)}${changes}${keepsVm ? ' · VM kept' : ''}${notes}${problem === undefined ? '' : ` · ${sanitizeLine(problem)}`}`
 }
 
 function appliedWords(
@@ -51,7 +51,7 @@ export async function runsShow(io: Io, name: string, flags: { json?: boolean }):
   const reading = await host.runs.visit(paths.runId, (event) => events.push(event))
   const colours = coloursFor(io.stdout)
   let state = initialRunState
-  if (flags.json !== true) io.stdout.write(`${paths.runId}  ${foreignLine(paths.directory)}\n`)
+  if (flags.json !== true) io.stdout.write(`${paths.runId}  ${sanitizeLine(paths.directory)}\n`)
   for (const item of events) {
     const before = state
     state = reduceRun(state, item)

@@ -5,7 +5,7 @@ import { hostOf, type Io } from '../io.ts'
 import { coloursFor } from '../render/colours.ts'
 import { writeLines } from '../render/fit.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 export async function skillsList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
   const skills = await hostOf(io).skills()
@@ -21,16 +21,16 @@ export async function skillsList(io: Io, flags: { json?: boolean }): Promise<Exi
   const lines = skills
     .list()
     .flatMap(({ skillId, description, folder }) => [
-      `${colours.bold(skillId)}  ${foreignLine(description, 120)}`,
-      colours.dim(`  ${foreignLine(folder)}`),
+      `${colours.bold(skillId)}  ${sanitizeLine(description, 120)}`,
+      colours.dim(`  ${sanitizeLine(folder)}`),
     ])
   if (lines.length === 0) lines.push('no skills')
-  const shown = (root: string) => foreignLine(root) + (missing.includes(root) ? ' (not there)' : '')
+  const shown = (root: string) => sanitizeLine(root) + (missing.includes(root) ? ' (not there)' : '')
   lines.push(
     `Folders searched, a later one overrides an earlier one: ${roots.map(shown).join(', ') || 'none'}`,
   )
   lines.push(
-    ...problems.map(({ path, problem }) => colours.yellow(`${foreignLine(path)}: ${foreignLine(problem)}`)),
+    ...problems.map(({ path, problem }) => colours.yellow(`${sanitizeLine(path)}: ${sanitizeLine(problem)}`)),
   )
   writeLines(io.stdout, lines)
   return exitCodes.completed

@@ -2,14 +2,14 @@
 import { CaissonError } from '#specs/errors.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { Stop } from './stop.ts'
 
 export async function vmForward(io: Io, name: string, ports: string): Promise<ExitCode> {
   const { hostPort, guestPort } = parsePorts(ports)
   const vm = await hostOf(io).vms.find(name)
   using stop = new Stop()
-  const onFailure = (message: string) => io.stderr.write(`connection closed: ${foreignLine(message)}\n`)
+  const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
   const opening = vm.forward({ guestPort, hostPort, onFailure })
   await using forwarding = await opening.catch((cause: unknown) => {
     const word = cause instanceof Error ? cause.message : String(cause)

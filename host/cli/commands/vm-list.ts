@@ -13,7 +13,7 @@ import { workbenchLogName } from '../../sandbox/standalone-vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { Stop } from './stop.ts'
 
 export async function vmList(io: Io, flags: { json?: boolean }): Promise<ExitCode> {
@@ -34,7 +34,7 @@ function tableOf(vms: readonly VmEntry[]): string {
     vm.memoryBytes === null ? '' : formatBytes(vm.memoryBytes),
     vm.pid === null ? '' : String(vm.pid),
     vm.runId ?? '',
-    vm.directory === null ? '' : foreignLine(vm.directory),
+    vm.directory === null ? '' : sanitizeLine(vm.directory),
   ])
   const widths = columns.map((name, index) =>
     Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),
@@ -164,6 +164,6 @@ class LinePrinter {
   }
 
   #print(line: string): void {
-    this.#io.stdout.write(`${foreignLine(line.replace(/\r+$/, '').replaceAll('\t', '  '), 4_096)}\n`)
+    this.#io.stdout.write(`${sanitizeLine(line.replace(/\r+$/, '').replaceAll('\t', '  '), 4_096)}\n`)
   }
 }

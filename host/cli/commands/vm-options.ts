@@ -1,19 +1,19 @@
 /** The flags of a VM's size and machine as options of the library. */
-import type { RunPlan } from '../../runs/resolved-run.ts'
+import type { ResolvedRun } from '../../runs/resolved-run.ts'
 
 export interface VmFlags {
-  readonly memory?: number
+  readonly ram?: number
   readonly cpus?: number
   readonly disk?: number
   readonly accel: 'auto' | 'kvm' | 'hvf' | 'tcg'
-  readonly confine: 'auto' | 'require'
+  readonly qemuSandbox: 'auto' | 'require'
 }
 
-export function vmOptionsOf({ memory, cpus, disk, accel, confine }: VmFlags): RunPlan['vm'] {
+export function vmOptionsOf({ ram, cpus, disk, accel, qemuSandbox }: VmFlags): ResolvedRun['vm'] {
   return {
     accelerator: accel,
-    confine,
-    ...(memory === undefined ? {} : { memoryBytes: memory }),
+    confine: qemuSandbox,
+    ...(ram === undefined ? {} : { memoryBytes: ram }),
     ...(cpus === undefined ? {} : { cpus }),
     ...(disk === undefined ? {} : { diskBytes: disk }),
   }

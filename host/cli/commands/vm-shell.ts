@@ -7,12 +7,12 @@ import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { Shell, ShellEnd } from '../../control/shell.ts'
 import { VmClient } from '../../control/vm-client.ts'
 import type { Host } from '../../host.ts'
-import { Workbench } from '../../sandbox/standalone-vm.ts'
+import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import { exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { EscapeKeys, RawTerminal } from '../prompts/raw-terminal.ts'
 import { PlainOutput } from '../render/plain-output.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { Stop } from './stop.ts'
 import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
@@ -55,7 +55,7 @@ export async function vmShell(
 }
 
 /** `caisson vm stop` of another process ends the VM, and with it the shell. */
-function endWhenTold(io: Io, bench: Workbench): { report(): void } {
+function endWhenTold(io: Io, bench: StandaloneVm): { report(): void } {
   let isTold = false
   void bench.stopped.then(() => {
     isTold = true
@@ -72,13 +72,13 @@ function announce(io: Io, { info }: VmClient, command: readonly string[]): void 
 }
 
 /** A VM on a copy of the directory, which ends with the shell. */
-async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSignal): Promise<Workbench> {
+async function bootOne(io: Io, host: Host, flags: ShellFlags, signal: AbortSignal): Promise<StandaloneVm> {
   const directory = flags.workspace ?? process.cwd()
   io.stderr.write(
-    `No VM is running: starting one on a copy of ${foreignLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
+    `No VM is running: starting one on a copy of ${sanitizeLine(directory)}. Nothing of it comes home; it ends with this shell.\n`,
   )
-  const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
-  const bench = await Workbench.open({
+  const image = await host.image({ signal, onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
+  const bench = await StandaloneVm.open({
     image,
     folders: host.folders,
     vm: vmOptionsOf(flags),
@@ -178,7 +178,7 @@ function endingBySignal(shell: Shell, io: Io): { readonly signal: string | null;
 
 function codeOf(io: Io, end: ShellEnd): number {
   if (end.kind === 'lost') {
-    io.stderr.write(`caisson: the shell was cut off: ${foreignLine(end.message)}\n`)
+    io.stderr.write(`caisson: the shell was cut off: ${sanitizeLine(end.message)}\n`)
     return exitCodes.failed
   }
   const code =
@@ -186,7 +186,7 @@ function codeOf(io: Io, end: ShellEnd): number {
       ? end.exitCode
       : 128 + ((constants.signals as Readonly<Record<string, number>>)[end.signal] ?? 0)
   if (end.outOfMemory && code === 137)
-    io.stderr.write('caisson: the program was killed because memory ran out; see --memory\n')
+    io.stderr.write('caisson: the program was killed because memory ran out; see --ram\n')
   return code
 }
 

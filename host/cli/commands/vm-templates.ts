@@ -6,7 +6,7 @@ import { type TemplateInfo, TemplateStore } from '../../vm/template/template-sto
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 
 interface TemplateFlags {
   readonly prune?: boolean
@@ -69,8 +69,8 @@ function tableOf(templates: readonly TemplateInfo[]): string {
     formatBytes(bytes),
     record === undefined ? '' : `${ageOf(record.createdAtMs)}, in ${formatDuration(record.tookMs)}`,
     usedAtMs === 0 ? '' : ageOf(usedAtMs),
-    record === undefined ? '' : foreignLine(record.qemuVersion, 20),
-    problem === undefined ? 'intact' : `made anew at its next use: ${foreignLine(problem, 200)}`,
+    record === undefined ? '' : sanitizeLine(record.qemuVersion, 20),
+    problem === undefined ? 'intact' : `made anew at its next use: ${sanitizeLine(problem, 200)}`,
   ])
   const widths = columns.map((name, index) =>
     Math.max(name.length, ...rows.map((row) => row[index]?.length ?? 0)),
@@ -87,7 +87,7 @@ const startWords = { mapped: 'mapped', plain: 'loaded' } as const
 
 function failureLine({ name, atMs, untilMs, reasons }: TemplateFailure): string {
   const which = Object.keys(reasons).length > 1 ? 'booted' : 'loaded whole'
-  const why = foreignLine(describeReasons(reasons), 500)
+  const why = sanitizeLine(describeReasons(reasons), 500)
   const again = `tried again in ${formatDuration(Math.max(0, untilMs - Date.now()))}`
   return `${name.slice(0, 12)}  ${which} since it failed (${ageOf(atMs)}), ${again}: ${why}`
 }

@@ -1,11 +1,11 @@
 /** `caisson vm boot`: a VM without a task, to see that it starts, how long each phase takes, and to work in. */
 
 import { formatDuration } from '../../files/format.ts'
-import { Workbench } from '../../sandbox/standalone-vm.ts'
+import { StandaloneVm } from '../../sandbox/standalone-vm.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io, printError } from '../io.ts'
-import { foreignBlock, foreignLine } from '../render/sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from '../render/sanitize.ts'
 import { type VmFlags, vmOptionsOf } from './vm-options.ts'
 
 export async function vmBoot(
@@ -13,9 +13,9 @@ export async function vmBoot(
   flags: VmFlags & { workspace?: string; once?: boolean },
 ): Promise<ExitCode> {
   const host = hostOf(io)
-  const image = await host.image({ onProgress: (text) => io.stderr.write(`${foreignLine(text)}\n`) })
+  const image = await host.image({ onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`) })
   const directory = flags.workspace === undefined ? {} : { directory: flags.workspace }
-  await using bench = await Workbench.open({
+  await using bench = await StandaloneVm.open({
     image,
     folders: host.folders,
     // To see a boot is what this is for.
@@ -52,7 +52,7 @@ function reportEnd(io: Io, end: 'interrupted' | 'stopped' | VmExit): ExitCode {
     return exitCodes.completed
   }
   io.stderr.write(
-    `the VM ended by itself: ${end.reason}\n${foreignBlock(end.stderrTail + end.consoleTail)}\n`,
+    `the VM ended by itself: ${end.reason}\n${sanitizeBlock(end.stderrTail + end.consoleTail)}\n`,
   )
   return exitCodes.failed
 }

@@ -5,7 +5,7 @@ import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { StopOnSignal } from '../interrupts.ts'
 import { hostOf, type Io } from '../io.ts'
 import { writeJsonLine } from '../render/json-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { isComplete, printApplied, showChanges } from './review-changes.ts'
 
 async function open(io: Io, name: string) {
@@ -62,14 +62,14 @@ export async function workspaceUndo(io: Io, name: string, flags: { json?: boolea
     if (!nothing) io.stdout.write(`Restored ${formatCount(summary.restored.length, 'path')}.\n`)
     else if (summary.problems.length === 0) io.stdout.write('Nothing of this run is applied.\n')
     for (const { path, reason } of summary.conflicts)
-      io.stdout.write(`  not restored: ${foreignLine(path)}: ${foreignLine(reason)}\n`)
+      io.stdout.write(`  not restored: ${sanitizeLine(path)}: ${sanitizeLine(reason)}\n`)
     if (summary.stopped !== undefined)
       io.stdout.write(
-        `Stopped before the end: ${foreignLine(summary.stopped.message)}\n` +
+        `Stopped before the end: ${sanitizeLine(summary.stopped.message)}\n` +
           `  go on: caisson workspace undo ${runId}\n`,
       )
   }
-  for (const problem of summary.problems) io.stderr.write(`caisson: ${foreignLine(problem, 2_000)}\n`)
+  for (const problem of summary.problems) io.stderr.write(`caisson: ${sanitizeLine(problem, 2_000)}\n`)
   const isWhole = summary.conflicts.length === 0 && summary.problems.length === 0
   return isWhole && summary.stopped === undefined ? exitCodes.completed : exitCodes.notAllApplied
 }

@@ -7,7 +7,7 @@ import { parseJson } from '../../files/json.ts'
 import type { Question } from '../render/approval-lines.ts'
 import { type Colours, coloursFor } from '../render/colours.ts'
 import { fitLine } from '../render/fit.ts'
-import { foreignLine, foreignRows } from '../render/sanitize.ts'
+import { sanitizeLine, sanitizeRows } from '../render/sanitize.ts'
 import { choose, columnsOf, type PromptIo, write } from './ask.ts'
 import { settleKeys } from './settle-keys.ts'
 
@@ -25,19 +25,19 @@ export function accessLines(
   width: number,
 ): string[] {
   const [first] = offers
-  const head = `Way out: allow ${foreignLine(first?.allows ?? address)}?`
+  const head = `Way out: allow ${sanitizeLine(first?.allows ?? address)}?`
   const asker =
     from === 'agent'
-      ? `  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}; not allowed yet: ${foreignLine(because)}`
-      : `  a program in the VM tries to connect; ${foreignLine(because)}`
+      ? `  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}; not allowed yet: ${sanitizeLine(because)}`
+      : `  a program in the VM tries to connect; ${sanitizeLine(because)}`
   const reason = from === 'agent' ? reasonOf(given) : ''
   return [
     '',
     ...fitLine(head, width).map(colours.bold),
     ...fitLine(asker, width).map(colours.dim),
-    ...firstRows(foreignRows(address, addressMargin, width), addressMaxRows, addressMargin),
+    ...firstRows(sanitizeRows(address, addressMargin, width), addressMaxRows, addressMargin),
     ...(reason === '' ? [] : [colours.dim('  the agent says:')]),
-    ...firstRows(foreignRows(reason, reasonMargin, width), reasonMaxRows, reasonMargin),
+    ...firstRows(sanitizeRows(reason, reasonMargin, width), reasonMaxRows, reasonMargin),
   ]
 }
 
@@ -54,7 +54,7 @@ export async function promptAccess(
   let reach: AccessReach | undefined = offers[0]?.reach
   for (;;) {
     const allows = offers.find((offer) => offer.reach === reach)?.allows ?? access.address
-    const message = `Allow ${foreignLine(allows)}? (Esc or Ctrl-C cancels the run)`
+    const message = `Allow ${sanitizeLine(allows)}? (Esc or Ctrl-C cancels the run)`
     const choice = await choose(io, message, [
       { value: 'once', key: 'y', label: 'yes, the next connection alone' },
       { value: 'run', label: 'yes, in this run' },
@@ -74,7 +74,7 @@ export async function promptAccess(
     const chosen = await choose(
       io,
       'Allow what?',
-      offers.map((offer) => ({ value: offer.reach, label: foreignLine(offer.allows) })),
+      offers.map((offer) => ({ value: offer.reach, label: sanitizeLine(offer.allows) })),
     )
     if (chosen === null) return null
     reach = chosen

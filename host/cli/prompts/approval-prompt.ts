@@ -4,7 +4,7 @@ import { planOf } from '../../approvals/plan-question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { type Question, questionLines, seeAllLabel, wholeQuestion } from '../render/approval-lines.ts'
 import { coloursFor } from '../render/colours.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { promptAccess, promptHint } from './access-prompt.ts'
 import { choose, columnsOf } from './ask.ts'
 import { showPages } from './pages.ts'
@@ -29,7 +29,7 @@ export async function promptApproval(request: Question, io: PlanPromptIo): Promi
         key: 'y',
         label: request.tool === mcpOfferTool ? 'yes, until it changes' : 'yes, this once',
       },
-      { value: 'run', label: `yes, every ${foreignLine(request.tool, 60)} in this run` },
+      { value: 'run', label: `yes, every ${sanitizeLine(request.tool, 60)} in this run` },
       { value: 'deny', key: 'n', label: 'no' },
       { value: 'hint', label: 'no, and tell the agent what to do instead' },
       ...(isCut ? [{ value: 'view' as const, label: seeAllLabel }] : []),

@@ -3,7 +3,7 @@
  * of the list, or its y or n, chooses: no key of a sentence moves or confirms anything, and Enter alone grants nothing.
  */
 import { fitLine } from '../render/fit.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { type SettleIo, settleKeys } from './settle-keys.ts'
 import { readLine, type TypedLine } from './typed-line.ts'
 
@@ -94,7 +94,7 @@ async function ask<T>(
     const value = line.isPasted ? readPasted(text) : read(text.toLowerCase(), text)
     if (value !== undefined) return value
     if (line.isPasted) io.output.write('Several lines at once are not an answer here.\n')
-    else if (typed.trim() !== '') io.output.write(`“${foreignLine(typed, 200)}” is not an answer here.\n`)
+    else if (typed.trim() !== '') io.output.write(`“${sanitizeLine(typed, 200)}” is not an answer here.\n`)
     await settleKeys(io)
   }
 }

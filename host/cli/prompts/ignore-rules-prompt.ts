@@ -3,7 +3,7 @@
 import { formatCount } from '../../files/format.ts'
 import type { Host } from '../../host.ts'
 import type { Io } from '../io.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { choose } from './ask.ts'
 import { settleKeys } from './settle-keys.ts'
 
@@ -19,7 +19,7 @@ export async function askRules(
 ): Promise<boolean> {
   const held = await host.heldByRules(workspace)
   if (held.paths.length === 0) return false
-  const shown = held.paths.slice(0, LISTED).map((path) => `  ${foreignLine(path, 200)}`)
+  const shown = held.paths.slice(0, LISTED).map((path) => `  ${sanitizeLine(path, 200)}`)
   const more = held.paths.length - shown.length
   io.stdout.write(
     [

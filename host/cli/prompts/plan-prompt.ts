@@ -12,7 +12,7 @@ import { type Colours, coloursFor } from '../render/colours.ts'
 import { fitLine } from '../render/fit.ts'
 import { toPlainJson } from '../render/plain-json.ts'
 import { planChanges, planRows } from '../render/plan-lines.ts'
-import { foreignRows } from '../render/sanitize.ts'
+import { sanitizeRows } from '../render/sanitize.ts'
 import { promptHint } from './access-prompt.ts'
 import { choose, columnsOf, type PromptIo } from './ask.ts'
 import { showPages } from './pages.ts'
@@ -102,7 +102,7 @@ async function editPlan(
       if (next !== 'again') return next === 'yes' ? read.value : next
       continue
     }
-    const rows = problems.flatMap((problem) => foreignRows(problem, '  │ ', columnsOf(io.output)))
+    const rows = problems.flatMap((problem) => sanitizeRows(problem, '  │ ', columnsOf(io.output)))
     io.output.write(`${[colours.yellow('That cannot be the plan:'), ...rows].join('\n')}\n`)
     const next = await choose(io, 'What now?', [
       { value: 'again', label: 'change it again' },

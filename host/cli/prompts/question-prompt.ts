@@ -7,7 +7,7 @@ import type { ApprovalAnswer } from '../../approvals/approval-types.ts'
 import { type Question, seeAllLabel } from '../render/approval-lines.ts'
 import { coloursFor } from '../render/colours.ts'
 import { describeTyping, readTyped, showAnswer, userQuestionLines } from '../render/question-lines.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { promptHint } from './access-prompt.ts'
 import { choose, columnsOf, write } from './ask.ts'
 import { showPages } from './pages.ts'
@@ -91,7 +91,7 @@ async function editAnswer(question: UserQuestion, io: PlanPromptIo): Promise<App
   if (io.signal.aborted) return null
   const read = edited?.ok === true ? readTyped(question, edited.value.replace(/\n$/, '')) : edited
   if (read?.ok === true) return read.value === '' ? 'back' : answered(read.value)
-  io.output.write(`${foreignLine(read?.error ?? 'there is no editor')}\n`)
+  io.output.write(`${sanitizeLine(read?.error ?? 'there is no editor')}\n`)
   return 'back'
 }
 

@@ -1,6 +1,6 @@
 /** Keys that were typed for something else must not answer a question: nothing counts until the keyboard was quiet for a while. */
-import { foreignLine } from '../render/sanitize.ts'
-import { type KeyInput, plainText, takeKeys } from './take-keys.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
+import { captureInput, type KeyInput, plainText } from './take-keys.ts'
 import type { LineIo } from './typed-line.ts'
 
 /** Longer than the gaps between the keys of somebody who is typing. */
@@ -21,7 +21,7 @@ export async function settleKeys(io: SettleIo): Promise<void> {
   const kept = io.keepTyped?.(keys)
   const typed = kept ?? plainText(keys)
   if (typed.trim() === '') return
-  const shown = foreignLine(typed.trim(), shownChars)
+  const shown = sanitizeLine(typed.trim(), shownChars)
   io.output.write(
     kept === undefined
       ? `Not taken as an answer, because it was typed too soon: “${shown}”\n`
@@ -40,7 +40,7 @@ export async function collectKeys(input: KeyInput, waitMs: number, signal: Abort
   const onAbort = (): void => resolve()
   signal.addEventListener('abort', onAbort, { once: true })
   let collected = ''
-  using taken = takeKeys(input, (keys) => {
+  using taken = captureInput(input, (keys) => {
     collected += keys
     timer.refresh()
   })

@@ -5,10 +5,10 @@
 
 import type { Io } from '../io.ts'
 import type { ProgressView } from '../render/progress.ts'
-import { foreignLine } from '../render/sanitize.ts'
+import { sanitizeLine } from '../render/sanitize.ts'
 import { choose, write } from './ask.ts'
 import { collectKeys } from './settle-keys.ts'
-import { plainText, type TakenKeys, takeKeys } from './take-keys.ts'
+import { captureInput, plainText, type TakenKeys } from './take-keys.ts'
 
 /** What a person can do to the agent of a run. */
 export interface TalkedToRun {
@@ -24,7 +24,7 @@ const shownChars = 24
 
 const person = 'the person at the terminal'
 
-export class Talk implements Disposable {
+export class SteeringPrompt implements Disposable {
   readonly #io: Io
   readonly #view: ProgressView
   readonly #run: TalkedToRun
@@ -79,7 +79,7 @@ export class Talk implements Disposable {
   listen(): void {
     this.#keys?.handOver()
     this.#offer()
-    this.#keys = takeKeys(this.#io.stdin, (keys) => this.#take(keys))
+    this.#keys = captureInput(this.#io.stdin, (keys) => this.#take(keys))
   }
 
   /** The terminal is for a question, which takes the keys next: none is echoed in between. */
@@ -106,7 +106,7 @@ export class Talk implements Disposable {
       return
     }
     const typed = plainText(this.#typed)
-    const shown = typed === '' ? '' : ` “${foreignLine(typed.slice(-shownChars), shownChars * 2)}”`
+    const shown = typed === '' ? '' : ` “${sanitizeLine(typed.slice(-shownChars), shownChars * 2)}”`
     this.#view.offer(`Enter: message${shown}, ${this.#isPausing ? 'go on' : 'pause'}`)
   }
 
@@ -173,7 +173,7 @@ export class Talk implements Disposable {
   /** The run's own events say that it worked. */
   #tell(said: Promise<string | undefined>): void {
     void said.then((problem) => {
-      if (problem !== undefined) this.#view.lines([`Not done: ${foreignLine(problem)}`])
+      if (problem !== undefined) this.#view.lines([`Not done: ${sanitizeLine(problem)}`])
     })
   }
 }

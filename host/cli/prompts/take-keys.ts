@@ -22,7 +22,7 @@ export interface TakenKeys extends Disposable {
 }
 
 /** @param onKeys what was typed, but for those keys */
-export function takeKeys(input: KeyInput, onKeys: (keys: string) => void): TakenKeys {
+export function captureInput(input: KeyInput, onKeys: (keys: string) => void): TakenKeys {
   const isTerminal = input.isTTY === true && input.setRawMode !== undefined
   const setRaw = (isRaw: boolean): void => {
     if (isTerminal) input.setRawMode?.(isRaw)

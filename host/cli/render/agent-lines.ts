@@ -2,7 +2,7 @@
 import type { AgentEvent, HostEvent } from '#specs/protocol/event.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Colours } from './colours.ts'
-import { foreignBlock, foreignLine } from './sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 type Of<T extends string> = Extract<AgentEvent | HostEvent, { type: T }>
 
@@ -19,13 +19,13 @@ export function underPath(agentPath: string, lines: readonly string[], colours: 
 
 /** How a sub-agent is called among the agents of its run. */
 export function nameOf(agentPath: string): string {
-  return foreignLine(agentPath.replace(/^root\//, ''), 300)
+  return sanitizeLine(agentPath.replace(/^root\//, ''), 300)
 }
 
 export function agentStartLines({ brief }: Of<'agent-start'>, colours: Colours): string[] {
   const [first = '', ...more] = brief.trim().split('\n')
   const rest = more.length === 0 ? '' : colours.dim(` … (${formatCount(more.length, 'more line')})`)
-  return [`▸ begins: ${foreignLine(first, 200)}${rest}`]
+  return [`▸ begins: ${sanitizeLine(first, 200)}${rest}`]
 }
 
 export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[] {
@@ -40,13 +40,13 @@ export function agentEndLines(event: Of<'agent-end'>, colours: Colours): string[
     .slice(0, conflictsMax)
     .map((path) =>
       colours.yellow(
-        `conflict: ${foreignLine(path)} was changed meanwhile; what was there is kept, not this`,
+        `conflict: ${sanitizeLine(path)} was changed meanwhile; what was there is kept, not this`,
       ),
     )
   const rest = conflicts.length - shown.length
   return [
     `${mark} ${[`${state}${why}`, ...facts].join(' · ')}`,
-    ...(text === '' ? [] : [foreignBlock(text, '│ ', answerMaxLines)]),
+    ...(text === '' ? [] : [sanitizeBlock(text, '│ ', answerMaxLines)]),
     ...shown,
     ...(rest > 0 ? [colours.yellow(`… ${rest} more`)] : []),
   ]
@@ -62,15 +62,15 @@ export function steeringLines(
   switch (event.type) {
     case 'steer-request':
       return [
-        colours.cyan(`› Message by ${foreignLine(event.by, 60)}:`),
-        foreignBlock(event.text, '  › ', 20),
+        colours.cyan(`› Message by ${sanitizeLine(event.by, 60)}:`),
+        sanitizeBlock(event.text, '  › ', 20),
       ]
     case 'steer-seen':
       return [colours.dim(`    the agent reads ${formatCount(event.messageIds.length, 'message')}`)]
     case 'pause-request':
-      return [colours.yellow(`Asked to hold by ${foreignLine(event.by)}`)]
+      return [colours.yellow(`Asked to hold by ${sanitizeLine(event.by)}`)]
     case 'resume-request':
-      return [colours.yellow(`Asked to go on by ${foreignLine(event.by)}`)]
+      return [colours.yellow(`Asked to go on by ${sanitizeLine(event.by)}`)]
     case 'pause-start':
       return [colours.yellow('The agent holds')]
     case 'pause-end':

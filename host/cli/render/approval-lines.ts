@@ -3,7 +3,7 @@ import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.t
 import { formatCount } from '../../files/format.ts'
 import type { Colours } from './colours.ts'
 import { parseObject } from './plain-json.ts'
-import { foreignLine, foreignRows } from './sanitize.ts'
+import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 export type Question = Omit<ApprovalRequest, 'runId'> & {
   /** Of a question of the host's own about a way out. */
@@ -42,15 +42,15 @@ export function questionLines(
           ),
         ]
   const argumentRows = rowsOfArguments(request, width)
-  const previewRows = foreignRows(preview, previewMargin, width)
+  const previewRows = sanitizeRows(preview, previewMargin, width)
   const lines = [
     '',
     colours.bold(
       isOfHost
-        ? `Approval, asked by Caisson itself: ${foreignLine(tool, 60)}`
-        : `Approval: the agent says it wants to call ${foreignLine(tool, 60)}`,
+        ? `Approval, asked by Caisson itself: ${sanitizeLine(tool, 60)}`
+        : `Approval: the agent says it wants to call ${sanitizeLine(tool, 60)}`,
     ),
-    colours.dim(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`),
+    colours.dim(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`),
     ...cut(argumentRows, argumentsMaxRows, argumentsMargin),
     ...(preview === ''
       ? []
@@ -66,7 +66,7 @@ export function wholeQuestion(request: Question, colours: Colours, width: number
     ...rowsOfArguments(request, width),
     ...(preview === ''
       ? []
-      : [colours.dim(previewLabel(request)), ...foreignRows(preview, previewMargin, width)]),
+      : [colours.dim(previewLabel(request)), ...sanitizeRows(preview, previewMargin, width)]),
   ]
 }
 
@@ -77,16 +77,16 @@ function previewLabel({ isOfHost = false }: Question): string {
 /** `name: value` each, with a mark where the model did not give it; of a text of several lines all lines below its name. */
 function rowsOfArguments({ arguments: json, defaults = [] }: Question, width: number): string[] {
   const given = parseObject(json)
-  if (given === null) return foreignRows(json, argumentsMargin, width)
+  if (given === null) return sanitizeRows(json, argumentsMargin, width)
   return Object.entries(given).flatMap(([key, value]) => {
     const name = plainName(key) + (defaults.includes(key) ? ' (by default)' : '')
     const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
     return text.includes('\n')
       ? [
-          ...foreignRows(`${name}:`, argumentsMargin, width),
-          ...foreignRows(text, `${argumentsMargin}  `, width),
+          ...sanitizeRows(`${name}:`, argumentsMargin, width),
+          ...sanitizeRows(text, `${argumentsMargin}  `, width),
         ]
-      : foreignRows(`${name}: ${text}`, argumentsMargin, width)
+      : sanitizeRows(`${name}: ${text}`, argumentsMargin, width)
   })
 }
 

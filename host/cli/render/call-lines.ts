@@ -10,7 +10,7 @@ import { nameOf } from './agent-lines.ts'
 import type { Colours } from './colours.ts'
 import { parseObject } from './plain-json.ts'
 import { showAnswer } from './question-lines.ts'
-import { foreignBlock, foreignLine } from './sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 /** Arguments of a call that are shown. */
 const argumentsMax = 6
@@ -29,7 +29,7 @@ type Of<T extends string> = Extract<HostEvent, { type: T }>
 /** What is asked, on one line. */
 export function describeQuestion({ access, kind, request }: Asked): string {
   const plan = access === undefined ? planOf(request) : undefined
-  if (plan !== undefined) return `asks whether its plan may be carried out: ${foreignLine(plan.goal, 200)}`
+  if (plan !== undefined) return `asks whether its plan may be carried out: ${sanitizeLine(plan.goal, 200)}`
   if (request.question !== undefined) return askedLine(request.agentPath, request.question)
   const who = request.agentPath === 'root' ? '' : `[${nameOf(request.agentPath)}] `
   return who + describeCall({ access, kind, request })
@@ -38,16 +38,16 @@ export function describeQuestion({ access, kind, request }: Asked): string {
 /** What stands below the question about an MCP server, which its arguments do not say: its words, those of before, and those of now. */
 export function offerLines({ tool, preview }: Pick<ApprovalRequest, 'tool' | 'preview'>): string[] {
   return tool === mcpOfferTool && preview !== ''
-    ? foreignBlock(preview, '  ┆ ', offerMaxLines).split('\n')
+    ? sanitizeBlock(preview, '  ┆ ', offerMaxLines).split('\n')
     : []
 }
 
 function describeCall({ access, kind, request }: Asked): string {
   if (access === undefined && kind === 'enforced')
-    return `the host asks about ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+    return `the host asks about ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
   if (access === undefined)
-    return `asks to call ${foreignLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
-  const what = foreignLine(access.offers[0]?.allows ?? access.address)
+    return `asks to call ${sanitizeLine(request.tool, 60)} ${describeArguments(request.arguments, request.defaults)}`
+  const what = sanitizeLine(access.offers[0]?.allows ?? access.address)
   return access.from === 'agent'
     ? `asks for a way out: ${what} · ${describeArguments(request.arguments)}`
     : `a way out is asked about: ${what}`
@@ -56,9 +56,9 @@ function describeCall({ access, kind, request }: Asked): string {
 function askedLine(agentPath: string, question: UserQuestion): string {
   const who = agentPath === 'root' ? '' : `[${nameOf(agentPath)}] `
   const options = question.options ?? []
-  const names = options.slice(0, optionsMax).map(({ value }) => foreignLine(value, 40))
+  const names = options.slice(0, optionsMax).map(({ value }) => sanitizeLine(value, 40))
   if (options.length > optionsMax) names.push(`… (${options.length - optionsMax} more)`)
-  const asker = question.server === undefined ? '' : `MCP server ${foreignLine(question.server, 64)} `
+  const asker = question.server === undefined ? '' : `MCP server ${sanitizeLine(question.server, 64)} `
   return `${who}${asker}asks: ${firstOf(question.question)}${names.length === 0 ? '' : ` (${names.join(', ')})`}`
 }
 
@@ -68,15 +68,15 @@ function askedLine(agentPath: string, question: UserQuestion): string {
  */
 export function decisionLine(event: Of<'approval-decision'>, colours: Colours, before?: RunState): string {
   if (event.by === 'agent')
-    return colours.yellow(`  Question withdrawn by the agent: ${foreignLine(event.rule ?? '')}`)
+    return colours.yellow(`  Question withdrawn by the agent: ${sanitizeLine(event.rule ?? '')}`)
   const pending = before?.pendingApprovals ?? {}
   const asked = Object.hasOwn(pending, event.approvalId) ? pending[event.approvalId]?.question : undefined
   const whom = { person: 'you', rule: 'a rule', mode: 'the mode', cancel: 'the end of the run' }[event.by]
   const isTold = event.by === 'person' || event.reach !== undefined
   const scope = isTold ? { once: '', run: ' for this run', always: ' for always' }[event.scope] : ''
-  const rule = event.rule === undefined ? '' : `: ${foreignLine(event.rule)}`
+  const rule = event.rule === undefined ? '' : `: ${sanitizeLine(event.rule)}`
   // A mode's hint is for the agent and says the same as its rule.
-  const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${foreignLine(event.hint)}`
+  const hint = event.hint === undefined || event.by === 'mode' ? '' : ` · ${sanitizeLine(event.hint)}`
   if (event.answer !== undefined)
     return `  ${colours.green('Answered')} by ${whom}${rule}: ${showAnswer(asked ?? {}, event.answer)}${hint}`
   if (asked !== undefined) return `  ${colours.red('No answer')} by ${whom}${scope}${rule}${hint}`
@@ -91,7 +91,7 @@ export function decisionLine(event: Of<'approval-decision'>, colours: Colours, b
  */
 export function describeArguments(json: string, defaults: readonly string[] = []): string {
   const given = parseObject(json)
-  if (given === null) return foreignLine(json, 160)
+  if (given === null) return sanitizeLine(json, 160)
   const entries = Object.entries(given).filter(
     ([, value]) => value !== false && !(Array.isArray(value) && value.length === 0),
   )
@@ -112,7 +112,7 @@ export function describeArguments(json: string, defaults: readonly string[] = []
 
 /** A name with anything but letters in quotes: it could end as a name that was not given does. */
 function shownName(name: string): string {
-  return foreignLine(/^[\w.-]+$/.test(name) ? name : JSON.stringify(name), 40)
+  return sanitizeLine(/^[\w.-]+$/.test(name) ? name : JSON.stringify(name), 40)
 }
 
 function rankOf(name: string): number {
@@ -121,13 +121,13 @@ function rankOf(name: string): number {
 }
 
 function describeValue(value: unknown): string {
-  return typeof value === 'string' ? firstOf(value) : foreignLine(JSON.stringify(value) ?? '', 100)
+  return typeof value === 'string' ? firstOf(value) : sanitizeLine(JSON.stringify(value) ?? '', 100)
 }
 
 /** A text, or of several lines the first. */
 function firstOf(text: string): string {
   const [first = '', ...more] = text.trim().split('\n')
   return more.length === 0
-    ? foreignLine(text, 160)
-    : `${foreignLine(first, 80)} … (${formatCount(more.length, 'more line')})`
+    ? sanitizeLine(text, 160)
+    : `${sanitizeLine(first, 80)} … (${formatCount(more.length, 'more line')})`
 }

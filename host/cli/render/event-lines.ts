@@ -10,7 +10,7 @@ import type { Colours } from './colours.ts'
 import { hookLines, hostToolLine } from './hook-lines.ts'
 import { noteEventLines } from './note-lines.ts'
 import { planChanges, planLines } from './plan-lines.ts'
-import { foreignBlock, foreignLine } from './sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 /** Lines of a step's answer that are shown when it ends. */
 const answerMaxLines = 20
@@ -49,11 +49,11 @@ function linesOfEvent(
     case 'vm-wake':
       return [colours.dim(`The VM woke in ${formatDuration(event.durationMs)}`)]
     case 'vm-keep-failed':
-      return [colours.yellow(`The VM was not kept: ${foreignLine(event.message, 1_000)}`)]
+      return [colours.yellow(`The VM was not kept: ${sanitizeLine(event.message, 1_000)}`)]
     case 'disk-wait':
       return [colours.yellow(`Waited ${formatDuration(event.durationMs)} for free disk space: ${event.what}`)]
     case 'vm-end':
-      return event.expected ? [] : [colours.red(`The VM ended: ${foreignLine(event.message, 2_000)}`)]
+      return event.expected ? [] : [colours.red(`The VM ended: ${sanitizeLine(event.message, 2_000)}`)]
     case 'session-start':
       return event.session === 1
         ? []
@@ -62,7 +62,7 @@ function linesOfEvent(
       // Where the VM is saved, its own line says so.
       return ['closed', 'parked'].includes(event.reason)
         ? []
-        : [colours.yellow(`Session ended: ${foreignLine(event.message)}`)]
+        : [colours.yellow(`Session ended: ${sanitizeLine(event.message)}`)]
     case 'plan-update':
       return planUpdateLines(event, before, colours)
     case 'step-start':
@@ -70,7 +70,7 @@ function linesOfEvent(
     case 'step-retry':
       return [
         colours.yellow(
-          `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${foreignLine(event.reason, 300)}`,
+          `↻ ${stepTitle(state, event.stepId)}: attempt ${event.attempt}, because ${sanitizeLine(event.reason, 300)}`,
         ),
       ]
     case 'step-end':
@@ -91,13 +91,13 @@ function linesOfEvent(
     case 'tool-start':
       // The plan itself follows, or the question.
       if ((event.tool === planTool && event.stepId === 'plan') || event.tool === askTool) return []
-      return [colours.dim(`    ${foreignLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
+      return [colours.dim(`    ${sanitizeLine(event.tool, 60)} ${describeArguments(event.arguments)}`)]
     case 'tool-end':
       return event.error === undefined
         ? []
         : [
             colours.yellow(
-              `    ${foreignLine(event.tool, 60)}: ${event.error.code}: ${foreignLine(event.error.message, 300)}`,
+              `    ${sanitizeLine(event.tool, 60)}: ${event.error.code}: ${sanitizeLine(event.error.message, 300)}`,
             ),
           ]
     case 'approval-request':
@@ -105,10 +105,10 @@ function linesOfEvent(
     case 'approval-decision':
       return [decisionLine(event, colours, before)]
     case 'egress-denied':
-      return [colours.yellow(`Refused: ${foreignLine(event.target)}: ${foreignLine(event.reason)}`)]
+      return [colours.yellow(`Refused: ${sanitizeLine(event.target)}: ${sanitizeLine(event.reason)}`)]
     case 'note':
       return [
-        colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${foreignLine(event.text)}`),
+        colours[event.level === 'warn' ? 'yellow' : 'dim'](`    the agent says: ${sanitizeLine(event.text)}`),
       ]
     case 'memory-propose':
     case 'note-propose':
@@ -124,7 +124,7 @@ function linesOfEvent(
     case 'undo-end':
       return broughtHomeLines(event, colours)
     case 'cancel-request':
-      return [colours.yellow(`Asked to stop by ${foreignLine(event.by)}`)]
+      return [colours.yellow(`Asked to stop by ${sanitizeLine(event.by)}`)]
     case 'run-end':
       return runEndLines(event, state, colours)
     default:
@@ -133,10 +133,10 @@ function linesOfEvent(
 }
 
 function accessLine({ kind, detail }: Of<'vm-access'>): string {
-  if (kind === 'forward') return `Somebody connected to port ${foreignLine(detail, 10)} of the VM`
+  if (kind === 'forward') return `Somebody connected to port ${sanitizeLine(detail, 10)} of the VM`
   return kind === 'shell'
     ? 'Somebody opened a shell in the VM; what it changes is part of the changes'
-    : `Somebody ran a command in the VM: ${foreignLine(detail, 200)}`
+    : `Somebody ran a command in the VM: ${sanitizeLine(detail, 200)}`
 }
 
 /** How many of each list of paths are told. */
@@ -155,7 +155,7 @@ function broughtHomeLines(event: Of<'apply-end'> | Of<'undo-end'>, colours: Colo
   const held = [...conflicts, ...failed]
   const told = held
     .slice(0, toldPaths)
-    .map(({ path, reason }) => colours.yellow(`  not so: ${foreignLine(path)}: ${foreignLine(reason)}`))
+    .map(({ path, reason }) => colours.yellow(`  not so: ${sanitizeLine(path)}: ${sanitizeLine(reason)}`))
   const more = held.length > toldPaths ? [colours.dim(`  and ${held.length - toldPaths} more`)] : []
   return [`${head}${rest}`, ...told, ...more]
 }
@@ -165,7 +165,7 @@ function vmLine({ start, phasesMs, accelerator, confinement }: Of<'vm-ready'>, c
   const phases = Object.entries(phasesMs)
   const sum = phases.reduce((total, [, ms]) => total + ms, 0)
   const shown = phases.filter(([, ms]) => ms >= 100)
-  const list = shown.map(([name, ms]) => `${foreignLine(name, 20)} ${formatDuration(ms)}`).join(', ')
+  const list = shown.map(([name, ms]) => `${sanitizeLine(name, 20)} ${formatDuration(ms)}`).join(', ')
   const which = start === 'saved' ? 'The VM that was kept is ready' : 'VM ready'
   return `${which} in ${formatDuration(sum)} · ${accelerator} · ${confinement}${colours.dim(list === '' ? '' : ` · ${list}`)}`
 }
@@ -180,10 +180,10 @@ function keptLine(runId = 'RUN', colours: Colours): string {
 function coldLines({ start, coldReason }: Of<'vm-ready'>, colours: Colours): string[] {
   if (coldReason === undefined) return []
   // A copy of a template all the same: only the VM that the run before kept could not be had.
-  if (start === 'template') return [colours.yellow(`  a new VM: ${foreignLine(coldReason, 500)}`)]
+  if (start === 'template') return [colours.yellow(`  a new VM: ${sanitizeLine(coldReason, 500)}`)]
   return [
     colours.yellow(
-      `  booted, which takes longer: no template could be used: ${foreignLine(coldReason, 500)}`,
+      `  booted, which takes longer: no template could be used: ${sanitizeLine(coldReason, 500)}`,
     ),
     colours.dim('  caisson doctor says what to do about it'),
   ]
@@ -195,7 +195,7 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   const lines = [`Workspace: ${formatCount(event.files, 'file')}, ${formatBytes(event.bytes)}`]
   const told = event.examples.filter(({ reason }) => reason !== 'ignored')
   for (const { path, reason } of told.slice(0, 5)) {
-    lines.push(colours.yellow(`  left out: ${foreignLine(path)} (${reason.replaceAll('_', ' ')})`))
+    lines.push(colours.yellow(`  left out: ${sanitizeLine(path)} (${reason.replaceAll('_', ' ')})`))
   }
   if (told.some(({ reason }) => reason === 'rules_changed'))
     lines.push(
@@ -213,14 +213,14 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
 function runStartLines(event: Of<'run-start'>, colours: Colours): string[] {
   const { directory, model, provider, mode, planFrom } = event
   const how = mode === 'plan' ? ' · only plans, changes nothing' : ''
-  const head = `Run in ${foreignLine(directory)} · model ${foreignLine(model)} (${foreignLine(provider)})${how}`
-  return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${foreignLine(planFrom)}`)]
+  const head = `Run in ${sanitizeLine(directory)} · model ${sanitizeLine(model)} (${sanitizeLine(provider)})${how}`
+  return planFrom === undefined ? [head] : [head, colours.dim(`  with the plan of ${sanitizeLine(planFrom)}`)]
 }
 
 function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined, colours: Colours): string[] {
   const { plan, revision, reason } = event
-  const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${foreignLine(plan.goal)}`
-  const why = reason === undefined ? [] : [`  because ${foreignLine(reason)}`]
+  const head = `${revision === 1 ? 'Plan' : `Plan, revision ${revision}`}: ${sanitizeLine(plan.goal)}`
+  const why = reason === undefined ? [] : [`  because ${sanitizeLine(reason)}`]
   const known = before?.plan ?? null
   const steps = known === null ? planLines(plan, colours) : planChanges(known, plan, colours)
   return [colours.bold(head), ...why, ...steps]
@@ -229,7 +229,7 @@ function planUpdateLines(event: Of<'plan-update'>, before: RunState | undefined,
 function stepTitle(state: RunState, stepId: string): string {
   const index = state.plan?.steps.findIndex(({ id }) => id === stepId) ?? -1
   const title = state.plan?.steps[index]?.title ?? stepId
-  return index < 0 ? foreignLine(title) : `${index + 1}/${state.plan?.steps.length} ${foreignLine(title)}`
+  return index < 0 ? sanitizeLine(title) : `${index + 1}/${state.plan?.steps.length} ${sanitizeLine(title)}`
 }
 
 function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours): string[] {
@@ -238,7 +238,7 @@ function stepEndLines(event: Of<'step-end'>, state: RunState, colours: Colours):
   ]
   const word = event.state === 'completed' ? '' : ` ${event.state}`
   const head = `${mark} ${stepTitle(state, event.stepId)}${word}`
-  return event.text === '' ? [head] : [head, foreignBlock(event.text, '    │ ', answerMaxLines)]
+  return event.text === '' ? [head] : [head, sanitizeBlock(event.text, '    │ ', answerMaxLines)]
 }
 
 function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): string[] {
@@ -252,10 +252,10 @@ function runEndLines(event: Of<'run-end'>, state: RunState, colours: Colours): s
   ]
   // A plan's last answer is often the run's: once is enough.
   const isShown = event.summary === '' || isLastAnswer(event.summary, state) || isOnlyPlanned(event, state)
-  const lines = isShown ? [] : ['', foreignBlock(event.summary), '']
+  const lines = isShown ? [] : ['', sanitizeBlock(event.summary), '']
   lines.push(`${colour(`Run ${event.outcome}`)} · ${facts.join(' · ')}`)
   if (event.outcome !== 'completed')
-    lines.push(foreignBlock(describeEnd(event.reason, newsOf(event.message, state))))
+    lines.push(sanitizeBlock(describeEnd(event.reason, newsOf(event.message, state))))
   return lines
 }
 

@@ -3,7 +3,7 @@
 import { formatCount } from '../../files/format.ts'
 import type { HistoryReport, SetAside } from '../../workspace/index.ts'
 import type { Colours } from './colours.ts'
-import { foreignLine } from './sanitize.ts'
+import { sanitizeLine } from './sanitize.ts'
 
 /** References and flagged paths that are listed for a repository. */
 const LISTED = 10
@@ -19,19 +19,19 @@ export function historyLines(
     if (moved.length === 0 && reason === undefined) return []
     const kept = aside.filter(({ path }) => path.startsWith(`${directory}/`))
     return [
-      `git history in ${foreignLine(directory)}: ${formatCount(report.commits, 'new commit')}`,
+      `git history in ${sanitizeLine(directory)}: ${formatCount(report.commits, 'new commit')}`,
       ...listed(
-        moved.map(({ name, from, to }) => `  ${foreignLine(name)}: ${shortId(from)} → ${shortId(to)}`),
+        moved.map(({ name, from, to }) => `  ${sanitizeLine(name)}: ${shortId(from)} → ${shortId(to)}`),
       ),
-      ...(reason === undefined ? [] : [colours.yellow(`  flagged: ${foreignLine(reason)}`)]),
+      ...(reason === undefined ? [] : [colours.yellow(`  flagged: ${sanitizeLine(reason)}`)]),
       ...listed(
         flagged.map(({ path, reason: why }) =>
-          colours.yellow(`  in commits or the index: ${foreignLine(path)}: ${foreignLine(why)}`),
+          colours.yellow(`  in commits or the index: ${sanitizeLine(path)}: ${sanitizeLine(why)}`),
         ),
         flaggedCount,
       ),
       ...listed(
-        kept.map(({ name, aside: under }) => `  ${foreignLine(name)} is kept as ${foreignLine(under)}`),
+        kept.map(({ name, aside: under }) => `  ${sanitizeLine(name)} is kept as ${sanitizeLine(under)}`),
       ),
       ...(kept.length === 0
         ? []

@@ -2,26 +2,26 @@
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Colours } from './colours.ts'
-import { foreignLine } from './sanitize.ts'
+import { sanitizeLine } from './sanitize.ts'
 
 type Of<T extends string> = Extract<HostEvent, { type: T }>
 
 /** Nothing for a hook that let things go on as they were. */
 export function hookLines(event: Of<'hook-end'>, colours: Colours): string[] {
   const { point, hook, decision, reason, arguments: changed, failed } = event
-  const who = `    hook ${foreignLine(hook, 60)} (${point})`
-  const why = reason === undefined ? '' : `: ${foreignLine(reason, 300)}`
+  const who = `    hook ${sanitizeLine(hook, 60)} (${point})`
+  const why = reason === undefined ? '' : `: ${sanitizeLine(reason, 300)}`
   if (decision === 'deny') return [colours.red(`${who} says no${why}`)]
   if (failed === true) return [colours.yellow(`${who} failed and is passed over${why}`)]
   if (decision === 'ask') return [colours.yellow(`${who} wants a person to decide${why}`)]
   return changed === undefined
     ? []
-    : [colours.yellow(`${who} changed the arguments: ${foreignLine(changed, 200)}`)]
+    : [colours.yellow(`${who} changed the arguments: ${sanitizeLine(changed, 200)}`)]
 }
 
 /** That a call leaves the VM; how it ended the agent's own line says. */
 export function hostToolLine({ tool }: Of<'host-tool-start'>, colours: Colours): string {
-  return colours.cyan(`    ${foreignLine(tool, 60)} runs on this host, outside the VM`)
+  return colours.cyan(`    ${sanitizeLine(tool, 60)} runs on this host, outside the VM`)
 }
 
 /** Calls of which nobody knows what became of them, in a run that has ended. */
@@ -31,7 +31,7 @@ export function unknownCallLines(
 ): string[] {
   return Object.values(openHostCalls).map(({ tool, arguments: given }) =>
     colours.red(
-      `Unknown: ${foreignLine(tool, 60)} ${foreignLine(given, 160)} began on this host, and its end is not in the journal; look before you repeat it`,
+      `Unknown: ${sanitizeLine(tool, 60)} ${sanitizeLine(given, 160)} began on this host, and its end is not in the journal; look before you repeat it`,
     ),
   )
 }

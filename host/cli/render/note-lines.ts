@@ -4,7 +4,7 @@ import { formatCount } from '../../files/format.ts'
 import type { StoredNote, WorkspaceNote } from '../../memory/note-store.ts'
 import type { ProposedNote } from '../../runs/run-notes.ts'
 import type { Colours } from './colours.ts'
-import { foreignBlock, foreignLine } from './sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 const margin = '    │ '
 const shownMaxLines = 40
@@ -13,7 +13,7 @@ const lineMaxChars = 100
 /** A kept note in one line. */
 export function noteLine(note: StoredNote, colours: Colours): string {
   const when = new Date(note.at).toISOString().slice(0, 10)
-  const of = note.kind === 'memory' ? tagsOf(note.tags) : `[${foreignLine(note.author, 40)}] `
+  const of = note.kind === 'memory' ? tagsOf(note.tags) : `[${sanitizeLine(note.author, 40)}] `
   return `${note.noteId}  ${colours.dim(when)}  ${of}${firstLine(note.text)}`
 }
 
@@ -21,12 +21,12 @@ export function noteLine(note: StoredNote, colours: Colours): string {
 export function wholeNoteLines(note: StoredNote, colours: Colours): string[] {
   const of =
     note.kind === 'memory'
-      ? `of ${foreignLine(note.workspace)}${note.runId === undefined ? '' : `, from ${note.runId}`}`
-      : `of ${note.proposalId}, by ${foreignLine(note.author, 60)}`
+      ? `of ${sanitizeLine(note.workspace)}${note.runId === undefined ? '' : `, from ${note.runId}`}`
+      : `of ${note.proposalId}, by ${sanitizeLine(note.author, 60)}`
   const tags = note.kind === 'memory' ? tagsOf(note.tags) : ''
   return [
     `${colours.bold(note.noteId)}  ${tags}${of}, ${new Date(note.at).toISOString().slice(0, 16).replace('T', ' ')}`,
-    ...foreignBlock(note.text, margin, 1_000).split('\n'),
+    ...sanitizeBlock(note.text, margin, 1_000).split('\n'),
   ]
 }
 
@@ -40,19 +40,19 @@ export function proposedNoteLines(
   replaced?: WorkspaceNote,
 ): string[] {
   const { note, agentPath } = proposal
-  const who = agentPath === 'root' ? '' : ` (${foreignLine(agentPath, 60)})`
+  const who = agentPath === 'root' ? '' : ` (${sanitizeLine(agentPath, 60)})`
   const what =
     proposal.kind === 'governance'
       ? `for ${proposal.note.proposalId}`
       : `${tagsOf(proposal.note.tags)}${proposal.replaces === undefined ? '' : `in the place of ${proposal.replaces}`}`
   return [
     `  ${colours.cyan('+')} ${note.noteId}${who} ${what}`.trimEnd(),
-    ...foreignBlock(note.text, margin, shownMaxLines).split('\n'),
+    ...sanitizeBlock(note.text, margin, shownMaxLines).split('\n'),
     ...(replaced === undefined
       ? []
       : [
           `  ${colours.red('-')} ${replaced.noteId}, which goes then`,
-          ...foreignBlock(replaced.text, margin, shownMaxLines).split('\n'),
+          ...sanitizeBlock(replaced.text, margin, shownMaxLines).split('\n'),
         ]),
   ]
 }
@@ -71,14 +71,14 @@ export function noteEventLines(event: NoteEvent, colours: Colours): string[] {
     ]
   const { kept, dropped, by } = event
   const dropping = dropped.length === 0 ? '' : `, ${dropped.length} dropped`
-  return [`${formatCount(kept.length, 'note')} kept${dropping}, by ${foreignLine(by)}`]
+  return [`${formatCount(kept.length, 'note')} kept${dropping}, by ${sanitizeLine(by)}`]
 }
 
 function tagsOf(tags: readonly string[]): string {
-  return tags.length === 0 ? '' : `[${foreignLine(tags.join(', '), 80)}] `
+  return tags.length === 0 ? '' : `[${sanitizeLine(tags.join(', '), 80)}] `
 }
 
 function firstLine(text: string): string {
   const [line = ''] = text.trim().split('\n', 1)
-  return foreignLine(line, lineMaxChars)
+  return sanitizeLine(line, lineMaxChars)
 }

@@ -1,6 +1,6 @@
 /** Output of the guest for a terminal that must not obey it: a stream of foreign text, line ends and backspaces kept. */
 import { StringDecoder } from 'node:string_decoder'
-import { foreignLine } from './sanitize.ts'
+import { sanitizeLine } from './sanitize.ts'
 
 /** What a terminal without any abilities needs to let a line be edited. */
 const kept = /([\n\r\t\b])/
@@ -21,6 +21,6 @@ export class PlainOutput {
 function show(text: string): string {
   return text
     .split(kept)
-    .map((part, index) => (index % 2 === 1 ? part : foreignLine(part, Number.POSITIVE_INFINITY)))
+    .map((part, index) => (index % 2 === 1 ? part : sanitizeLine(part, Number.POSITIVE_INFINITY)))
     .join('')
 }

@@ -2,7 +2,7 @@
 import type { Condition, Plan, Step } from '#specs/protocol/plan.ts'
 import { formatCount } from '../../files/format.ts'
 import type { Colours } from './colours.ts'
-import { foreignLine, foreignRows } from './sanitize.ts'
+import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 const margin = '  │ '
 /** Of a list in a line. */
@@ -19,7 +19,7 @@ export function planChanges(before: Plan, after: Plan, colours: Colours): string
   const was = new Map(before.steps.map((step) => [step.id, step]))
   const numbers = numbersOf(after)
   const kept = new Set(after.steps.map(({ id }) => id))
-  const goal = before.goal === after.goal ? [] : [`  ~ ${foreignLine(`the goal: ${after.goal}`)}`]
+  const goal = before.goal === after.goal ? [] : [`  ~ ${sanitizeLine(`the goal: ${after.goal}`)}`]
   const changed = after.steps.flatMap((step) => {
     const old = was.get(step.id)
     if (old === undefined) return [colours.green(`  + ${stepLine(step, numbers, colours).trimStart()}`)]
@@ -31,7 +31,7 @@ export function planChanges(before: Plan, after: Plan, colours: Colours): string
   })
   const gone = before.steps
     .filter(({ id }) => !kept.has(id))
-    .map(({ title }) => colours.red(`  - ${foreignLine(title)}`))
+    .map(({ title }) => colours.red(`  - ${sanitizeLine(title)}`))
   const same = after.steps.length - changed.length
   const rest = same === 0 ? [] : [colours.dim(`    ${formatCount(same, 'step')} as before`)]
   return [...goal, ...changed, ...gone, ...rest]
@@ -40,7 +40,7 @@ export function planChanges(before: Plan, after: Plan, colours: Colours): string
 /** Everything of a plan behind a margin, in rows of at most `width` cells: all that a yes would be about. */
 export function planRows(plan: Plan, width: number): string[] {
   const numbers = numbersOf(plan)
-  const row = (text: string, indent = '') => foreignRows(text, `${margin}${indent}`, width)
+  const row = (text: string, indent = '') => sanitizeRows(text, `${margin}${indent}`, width)
   return [
     ...row(`Goal: ${plan.goal}`),
     ...plan.steps.flatMap((step, index) => [
@@ -57,9 +57,9 @@ export function planRows(plan: Plan, width: number): string[] {
 
 function stepLine(step: Step, numbers: ReadonlyMap<string, string>, colours: Colours): string {
   const details = detailsOf(step, numbers)
-    .map((detail) => foreignLine(detail, 300))
+    .map((detail) => sanitizeLine(detail, 300))
     .join('; ')
-  const head = `  ${numbers.get(step.id)}. ${foreignLine(step.title)}`
+  const head = `  ${numbers.get(step.id)}. ${sanitizeLine(step.title)}`
   return details === '' ? head : `${head}${colours.dim(` (${details})`)}`
 }
 

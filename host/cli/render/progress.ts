@@ -6,7 +6,7 @@ import type { FeedItem } from '../../journal/run-feed.ts'
 import { type Colours, coloursFor } from './colours.ts'
 import { describeEnd, linesOf } from './event-lines.ts'
 import { writeLines } from './fit.ts'
-import { foreignBlock, foreignLine } from './sanitize.ts'
+import { sanitizeBlock, sanitizeLine } from './sanitize.ts'
 
 const frames = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏']
 
@@ -36,7 +36,7 @@ export class ProgressView {
   show(item: FeedItem, isQuiet = false): void {
     if (item.source === 'delta') {
       if (item.delta.type === 'disk-full' && !isQuiet)
-        this.lines([this.#colours.yellow(foreignLine(item.delta.text, 1_000))])
+        this.lines([this.#colours.yellow(sanitizeLine(item.delta.text, 1_000))])
       this.#hint = hintOf(item.delta.type, item.delta.text)
       return
     }
@@ -65,7 +65,7 @@ export class ProgressView {
 
   /** Says what goes on before there are events, such as building the image. */
   hint(text: string): void {
-    this.#hint = foreignLine(text)
+    this.#hint = sanitizeLine(text)
     if (this.#timer === undefined) this.#out.write(`${this.#hint}\n`)
   }
 
@@ -89,7 +89,7 @@ export class ProgressView {
     if (this.#state.end !== null || end == null) return
     this.lines([
       this.#colours.red(`Run ${end.outcome}`),
-      foreignBlock(describeEnd(end.reason, end.message)),
+      sanitizeBlock(describeEnd(end.reason, end.message)),
       'This end is not in its journal.',
     ])
   }
@@ -117,7 +117,7 @@ export class ProgressView {
 function hintOf(type: string, text: string): string {
   if (type === 'reasoning-delta') return 'thinking'
   const line = text.trimEnd().split('\n').at(-1) ?? ''
-  return foreignLine(line.slice(-60), 60)
+  return sanitizeLine(line.slice(-60), 60)
 }
 
 /** One line: whether the agent holds, the running steps and agents, the open calls, the last output, the keys. */
@@ -125,7 +125,7 @@ function statusOf(state: RunState, hint: string, keys: string): string {
   const steps = state.plan?.steps ?? []
   const done = steps.filter(({ id }) => !['pending', 'running'].includes(state.steps[id]?.state ?? '')).length
   const agents = Object.values(state.agents).filter((agent) => agent.state === 'running').length
-  const tools = Object.values(state.openCalls).map(({ tool }) => foreignLine(tool, 40))
+  const tools = Object.values(state.openCalls).map(({ tool }) => sanitizeLine(tool, 40))
   const phase = {
     preparing: 'preparing',
     planning: 'planning',

@@ -6,7 +6,7 @@ import { formatCount } from '../../files/format.ts'
 import type { Question } from './approval-lines.ts'
 import type { Colours } from './colours.ts'
 import { fitLine } from './fit.ts'
-import { foreignLine, foreignRows } from './sanitize.ts'
+import { sanitizeLine, sanitizeRows } from './sanitize.ts'
 
 const margin = '  │ '
 /** Rows of the question that come with it. */
@@ -23,7 +23,7 @@ export function userQuestionLines(
   width: number,
   isWhole = false,
 ): { readonly lines: string[]; readonly isCut: boolean } {
-  const rows = foreignRows(question.question, margin, width)
+  const rows = sanitizeRows(question.question, margin, width)
   const shown = isWhole ? rows : rows.slice(0, questionMaxRows)
   const options = question.options ?? []
   const names = options.map(nameOfOption)
@@ -34,14 +34,14 @@ export function userQuestionLines(
     colours.bold(
       server === undefined
         ? 'Question: the agent asks you'
-        : `Question: the MCP server ${foreignLine(server, 64)} asks you, by way of the agent`,
+        : `Question: the MCP server ${sanitizeLine(server, 64)} asks you, by way of the agent`,
     ),
     ...(server === undefined
       ? []
       : fitLine('  What you answer goes to that server. Give it no password, key or token.', width).map(
           colours.yellow,
         )),
-    ...fitLine(`  asked by ${foreignLine(agentPath, 300)}, step ${foreignLine(stepId, 64)}`, width).map(
+    ...fitLine(`  asked by ${sanitizeLine(agentPath, 300)}, step ${sanitizeLine(stepId, 64)}`, width).map(
       colours.dim,
     ),
     ...shown,
@@ -50,7 +50,7 @@ export function userQuestionLines(
       : []),
     ...names.flatMap((name, index) =>
       fitLine(
-        `${String(index + 1).padStart(4)} │ ${foreignLine(name, isWhole ? name.length : optionMaxChars)}`,
+        `${String(index + 1).padStart(4)} │ ${sanitizeLine(name, isWhole ? name.length : optionMaxChars)}`,
         width,
       ),
     ),
@@ -69,7 +69,7 @@ export function showAnswer(
 ): string {
   const nameOf = (value: string) => {
     const known = options.find((option) => option.value === value)
-    return foreignLine(known === undefined ? value : nameOfOption(known), maxChars)
+    return sanitizeLine(known === undefined ? value : nameOfOption(known), maxChars)
   }
   if (typeof answer === 'boolean') return answer ? 'yes' : 'no'
   if (typeof answer === 'number') return String(answer)
@@ -112,15 +112,15 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
     case 'number':
       return /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text))
         ? { ok: true, value: Number(text) }
-        : problem(foreignLine(text, 60))
+        : problem(sanitizeLine(text, 60))
     case 'confirm':
       if (/^y(es)?$/i.test(text)) return { ok: true, value: true }
-      return /^no?$/i.test(text) ? { ok: true, value: false } : problem(foreignLine(text, 60))
+      return /^no?$/i.test(text) ? { ok: true, value: false } : problem(sanitizeLine(text, 60))
     case 'choice': {
       const value = pick(options, text)
       // A number that no option has is a slip rather than an answer.
       const isOther = allowOther && !/^\d+$/.test(text)
-      if (value === undefined && !isOther) return problem(foreignLine(text, 60))
+      if (value === undefined && !isOther) return problem(sanitizeLine(text, 60))
       return { ok: true, value: value ?? text }
     }
     case 'choices': {
@@ -132,7 +132,7 @@ export function readTyped(question: UserQuestion, typed: string): Result<UserAns
       const unknown = picked.find((value) => !options.some((option) => option.value === value))
       return unknown === undefined
         ? { ok: true, value: [...new Set(picked)] }
-        : problem(foreignLine(unknown, 60))
+        : problem(sanitizeLine(unknown, 60))
     }
   }
 }

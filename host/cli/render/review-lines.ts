@@ -4,7 +4,7 @@ import { formatBytes, formatCount } from '../../files/format.ts'
 import type { ReviewedChange } from '../../runs/changes.ts'
 import type { HistoryReport, ReviewItem, ReviewSide } from '../../workspace/index.ts'
 import type { Colours } from './colours.ts'
-import { foreignLine } from './sanitize.ts'
+import { sanitizeLine } from './sanitize.ts'
 
 /** In the place of a reason that the history block gives. */
 const seeHistory = 'see the git history above'
@@ -26,21 +26,21 @@ export function changeLine(
     unsupported: colours.red('!'),
   }[item.change]
   const isTold = item.flagged !== undefined && history.some(({ reason }) => reason === item.flagged)
-  const why = isTold ? seeHistory : foreignLine(item.flagged ?? '')
+  const why = isTold ? seeHistory : sanitizeLine(item.flagged ?? '')
   const warnings = [
     item.flagged === undefined ? '' : colours.yellow(`flagged: ${why}`),
-    item.standing.kind === 'conflict' ? colours.red(`conflict: ${foreignLine(item.standing.reason)}`) : '',
+    item.standing.kind === 'conflict' ? colours.red(`conflict: ${sanitizeLine(item.standing.reason)}`) : '',
     item.standing.kind === 'applied' ? colours.dim('already in place') : '',
-    item.reason === undefined ? '' : colours.red(foreignLine(item.reason)),
+    item.reason === undefined ? '' : colours.red(sanitizeLine(item.reason)),
   ].filter((part) => part !== '')
-  return `  ${mark} ${foreignLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
+  return `  ${mark} ${sanitizeLine(item.path)}${detailOf(item)}${warnings.length === 0 ? '' : `  ${warnings.join(' · ')}`}`
 }
 
 function detailOf(item: ReviewItem): string {
   const { before, after } = item
-  if (item.renamedFrom !== undefined) return ` (as ${foreignLine(item.renamedFrom)} was)`
+  if (item.renamedFrom !== undefined) return ` (as ${sanitizeLine(item.renamedFrom)} was)`
   if (item.change === 'mode') return ` (${modeOf(before)} → ${modeOf(after)})`
-  if (after?.kind === 'link') return ` → ${foreignLine(after.target ?? '')}`
+  if (after?.kind === 'link') return ` → ${sanitizeLine(after.target ?? '')}`
   if (after?.kind === 'file') {
     const isExecutable = ((after.mode ?? 0) & 0o111) !== 0
     const facts = [item.binary === true ? 'binary' : '', isExecutable ? 'executable' : '']
@@ -120,7 +120,7 @@ function countObjects({ items }: FoldedObjects): number {
 
 /** `14 git objects in .git`. */
 export function nameObjects(objects: FoldedObjects): string {
-  return `${formatCount(countObjects(objects), 'git object')} in ${foreignLine(objects.directory)}`
+  return `${formatCount(countObjects(objects), 'git object')} in ${sanitizeLine(objects.directory)}`
 }
 
 /** `A 14 git objects in .git (3.2 kB)`. */
@@ -153,7 +153,7 @@ export function diffLines(
   const lines = /^--- .*\n\+\+\+ /.test(item.diff) ? whole.slice(2) : whole
   if (lines.at(-1) === '') lines.pop()
   const shown = lines.slice(0, bounds.maxLines).map((line) => {
-    const safe = foreignLine(line.replaceAll('\t', '  '), bounds.maxChars)
+    const safe = sanitizeLine(line.replaceAll('\t', '  '), bounds.maxChars)
     const colour = line.startsWith('+')
       ? colours.green
       : line.startsWith('-')

@@ -19,7 +19,7 @@ const rightToLeft =
  * One line: every line break and tab is an escape too. Cut at `maxChars` with a mark that says how much is missing.
  * Right-to-left text stands between two left-to-right marks, and nothing else here draws nothing.
  */
-export function foreignLine(text: string, maxChars = 500): string {
+export function sanitizeLine(text: string, maxChars = 500): string {
   const shown = text.length > maxChars ? text.slice(0, maxChars) : text
   const rest = text.length - shown.length
   return fence(escapeText(shown)) + (rest > 0 ? `… (${rest} more characters)` : '')
@@ -29,15 +29,15 @@ export function foreignLine(text: string, maxChars = 500): string {
  * Several lines behind a margin, so that none can look like a line of ours. Only LF breaks a line; a tab is two spaces.
  * @param maxLines lines beyond it are counted, not shown
  */
-export function foreignBlock(text: string, margin = '  │ ', maxLines = 200): string {
+export function sanitizeBlock(text: string, margin = '  │ ', maxLines = 200): string {
   const lines = linesOf(text)
-  const shown = lines.slice(0, maxLines).map((line) => margin + foreignLine(line, 2_000))
+  const shown = lines.slice(0, maxLines).map((line) => margin + sanitizeLine(line, 2_000))
   if (lines.length > maxLines) shown.push(`${margin}… (${lines.length - maxLines} more lines)`)
   return shown.join('\n')
 }
 
 /** All of a text behind a margin, in rows of at most `width` cells. */
-export function foreignRows(text: string, margin: string, width: number): string[] {
+export function sanitizeRows(text: string, margin: string, width: number): string[] {
   return linesOf(text).flatMap((line) => fitLine(margin + fence(escapeText(line)), width))
 }
 

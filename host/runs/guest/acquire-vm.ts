@@ -6,8 +6,8 @@ import type { WarmVm } from '../../vm/template/warm-start.ts'
 import type { StartVmOptions } from '../../vm/vm.ts'
 import { VmError } from '../../vm/vm-error.ts'
 import { checkResources } from '../../vm/vm-options.ts'
-import { openWarm, type PooledVm } from '../../vm/vm-pool.ts'
-import type { RunPlan } from '../resolved-run.ts'
+import { acquireWarmVm, type PooledVm } from '../../vm/vm-pool.ts'
+import type { ResolvedRun } from '../resolved-run.ts'
 import { warmUp } from './warm-up.ts'
 
 export interface Origin extends WarmVm {
@@ -19,8 +19,8 @@ export interface Origin extends WarmVm {
  * `open` gets the VM while it becomes fresh, and is called again with the next when that one does not serve.
  * @throws what the last `open` throws, and VmError when not even a boot succeeds
  */
-export async function beginVm<T>(
-  plan: RunPlan,
+export async function acquireVm<T>(
+  plan: ResolvedRun,
   pooled: PooledVm | undefined,
   options: StartVmOptions,
   open: (origin: Origin) => Promise<T>,
@@ -29,7 +29,7 @@ export async function beginVm<T>(
   if (kept.value !== undefined) return kept.value
   const start = plan.vm.start ?? 'auto'
   const why = kept.problem === undefined ? {} : { coldReason: kept.problem }
-  return await openWarm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
+  return await acquireWarmVm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
 }
 
 /** The journal's word on how the VM began, once its agent answers. @param agentMs how long that took */
@@ -50,7 +50,7 @@ export function describeReady({ vm, cloned, coldReason, isSaved }: Origin, agent
 
 /** What a VM for such a run is started with. */
 export function vmOptions(
-  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: RunPlan,
+  { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: ResolvedRun,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
 ): StartVmOptions {
   return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
@@ -58,7 +58,7 @@ export function vmOptions(
 
 /** In the VM that the continued run kept; or why that cannot be. @throws VmError when no VM can be started now, and the signal's reason */
 async function openKept<T>(
-  { continues }: RunPlan,
+  { continues }: ResolvedRun,
   options: StartVmOptions,
   open: (origin: Origin) => Promise<T>,
 ): Promise<{ readonly value?: T; readonly problem?: string }> {

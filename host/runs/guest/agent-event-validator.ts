@@ -11,7 +11,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, StepState } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
-import { HookClaims } from './hook-claims.ts'
+import { HookEventValidator } from './hook-claims.ts'
 
 /** What the run was told, as far as claims are measured by it. */
 export interface ClaimBounds {
@@ -25,20 +25,20 @@ export interface ClaimBounds {
   readonly hooks?: readonly AgentHook[]
 }
 
-export class AgentClaims {
+export class AgentEventValidator {
   readonly #bounds: ClaimBounds
   /** Digests of plans that were handed over or allowed. */
   readonly #allowed = new Set<string>()
   readonly #states = new Map<string, { state: StepState }>()
   /** By path; false when it has ended. */
   readonly #agents = new Map<string, boolean>()
-  readonly #hooks: HookClaims
+  readonly #hooks: HookEventValidator
   #plan: Plan | null = null
   #revision = 0
 
   constructor(bounds: ClaimBounds) {
     this.#bounds = bounds
-    this.#hooks = new HookClaims(bounds.hooks ?? [])
+    this.#hooks = new HookEventValidator(bounds.hooks ?? [])
   }
 
   /** The agent asks the hooks. */

@@ -4,10 +4,10 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import type { LinkHandlers } from '../../guest/agent-link.ts'
-import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
-import { comesToWork } from './active-agent.ts'
-import type { AgentClaims } from './agent-event-validator.ts'
+import { waitForActiveAgent } from './active-agent.ts'
+import type { AgentEventValidator } from './agent-event-validator.ts'
 import type { RunGateway } from './run-gateway.ts'
 
 const askedByHost: ApprovalDecision = {
@@ -17,8 +17,8 @@ const askedByHost: ApprovalDecision = {
 
 export interface AgentHandlerParts {
   readonly record: RunRecord
-  readonly log: CappedLog
-  readonly claims: AgentClaims
+  readonly log: BoundedLog
+  readonly claims: AgentEventValidator
   readonly outside: Pick<RunGateway, 'approve' | 'requests'>
   readonly onCompletion: (completion: Completion) => void
   /** The journal takes no more of the guest's events. */
@@ -35,7 +35,7 @@ export function agentHandlers({
 }: AgentHandlerParts): LinkHandlers {
   /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
   const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
-    if (await comesToWork(claims, agentPath)) return null
+    if (await waitForActiveAgent(claims, agentPath)) return null
     const message = `no agent ${agentPath} is at work, so nobody is asked for it`
     return { ok: false, error: { code: 'invalidParams', message } }
   }

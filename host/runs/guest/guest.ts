@@ -29,7 +29,7 @@ import type { ControlServer } from '../../control/server.ts'
 import type { VmService } from '../../control/services.ts'
 import { type AgentLink, type LinkEnd, openAgentLink, type SessionInfo } from '../../guest/agent-link.ts'
 import type { RunHooks } from '../../hooks/run-hooks.ts'
-import { CappedLog } from '../../journal/bounded-log.ts'
+import { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import type { Recorder } from '../../recording/recorder.ts'
 import { pauseVm, unpauseVm } from '../../vm/hibernation/pause.ts'
@@ -39,10 +39,10 @@ import type { ChangeSet } from '../../workspace/change-set.ts'
 import type { WorkspaceResult } from '../../workspace/index.ts'
 import type { RoomKeeper } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue } from '../prepare.ts'
-import type { RunPlan } from '../resolved-run.ts'
-import { beginVm, describeReady, type Origin, vmOptions } from './acquire-vm.ts'
+import type { ResolvedRun } from '../resolved-run.ts'
+import { acquireVm, describeReady, type Origin, vmOptions } from './acquire-vm.ts'
 import type { ControlledAgent } from './agent-control.ts'
-import type { AgentClaims } from './agent-event-validator.ts'
+import type { AgentEventValidator } from './agent-event-validator.ts'
 import { agentHandlers } from './agent-handlers.ts'
 import { ChangeStream } from './change-stream.ts'
 import { collectFrom } from './collect-changes.ts'
@@ -68,19 +68,19 @@ export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 export interface GuestParts {
   readonly record: RunRecord
   readonly approvals: ApprovalQueue
-  readonly claims: AgentClaims
+  readonly claims: AgentEventValidator
   readonly hooks: RunHooks
   /** What waits where the disk is full. */
   readonly room: RoomKeeper
 }
 
 export class Guest implements AsyncDisposable, ControlledAgent {
-  readonly #plan: RunPlan
+  readonly #plan: ResolvedRun
   readonly #record: RunRecord
   readonly #vm: GuestVm
   readonly #link: AgentLink
   readonly #outside: RunGateway
-  readonly #log: CappedLog
+  readonly #log: BoundedLog
   readonly #ends = new WorkEnds()
   readonly #changes: ChangeStream
   #session: SessionInfo | null = null
@@ -94,10 +94,10 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #requests: VmRequests | null = null
 
   private constructor(
-    plan: RunPlan,
+    plan: ResolvedRun,
     { record, approvals, claims, hooks, room }: GuestParts,
     { vm, cloned }: Origin,
-    log: CappedLog,
+    log: BoundedLog,
     recorder: Recorder,
   ) {
     this.#plan = plan
@@ -130,7 +130,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
    * @param requests what other processes ask of the VM, and with it of the run
    */
   static async start(
-    plan: RunPlan,
+    plan: ResolvedRun,
     parts: GuestParts,
     workspace: PreparedWorkspace,
     signal: AbortSignal,
@@ -138,7 +138,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   ): Promise<Guest> {
     const { record } = parts
     await using undo = new AsyncDisposableStack()
-    const log = undo.use(await CappedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
+    const log = undo.use(await BoundedLog.open(record.paths.agentLog, limits.runMaxLogBytes))
     const recorder = await record.openRecorder(plan.provider)
     const options = vmOptions(plan, { workspaceDisk: workspace.disk, signal })
     const open = async (warm: Origin): Promise<Guest> => {
@@ -151,7 +151,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
         throw error
       }
     }
-    const guest = await beginVm(plan, workspace.vm, options, open)
+    const guest = await acquireVm(plan, workspace.vm, options, open)
     undo.move()
     try {
       guest.#requests = requests
@@ -363,7 +363,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     }
   }
 
-  #openLink(cloned: boolean, claims: AgentClaims): AgentLink {
+  #openLink(cloned: boolean, claims: AgentEventValidator): AgentLink {
     return openAgentLink({
       cloned,
       rpc: this.#vm.current.rpc,

@@ -1,6 +1,6 @@
 /** Counts the questions that a person is asked and the agent does not know of, and tells it when the first begins and the last ends. */
 
-export class UnseenQuestions {
+export class HiddenApprovals {
   readonly #tell: (waiting: boolean) => Promise<void> | undefined
   #count = 0
   #last: Promise<void> = Promise.resolve()

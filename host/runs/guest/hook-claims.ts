@@ -15,7 +15,7 @@ const openMaxCount = 8_192
 /** A point that was asked at, or that one of them said no. */
 type Seen = AgentHookPoint | 'refused'
 
-export class HookClaims {
+export class HookEventValidator {
   readonly #hooks: readonly AgentHook[]
   /** What was asked, by whom it was asked for and about what; of a call until it has ended. */
   readonly #asked = new Map<string, Set<Seen>>()

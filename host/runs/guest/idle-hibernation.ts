@@ -22,7 +22,7 @@ export interface Sleeper {
   wake(): Promise<void>
 }
 
-export class Nap {
+export class IdleHibernation {
   readonly #sleeper: Sleeper
   readonly #afterMs: number
   readonly #onLost: (cause: unknown) => void

@@ -6,8 +6,8 @@ import { mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { ApprovalQueue } from '../../approvals/queue.ts'
 import { createConnector } from '../../egress/connect.ts'
 import type { Egress } from '../../egress/egress.ts'
-import { AccessDesk, accessTool } from '../../egress/egress-approvals.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { accessTool, EgressApprovals } from '../../egress/egress-approvals.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import type { Policy } from '../../egress/policy.ts'
 import { readRule } from '../../egress/rules.ts'
 import { RunEgress } from '../../egress/run-egress.ts'
@@ -20,12 +20,12 @@ import { serveMemory } from '../../gateway/serve-memory.ts'
 import { serveSkills } from '../../gateway/serve-skills.ts'
 import { serveWeb } from '../../gateway/serve-web.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
-import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
-import { McpDesk } from '../../mcp/mcp-trust.ts'
-import { MemoryDesk } from '../../memory/memory-service.ts'
+import { McpTrust } from '../../mcp/mcp-trust.ts'
+import { MemoryService } from '../../memory/memory-service.ts'
 import type { NoteStore } from '../../memory/note-store.ts'
-import { ModelMemory } from '../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedder.ts'
 import type { Recorder } from '../../recording/recorder.ts'
@@ -33,9 +33,9 @@ import { createKeyRedaction } from '../../secrets/redaction.ts'
 import { createWeb } from '../../web/create-web.ts'
 import { recordWeb, replayWeb } from '../../web/recorded-web.ts'
 import type { Web } from '../../web/web.ts'
-import type { RunPlan } from '../resolved-run.ts'
-import { comesToWork } from './active-agent.ts'
-import type { AgentClaims } from './agent-event-validator.ts'
+import type { ResolvedRun } from '../resolved-run.ts'
+import { waitForActiveAgent } from './active-agent.ts'
+import type { AgentEventValidator } from './agent-event-validator.ts'
 import { RunRequests } from './run-requests.ts'
 
 export interface RunGateway {
@@ -49,23 +49,23 @@ export interface RunGateway {
 
 /** What a run has that its gateway writes to or asks. */
 export interface RunParts {
-  readonly log: CappedLog
+  readonly log: BoundedLog
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue
-  readonly claims: Pick<AgentClaims, 'isAtWork'>
+  readonly claims: Pick<AgentEventValidator, 'isAtWork'>
   /** Journals an event. */
   readonly note: (event: HostEvent) => void
   readonly record: RunRecord
   readonly hooks: RunHooks
 }
 
-export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
+export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const { log, recorder, approvals, claims, note, hooks } = parts
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
-  const lasting = new LastingGrants(plan.folders)
+  const lasting = new PersistentGrants(plan.folders)
   // Also where a recording answers the same is asked as then, or the agent would be told something else.
-  const access = new AccessDesk({ runId, policy: plan.egress, approvals, lasting })
+  const access = new EgressApprovals({ runId, policy: plan.egress, approvals, lasting })
   const connect = createConnector({ network: plan.network })
   const egress = new RunEgress({ policy, access, connect, note })
   // What a program sends nobody can read first; the web tools only fetch and search.
@@ -77,7 +77,7 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
   plan.secrets.onUnreadable(warn)
   const web = webOf(plan, egress, warn)
   const embeddings = embeddingsOf(plan, recorder, write('info'))
-  const isAtWork = (agentPath: string) => comesToWork(claims, agentPath)
+  const isAtWork = (agentPath: string) => waitForActiveAgent(claims, agentPath)
   const gateway = createGateway({
     provider,
     runId,
@@ -104,7 +104,7 @@ export function openRunGateway(plan: RunPlan, parts: RunParts): RunGateway {
   const requests = new RunRequests(plan, parts)
   const { directory, mcp: known } = plan
   const inform = (text: string): void => write('info')({ runId }, text)
-  const mcp = known && new McpDesk({ ...known, runId, directory, approvals, inform })
+  const mcp = known && new McpTrust({ ...known, runId, directory, approvals, inform })
   return {
     gateway,
     requests,
@@ -141,21 +141,22 @@ function modelHooksOf(hooks: RunHooks): ModelHooks {
 }
 
 function memoryOf(
-  { runId, directory, secrets, provider }: RunPlan,
+  { runId, directory, secrets, provider }: ResolvedRun,
   store: NoteStore,
   note: (event: HostEvent) => void,
-): MemoryDesk {
+): MemoryService {
   const ofKey = createKeyRedaction(provider.key?.reveal() ?? null)
   const redact = (text: string) => ofKey.text(secrets.redactionForUser().text(text))
-  return new MemoryDesk({ store, runId, workspace: directory, note, redact })
+  return new MemoryService({ store, runId, workspace: directory, note, redact })
 }
 
 /** What model servers said of themselves in earlier runs. */
-const memoryOfModels = ({ folders }: RunPlan) => new ModelMemory(path.join(folders.home, 'models.json'))
+const memoryOfModels = ({ folders }: ResolvedRun) =>
+  new CapabilityCache(path.join(folders.home, 'models.json'))
 
 /** The model that makes vectors of texts, or what a recording has of it. */
 function embeddingsOf(
-  plan: RunPlan,
+  plan: ResolvedRun,
   recorder: Recorder,
   log: (fields: object, text: string) => void,
 ): EmbeddingModel | undefined {
@@ -178,7 +179,7 @@ function embeddingsOf(
 
 /** The web tools: what a recording has of them, or the web itself. */
 function webOf(
-  { recording, secrets, network, config, resolveKey }: RunPlan,
+  { recording, secrets, network, config, resolveKey }: ResolvedRun,
   egress: Egress,
   warn: (text: string) => void,
 ): Web & Partial<AsyncDisposable> {

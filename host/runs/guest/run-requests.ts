@@ -15,18 +15,18 @@ import { toolsNamedByRules } from '../../approvals/rules.ts'
 import { accessTool } from '../../egress/egress-approvals.ts'
 import type { HookedCall } from '../../hooks/hook.ts'
 import type { HooksDecision, RunHooks } from '../../hooks/run-hooks.ts'
-import type { CappedLog } from '../../journal/bounded-log.ts'
+import type { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
 import { readArguments } from '../../tools/arguments.ts'
 import { HostCalls } from '../../tools/calls.ts'
 import { hostToolFailure } from '../../tools/outcome.ts'
-import type { RunPlan } from '../resolved-run.ts'
+import type { ResolvedRun } from '../resolved-run.ts'
 
 export interface RunRequestsParts {
   readonly hooks: RunHooks
   readonly approvals: ApprovalQueue
   readonly record: RunRecord
-  readonly log: CappedLog
+  readonly log: BoundedLog
 }
 
 /** Times that hooks are asked for one run: a guest can ask any number of times, and each may be a process. */
@@ -42,7 +42,7 @@ export class RunRequests {
   readonly #allowedByPerson = new Set<string>()
   #asked = 0
 
-  constructor(plan: RunPlan, { hooks, approvals, record, log }: RunRequestsParts) {
+  constructor(plan: ResolvedRun, { hooks, approvals, record, log }: RunRequestsParts) {
     this.#hooks = hooks
     this.#hooksMaxCount = hooksMaxCount(plan.limits.maxToolCalls)
     const { rules } = plan.approvals

@@ -11,8 +11,8 @@ import { startDaemon } from '../../../agent/daemon.ts'
 import { toolFailure, toolSuccess } from '../../../agent/tool-calls/tool.ts'
 import { createAccessTool } from '../../../agent/tools/request-access.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
-import { AccessDesk } from '../../egress/egress-approvals.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { EgressApprovals } from '../../egress/egress-approvals.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { createGateway } from '../../gateway/gateway.ts'
 import { openAgentLink } from '../../guest/agent-link.ts'
@@ -46,11 +46,11 @@ async function openWorld() {
   const approvals = new ApprovalQueue({
     mode: 'ask',
     rules: [],
-    attended: true,
+    interactive: true,
     record: async (event) => journal.push(event),
   })
-  const lasting = new LastingGrants({ home: folder, locks: folder })
-  const desk = new AccessDesk({ runId, policy: policy.value, approvals, lasting })
+  const lasting = new PersistentGrants({ home: folder, locks: folder })
+  const desk = new EgressApprovals({ runId, policy: policy.value, approvals, lasting })
   const gateway = createGateway({
     provider: customProvider(model.baseUrl),
     runId,

@@ -18,12 +18,12 @@ import { createGateway } from '../../gateway/gateway.ts'
 import { type AgentLink, openAgentLink } from '../../guest/agent-link.ts'
 import { type CodeHook, codeHook } from '../../hooks/code-hook.ts'
 import { RunHooks } from '../../hooks/run-hooks.ts'
-import { CappedLog } from '../../journal/bounded-log.ts'
+import { BoundedLog } from '../../journal/bounded-log.ts'
 import type { RunRecord } from '../../journal/run-record.ts'
-import { AgentClaims } from '../../runs/guest/agent-event-validator.ts'
+import { AgentEventValidator } from '../../runs/guest/agent-event-validator.ts'
 import { agentHandlers } from '../../runs/guest/agent-handlers.ts'
 import { RunRequests } from '../../runs/guest/run-requests.ts'
-import type { RunPlan } from '../../runs/resolved-run.ts'
+import type { ResolvedRun } from '../../runs/resolved-run.ts'
 import { type HostTools, prepareHostTools } from '../../tools/host-tools.ts'
 import { customProvider } from '../support/gateway.ts'
 
@@ -59,7 +59,7 @@ async function openWorld(
   const journal: HostEvent[] = []
   const [sessions, broken]: [number[], string[]] = [[], []]
   const note = async (event: HostEvent): Promise<void> => void journal.push(event)
-  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record: note })
+  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record: note })
   const runHooks = new RunHooks({
     runId,
     hooks: hooks.map(codeHook),
@@ -68,15 +68,20 @@ async function openWorld(
   })
   const submitted = Task.parse({ runId, prompt: 'deploy', model: 'm', limits: {}, ...task })
   const hostTools = prepareHostTools(tools)
-  const claims = new AgentClaims({ mode: 'work', approvePlan: false, maxAgents: 2, hooks: runHooks.ofAgent })
+  const claims = new AgentEventValidator({
+    mode: 'work',
+    approvePlan: false,
+    maxAgents: 2,
+    hooks: runHooks.ofAgent,
+  })
   const record = { host: note, agent: async () => undefined, delta: () => undefined } as unknown as RunRecord
-  const log = await CappedLog.open(path.join(folder, 'log'), 1_000_000)
+  const log = await BoundedLog.open(path.join(folder, 'log'), 1_000_000)
   const some = {
     limits: submitted.limits,
     mode: 'work',
     approvals: { rules: [] },
     hostTools,
-  } as unknown as RunPlan
+  } as unknown as ResolvedRun
   const requests = new RunRequests(some, { hooks: runHooks, approvals, record, log })
   const gateway = createGateway({
     provider: customProvider(model.baseUrl),

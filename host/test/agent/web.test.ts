@@ -15,8 +15,8 @@ import { createFileTools } from '../../../agent/tools/files/files.ts'
 import { createAccessTool } from '../../../agent/tools/request-access.ts'
 import { createWebTools } from '../../../agent/tools/web.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
-import { AccessDesk } from '../../egress/egress-approvals.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { EgressApprovals } from '../../egress/egress-approvals.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { createGateway } from '../../gateway/gateway.ts'
 import { serveWeb } from '../../gateway/serve-web.ts'
 import { openAgentLink } from '../../guest/agent-link.ts'
@@ -41,7 +41,7 @@ async function openWorld({ server, rules, person }: WorldOptions) {
   const approvals = new ApprovalQueue({
     mode: person === undefined ? 'none' : 'ask',
     rules: [],
-    attended: person !== undefined,
+    interactive: person !== undefined,
     record: async (event) => {
       if (event.type !== 'approval-request') return
       questions.push(event.request.arguments)
@@ -50,12 +50,12 @@ async function openWorld({ server, rules, person }: WorldOptions) {
       )
     },
   })
-  const lasting = new LastingGrants({ home: folder, locks: folder })
-  let desk: AccessDesk | undefined
+  const lasting = new PersistentGrants({ home: folder, locks: folder })
+  let desk: EgressApprovals | undefined
   const test = await openWeb({
     servers: [server],
     ...(rules === undefined ? {} : { rules }),
-    access: (policy) => (desk = new AccessDesk({ runId, policy, approvals, lasting })),
+    access: (policy) => (desk = new EgressApprovals({ runId, policy, approvals, lasting })),
   })
   const gateway = createGateway({
     provider: offlineProvider(false),

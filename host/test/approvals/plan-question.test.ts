@@ -27,7 +27,7 @@ function open(options: Partial<ApprovalQueueOptions> = {}) {
   const queue = new ApprovalQueue({
     mode: 'ask',
     rules: [],
-    attended: true,
+    interactive: true,
     record: async (event) => events.push(event),
     onPlanAllowed: (one) => void allowed.push(one),
     ...options,
@@ -60,7 +60,7 @@ describe('a question about a plan', () => {
   })
 
   it('is denied without a word where nobody is there, so that no other plan is made in vain [S1.11 A.11]', async () => {
-    const { queue, events } = open({ attended: false })
+    const { queue, events } = open({ interactive: false })
     expect(await queue.ask(question())).toEqual({ decision: 'deny' })
     expect(events[1]).toMatchObject({
       decision: 'deny',
@@ -112,14 +112,14 @@ describe('a question about a plan', () => {
   })
 
   it('is denied where nobody is there, with the flag that would allow it, which does [S1.11]', async () => {
-    const alone = open({ attended: false })
+    const alone = open({ interactive: false })
     expect((await alone.queue.ask(question())).decision).toBe('deny')
     expect(alone.events[1]).toMatchObject({
       by: 'mode',
       rule: expect.stringContaining('--approve all') as string,
     })
     expect(alone.allowed).toEqual([])
-    const all = open({ attended: false, mode: 'all' })
+    const all = open({ interactive: false, mode: 'all' })
     expect((await all.queue.ask(question())).decision).toBe('allow')
     expect(all.allowed).toEqual([plan])
   })
@@ -129,7 +129,7 @@ describe('a question about a plan', () => {
       { effect: 'allow', tool: 'submit_plan', pattern: 'Tidy *' },
       { effect: 'deny', tool: 'submit_plan', pattern: '*production*', reason: 'not there' },
     ]
-    const { queue, allowed } = open({ rules, attended: false })
+    const { queue, allowed } = open({ rules, interactive: false })
     expect((await queue.ask(question())).decision).toBe('allow')
     const elsewhere = JSON.stringify({ ...plan, goal: 'Tidy production' })
     expect(await queue.ask(question({ approvalId: 'p2', arguments: elsewhere }))).toEqual({

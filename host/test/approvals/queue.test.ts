@@ -4,8 +4,8 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
-import type { Ruling } from '../../approvals/decisions.ts'
-import { ApprovalQueue, type ApprovalQueueOptions, type Enforced } from '../../approvals/queue.ts'
+import type { DecisionRecord } from '../../approvals/decisions.ts'
+import { ApprovalQueue, type ApprovalQueueOptions, type HostQuestion } from '../../approvals/queue.ts'
 
 const request = (over: Partial<ApprovalRequest> = {}): ApprovalRequest => ({
   approvalId: 'a1',
@@ -25,7 +25,7 @@ function open(options: Partial<ApprovalQueueOptions> = {}) {
   const queue = new ApprovalQueue({
     mode: 'ask',
     rules: [],
-    attended: true,
+    interactive: true,
     record: async (event) => events.push(event),
     onWaiting: (change) => waits.push(change),
     ...options,
@@ -131,11 +131,11 @@ describe('the approval queue', () => {
       call: { tool: 'request_access', arguments: '{"host":"a.example"}' },
       known: () => undefined,
       unattended: { decision: 'deny', scope: 'once', by: 'mode' },
-      carryOut: async ({ scope, reach }: Ruling) => {
+      carryOut: async ({ scope, reach }: DecisionRecord) => {
         seen.push(`${scope} ${reach} after ${events.at(-1)?.type}`)
         return { decision: 'allow', hint: 'now' }
       },
-    } as const satisfies Enforced
+    } as const satisfies HostQuestion
     const way = queue.ask(request({ tool: 'request_access' }), undefined, enforced)
     const tool = queue.ask(request({ approvalId: 'a2', tool: 'request_access' }))
     await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
@@ -148,7 +148,7 @@ describe('the approval queue', () => {
   })
 
   it('denies what asks when nobody is there, and names what would allow it', async () => {
-    const { queue, events } = open({ attended: false })
+    const { queue, events } = open({ interactive: false })
     expect((await queue.ask(request())).decision).toBe('deny')
     expect(events[1]).toMatchObject({ by: 'mode', rule: expect.stringContaining('--approve all') })
   })
@@ -200,7 +200,7 @@ describe('the approval queue', () => {
     const queue = new ApprovalQueue({
       mode: 'all',
       rules: [],
-      attended: false,
+      interactive: false,
       record: async () => {
         journaled += 1
       },

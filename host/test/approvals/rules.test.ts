@@ -207,7 +207,11 @@ describe('rules that a program gives', () => {
       env: { HOME: home, CAISSON_HOME: nodePath.join(home, 'state'), XDG_CONFIG_HOME: home },
       config: {},
     })
-    const start = host.start({ prompt: 'p', workspace, rules: [{ effect: 'deny', tool: 'shell_cmd' }] })
+    const start = host.start({
+      prompt: 'p',
+      workspace,
+      approvalRules: [{ effect: 'deny', tool: 'shell_cmd' }],
+    })
     await expect(start).rejects.toMatchObject({ code: 'invalid_rules' })
     await expect(start).rejects.toThrow('the approval rules: the tool shell_cmd is called run_bash')
   })

@@ -30,7 +30,7 @@ const ask = (question: UserQuestion, over: Partial<ApprovalRequest> = {}): Appro
 function open(options: Partial<ApprovalQueueOptions> = {}) {
   const events: HostEvent[] = []
   const record = async (event: HostEvent) => events.push(event)
-  const queue = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record, ...options })
+  const queue = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record, ...options })
   return { queue, events }
 }
 
@@ -114,9 +114,9 @@ describe('a question to the person', () => {
 
   it('gets its own default where nobody answers, and is denied where it has none [S2.16]', async () => {
     for (const options of [
-      { attended: false },
+      { interactive: false },
       { mode: 'none' },
-      { mode: 'all', attended: false },
+      { mode: 'all', interactive: false },
     ] as const) {
       const { queue, events } = open(options)
       expect(await queue.ask(ask({ ...choice, defaultAnswer: 'csv' }))).toMatchObject({
@@ -148,9 +148,9 @@ describe('a question of an MCP server', () => {
 
   it('is answered by a person alone, never by its own default where nobody is there [A.09 S2.16]', async () => {
     for (const options of [
-      { attended: false },
+      { interactive: false },
       { mode: 'none' },
-      { mode: 'all', attended: false },
+      { mode: 'all', interactive: false },
     ] as const) {
       const { queue, events } = open(options)
       const decision = await queue.ask(ask(server))

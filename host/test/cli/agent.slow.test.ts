@@ -18,7 +18,7 @@ describe('caisson run with a plan of its own', () => {
     expect(hint).toMatch(new RegExp(`^run -w ${place.workspace} --plan-from run-[0-9a-f]{20}$`))
     expect(planned.stdout).not.toContain('run_bash')
     expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n' })
-    const done = await place.run(...hint.split(' '), '--memory', '512M', '--apply')
+    const done = await place.run(...hint.split(' '), '--ram', '512M', '--apply')
     expect(done).toMatchObject({ code: 0, stdout: expect.stringContaining('with the plan of run-') })
     expect(await readFiles(place.workspace)).toEqual({ 'a.txt': 'a\n', 'x.txt': 'x\n' })
     expect(await place.leftovers()).toEqual([])

@@ -59,7 +59,7 @@ describe('the command line', () => {
       code: 2,
       stderr: expect.stringContaining('no task was given'),
     })
-    expect(await cli(['run', 'x', '--memory', 'much'])).toMatchObject({
+    expect(await cli(['run', 'x', '--ram', 'much'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('such as 512M'),
     })
@@ -121,7 +121,7 @@ describe('the command line', () => {
     })
     const settled = (...argv: string[]) => settleContinue(['run', ...argv]).slice(1)
     expect(settled('--continue', 'Now in German')).toEqual(['--continue=last', 'Now in German'])
-    expect(settled('--continue', '--keep', 'x')).toEqual(['--continue', '--keep', 'x'])
+    expect(settled('--continue', '--keep-vm', 'x')).toEqual(['--continue', '--keep-vm', 'x'])
     expect(settled('x', '--continue')).toEqual(['x', '--continue'])
     for (const run of ['last', 'run-2d6cd77c', 'a88487f8'])
       expect(settled('--continue', run, 'x')).toEqual(['--continue', run, 'x'])

@@ -12,7 +12,7 @@ import { type CliProcess, cliPlace, type Place } from '../support/cli.ts'
 import { getTestImage, waitUntilGone } from '../support/vm.ts'
 
 const ctrl = (letter: string): string => String.fromCharCode(letter.charCodeAt(0) & 0x1f)
-const size = ['--memory', '512M']
+const size = ['--ram', '512M']
 /** Says that it runs in a word that its echo does not have. */
 const longCommand = `sh -c 'echo be""gun; sleep 1000'\r`
 

@@ -52,7 +52,7 @@ async function scriptedRun(): Promise<Scripted> {
     seq += 1
     feed.push({ seq, at: 1, runId, source: 'host', event, prev: hash, hash } satisfies JournalEvent)
   }
-  const queue = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record: emit })
+  const queue = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record: emit })
   const cancels: Scripted['cancels'] = []
   const said: string[] = []
   const hear = async (text: string): Promise<string | undefined> => {
@@ -62,7 +62,7 @@ async function scriptedRun(): Promise<Scripted> {
   const service: RunService = {
     watch: () => feed.watch(),
     answer: (approvalId, answer) => queue.answer(approvalId, answer),
-    waitsFor: (approvalId) => queue.pending.includes(approvalId),
+    hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
     cancel: (by, now) => void cancels.push([by, now]),
     steer: (text, by) => hear(`${by}: ${text}`),
     pauseAgent: (by) => hear(`${by}: pause`),
@@ -147,20 +147,20 @@ describe('an attached run', () => {
       await RunClient.connect(runId, run.socket),
     ]
     const decision = run.ask('a1')
-    await until(() => first.waitsFor('a1') && second.waitsFor('a1'), 'the question')
+    await until(() => first.hasPendingApproval('a1') && second.hasPendingApproval('a1'), 'the question')
     const withdrawn = second.settled('a1')
     expect(await first.answer('a1', { decision: 'deny', scope: 'once', hint: 'keep it' })).toBe(true)
     expect(await second.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
     expect(await decision).toEqual({ decision: 'deny', hint: 'keep it' })
     await withdrawn
-    expect(second.waitsFor('a1')).toBe(false)
+    expect(second.hasPendingApproval('a1')).toBe(false)
   })
 
   it('may answer a question about a way out: for how long, how far, and nothing that is not offered [V.08 S1.11]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     const answered = run.askAccess('a1')
-    await until(() => client.waitsFor('a1'), 'the question')
+    await until(() => client.hasPendingApproval('a1'), 'the question')
     expect(await client.answer('a1', { decision: 'allow', scope: 'run', reach: 'path' })).toBe(false)
     expect(await client.answer('a1', { decision: 'allow', scope: 'always', reach: 'suffix' })).toBe(true)
     expect(await answered).toEqual({ decision: 'allow', scope: 'always', reach: 'suffix', by: 'person' })
@@ -171,7 +171,7 @@ describe('an attached run', () => {
     const client = await RunClient.connect(runId, run.socket)
     const plan = Plan.parse({ goal: 'g', steps: [{ id: 'a', title: 'A', instructions: 'do' }] })
     const decision = run.askPlan('p1', plan)
-    await until(() => client.waitsFor('p1'), 'the question')
+    await until(() => client.hasPendingApproval('p1'), 'the question')
     const mine = { ...plan, goal: 'mine' }
     expect(await client.answer('p1', { decision: 'deny', scope: 'once', plan: mine })).toBe(false)
     expect(await client.answer('p1', { decision: 'allow', scope: 'once', plan: mine })).toBe(true)
@@ -185,7 +185,7 @@ describe('an attached run', () => {
       RunClient.connect(runId, run.socket),
     ])
     const decision = run.askUser('q1', { question: 'How many?', kind: 'number' })
-    await until(() => first.waitsFor('q1') && second.waitsFor('q1'), 'the question')
+    await until(() => first.hasPendingApproval('q1') && second.hasPendingApproval('q1'), 'the question')
     for (const answer of ['3', Number.NaN, true])
       expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer })).toBe(false)
     expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer: 3 })).toBe(true)
@@ -217,7 +217,7 @@ describe('an attached run', () => {
     const client = await RunClient.connect(runId, run.socket)
     run.finish()
     expect(await typesOf(client)).toEqual(['approval-request', 'approval-decision', 'run-end'])
-    expect(client.waitsFor('a1')).toBe(false)
+    expect(client.hasPendingApproval('a1')).toBe(false)
   })
 
   it('can be cancelled, and left without harm [V.08]', async () => {

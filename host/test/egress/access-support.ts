@@ -5,8 +5,8 @@ import type { EgressRule } from '#specs/protocol/egress.ts'
 import { HostEvent } from '#specs/protocol/event.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue, type ApprovalQueueOptions } from '../../approvals/queue.ts'
-import { AccessDesk } from '../../egress/egress-approvals.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { EgressApprovals } from '../../egress/egress-approvals.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { decide, makePolicy } from '../../egress/policy.ts'
 import { parseAuthority, parseTarget } from '../../net/target.ts'
 
@@ -15,7 +15,7 @@ export const never = new AbortController().signal
 export const url = 'https://api.example.com/v1/rates?day=1'
 
 export interface Setting
-  extends Partial<Pick<ApprovalQueueOptions, 'mode' | 'rules' | 'attended' | 'onWaiting'>> {
+  extends Partial<Pick<ApprovalQueueOptions, 'mode' | 'rules' | 'interactive' | 'onWaiting'>> {
   readonly otherwise?: 'deny' | 'ask'
   readonly egress?: readonly EgressRule[]
   readonly folder?: string
@@ -36,9 +36,9 @@ export async function openDesk(setting: Setting = {}) {
   const policy = made.value
   const events: HostEvent[] = []
   const record = async (event: HostEvent) => events.push(HostEvent.parse(event))
-  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, ...queueOptions, record })
-  const lasting = new LastingGrants({ home: folder, locks: folder })
-  const desk = new AccessDesk({
+  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, ...queueOptions, record })
+  const lasting = new PersistentGrants({ home: folder, locks: folder })
+  const desk = new EgressApprovals({
     runId,
     policy,
     approvals,

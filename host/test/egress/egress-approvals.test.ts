@@ -124,7 +124,7 @@ describe('request_access', () => {
   })
 
   it('is denied where nobody is there, with what would allow it; --approve all is no yes to this [S1.11]', async () => {
-    const { desk, request, decisions } = await open({ attended: false, mode: 'all' })
+    const { desk, request, decisions } = await open({ interactive: false, mode: 'all' })
     expect((await desk.decide(request(url))).decision).toBe('deny')
     expect((await desk.decide(request('http://api.example.com:8080/'))).decision).toBe('deny')
     expect(decisions()[0]?.rule).toContain('--allow-host api.example.com')
@@ -140,7 +140,7 @@ describe('request_access', () => {
       { effect: 'allow', tool: 'request_access', argument: 'url', pattern: 'https://docs.example.net/v2/*' },
       { effect: 'deny', tool: 'request_access', pattern: 'bad.*', reason: 'no' },
     ]
-    const { desk, request, tunnel, connect } = await open({ rules, attended: false })
+    const { desk, request, tunnel, connect } = await open({ rules, interactive: false })
     expect(await desk.decide(request(url))).toMatchObject({ decision: 'allow' })
     expect(await connect(tunnel('api.example.com:443'))).toBe(true)
     expect(await desk.decide(request('https://evil.net/x.example.com'))).toMatchObject({ decision: 'deny' })
@@ -247,7 +247,7 @@ describe('a connection that a rule asks about', () => {
   })
 
   it('of the agent itself is refused once it has asked too often, and never when asked again [G.03]', async () => {
-    const { desk, request } = await open({ attended: false })
+    const { desk, request } = await open({ interactive: false })
     const first = request(url)
     for (let at = 0; at < 256; at++) await desk.decide(at === 0 ? first : request(url))
     expect(await desk.decide(request(url))).toMatchObject({

@@ -3,7 +3,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { openDesk as open, runId, url } from './access-support.ts'
 
 describe('an answer for always', () => {
@@ -48,7 +48,7 @@ describe('an answer for always', () => {
   it('keeps no rule twice, and all that several processes add at once', async () => {
     const { lasting, folder } = await open()
     const all = Array.from({ length: 8 }, (_, at) =>
-      new LastingGrants({ home: folder, locks: folder }).add(
+      new PersistentGrants({ home: folder, locks: folder }).add(
         [{ effect: 'allow', host: `h${at % 4}.example` }],
         runId,
       ),

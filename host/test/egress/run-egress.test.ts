@@ -8,8 +8,8 @@ import { limits } from '#specs/protocol/limits.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
 import { createConnector } from '../../egress/connect.ts'
-import { AccessDesk } from '../../egress/egress-approvals.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { EgressApprovals } from '../../egress/egress-approvals.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { makePolicy } from '../../egress/policy.ts'
 import { RunEgress } from '../../egress/run-egress.ts'
 import { directNetwork } from '../../net/network.ts'
@@ -38,7 +38,7 @@ async function openEgress({
   const approvals: ApprovalQueue = new ApprovalQueue({
     mode: 'ask',
     rules: [],
-    attended: answer !== undefined,
+    interactive: answer !== undefined,
     record: async (event) => {
       events.push(event)
       if (event.type === 'approval-request' && answer !== undefined)
@@ -48,11 +48,11 @@ async function openEgress({
   const policy = makePolicy({ configuration: rules, otherwise })
   if (!policy.ok) throw new Error(policy.error)
   const home = await temporaryFolder('egress')
-  const lasting = new LastingGrants({ home, locks: path.join(home, 'locks') })
+  const lasting = new PersistentGrants({ home, locks: path.join(home, 'locks') })
   const runId = `run-${'0'.repeat(20)}`
   const egress = new RunEgress({
     policy: policy.value,
-    access: new AccessDesk({ runId, policy: policy.value, approvals, lasting }),
+    access: new EgressApprovals({ runId, policy: policy.value, approvals, lasting }),
     connect: createConnector({
       network: directNetwork,
       resolve: () => Promise.resolve({ ok: true, value: ['127.0.0.1'] }),

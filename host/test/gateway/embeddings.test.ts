@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { type EmbeddingsAnswer, embeddingLimits } from '#specs/protocol/embeddings.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { EmbeddingModel } from '../../gateway/embeddings-route.ts'
-import { ModelMemory } from '../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { createHttpEmbedder } from '../../providers/embedder.ts'
 import { offlineProvider, type Provider } from '../../providers/providers.ts'
 import { recordEmbedder, replayEmbedder } from '../../recording/recorded-embedder.ts'
@@ -156,7 +156,7 @@ describe('the route to an embedding model', () => {
       })
       const provider = { ...customProvider(upstream.url), baseUrl: upstream.url }
       for (const expected of [2, 3]) {
-        const memory = new ModelMemory(path.join(folder, 'models.json'))
+        const memory = new CapabilityCache(path.join(folder, 'models.json'))
         const embedder = createHttpEmbedder({ provider, timeouts, runId: 'run-00000000000000000000', memory })
         await using gateway = await run({ embeddings: { embedder, model: 'm', price: null } })
         expect(await ask(gateway, ['a'])).toMatchObject({ status: 200 })

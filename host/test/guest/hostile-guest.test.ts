@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeFrame } from '#specs/node/frames.ts'
-import { encodePreamble, knock, PreambleHunter } from '#specs/node/preamble.ts'
+import { encodePreamble, PreambleHunter, sessionRequest } from '#specs/node/preamble.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
 import { taskCancel } from '#specs/protocol/methods.ts'
 import { createWorld, runId, task, until, type World, wait } from './support.ts'
@@ -25,7 +25,7 @@ class RawGuest {
     this.port = world.rpc.openGuest()
     world.http.openGuest().resume()
     this.port.on('data', (chunk: Buffer) => this.#take(chunk, start))
-    this.port.write(encodePreamble(knock))
+    this.port.write(encodePreamble(sessionRequest))
   }
 
   send(message: object): void {
@@ -282,12 +282,12 @@ describe('the host ends the link when the guest', () => {
     })
     let asked = 0
     const knocking = setInterval(() => {
-      for (let burst = 0; burst < 20; burst++) port.write(encodePreamble(knock))
+      for (let burst = 0; burst < 20; burst++) port.write(encodePreamble(sessionRequest))
       asked += 20
     }, 1)
     expect(await world.link.closed).toMatchObject({ reason: 'silent' })
     clearInterval(knocking)
-    expect(offered / encodePreamble(knock).length).toBeLessThan(asked / 10)
+    expect(offered / encodePreamble(sessionRequest).length).toBeLessThan(asked / 10)
   })
 
   it('breaks every session that it is given [C.02]', async () => {

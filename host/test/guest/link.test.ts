@@ -1,7 +1,7 @@
 // The host's link against the agent's over ports in memory: nothing lost, nothing doubled, nothing pending.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodePreamble, knock } from '#specs/node/preamble.ts'
+import { encodePreamble, sessionRequest } from '#specs/node/preamble.ts'
 import { agentPing, forwardOpen, taskCancel, workspaceOpen } from '#specs/protocol/methods.ts'
 import { completion, createWorld, note, runId, task, until, wait } from './support.ts'
 
@@ -69,13 +69,13 @@ describe('a session', () => {
   })
 
   it('goes on after a host that was stopped reads all requests of that time at once [C.03]', async () => {
-    const guestTimings = { silenceTimeoutMs: 50, knockIntervalMs: 1 }
+    const guestTimings = { silenceTimeoutMs: 50, requestIntervalMs: 1 }
     await using world = createWorld({ timings: { flapMaxCount: 3, heartbeatIntervalMs: 60_000 } })
     world.startGuest({ timings: guestTimings })
     await world.link.ready()
     // What a stopped host does: it reads nothing. The guest ends its session and asks for another again and again.
     world.rpc.host.pause()
-    const requestBytes = encodePreamble(knock).length
+    const requestBytes = encodePreamble(sessionRequest).length
     await until(() => world.rpc.host.readableLength > 100 * requestBytes, 'a hundred requests')
     world.rpc.host.resume()
     await until(() => world.seen.sessions.length > 1, 'the next session')
@@ -104,7 +104,9 @@ describe('a session', () => {
         await world.link.ready()
         guest.close()
         for (const [count, pauseMs] of bursts) {
-          world.rpc.injectToHost(Buffer.concat(Array.from({ length: count }, () => encodePreamble(knock))))
+          world.rpc.injectToHost(
+            Buffer.concat(Array.from({ length: count }, () => encodePreamble(sessionRequest))),
+          )
           await wait(pauseMs)
         }
         world.startGuest({ processId })

@@ -67,7 +67,7 @@ export const quickTimings = {
   flapMaxCount: 1_000,
   flapWindowMs: 60_000,
 }
-const quickGuest = { knockIntervalMs: 50, reopenMinMs: 1, reopenMaxMs: 5, silenceTimeoutMs: 5_000 }
+const quickGuest = { requestIntervalMs: 50, reopenMinMs: 1, reopenMaxMs: 5, silenceTimeoutMs: 5_000 }
 
 export interface Seen {
   events: string[]

@@ -1,7 +1,7 @@
 // A process of its own that does one thing each time its parent says so, at the same moment as its siblings.
 import { setTimeout as sleep } from 'node:timers/promises'
 import * as z from 'zod'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { takeLock } from '../../locks/file-lock.ts'
 import { NoteStore } from '../../memory/note-store.ts'
 import { JsonFile } from '../../state/json-file.ts'
@@ -26,7 +26,7 @@ const work: Readonly<Record<string, (folders: Folders, name: string) => Promise<
       { kind: 'memory', noteId, workspace: '/w', text: name, tags: [], at: 1 },
     ])
   },
-  revoke: async (folders, name) => (await new LastingGrants(folders).revoke(Number(name)))?.id ?? null,
+  revoke: async (folders, name) => (await new PersistentGrants(folders).revoke(Number(name)))?.id ?? null,
   hold: async ({ locks }) => {
     await takeLock(`${locks}/content.json.lock`)
     await takeLock(`${locks}/notes.lock`)

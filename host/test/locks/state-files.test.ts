@@ -6,7 +6,7 @@ import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { LastingGrants } from '../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { NoteStore } from '../../memory/note-store.ts'
 import { contentFile, type Folders } from './contender.ts'
 
@@ -97,7 +97,7 @@ describe.each([
   it('leave no grant in force that was told as revoked [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()
-      const grants = new LastingGrants(folders)
+      const grants = new PersistentGrants(folders)
       await grants.add(
         Array.from({ length: COUNT + 1 }, (_, at) => ({ effect: 'allow', host: `h${at}.example` }) as const),
         runId,

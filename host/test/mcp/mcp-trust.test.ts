@@ -8,7 +8,7 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { type McpOffer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import { ApprovalQueue } from '../../approvals/queue.ts'
 import { toolsNamedByRules } from '../../approvals/rules.ts'
-import { McpDesk } from '../../mcp/mcp-trust.ts'
+import { McpTrust } from '../../mcp/mcp-trust.ts'
 import { McpPins } from '../../mcp/pins.ts'
 import { prepareFolders, resolveFolders } from '../../state/folders.ts'
 
@@ -34,21 +34,21 @@ const offer = (fields: Partial<McpOffer> = {}): McpOffer => ({
 
 interface Scene {
   readonly mode?: 'ask' | 'all' | 'none'
-  readonly attended?: boolean
+  readonly interactive?: boolean
   readonly rules?: readonly ApprovalRule[]
   readonly directory?: string
 }
 
 /** A run's desk, what it asked a person, and the answer that a person gives to everything. */
 function open(
-  { mode = 'ask', attended = true, rules = [], directory = '/w' }: Scene,
+  { mode = 'ask', interactive = true, rules = [], directory = '/w' }: Scene,
   answer?: 'allow' | 'deny',
 ) {
   const asked: Pick<ApprovalRequest, 'arguments' | 'preview'>[] = []
   const approvals = new ApprovalQueue({
     mode,
     rules,
-    attended,
+    interactive,
     record: async (event: HostEvent) => {
       if (event.type !== 'approval-request') return
       asked.push(event.request)
@@ -58,7 +58,7 @@ function open(
   })
   let count = 0
   const servers = { notes: { transport: 'stdio' as const, command: 'node', args: ['notes.js'] } }
-  const desk = new McpDesk({
+  const desk = new McpTrust({
     runId: 'run-00000000000000000001',
     directory,
     servers,
@@ -84,7 +84,7 @@ describe("a user's server", () => {
   const own = (fields: Partial<McpOffer> = {}) => offer({ source: 'user', ...fields })
 
   it('is taken and pinned when it is new, and then nobody is asked while it stays as it was [A.09]', async () => {
-    const { asked, decide } = open({ attended: false })
+    const { asked, decide } = open({ interactive: false })
     expect(await decide(own())).toEqual({ decision: 'allow' })
     expect(await decide(own())).toEqual({ decision: 'allow' })
     expect(asked).toEqual([])
@@ -146,27 +146,27 @@ describe("a workspace's server", () => {
     const first = open({}, 'allow')
     expect(await first.decide(offer())).toEqual({ decision: 'allow' })
     expect(first.asked[0]?.preview).toMatch(/that the workspace names .* was not allowed before/)
-    const again = open({ attended: false })
+    const again = open({ interactive: false })
     expect(await again.decide(offer())).toEqual({ decision: 'allow' })
-    const elsewhere = open({ attended: false, directory: '/other' })
+    const elsewhere = open({ interactive: false, directory: '/other' })
     expect(await elsewhere.decide(offer())).toMatchObject({ decision: 'deny' })
     // One that runs another program is another server.
     expect(await again.decide(offer({ runs: 'node evil.js' }))).toMatchObject({ decision: 'deny' })
   })
 
   it('is denied where nobody is there, with the flag and the rule that would allow it [A.09]', async () => {
-    const { decide } = open({ attended: false })
+    const { decide } = open({ interactive: false })
     const { decision, hint } = await decide(offer())
     expect(decision).toBe('deny')
     expect(hint).toContain('--approve all')
     const rule = JSON.parse(/\{.*\}/.exec(hint ?? '')?.[0] ?? '')
-    const allowed = open({ attended: false, rules: [rule] })
+    const allowed = open({ interactive: false, rules: [rule] })
     expect(await allowed.decide(offer())).toEqual({ decision: 'allow' })
     expect(await allowed.decide(offer({ server: 'other' }))).toMatchObject({ decision: 'deny' })
   })
 
   it('is remembered by a person’s answer alone, not by a flag or a rule [A.09]', async () => {
-    const flagged = open({ mode: 'all', attended: false })
+    const flagged = open({ mode: 'all', interactive: false })
     expect(await flagged.decide(offer())).toEqual({ decision: 'allow' })
     expect(await pins.list()).toEqual([])
     const denied = open({}, 'deny')
@@ -217,6 +217,6 @@ describe('what is forgotten', () => {
     expect(await pins.forget('nobody')).toEqual([])
     expect(await pins.forget('notes', '/elsewhere')).toEqual([])
     expect(await pins.forget('notes')).toMatchObject([{ server: 'notes', directory: '/w' }])
-    expect(await open({ attended: false }).decide(offer())).toMatchObject({ decision: 'deny' })
+    expect(await open({ interactive: false }).decide(offer())).toMatchObject({ decision: 'deny' })
   })
 })

@@ -10,7 +10,7 @@ import type { MemoryNote } from '#specs/protocol/extension.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { createGateway } from '../../gateway/gateway.ts'
 import { serveMemory } from '../../gateway/serve-memory.ts'
-import { MemoryDesk, notesToTell, proposalsMaxCount } from '../../memory/memory-service.ts'
+import { MemoryService, notesToTell, proposalsMaxCount } from '../../memory/memory-service.ts'
 import { NoteStore, noteMaxChars, type StoredNote } from '../../memory/note-store.ts'
 import { offlineProvider } from '../../providers/providers.ts'
 import { readAnswer } from '../support/gateway.ts'
@@ -29,7 +29,7 @@ async function open(notes: readonly StoredNote[] = []) {
   const store = new NoteStore({ home, locks })
   await store.change(() => notes)
   const events: HostEvent[] = []
-  const desk = new MemoryDesk({
+  const desk = new MemoryService({
     store,
     runId,
     workspace: '/w',
@@ -47,7 +47,7 @@ const say = (text: string, more: { tags?: string[]; replaces?: string } = {}) =>
   ...(more.replaces === undefined ? {} : { replaces: more.replaces }),
 })
 
-function noteOf(answer: ReturnType<MemoryDesk['remember']>): MemoryNote {
+function noteOf(answer: ReturnType<MemoryService['remember']>): MemoryNote {
   if (!answer.ok) throw new Error(answer.error.message)
   return answer.value.note
 }

@@ -2,7 +2,7 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
-import { ModelMemory } from '../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../providers/capability-cache.ts'
 
 const server = 'https://a.test/v1'
 const day = 24 * 3_600_000
@@ -11,13 +11,13 @@ describe('what is remembered of models', () => {
   it('is there for the next process, by server and model, in a file of the user alone [G.05]', async () => {
     const folder = await temporaryFolder('memory')
     const file = path.join(folder, 'models.json')
-    const memory = new ModelMemory(file)
+    const memory = new CapabilityCache(file)
     await Promise.all([
       memory.learn(server, 'm', { refusedFields: ['seed'], contextTokens: 4096 }),
       memory.learn(server, 'm', { refusedFields: ['stop'] }),
       memory.learn(server, 'other', { isGone: true }),
     ])
-    const next = new ModelMemory(file)
+    const next = new CapabilityCache(file)
     expect(await next.recall(server, 'm')).toEqual({ refusedFields: ['seed', 'stop'], contextTokens: 4096 })
     expect(await next.recall('https://b.test/v1', 'm')).toEqual({})
     expect(await next.gone(server)).toEqual(['other'])
@@ -27,19 +27,19 @@ describe('what is remembered of models', () => {
 
   it('keeps what another process learnt in between [G.05]', async () => {
     const file = path.join(await temporaryFolder('memory'), 'models.json')
-    const [one, other] = [new ModelMemory(file), new ModelMemory(file)]
+    const [one, other] = [new CapabilityCache(file), new CapabilityCache(file)]
     await one.recall(server, 'a')
     await other.learn(server, 'b', { singleCalls: true })
     await one.learn(server, 'a', { singleCalls: true })
-    expect(await new ModelMemory(file).recall(server, 'b')).toEqual({ singleCalls: true })
+    expect(await new CapabilityCache(file).recall(server, 'b')).toEqual({ singleCalls: true })
   })
 
   it('is forgotten after a month, and never more than two hundred models [G.05]', async () => {
     const file = path.join(await temporaryFolder('memory'), 'models.json')
-    await new ModelMemory(file, () => 0).learn(server, 'old', { isGone: true })
-    expect(await new ModelMemory(file, () => 29 * day).recall(server, 'old')).toEqual({ isGone: true })
-    expect(await new ModelMemory(file, () => 31 * day).recall(server, 'old')).toEqual({})
-    const memory = new ModelMemory(file, () => day)
+    await new CapabilityCache(file, () => 0).learn(server, 'old', { isGone: true })
+    expect(await new CapabilityCache(file, () => 29 * day).recall(server, 'old')).toEqual({ isGone: true })
+    expect(await new CapabilityCache(file, () => 31 * day).recall(server, 'old')).toEqual({})
+    const memory = new CapabilityCache(file, () => day)
     for (let index = 0; index < 210; index += 1) await memory.learn(server, `m${index}`, { isGone: true })
     expect(JSON.parse(await readFile(file, 'utf8')).models).toHaveLength(200)
     expect(await memory.recall(server, 'm209')).toEqual({ isGone: true })
@@ -57,17 +57,17 @@ describe('what is remembered of models', () => {
   ])('counts as empty when the file holds %s [G.05]', async (_, text) => {
     const file = path.join(await temporaryFolder('memory'), 'models.json')
     await writeFile(file, text)
-    const memory = new ModelMemory(file)
+    const memory = new CapabilityCache(file)
     expect(await memory.recall(server, 'm')).toEqual({})
     await memory.learn(server, 'm', { singleCalls: true })
-    expect(await new ModelMemory(file).recall(server, 'm')).toEqual({ singleCalls: true })
+    expect(await new CapabilityCache(file).recall(server, 'm')).toEqual({ singleCalls: true })
   })
 
   it('lasts as long as the object where there is no folder to keep it [G.05]', async () => {
-    const memory = new ModelMemory(null)
+    const memory = new CapabilityCache(null)
     await memory.learn(server, 'm', { singleCalls: true })
     expect(await memory.recall(server, 'm')).toEqual({ singleCalls: true })
-    const lost = new ModelMemory('/nowhere/at/all/models.json')
+    const lost = new CapabilityCache('/nowhere/at/all/models.json')
     await lost.learn(server, 'm', { singleCalls: true })
     expect(await lost.recall(server, 'm')).toEqual({ singleCalls: true })
   })

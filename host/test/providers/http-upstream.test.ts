@@ -4,7 +4,7 @@ import { failure, reply } from '#specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { openNetwork } from '../../net/network.ts'
-import { ModelMemory } from '../../providers/capability-cache.ts'
+import { CapabilityCache } from '../../providers/capability-cache.ts'
 import { pollUrl } from '../../providers/http-exchange.ts'
 import { makeAuthority } from '../support/authority.ts'
 import { startConnectProxy } from '../support/connect-proxy.ts'
@@ -112,7 +112,7 @@ describe('a server that has had enough', () => {
 
 describe('a server that does not take a request as it is', () => {
   it('is asked without the fields it names, then never with them again [G.05]', async () => {
-    const memory = new ModelMemory(path.join(await temporaryFolder('memory'), 'models.json'))
+    const memory = new CapabilityCache(path.join(await temporaryFolder('memory'), 'models.json'))
     await using server = await startModelServer(({ body }) => {
       if ('seed' in body) return failure(400, "Unknown parameter: 'seed'.")
       if ('temperature' in body)
@@ -135,7 +135,7 @@ describe('a server that does not take a request as it is', () => {
   })
 
   it('and goes on refusing teaches nothing [G.05]', async () => {
-    const memory = new ModelMemory(null)
+    const memory = new CapabilityCache(null)
     await using server = await startModelServer([failure(400, "Unknown parameter: 'seed'.")])
     await using test = await startGateway(customProvider(server.baseUrl), { memory })
     expect(await test.request({ body: { ...chatBody, seed: 1 } })).toMatchObject({ status: 400 })

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { readRefusal, type SpareField, spareFields } from '../../providers/request-rejection.ts'
+import { type OptionalField, optionalFields, readRefusal } from '../../providers/request-rejection.ts'
 
-const all: ReadonlySet<SpareField> = new Set(spareFields)
-const fields = (...names: SpareField[]) => ({ kind: 'fields', fields: names })
+const all: ReadonlySet<OptionalField> = new Set(optionalFields)
+const fields = (...names: OptionalField[]) => ({ kind: 'fields', fields: names })
 const openAi = (message: string, more: object = {}) => JSON.stringify({ error: { message, ...more } })
 
 describe('what a server refuses is read from', () => {
@@ -177,7 +177,7 @@ describe('what a server refuses is read from', () => {
       fc.json().map((value) => value),
     )
     fc.assert(
-      fc.property(body, fc.subarray([...spareFields]), (said, sent) => {
+      fc.property(body, fc.subarray([...optionalFields]), (said, sent) => {
         const refusal = readRefusal(400, said, new Set(sent))
         if (refusal?.kind === 'fields') {
           expect(refusal.fields.length).toBeGreaterThan(0)

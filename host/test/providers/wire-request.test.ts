@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { type Abilities, abilitiesOf } from '../../providers/capabilities.ts'
+import { abilitiesOf, type ModelCapabilities } from '../../providers/capabilities.ts'
 import type { ChatMessage, ChatRequest } from '../../providers/chat-request.ts'
-import type { SpareField } from '../../providers/request-rejection.ts'
+import type { OptionalField } from '../../providers/request-rejection.ts'
 import { buildWireRequest, type WireOptions } from '../../providers/wire-request.ts'
 
 const hello: ChatMessage = { role: 'user', content: 'hello' }
@@ -12,7 +12,7 @@ function build(request: Partial<ChatRequest>, options: Partial<WireOptions> = {}
     {
       model: 'm',
       abilities: abilitiesOf('unknown/model'),
-      refused: new Set<SpareField>(),
+      refused: new Set<OptionalField>(),
       maxTokens: 1_000_000,
       promptTokens: null,
       ...options,
@@ -21,7 +21,10 @@ function build(request: Partial<ChatRequest>, options: Partial<WireOptions> = {}
   return { ...built, sent: JSON.parse(built.body) }
 }
 
-const able = (changes: Partial<Abilities>): Abilities => ({ ...abilitiesOf('unknown/model'), ...changes })
+const able = (changes: Partial<ModelCapabilities>): ModelCapabilities => ({
+  ...abilitiesOf('unknown/model'),
+  ...changes,
+})
 const call = (id: string) => ({
   id,
   type: 'function' as const,

@@ -142,7 +142,7 @@ describe('a plan that is asked about', () => {
       steps: [{ id: 'mine', title: 'Write mine.txt', instructions: 'Write mine to mine.txt.' }],
     })
     const answered = async (answer: Parameters<Run['answer']>[1]) => {
-      const run = await bench.start('Say hello', { approvePlan: true, attended: true })
+      const run = await bench.start('Say hello', { approvePlan: true, interactive: true })
       const finished = finish(run)
       for await (const item of run.watch()) {
         if (item.source !== 'host' || item.event.type !== 'approval-request') continue

@@ -9,7 +9,7 @@ describe('a run that continues another', () => {
   it('works on in its VM, with the directory as it is now, and is told what was done [V.04]', async () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     const first = await bench.run('Run the command `echo here >~/note; echo made >new.txt`', {
-      keep: true,
+      keepVm: true,
       vm,
     })
     expect(first.state.end?.outcome).toBe('completed')
@@ -52,7 +52,7 @@ describe('a run that continues another', () => {
     const bench = await testBench({ 'a.txt': 'a\n' })
     await expect(bench.start('List the files', { continue: 'last' })).rejects.toThrow('no run has worked on')
     const first = await bench.run('List the files')
-    const second = await bench.run('List the files', { continue: first.run.id, keep: false })
+    const second = await bench.run('List the files', { continue: first.run.id, keepVm: false })
     expect(second.state.end?.outcome).toBe('completed')
     const ready = second.events.find(({ type }) => type === 'vm-ready')
     expect(ready).toMatchObject({ coldReason: expect.stringContaining('kept no VM') })

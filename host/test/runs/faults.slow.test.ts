@@ -10,7 +10,7 @@ import { RunRecord } from '../../journal/run-record.ts'
 import { newRunId } from '../../journal/run-store.ts'
 import { directNetwork } from '../../net/network.ts'
 import { offlineProvider } from '../../providers/providers.ts'
-import type { RunPlan } from '../../runs/resolved-run.ts'
+import type { ResolvedRun } from '../../runs/resolved-run.ts'
 import { Run } from '../../runs/run.ts'
 import { Secrets } from '../../secrets/secrets.ts'
 import { prepareFolders } from '../../state/folders.ts'
@@ -107,7 +107,7 @@ describe('a fault in the middle of a run', () => {
 })
 
 /** Starts a run whose agent is another program, a file of `agent/test/support`; nobody answers. */
-async function startWithAgent(bench: TestBench, entry: string, told: Partial<RunPlan>): Promise<Run> {
+async function startWithAgent(bench: TestBench, entry: string, told: Partial<ResolvedRun>): Promise<Run> {
   const { folders } = bench.host
   await prepareFolders(folders)
   const top = path.join(import.meta.dirname, '../../..')
@@ -118,7 +118,7 @@ async function startWithAgent(bench: TestBench, entry: string, told: Partial<Run
     sources: { recipe: path.join(top, 'vm-image'), agent },
   })
   const runId = newRunId()
-  const plan: RunPlan = {
+  const plan: ResolvedRun = {
     runId,
     folders,
     image,
@@ -136,7 +136,7 @@ async function startWithAgent(bench: TestBench, entry: string, told: Partial<Run
     limits: RunLimits.parse({}),
     vm: {},
     keep: false,
-    approvals: { mode: 'none', rules: [], attended: false },
+    approvals: { mode: 'none', rules: [], interactive: false },
     ...told,
   }
   return new Run(plan, await RunRecord.open(await bench.host.runs.create(runId)))

@@ -87,7 +87,7 @@ describe('MCP servers in a VM', () => {
         far: { url: 'https://mcp.example.com/mcp', connectTimeoutMs },
       },
       vm: { memoryBytes: 1024 * 1024 ** 2 },
-      rules: [{ effect: 'allow', tool: mcpOfferTool, pattern: 'memory' }],
+      approvalRules: [{ effect: 'allow', tool: mcpOfferTool, pattern: 'memory' }],
     })
     expect(state.end).toMatchObject({ outcome: 'completed' })
     const said = told.join('\n')

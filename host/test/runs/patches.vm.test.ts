@@ -77,8 +77,8 @@ it('applies a patch whole or not at all, asks for what deletes, and overwrites n
   const run = await host.start({
     prompt: 'Change it',
     workspace: bench.workspace,
-    attended: false,
-    rules,
+    interactive: false,
+    approvalRules: rules,
   })
   const { end } = await run.ended
   expect(end).toMatchObject({ outcome: 'completed' })

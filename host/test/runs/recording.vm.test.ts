@@ -25,7 +25,7 @@ it('repeats a run without its model, and fails clearly where the conversation be
     return made
   })()
   // Its server is gone: only the recording can answer.
-  const again = await bench.run('Note the size of data.txt', { fromRecording: 'last' })
+  const again = await bench.run('Note the size of data.txt', { replay: 'last' })
   expect(again.state.end).toMatchObject({ outcome: 'completed', summary: expect.stringContaining('noted') })
   expect(again.events[0]).toMatchObject({ type: 'run-start', provider: 'recording', model: 'scripted' })
   expect((await (await bench.host.changes(again.run.id)).review()).map(({ path: file }) => file)).toEqual([
@@ -34,12 +34,12 @@ it('repeats a run without its model, and fails clearly where the conversation be
 
   await writeFile(path.join(bench.workspace, 'data.txt'), '1234567890\n')
   const folder = path.join(bench.home, 'runs', again.run.id)
-  const other = await bench.run('Note the size of data.txt', { fromRecording: folder })
+  const other = await bench.run('Note the size of data.txt', { replay: folder })
   expect(other.state.end).toMatchObject({
     outcome: 'failed',
     message: expect.stringMatching(
       /Not in the recording of run-\w+: the conversation left it at message \d+/,
     ),
   })
-  await expect(bench.start('Anything', { fromRecording: bench.workspace })).rejects.toThrow('cannot read')
+  await expect(bench.start('Anything', { replay: bench.workspace })).rejects.toThrow('cannot read')
 }, 180_000)

@@ -100,7 +100,7 @@ export async function cliPlace(
 
 /** Arguments of every test run: little memory, and the workspace. */
 export function runArguments(place: Place, task: string, ...more: string[]): string[] {
-  return ['run', task, '-w', place.workspace, '--memory', '512M', ...more]
+  return ['run', task, '-w', place.workspace, '--ram', '512M', ...more]
 }
 
 /** `script` of util-linux gives a terminal and passes keys, output and exit code on. */

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect } from 'vitest'
 import type { Drawn, Facts } from '../../../agent/test/support/fresh-probe.ts'
 import { hibernateVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
-import { startWarm } from '../../vm/template/warm-start.ts'
+import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
 import type { Vm } from '../../vm/vm.ts'
 import { askOverLines } from './lines.ts'
 import { imageWithAgent } from './own-agent.ts'
@@ -50,7 +50,7 @@ export async function drawFromClones({
   }
   const bootIds = new Set<string>()
   for (let index = 0; index < clones; index += 1) {
-    await startWarm(options, deps, async ({ vm, cloned }) => {
+    await restoreFromTemplate(options, deps, async ({ vm, cloned }) => {
       expect(cloned).toBe(true)
       const ask = askOverLines(vm)
       await vm.fresh

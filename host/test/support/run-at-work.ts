@@ -39,7 +39,7 @@ export async function runAtWork(): Promise<RunAtWork> {
   const queue = new ApprovalQueue({
     mode: 'ask',
     rules: [],
-    attended: true,
+    interactive: true,
     record: (event) => record.host(event),
   })
   const ended = Promise.withResolvers<RunState>()
@@ -52,7 +52,7 @@ export async function runAtWork(): Promise<RunAtWork> {
         return record.feed.watch()
       },
       answer: (approvalId, answer) => queue.answer(approvalId, answer),
-      waitsFor: (approvalId) => queue.pending.includes(approvalId),
+      hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
       cancel: () => undefined,
       steer: refused,
       pauseAgent: refused,

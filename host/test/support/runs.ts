@@ -12,7 +12,7 @@ export interface TestBench {
   readonly home: string
   /** The workspace's real path. */
   readonly workspace: string
-  /** Starts a run on the workspace; nobody answers approvals unless `attended` says so. */
+  /** Starts a run on the workspace; nobody answers approvals unless `interactive` says so. */
   start(prompt: string, options?: Partial<RunOptions>): Promise<Run>
   /** Starts a run and waits for its end. */
   run(prompt: string, options?: Partial<RunOptions>): Promise<FinishedRun>
@@ -42,7 +42,7 @@ export async function testBench(
   } = process.env
   const host = new Host({ env: { ...rest, CAISSON_HOME: home, ...env } })
   const start = (prompt: string, options: Partial<RunOptions> = {}) =>
-    host.start({ prompt, workspace, attended: false, vm: { memoryBytes: 512 * 1024 ** 2 }, ...options })
+    host.start({ prompt, workspace, interactive: false, vm: { memoryBytes: 512 * 1024 ** 2 }, ...options })
   return {
     host,
     home,

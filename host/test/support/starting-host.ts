@@ -36,7 +36,7 @@ async function startLauncher({
   await new Promise((resolve) => qemu.qmp.once('data', resolve))
 }
 
-async function startWarm(): Promise<void> {
+async function restoreFromTemplate(): Promise<void> {
   // Imported late: the other kind is to begin soon.
   const { startWarmTestVm, testVmOptions } = await import('./warm-vm.ts')
   const options = await testVmOptions(resolveFolders())
@@ -49,6 +49,6 @@ function say(word: 'begins' | 'runs'): void {
 }
 
 const order = JSON.parse(process.argv[2] ?? '') as StartingHostOrder
-await (order.kind === 'warm' ? startWarm() : startLauncher(order))
+await (order.kind === 'warm' ? restoreFromTemplate() : startLauncher(order))
 say('runs')
 setInterval(() => {}, 60_000)

@@ -6,7 +6,7 @@ import { Shell } from '../../control/shell.ts'
 import { type AgentLink, openAgentLink } from '../../guest/agent-link.ts'
 import { warmUp } from '../../runs/guest/warm-up.ts'
 import type { Folders } from '../../state/folders.ts'
-import { startWarm } from '../../vm/template/warm-start.ts'
+import { restoreFromTemplate } from '../../vm/template/warm-start.ts'
 import type { StartVmOptions, Vm } from '../../vm/vm.ts'
 import { getTestImage } from './vm.ts'
 
@@ -47,7 +47,7 @@ export function openTestLink(vm: Vm, cloned: boolean): GuestLink {
 export async function startWarmTestVm(
   options: StartVmOptions,
 ): Promise<GuestLink & { readonly vm: Vm; readonly cloned: boolean }> {
-  return await startWarm(options, { warmUp }, async ({ vm, cloned }) => {
+  return await restoreFromTemplate(options, { warmUp }, async ({ vm, cloned }) => {
     const guest = openTestLink(vm, cloned)
     const ready = await guest.link.ready({ timeoutMs: 30_000 })
     if (!ready.ok) throw new Error(ready.error.message)

@@ -1,14 +1,14 @@
 import { type Duplex, duplexPair } from 'node:stream'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FreshError, RootPort } from '../../vm/reseed.ts'
+import { FreshError, PrivilegedPort } from '../../vm/reseed.ts'
 import { until } from '../guest/support.ts'
 
 const HOUR_MS = 60 * 60 * 1000
 
 /** A port whose guest answers each message with what `answer` makes of it. */
 function portWith(answer: (message: Buffer, index: number) => Buffer | undefined): {
-  port: RootPort
+  port: PrivilegedPort
   messages: Buffer[]
   guest: Duplex
 } {
@@ -18,7 +18,7 @@ function portWith(answer: (message: Buffer, index: number) => Buffer | undefined
     const said = answer(message, messages.push(message) - 1)
     if (said !== undefined) guest.write(said)
   })
-  return { port: new RootPort(host), messages, guest }
+  return { port: new PrivilegedPort(host), messages, guest }
 }
 
 function answerWith(epochMs: number): Buffer {
@@ -54,19 +54,19 @@ describe('the port of the guest’s root side', () => {
 
   it('lets a guest go on when its clock is near the host’s, and does not wait for one that never gets there [V.03]', async () => {
     const late = portWith((_, index) => answerWith(Date.now() + (index < 2 ? HOUR_MS : 0)))
-    await late.port.freshen({ deadlineMs: 5_000 })
+    await late.port.reseed({ deadlineMs: 5_000 })
     expect(late.messages.length).toBeGreaterThanOrEqual(3)
     const hasSeed = late.messages.map((message) => !message.subarray(16).equals(Buffer.alloc(64)))
     expect(hasSeed.slice(0, 3)).toEqual([true, false, false])
     const lying = portWith(() => answerWith(Date.now() + 2 * HOUR_MS))
-    await lying.port.freshen({ entropy: false, deadlineMs: 5_000 })
+    await lying.port.reseed({ entropy: false, deadlineMs: 5_000 })
     expect(lying.messages.length).toBeGreaterThanOrEqual(3)
     expect(lying.messages.length).toBeLessThanOrEqual(9)
   })
 
   it('does not take the answer to a question that it gave up for the answer to the next one [V.03]', async () => {
     const [host, guest] = duplexPair()
-    const port = new RootPort(host)
+    const port = new PrivilegedPort(host)
     const waiting: Buffer[] = []
     guest.on('data', (message: Buffer) => waiting.push(message))
     // As when the VM was made to stand still just after it was asked.
@@ -92,7 +92,7 @@ describe('the port of the guest’s root side', () => {
     const strange = portWith(() => Buffer.alloc(16, 7))
     await expect(strange.port.refresh({ deadlineMs: 5_000 })).rejects.toThrow('another form')
     const [host] = duplexPair()
-    const port = new RootPort(host)
+    const port = new PrivilegedPort(host)
     const asked = port.refresh({ deadlineMs: 5_000 })
     host.destroy()
     await expect(asked).rejects.toThrow('the port closed')

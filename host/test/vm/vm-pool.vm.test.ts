@@ -37,7 +37,7 @@ async function runOn(host: Host, files: Readonly<Record<string, string>>, comman
   const workspace = await temporaryFolder('workspace')
   await writeFiles(workspace, files)
   const prompt = `Run the command \`${command}\``
-  const finished = await finish(await host.start({ prompt, workspace, attended: false, vm }))
+  const finished = await finish(await host.start({ prompt, workspace, interactive: false, vm }))
   expect(finished.state.end, JSON.stringify(finished.state.end)).toMatchObject({ outcome: 'completed' })
   await (await host.changes(finished.run.id)).apply('all')
   const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -105,7 +105,7 @@ describe('a host with a pool', () => {
     const workspace = await temporaryFolder('workspace')
     const other = { ...vm, start: 'cold' } as const
     const finished = await finish(
-      await host.start({ prompt: 'Run the command `true`', workspace, attended: false, vm: other }),
+      await host.start({ prompt: 'Run the command `true`', workspace, interactive: false, vm: other }),
     )
     expect(finished.state.end).toMatchObject({ outcome: 'completed' })
     const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -125,7 +125,7 @@ describe('a host with a pool', () => {
     const run = await host.start({
       prompt: 'Delete old.txt',
       workspace,
-      attended: true,
+      interactive: true,
       vm: { ...vm, hibernateAfterMs: 100 },
     })
     const types: string[] = []

@@ -16,8 +16,8 @@ import { prepareMachine, type StartVmOptions } from '../vm-command.ts'
 import { VmError } from '../vm-error.ts'
 import { resolveSize } from '../vm-options.ts'
 import { MachineStreamError } from './machine-stream.ts'
-import { continueVm, intoFile, intoMemoryAndRest, type StateReceiver, saveState } from './saved-state.ts'
-import { giveBackOfDead, SAVED_RECORD, takeSaved } from './saved-vm-lock.ts'
+import { intoFile, intoMemoryAndRest, resumeCpus, type StateReceiver, saveState } from './saved-state.ts'
+import { claimSavedVm, giveBackOfDead, SAVED_RECORD } from './saved-vm-lock.ts'
 import { type FileSample, hashFile, makeSparseFile, sampleFile, syncFile } from './sparse-file.ts'
 
 const SAVE_DEADLINE_MS = 120_000
@@ -203,7 +203,7 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
   const { memoryBytes, cpus, diskBytes, accelerator, scratchFormat, hasBase } = record
   const isMapped = isMemoryMapped(record)
   const memory = { path: files.memory, share: false, readOnly: canMapReadOnly(record.qemuVersion) }
-  const claim = await takeSaved(directory)
+  const claim = await claimSavedVm(directory)
   try {
     const scratch = { kind: 'moved', file: await lend(files.scratch), format: scratchFormat } as const
     return await resumeVm(
@@ -216,13 +216,13 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
         },
         // What is mapped is not in the state; QEMU is to load whatever is.
         withoutMemory: false,
-        beforeRun: () => claim.markRan(),
+        beforeRun: () => claim.consumeSavedVm(),
       },
     )
   } catch (error) {
     const isWhole = (await isThere(files.scratch)) && (!hasBase || (await isThere(files.base)))
     // Where this fails the record is still taken, by nobody: whoever looks next gives it back.
-    await (isWhole ? claim.giveBack() : claim.markRan()).catch(() => undefined)
+    await (isWhole ? claim.giveBack() : claim.consumeSavedVm()).catch(() => undefined)
     throw error
   }
 }
@@ -302,13 +302,13 @@ async function runOn(vm: Vm): Promise<boolean> {
   for (const deadline = performance.now() + 5_000; performance.now() < deadline; await sleep(10)) {
     if (hasEnded) return false
     try {
-      await continueVm(vm.qmp)
+      await resumeCpus(vm.qmp)
     } catch {
       continue
     }
     // Its clock stood still meanwhile; a guest that does not take the time has a late one.
     if (vm.plan.refreshes)
-      vm.root.freshen({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
+      vm.root.reseed({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
     return true
   }
   // One that stands still for ever would be waited for in vain.

@@ -208,7 +208,7 @@ export class MachineStream {
     if (kind === FLAG_ZERO) {
       if (bytes.readUInt8(behind) !== 0) throw new MachineStreamError('a page of zeros is of something else')
       if (!isMemory) return this.#keepRest(bytes, at, behind + 1)
-      if (this.#isWritten(address)) this.#keepMemory(address, ZEROS)
+      if (this.#isWritten(address)) this.#acceptMemory(address, ZEROS)
       return behind + 1
     }
     expectField('kind of page', kind, FLAG_PAGE)
@@ -226,7 +226,7 @@ export class MachineStream {
     const length = behind - at
     if (this.#pageAt === undefined) this.#keepRest(bytes, at, behind)
     else {
-      this.#keepMemory(this.#pageAt, bytes.subarray(at, behind))
+      this.#acceptMemory(this.#pageAt, bytes.subarray(at, behind))
       this.#pageAt += length
     }
     this.#pageLeft -= length
@@ -234,7 +234,7 @@ export class MachineStream {
     return behind
   }
 
-  #keepMemory(at: number, bytes: Buffer): void {
+  #acceptMemory(at: number, bytes: Buffer): void {
     const last = this.#memory.at(-1)
     if (last === undefined || last.at + last.length !== at) {
       this.#memory.push({ at, bytes: [bytes], length: bytes.length })

@@ -49,7 +49,7 @@ export interface SaveOptions {
  * A failure leaves it stopped and able to go on. @throws {SavedStateError}
  */
 export async function saveState(qmp: Qmp, options: SaveOptions): Promise<void> {
-  await stopVm(qmp)
+  await pauseCpus(qmp)
   await setIgnoreShared(qmp, options.withoutMemory)
   // Bytes a second: no bound.
   await qmp.execute('migrate-set-parameters', { 'max-bandwidth': 2 ** 40 })
@@ -136,12 +136,12 @@ export async function loadState(
 }
 
 /** Stops the guest's CPUs and lets its disks come to rest. */
-export async function stopVm(qmp: Qmp): Promise<void> {
+export async function pauseCpus(qmp: Qmp): Promise<void> {
   await qmp.execute('stop')
 }
 
 /** Lets the guest's CPUs run; after a save, once QEMU has finished with it. */
-export async function continueVm(qmp: Qmp): Promise<void> {
+export async function resumeCpus(qmp: Qmp): Promise<void> {
   await qmp.execute('cont')
 }
 

@@ -21,11 +21,11 @@ export interface SavedClaim {
   /** The guest has not run: the VM can be found again. */
   giveBack(): Promise<void>
   /** The guest is about to run: the VM is good for no other wake, whatever becomes of this process. */
-  markRan(): Promise<void>
+  consumeSavedVm(): Promise<void>
 }
 
 /** From here nobody else finds it. @throws {LockHeldError} while another process wakes it; ENOENT when there is none to take */
-export async function takeSaved(directory: string): Promise<SavedClaim> {
+export async function claimSavedVm(directory: string): Promise<SavedClaim> {
   const lock = await takeLock(join(directory, LOCK))
   try {
     await rename(join(directory, SAVED_RECORD), join(directory, TAKEN))
@@ -71,7 +71,7 @@ function claimOf(directory: string, lock: FileLock): SavedClaim {
       ended ??= end(() => moveBack(directory))
       await ended
     },
-    async markRan() {
+    async consumeSavedVm() {
       // After a power failure its disk may have moved on: it must not be found as saved again.
       ended ??= end(() => renameDurably(join(directory, TAKEN), join(directory, RAN)))
       await ended

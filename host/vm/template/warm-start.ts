@@ -55,7 +55,7 @@ const ATTEMPTS = 3
  * {@link GuestUnresponsiveError}, or the guest does not become fresh, the VM is ended and the next rung is tried.
  * @throws what `open` throws otherwise, and VmError when not even a boot succeeds
  */
-export async function startWarm<T>(
+export async function restoreFromTemplate<T>(
   options: StartVmOptions,
   deps: WarmStartDeps,
   open: (warm: WarmVm) => Promise<T>,
@@ -79,7 +79,7 @@ export async function startWarm<T>(
 }
 
 /**
- * Makes the template that {@link startWarm} would make first, so that a person can be told what goes on.
+ * Makes the template that {@link restoreFromTemplate} would make first, so that a person can be told what goes on.
  * @returns why there is none, or undefined. @throws VmError when not even a boot would succeed
  */
 export async function prepareTemplate(

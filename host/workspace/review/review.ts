@@ -6,7 +6,7 @@ import { closeSync, readSync } from 'node:fs'
 import path from 'node:path'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, openContents, type StoredChange, type StoredFile } from '../change-set.ts'
-import { ManifestIndex, type Standing, StandingFinder } from '../conflicts.ts'
+import { ConflictFinder, ManifestIndex, type Standing } from '../conflicts.ts'
 import { Flagger } from '../flags/flag-changes.ts'
 import { examineHistory, type HistoryReport } from '../git-history/examine.ts'
 import { type SetAside, withCommitsAside } from '../git-history/set-aside.ts'
@@ -89,7 +89,7 @@ export async function reviewChanges(
     const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)
     const own = readOwnStates(path.dirname(changes.paths.entries))
-    const standings = new StandingFinder(root, index, own, turns)
+    const standings = new ConflictFinder(root, index, own, turns)
     const around = { index, contents, flags, history: reasons, renames, standings }
     const items: ReviewItem[] = []
     for (const change of changes.entries.values()) {
@@ -133,7 +133,7 @@ interface Surroundings {
   /** Why a path of git's history must be named. */
   readonly history: ReadonlyMap<string, string>
   readonly renames: Renames
-  readonly standings: StandingFinder
+  readonly standings: ConflictFinder
 }
 
 async function makeItem(around: Surroundings, change: StoredChange): Promise<ReviewItem> {

@@ -142,15 +142,15 @@ describe('a scripted model in process', () => {
     expect(said).toContain('- user "hello" (turn 0, 1 messages, no tools) → reply 1\n')
     expect(said.length).toBeLessThan(1_000)
 
-    const byRule = createScriptedModel({
+    const decisionByRule = createScriptedModel({
       rules: [
         { name: 'greeting', when: { user: 'hello' }, reply: text('hi'), times: 2 },
         { when: { user: 'weather' }, reply: [text('rain'), text('sun')] },
       ],
     })
-    await byRule.callModel({ messages: [user('hello')] })
-    await byRule.callModel({ messages: [user('the weather')] })
-    const unused = await failing(() => byRule.assertDone())
+    await decisionByRule.callModel({ messages: [user('hello')] })
+    await decisionByRule.callModel({ messages: [user('the weather')] })
+    const unused = await failing(() => decisionByRule.assertDone())
     expect(unused).toContain('greeting, used 1 of 2 times: text "hi"')
     expect(unused).toContain('rule 2, reply 2 of 2: text "sun"')
     expect(unused).not.toContain('"rain"')

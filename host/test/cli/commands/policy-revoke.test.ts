@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { runCli } from '../../../cli/main.ts'
-import { LastingGrants } from '../../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../../egress/persistent-grants.ts'
 import { resolveFolders } from '../../../state/folders.ts'
 
 async function makePlace() {
@@ -20,7 +20,7 @@ async function makePlace() {
     stderr.end()
     return { code, stdout: await text(stdout), stderr: await text(stderr) }
   }
-  return { lasting: new LastingGrants(folders), caisson }
+  return { lasting: new PersistentGrants(folders), caisson }
 }
 
 describe('caisson policy revoke', () => {

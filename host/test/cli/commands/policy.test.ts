@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { runCli } from '../../../cli/main.ts'
-import { LastingGrants } from '../../../egress/persistent-grants.ts'
+import { PersistentGrants } from '../../../egress/persistent-grants.ts'
 import { prepareFolders, resolveFolders } from '../../../state/folders.ts'
 
 /** A machine of the test's own, with this configuration. */
@@ -99,7 +99,7 @@ describe('policy check', () => {
     const file = path.join(home, 'rules.toml')
     await writeFile(file, '[[rules]]\neffect = "allow"\nhost = "9.9.9.9"\nschemes = ["http"]\n')
     expect(await cli('policy', 'check', '--egress', file, 'http://9.9.9.9/')).toMatchObject({ code: 0 })
-    await new LastingGrants(folders).add([{ effect: 'allow', host: '9.9.9.9' }], `run-${'0'.repeat(20)}`)
+    await new PersistentGrants(folders).add([{ effect: 'allow', host: '9.9.9.9' }], `run-${'0'.repeat(20)}`)
     expect(await cli('policy', 'check', 'https://9.9.9.9/')).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('granted for always'),
@@ -142,7 +142,7 @@ describe('policy check', () => {
 describe('policy explain', () => {
   it('lists the rules, the strongest first, with where each comes from [G.02]', async () => {
     const { folders, cli } = await place(rules)
-    await new LastingGrants(folders).add([{ effect: 'allow', host: 'b.example' }], `run-${'0'.repeat(20)}`)
+    await new PersistentGrants(folders).add([{ effect: 'allow', host: 'b.example' }], `run-${'0'.repeat(20)}`)
     const { code, stdout } = await cli('policy', 'explain', '--allow-host', '*.a.example')
     expect(code).toBe(0)
     expect(stdout.split('\n').filter((line) => line.startsWith('  '))).toEqual([

@@ -1,6 +1,6 @@
 // A person at a terminal in memory, who says something to a run while it is shown.
 import { describe, expect, it } from 'vitest'
-import { Talk } from '../../../cli/prompts/steering-prompt.ts'
+import { SteeringPrompt } from '../../../cli/prompts/steering-prompt.ts'
 import { ProgressView } from '../../../cli/render/progress.ts'
 import { Person } from '../support/person.ts'
 
@@ -18,7 +18,7 @@ function sitDown() {
   }
   const io = { stdin: person.input, stdout, stderr: stdout, env: {}, version: '0' }
   const view = new ProgressView(stdout)
-  const talk = new Talk(io, view, run, () => undefined)
+  const talk = new SteeringPrompt(io, view, run, () => undefined)
   const leave = () => {
     talk[Symbol.dispose]()
     view.end()

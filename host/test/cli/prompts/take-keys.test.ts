@@ -2,7 +2,7 @@
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import { editLine, takeKeys } from '../../../cli/prompts/take-keys.ts'
+import { captureInput, editLine } from '../../../cli/prompts/take-keys.ts'
 
 /** A terminal in memory, and the modes that it was given. */
 function terminal() {
@@ -16,7 +16,7 @@ describe('keys that are taken', () => {
   it('are not shown meanwhile: the terminal hands over each, and is given back as it was [H.01]', async () => {
     const { input, modes } = terminal()
     const keys: string[] = []
-    const taken = takeKeys(input, (typed) => keys.push(typed))
+    const taken = captureInput(input, (typed) => keys.push(typed))
     expect(modes).toEqual([true])
     const euro = Buffer.from('€')
     input.write('ab')
@@ -32,12 +32,12 @@ describe('keys that are taken', () => {
     const { input, modes } = terminal()
     const keys: string[] = []
     {
-      using first = takeKeys(input, () => undefined)
+      using first = captureInput(input, () => undefined)
       first.handOver()
       input.write('typed in between')
     }
     expect(modes).toEqual([true])
-    using second = takeKeys(input, (typed) => keys.push(typed))
+    using second = captureInput(input, (typed) => keys.push(typed))
     await expect.poll(() => keys).toEqual(['typed in between'])
     second[Symbol.dispose]()
     expect(modes).toEqual([true, true, false])
@@ -46,7 +46,7 @@ describe('keys that are taken', () => {
   it('still interrupt the program with Ctrl-C, which is no key of a line [H.01 A.08]', async () => {
     const { input } = terminal()
     const keys: string[] = []
-    using _ = takeKeys(input, (typed) => keys.push(typed))
+    using _ = captureInput(input, (typed) => keys.push(typed))
     const interrupted = once(process, 'SIGINT')
     input.write('a\u0003b')
     await interrupted
@@ -56,7 +56,7 @@ describe('keys that are taken', () => {
   it('of something that is no terminal come as they are', async () => {
     const input = new PassThrough()
     const keys: string[] = []
-    using _ = takeKeys(input, (typed) => keys.push(typed))
+    using _ = captureInput(input, (typed) => keys.push(typed))
     input.write('a\u0003')
     await expect.poll(() => keys).toEqual(['a\u0003'])
   })

@@ -3,7 +3,7 @@ import { stripVTControlCharacters } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { fitLine, writeLines } from '../../../cli/render/fit.ts'
-import { foreignLine } from '../../../cli/render/sanitize.ts'
+import { sanitizeLine } from '../../../cli/render/sanitize.ts'
 
 describe('a line on a terminal', () => {
   it('goes on behind its own margin, or behind one that says that it goes on [H.01]', () => {
@@ -51,7 +51,7 @@ describe('a line on a terminal', () => {
   })
 
   it('keeps right-to-left text between marks in every row [H.01]', () => {
-    const rows = fitLine(`│ ${foreignLine('א'.repeat(20))}`, 12)
+    const rows = fitLine(`│ ${sanitizeLine('א'.repeat(20))}`, 12)
     expect(rows).toHaveLength(2)
     for (const row of rows) expect(row).toMatch(/^│ \u200eא+\u200e$/)
   })

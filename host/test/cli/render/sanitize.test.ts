@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { foreignBlock, foreignLine, foreignRows } from '../../../cli/render/sanitize.ts'
+import { sanitizeBlock, sanitizeLine, sanitizeRows } from '../../../cli/render/sanitize.ts'
 
 /** What a terminal acts on instead of showing: by category, written apart from the code under test. */
 const acts = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/u
@@ -15,10 +15,10 @@ const widthOf = (row: string) =>
 
 describe('foreign text on a terminal', () => {
   it('shows escapes, carriage returns, bidi and zero-width characters instead of sending them [H.01]', () => {
-    expect(foreignLine('a\u001b[31mred\r\u202eevil\u200b\u0007')).toBe(
+    expect(sanitizeLine('a\u001b[31mred\r\u202eevil\u200b\u0007')).toBe(
       'a\\e[31mred\\r\\u{202e}evil\\u{200b}\\x07',
     )
-    expect(foreignLine('naïve café 日本語 🙂')).toBe('naïve café 日本語 🙂')
+    expect(sanitizeLine('naïve café 日本語 🙂')).toBe('naïve café 日本語 🙂')
   })
 
   it('never lets a character act, whatever comes in', () => {
@@ -44,17 +44,19 @@ describe('foreign text on a terminal', () => {
       maxLength: 60,
     })
     fc.assert(
-      fc.property(fc.oneof(anything, nasty), (text) => visible(foreignLine(text))),
+      fc.property(fc.oneof(anything, nasty), (text) => visible(sanitizeLine(text))),
       { seed: 11, numRuns: 5_000 },
     )
   })
 
   it('stacks no more marks than a script needs, and none onto what stands before [H.01]', () => {
-    const zalgo = foreignLine(`a${'\u0336'.repeat(60)}b`)
+    const zalgo = sanitizeLine(`a${'\u0336'.repeat(60)}b`)
     expect(zalgo).toBe(`a${'\u0336'.repeat(8)}${'\\u{336}'.repeat(52)}b`)
-    expect(foreignLine('\u0338 x')).toBe('\\u{338} x')
-    expect(foreignBlock('ok\n\u20dd\n\u1175', '| ')).toBe('| ok\n| \\u{20dd}\n| \\u{1175}')
-    expect(foreignLine('नमस्ते กำลัง Tiếng Việt'.normalize('NFD'))).toBe('नमस्ते กำลัง Tiếng Việt'.normalize('NFD'))
+    expect(sanitizeLine('\u0338 x')).toBe('\\u{338} x')
+    expect(sanitizeBlock('ok\n\u20dd\n\u1175', '| ')).toBe('| ok\n| \\u{20dd}\n| \\u{1175}')
+    expect(sanitizeLine('नमस्ते กำลัง Tiếng Việt'.normalize('NFD'))).toBe(
+      'नमस्ते กำลัง Tiếng Việt'.normalize('NFD'),
+    )
     const piled = fc.string({
       unit: fc.constantFrom('a', '\u0301', '\u20dd', '\u1175', '\ufe0f', '\n'),
       maxLength: 80,
@@ -62,34 +64,34 @@ describe('foreign text on a terminal', () => {
     fc.assert(
       fc.property(
         piled,
-        (text) => !/(?:^|[\p{M}\u1160-\u11ff]{8})[\p{M}\u1160-\u11ff]/v.test(foreignLine(text)),
+        (text) => !/(?:^|[\p{M}\u1160-\u11ff]{8})[\p{M}\u1160-\u11ff]/v.test(sanitizeLine(text)),
       ),
       { seed: 13, numRuns: 3_000 },
     )
   })
 
   it('fences right-to-left text off from what is printed beside it [H.01]', () => {
-    expect(foreignLine('\u05d0.txt')).toBe(`${mark}\u05d0.txt${mark}`)
-    expect(foreignLine('\u0627\u0628\u062a', 2)).toBe(`${mark}\u0627\u0628${mark}… (1 more characters)`)
-    expect(foreignBlock('a\n\u05d0', '| ')).toBe(`| a\n| ${mark}\u05d0${mark}`)
-    expect(foreignLine('\u200e\u05d0')).toBe(`${mark}\\u{200e}\u05d0${mark}`)
+    expect(sanitizeLine('\u05d0.txt')).toBe(`${mark}\u05d0.txt${mark}`)
+    expect(sanitizeLine('\u0627\u0628\u062a', 2)).toBe(`${mark}\u0627\u0628${mark}… (1 more characters)`)
+    expect(sanitizeBlock('a\n\u05d0', '| ')).toBe(`| a\n| ${mark}\u05d0${mark}`)
+    expect(sanitizeLine('\u200e\u05d0')).toBe(`${mark}\\u{200e}\u05d0${mark}`)
   })
 
   it('breaks rows itself before a terminal would, and loses nothing [H.01]', () => {
-    expect(foreignRows('abcdefghijkl\n\nm', '│ ', 12)).toEqual(['│ abcdefghij', '│ kl', '│ ', '│ m'])
-    expect(foreignRows('日本語日本語', '│ ', 12)).toEqual(['│ 日本語日本', '│ 語'])
+    expect(sanitizeRows('abcdefghijkl\n\nm', '│ ', 12)).toEqual(['│ abcdefghij', '│ kl', '│ ', '│ m'])
+    expect(sanitizeRows('日本語日本語', '│ ', 12)).toEqual(['│ 日本語日本', '│ 語'])
     const text = fc.string({
       unit: fc.constantFrom('a', ' ', 'é', '日', '\u0301', '\n', '\u001b', '?'),
       maxLength: 120,
     })
     fc.assert(
       fc.property(text, fc.integer({ min: 12, max: 40 }), (given, width) => {
-        const rows = foreignRows(given, '│ ', width)
+        const rows = sanitizeRows(given, '│ ', width)
         const plain = rows.map((row) => row.slice(2)).join('')
         const whole = given
           .replace(/\n$/, '')
           .split('\n')
-          .map((line) => foreignLine(line))
+          .map((line) => sanitizeLine(line))
           .join('')
         return plain === whole && rows.every((row) => row.startsWith('│ ') && widthOf(row) <= width)
       }),
@@ -102,7 +104,7 @@ describe('foreign text on a terminal', () => {
       fc.property(
         fc.string({ unit: fc.constantFrom('\n', '\r', 'x', '\u2028', '\u0085', '\u001b'), maxLength: 80 }),
         (text) => {
-          const lines = foreignBlock(text, '| ', 20).split('\n')
+          const lines = sanitizeBlock(text, '| ', 20).split('\n')
           return (
             lines.length <= 21 &&
             (text === '' || text === '\n' || lines.every((line) => line.startsWith('| ') && visible(line)))
@@ -114,7 +116,7 @@ describe('foreign text on a terminal', () => {
   })
 
   it('cuts long text and says by how much', () => {
-    expect(foreignLine('x'.repeat(20), 5)).toBe('xxxxx… (15 more characters)')
-    expect(foreignBlock('1\n2\n3\n4', '| ', 2)).toBe('| 1\n| 2\n| … (2 more lines)')
+    expect(sanitizeLine('x'.repeat(20), 5)).toBe('xxxxx… (15 more characters)')
+    expect(sanitizeBlock('1\n2\n3\n4', '| ', 2)).toBe('| 1\n| 2\n| … (2 more lines)')
   })
 })

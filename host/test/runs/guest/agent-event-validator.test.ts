@@ -4,7 +4,7 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
-import { AgentClaims, type ClaimBounds } from '../../../runs/guest/agent-event-validator.ts'
+import { AgentEventValidator, type ClaimBounds } from '../../../runs/guest/agent-event-validator.ts'
 
 const work: ClaimBounds = { mode: 'work', approvePlan: false, maxAgents: 2 }
 const step = (id: string, more: object = {}) => ({ id, title: id, instructions: 'do', writes: [], ...more })
@@ -31,13 +31,13 @@ const finish: AgentEvent = {
 const note: AgentEvent = { type: 'note', level: 'info', text: 'x' }
 
 /** What each event was found to be, those of the root agent unless they name another. */
-function say(claims: AgentClaims, ...said: (AgentEvent | [string, AgentEvent])[]): (string | null)[] {
+function say(claims: AgentEventValidator, ...said: (AgentEvent | [string, AgentEvent])[]): (string | null)[] {
   return said.map((one) => (Array.isArray(one) ? claims.check(...one) : claims.check('root', one)))
 }
 
 describe('a plan is believed', () => {
   it('when its revisions follow and change nothing that has begun [A.01 S0.07]', () => {
-    const claims = new AgentClaims(work)
+    const claims = new AgentEventValidator(work)
     const first = planOf(step('a'), step('b', { needs: ['a'] }))
     const second = planOf(step('a'), step('c', { needs: ['a'] }))
     expect(say(claims, update(1, first), start('a'), update(2, second), end('a'), start('c'))).toEqual(
@@ -64,7 +64,7 @@ describe('a plan is believed', () => {
       /revision 1 .* where 2 was due/,
     ],
   ])('and not a revision %s [A.01 S0.07]', (_name, event, words) => {
-    const claims = new AgentClaims(work)
+    const claims = new AgentEventValidator(work)
     const first = planOf(step('a'), step('f'), step('b'))
     const before = say(claims, update(1, first), start('a'), end('a'), start('f'), end('f', 'failed'))
     expect(before.every((problem) => problem === null)).toBe(true)
@@ -72,7 +72,7 @@ describe('a plan is believed', () => {
   })
 
   it('and no more plans than a run may have [A.01 S0.07]', () => {
-    const claims = new AgentClaims(work)
+    const claims = new AgentEventValidator(work)
     const told = Array.from({ length: limits.planMaxRevisions + 1 }, (_, index) =>
       claims.check('root', update(index + 1, planOf(step('a', { title: `${index}` })))),
     )
@@ -82,7 +82,7 @@ describe('a plan is believed', () => {
 
   it('and each step to begin once and to end once, so that what failed stays failed [S0.07]', () => {
     const plan = planOf(step('a'), step('b'))
-    const claims = new AgentClaims(work)
+    const claims = new AgentEventValidator(work)
     const [, , again] = say(claims, update(1, plan), start('a'), start('a'))
     expect(again).toMatch(/start of step "a", which had begun before/)
     const failed = say(claims, end('a', 'failed'), start('a'), end('a', 'completed'))
@@ -97,9 +97,11 @@ describe('a plan is believed', () => {
 
   it('and no step that starts before it, outside it, or in a run that only plans [S1.02 S0.07]', () => {
     const plan = planOf(step('a'))
-    expect(say(new AgentClaims(work), start('a'))[0]).toMatch(/before any plan/)
-    expect(say(new AgentClaims(work), update(1, plan), start('z'))[1]).toMatch(/its plan does not have/)
-    expect(say(new AgentClaims({ ...work, mode: 'plan' }), update(1, plan), start('a'))[1]).toMatch(
+    expect(say(new AgentEventValidator(work), start('a'))[0]).toMatch(/before any plan/)
+    expect(say(new AgentEventValidator(work), update(1, plan), start('z'))[1]).toMatch(
+      /its plan does not have/,
+    )
+    expect(say(new AgentEventValidator({ ...work, mode: 'plan' }), update(1, plan), start('a'))[1]).toMatch(
       /only plans/,
     )
   })
@@ -107,9 +109,9 @@ describe('a plan is believed', () => {
   it('to be the one that was handed over, or that a person made of it [A.11]', () => {
     const plan = planOf(step('a'))
     const other = planOf(step('b'))
-    expect(say(new AgentClaims({ ...work, plan }), update(1, plan))).toEqual([null])
-    expect(say(new AgentClaims({ ...work, plan }), update(1, other))[0]).toMatch(/another plan/)
-    const edited = new AgentClaims({ ...work, plan })
+    expect(say(new AgentEventValidator({ ...work, plan }), update(1, plan))).toEqual([null])
+    expect(say(new AgentEventValidator({ ...work, plan }), update(1, other))[0]).toMatch(/another plan/)
+    const edited = new AgentEventValidator({ ...work, plan })
     edited.allowPlan(other)
     expect(say(edited, update(1, other))).toEqual([null])
   })
@@ -120,7 +122,7 @@ describe('where a person is asked about the plan', () => {
   const asked: ClaimBounds = { ...work, approvePlan: true }
 
   it('a step starts only of a plan that was allowed, its revisions too [S1.11 S0.07 A.11]', () => {
-    const claims = new AgentClaims(asked)
+    const claims = new AgentEventValidator(asked)
     expect(say(claims, update(1, plan), start('a'))[1]).toMatch(/nobody allowed/)
     claims.allowPlan(Plan.parse(JSON.parse(JSON.stringify(plan))))
     expect(say(claims, start('a'), end('a'))).toEqual([null, null])
@@ -132,7 +134,7 @@ describe('where a person is asked about the plan', () => {
   })
 
   it('the plan of a person is measured like one of the agent [A.01 A.11]', () => {
-    const claims = new AgentClaims(asked)
+    const claims = new AgentEventValidator(asked)
     claims.allowPlan(plan)
     say(claims, update(1, plan), start('a'))
     expect(claims.findPlanProblems(planOf(step('b')))).toEqual(['step "a" is running and cannot be left out'])
@@ -148,7 +150,7 @@ describe('where a person is asked about the plan', () => {
 
 describe('a sub-agent is believed', () => {
   it('from its beginning to its end, once [A.07 S0.07]', () => {
-    const claims = new AgentClaims(work)
+    const claims = new AgentEventValidator(work)
     const story: [string, AgentEvent][] = [
       ['root/a', begin],
       ['root/a', note],
@@ -192,7 +194,7 @@ describe('a sub-agent is believed', () => {
       ],
     ],
   ])('and not %s [A.07 S0.07]', (_name, story) => {
-    const found = say(new AgentClaims(work), ...story)
+    const found = say(new AgentEventValidator(work), ...story)
     expect(found.at(-1)).toEqual(expect.any(String))
     expect(found.slice(0, -1).every((problem) => problem === null)).toBe(true)
   })
@@ -219,7 +221,7 @@ describe('whatever is said in whatever order', () => {
     )
     fc.assert(
       fc.property(fc.array(fc.tuple(paths, events), { maxLength: 40 }), (story) => {
-        const claims = new AgentClaims({ ...work, approvePlan: true })
+        const claims = new AgentEventValidator({ ...work, approvePlan: true })
         const taken = story.filter(([path, event]) => claims.check(path, event) === null)
         expect(taken.filter(([, event]) => event.type === 'agent-start').length).toBeLessThanOrEqual(2)
         expect(taken.some(([path, event]) => path === 'root' && event.type === 'step-start')).toBe(false)

@@ -1,12 +1,12 @@
 import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { UnseenQuestions } from '../../../runs/guest/hidden-approvals.ts'
+import { HiddenApprovals } from '../../../runs/guest/hidden-approvals.ts'
 
 describe('questions that the agent does not know of', () => {
   it('are told when the first begins and when the last ends, one after the other however slow the telling is [S1.11]', async () => {
     const told: string[] = []
     const slow = Promise.withResolvers<void>()
-    const questions = new UnseenQuestions(async (waiting) => {
+    const questions = new HiddenApprovals(async (waiting) => {
       told.push(`say ${waiting}`)
       if (waiting) await slow.promise
       told.push(`said ${waiting}`)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import type { HookRequest } from '#specs/protocol/hook.ts'
-import { HookClaims } from '../../../runs/guest/hook-claims.ts'
+import { HookEventValidator } from '../../../runs/guest/hook-claims.ts'
 
 const runId = `run-${'0'.repeat(20)}`
 const toolEnd = (tool: string, error = false): AgentEvent => ({
@@ -48,8 +48,8 @@ const stepEnd = (state: 'completed' | 'failed' = 'completed'): AgentEvent => ({
 describe('an agent with hooks', () => {
   it('is believed about a call only when it asked about that call, of that tool, for that agent [A.10]', () => {
     const hooks = [{ point: 'before-tool' as const, tools: ['run_*'] }, { point: 'after-tool' as const }]
-    const claims = (...asked: HookRequest[]): HookClaims => {
-      const made = new HookClaims(hooks)
+    const claims = (...asked: HookRequest[]): HookEventValidator => {
+      const made = new HookEventValidator(hooks)
       for (const one of asked) made.note(one)
       return made
     }
@@ -77,8 +77,10 @@ describe('an agent with hooks', () => {
   it('does not pass by a hook under another spelling or name of the tool [A.10]', () => {
     const hooks = [{ point: 'before-tool' as const, tools: ['run_bash', 'docs_*'] }]
     for (const name of ['Run-Bash', 'shell_cmd', 'SHELL-CMD', 'functions.run_bash', 'Docs-Read']) {
-      expect(new HookClaims(hooks).check('root', toolEnd(name))).toContain('before-tool hook was never asked')
-      const claims = new HookClaims(hooks)
+      expect(new HookEventValidator(hooks).check('root', toolEnd(name))).toContain(
+        'before-tool hook was never asked',
+      )
+      const claims = new HookEventValidator(hooks)
       const asked = ask('before-tool', name === 'Docs-Read' ? 'docs_read' : 'run_bash')
       claims.note(asked)
       expect(claims.check('root', toolEnd(name))).toBeNull()
@@ -86,11 +88,11 @@ describe('an agent with hooks', () => {
       claims.noteRefusal(asked)
       expect(claims.check('root', toolEnd(name))).toContain('that a hook refused')
     }
-    expect(new HookClaims(hooks).check('root', toolEnd('run_python'))).toBeNull()
+    expect(new HookEventValidator(hooks).check('root', toolEnd('run_python'))).toBeNull()
   })
 
   it('is not believed about what a hook refused [A.10]', () => {
-    const claims = new HookClaims([{ point: 'before-tool' }, { point: 'before-step' }])
+    const claims = new HookEventValidator([{ point: 'before-tool' }, { point: 'before-step' }])
     claims.note(ask('before-tool', 'run_bash'))
     claims.noteRefusal(ask('before-tool', 'run_bash'))
     expect(claims.check('root', toolEnd('run_bash'))).toContain('that a hook refused')
@@ -104,7 +106,7 @@ describe('an agent with hooks', () => {
   })
 
   it('is believed about a step and about a sub-agent’s work only when it asked about them [A.10]', () => {
-    const claims = new HookClaims([{ point: 'before-step' }, { point: 'after-step' }])
+    const claims = new HookEventValidator([{ point: 'before-step' }, { point: 'after-step' }])
     expect(claims.check('root', stepEnd())).toContain('before-step')
     expect(claims.check('root', stepEnd('failed'))).toBeNull()
     claims.note(askStep('before-step', 'root', 's'))

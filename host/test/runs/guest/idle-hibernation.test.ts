@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { execa } from 'execa'
 import { describe, expect, it } from 'vitest'
-import { isAtWork, Nap, type Sleeper } from '../../../runs/guest/idle-hibernation.ts'
+import { IdleHibernation, isAtWork, type Sleeper } from '../../../runs/guest/idle-hibernation.ts'
 
 const AFTER_MS = 20
 /** Long enough for a nap to begin. */
@@ -12,7 +12,7 @@ class World implements Sleeper {
   busy = false
   refuses = false
   slow: Promise<void> = Promise.resolve()
-  readonly nap = new Nap(this, AFTER_MS, (cause) => this.log.push(`lost ${String(cause)}`))
+  readonly nap = new IdleHibernation(this, AFTER_MS, (cause) => this.log.push(`lost ${String(cause)}`))
   isBusy(): boolean {
     return this.busy
   }
@@ -95,8 +95,8 @@ describe('a run that waits for a person', () => {
 
   it('keeps its process alive while the VM sleeps, and no longer [V.04]', async () => {
     const script = `
-      import { Nap } from '${import.meta.resolve('../../../runs/guest/idle-hibernation.ts')}'
-      const nap = new Nap({ isBusy: () => false, sleep: async () => {}, wake: async () => console.log('wake') }, 10, () => {})
+      import { IdleHibernation } from '${import.meta.resolve('../../../runs/guest/idle-hibernation.ts')}'
+      const nap = new IdleHibernation({ isBusy: () => false, sleep: async () => {}, wake: async () => console.log('wake') }, 10, () => {})
       nap.hold(1)
       setTimeout(() => {}, 100)
       setTimeout(() => nap.hold(-1), 300).unref()`

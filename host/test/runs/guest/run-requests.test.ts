@@ -4,10 +4,10 @@ import type { HookDecision } from '#specs/protocol/hook.ts'
 import { ApprovalQueue } from '../../../approvals/queue.ts'
 import { type CodeHook, codeHook } from '../../../hooks/code-hook.ts'
 import { RunHooks } from '../../../hooks/run-hooks.ts'
-import type { CappedLog } from '../../../journal/bounded-log.ts'
+import type { BoundedLog } from '../../../journal/bounded-log.ts'
 import type { RunRecord } from '../../../journal/run-record.ts'
 import { RunRequests } from '../../../runs/guest/run-requests.ts'
-import type { RunPlan } from '../../../runs/resolved-run.ts'
+import type { ResolvedRun } from '../../../runs/resolved-run.ts'
 
 const runId = `run-${'0'.repeat(20)}`
 const never = new AbortController().signal
@@ -26,9 +26,9 @@ function open(hook: CodeHook): { requests: RunRequests; asked: ApprovalRequest[]
     },
   })
   const plan = { limits: { maxToolCalls: 10 }, mode: 'work', approvals: { rules: [] } }
-  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], attended: true, record: note })
-  const parts = { hooks, approvals, record: { host: note } as unknown as RunRecord, log: {} as CappedLog }
-  return { requests: new RunRequests(plan as unknown as RunPlan, parts), asked }
+  const approvals = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record: note })
+  const parts = { hooks, approvals, record: { host: note } as unknown as RunRecord, log: {} as BoundedLog }
+  return { requests: new RunRequests(plan as unknown as ResolvedRun, parts), asked }
 }
 
 async function askBefore(

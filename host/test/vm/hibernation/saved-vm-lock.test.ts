@@ -5,7 +5,7 @@ import path from 'node:path'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { findSavedVm } from '../../../vm/hibernation/hibernate.ts'
-import { removeSaved, SAVED_RECORD, takeSaved } from '../../../vm/hibernation/saved-vm-lock.ts'
+import { claimSavedVm, removeSaved, SAVED_RECORD } from '../../../vm/hibernation/saved-vm-lock.ts'
 
 const claims = new URL('../../../vm/hibernation/saved-vm-lock.ts', import.meta.url).href
 
@@ -32,7 +32,7 @@ async function saved(): Promise<string> {
 
 /** A process of its own that does this and then lives until it is killed. */
 async function startTaker(work: string): Promise<ChildProcess> {
-  const code = `const { takeSaved } = await import(${JSON.stringify(claims)}); ${work}; console.log('done'); setInterval(() => {}, 60_000)`
+  const code = `const { claimSavedVm } = await import(${JSON.stringify(claims)}); ${work}; console.log('done'); setInterval(() => {}, 60_000)`
   const child = spawn(
     process.execPath,
     ['--conditions=caisson-source', '--input-type=module-typescript', '-e', code],
@@ -55,9 +55,9 @@ describe('a saved VM', () => {
   it('is found by nobody else while a process wakes it, and again when that gave it back [V.04]', async () => {
     const directory = await saved()
     expect(await findSavedVm(directory)).toMatchObject({ directory })
-    const claim = await takeSaved(directory)
+    const claim = await claimSavedVm(directory)
     expect(await findSavedVm(directory)).toBeUndefined()
-    await expect(takeSaved(directory)).rejects.toThrow('holds the lock')
+    await expect(claimSavedVm(directory)).rejects.toThrow('holds the lock')
     await claim.giveBack()
     expect(await findSavedVm(directory)).toMatchObject({ directory })
     expect(await readdir(directory)).toEqual([SAVED_RECORD])
@@ -65,11 +65,11 @@ describe('a saved VM', () => {
 
   it('stays with the process that wakes it when another one tries the same and is killed [V.04 R.05]', async () => {
     const directory = await saved()
-    const claim = await takeSaved(directory)
-    await dyingAfter(`await takeSaved(${JSON.stringify(directory)}).catch(() => undefined)`)
+    const claim = await claimSavedVm(directory)
+    await dyingAfter(`await claimSavedVm(${JSON.stringify(directory)}).catch(() => undefined)`)
     expect(await findSavedVm(directory)).toBeUndefined()
     await removeSaved(directory)
-    await claim.markRan()
+    await claim.consumeSavedVm()
     expect(await readdir(directory)).toEqual(['ran.json'])
     await removeSaved(directory)
     await expect(readdir(directory)).rejects.toThrow('ENOENT')
@@ -77,7 +77,7 @@ describe('a saved VM', () => {
 
   it('stays with a process that is stopped, and is found once that was killed [V.04 V.06 R.05]', async () => {
     const directory = await saved()
-    const taker = await startTaker(`await takeSaved(${JSON.stringify(directory)})`)
+    const taker = await startTaker(`await claimSavedVm(${JSON.stringify(directory)})`)
     taker.kill('SIGSTOP')
     expect(await findSavedVm(directory)).toBeUndefined()
     await kill(taker)
@@ -87,11 +87,11 @@ describe('a saved VM', () => {
 
   it('goes to one of many that want what a killed process had taken [V.04 R.05]', async () => {
     const directory = await saved()
-    await dyingAfter(`await takeSaved(${JSON.stringify(directory)})`)
+    await dyingAfter(`await claimSavedVm(${JSON.stringify(directory)})`)
     const found = await Promise.all(
       Array.from({ length: 8 }, async () => {
         await findSavedVm(directory)
-        return await takeSaved(directory).catch(() => undefined)
+        return await claimSavedVm(directory).catch(() => undefined)
       }),
     )
     expect(found.filter((claim) => claim !== undefined)).toHaveLength(1)
@@ -99,11 +99,11 @@ describe('a saved VM', () => {
 
   it('is good for no other wake once its guest has run, whoever died [V.04]', async () => {
     const [own, others] = [await saved(), await saved()]
-    const claim = await takeSaved(own)
+    const claim = await claimSavedVm(own)
     // A wake that is late gives it back while it is being marked.
-    await Promise.all([claim.markRan(), claim.giveBack()])
+    await Promise.all([claim.consumeSavedVm(), claim.giveBack()])
     expect(await findSavedVm(own)).toBeUndefined()
-    await dyingAfter(`await (await takeSaved(${JSON.stringify(others)})).markRan()`)
+    await dyingAfter(`await (await claimSavedVm(${JSON.stringify(others)})).consumeSavedVm()`)
     expect(await findSavedVm(others)).toBeUndefined()
   })
 })

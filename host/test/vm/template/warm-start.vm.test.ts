@@ -6,7 +6,7 @@ import { findProcessesByArgument } from '../../../processes/process-identity.ts'
 import { sealTemplate } from '../../../vm/template/template.ts'
 import { TemplateFailures } from '../../../vm/template/template-failures.ts'
 import { type TemplateInfo, TemplateStore } from '../../../vm/template/template-store.ts'
-import { GuestUnresponsiveError, startWarm, type WarmVm } from '../../../vm/template/warm-start.ts'
+import { GuestUnresponsiveError, restoreFromTemplate, type WarmVm } from '../../../vm/template/warm-start.ts'
 import type { StartVmOptions, Vm } from '../../../vm/vm.ts'
 import { processName } from '../../../vm/vm-folder.ts'
 import { awaitHello, makeOwnFolders, writeTemplate } from '../../support/templates.ts'
@@ -27,7 +27,7 @@ afterAll(() => own[Symbol.dispose]())
 async function start(during: (vm: Vm) => unknown = () => undefined) {
   const told: string[] = []
   const deps = { warmUp: awaitHello, onProgress: (text: string) => void told.push(text) }
-  const begun = await startWarm(options, deps, async ({ vm, cloned, coldReason }: WarmVm) => {
+  const begun = await restoreFromTemplate(options, deps, async ({ vm, cloned, coldReason }: WarmVm) => {
     await during(vm)
     const { link } = openTestLink(vm, cloned)
     const ready = await Promise.race([link.ready({ timeoutMs: 60_000 }), vm.fresh.then(() => undefined)])
