@@ -194,7 +194,7 @@ describe('the host answers with a JSON-RPC error, and the session goes on, when 
     expect(world.seen.ends).toEqual([])
   })
 
-  it('answers what was not asked, doubles its events, or asks and withdraws [C.02]', async () => {
+  it('answers what was not asked, doubles its events, or asks and withdraws [C.02, R.02]', async () => {
     const { world, guest } = await withRun()
     await using _world = world
     guest.send({ id: 99_999, result: { any: 'thing' } })
