@@ -1,5 +1,6 @@
 /** `caisson/runtime`: model calls and the turn loop as a library, without a VM; what the agent in the VM is built on. */
 
+export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type { SkillFiles } from '#specs/node/skills/files.ts'
 export {
   type LoadedSkill,

@@ -120,6 +120,21 @@ export function requireText(name: string, value: unknown): asserts value is stri
   )
 }
 
+/** @param name of the argument. @throws {CaissonError} `invalid_options` where it is no object */
+export function requireObject(name: string, value: unknown): asserts value is object {
+  if (typeof value === 'object' && value !== null) return
+  throw new CaissonError(
+    'invalid_options',
+    `${name}: must be an object, got ${value === null ? 'null' : typeof value}`,
+  )
+}
+
+/** @throws {CaissonError} `invalid_options` where a signal is given that is none */
+export function requireSignal(name: string, value: unknown): void {
+  if (value === undefined || value instanceof AbortSignal) return
+  throw new CaissonError('invalid_options', `${name}: must be an AbortSignal`)
+}
+
 /** The text of something thrown. */
 export function errorMessage(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown)

@@ -3,6 +3,7 @@
  * what it was given and nothing else; calls without one share registries that are kept here by the digest of their configuration.
  */
 
+import { CaissonError, requireObject } from '#specs/errors.ts'
 import { SkillRegistry } from '#specs/node/skills/registry.ts'
 import type { ProviderRequest, ReasoningEffort, ToolPermission } from '../contract/contract.ts'
 import type { McpConfig } from '../mcp/config.ts'
@@ -63,7 +64,7 @@ const held = new WeakMap<LLMEnvironment, Held>()
 
 /**
  * An environment of what it is given; no variable of the process is read, and no server started before its tools are needed.
- * @throws TypeError for two sources of one thing or an MCP configuration that is not valid
+ * @throws {CaissonError} `invalid_options` for two sources of one thing or an MCP configuration that is not valid
  * @throws {LLMConfigurationError} for a provider that cannot be
  */
 export function createLLMEnvironment(options: LLMEnvironmentOptions = {}): LLMEnvironment {
@@ -96,10 +97,15 @@ export async function disposeLLMEnvironment(environment: LLMEnvironment): Promis
   await own.ownRegistry?.shutdown()
 }
 
-/** @throws TypeError once it has been disposed */
+/** @throws {CaissonError} `not_possible_now` once it has been disposed */
 export function checkEnvironment(environment: LLMEnvironment): LLMEnvironment {
+  requireObject('environment', environment)
+  requireObject('the defaults of the environment', environment.defaults)
   if (held.get(environment)?.disposed === true)
-    throw new TypeError('the environment has been disposed; make another with createLLMEnvironment')
+    throw new CaissonError(
+      'not_possible_now',
+      'the environment has been disposed; make another with createLLMEnvironment',
+    )
   return environment
 }
 
@@ -202,11 +208,14 @@ export function checkPermission(permission: ToolPermission): ToolPermission {
 
 function oneOf<T extends string>(field: string, value: T, words: readonly T[]): T {
   if (!words.includes(value))
-    throw new TypeError(`expected ${field} to be one of ${words.join(', ')}, got ${JSON.stringify(value)}`)
+    throw new CaissonError(
+      'invalid_options',
+      `expected ${field} to be one of ${words.join(', ')}, got ${JSON.stringify(value)}`,
+    )
   return value
 }
 
 function refuseBoth(one: string, first: unknown, other: string, second: unknown): void {
   if (first !== undefined && second !== undefined)
-    throw new TypeError(`an environment takes ${one} or ${other}, not both`)
+    throw new CaissonError('invalid_options', `an environment takes ${one} or ${other}, not both`)
 }

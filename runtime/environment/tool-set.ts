@@ -2,7 +2,9 @@
  * The tools of one request: the library's own, the application's and those of MCP servers, under names that every provider
  * takes, sorted. The library's names are reserved: an application that uses one is told so, a server's tool gets another name.
  */
+
 import * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
 import type { LLMTool, LLMToolContext, LLMToolDefinition, ToolPermission } from '../contract/contract.ts'
 import { isZod, toModelSchema } from '../llm/json-schema.ts'
 import type { McpTool } from '../mcp/registry.ts'
@@ -92,7 +94,7 @@ export class ToolSet {
 
 /**
  * The tools that a request offers.
- * @throws TypeError for names that are reserved, unknown or given twice
+ * @throws {CaissonError} `invalid_options` for names that are reserved, unknown or given twice
  */
 export async function resolveTools(environment: LLMEnvironment, selection: ToolSelection): Promise<ToolSet> {
   const application = readApplicationTools(selection)
@@ -141,10 +143,14 @@ function readApplicationTools({ tools = {}, extraTools = {} }: ToolSelection): R
   const entries = [...Object.entries(extraTools), ...Object.entries(tools)]
   const names = new Set<string>()
   return entries.map(([name, tool]) => {
-    if (name === '') throw new TypeError('a tool needs a name')
+    if (name === '') throw new CaissonError('invalid_options', 'a tool needs a name')
     if (isReserved(name))
-      throw new TypeError(`the tool name ${name} is reserved for a built-in tool; take another`)
-    if (names.has(name)) throw new TypeError(`the tool ${JSON.stringify(name)} is given twice`)
+      throw new CaissonError(
+        'invalid_options',
+        `the tool name ${name} is reserved for a built-in tool; take another`,
+      )
+    if (names.has(name))
+      throw new CaissonError('invalid_options', `the tool ${JSON.stringify(name)} is given twice`)
     names.add(name)
     return applicationTool(name, tool)
   })

@@ -2,6 +2,7 @@
  * Carries out one call of a model for the application: finds the tool, checks the arguments, asks where that is wanted, and
  * makes a message of whatever comes. What the model did wrong, and what a tool did, is an answer; only misuse throws.
  */
+import { CaissonError, requireObject, requireSignal, requireText } from '#specs/errors.ts'
 import { readArguments } from '../arguments/read.ts'
 import type { LLMChatMessage, LLMToolCall, ToolPermission } from '../contract/contract.ts'
 import {
@@ -38,13 +39,18 @@ export interface LLMToolResult {
 /**
  * The result of `call`. Give the same tools and permission as to the request that it came of.
  * @param environment as for that request; undefined for the one that the options make
- * @throws TypeError for a tool without `execute`: its calls are the application's own
+ * @throws {CaissonError} `invalid_options` for a tool without `execute`: its calls are the application's own
  */
 export async function executeTool(
   environment: LLMEnvironment | undefined,
   call: LLMToolCall,
   options: ExecuteToolOptions = {},
 ): Promise<LLMToolResult> {
+  requireObject('the call', call)
+  requireObject('the function of the call', call.function)
+  requireText('the name of the function', call.function.name)
+  requireObject('the options', options)
+  requireSignal('abortSignal', options.abortSignal)
   const { abortSignal = new AbortController().signal } = options
   const used =
     environment === undefined
@@ -102,7 +108,10 @@ async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options:
   const plain = { ...call, function: { name: tool.name, arguments: JSON.stringify(given) } }
   if (!(await ask(plain))) return fail(`${tool.name} was not allowed by the person asked`)
   if (tool.execute === null)
-    throw new TypeError(`the tool ${tool.name} has no execute: the application carries its calls out itself`)
+    throw new CaissonError(
+      'invalid_options',
+      `the tool ${tool.name} has no execute: the application carries its calls out itself`,
+    )
   const context = {
     toolCallId: call.id,
     signal,

@@ -2,6 +2,7 @@
  * One answer of a model, with tools, whole or as it comes. Both ways are one: `stream` is `generate` that tells what it reads.
  * Failures are thrown as {@link LLMError}; an aborted call throws its signal's reason.
  */
+import { CaissonError, requireObject, requireSignal } from '#specs/errors.ts'
 import type {
   LLMChatMessage,
   LLMResponse,
@@ -49,9 +50,11 @@ export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, Conve
 /**
  * The model's answer. Its calls are not carried out: see {@link executeTool}.
  * @throws {LLMError} when the request failed for good; {@link LLMConfigurationError} for a provider that is not configured
- * @throws TypeError for misuse; the signal's reason when it is aborted
+ * @throws {CaissonError} `invalid_options` for misuse; the signal's reason when it is aborted
  */
 export async function generate(request: LLMRequest): Promise<LLMResponse> {
+  requireObject('the request', request)
+  requireSignal('abortSignal', request.abortSignal)
   return await ask(request, {})
 }
 
@@ -60,6 +63,8 @@ export async function generate(request: LLMRequest): Promise<LLMResponse> {
  * generator ends the request.
  */
 export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChunk, LLMResponse> {
+  requireObject('the request', request)
+  requireSignal('abortSignal', request.abortSignal)
   const left = new AbortController()
   const abortSignal =
     request.abortSignal === undefined ? left.signal : AbortSignal.any([request.abortSignal, left.signal])
@@ -163,7 +168,8 @@ function toSafeChoice(
 ): NonNullable<ProviderRequest['toolChoice']> {
   if (typeof choice === 'string') return choice
   if (tools.find(choice.name) === undefined)
-    throw new TypeError(
+    throw new CaissonError(
+      'invalid_options',
       `toolChoice names ${JSON.stringify(choice.name)}, which is not among the offered tools`,
     )
   return { name: tools.toSafe(choice.name) }
@@ -182,16 +188,19 @@ function environmentOf(request: LLMRequest): LLMEnvironment {
   const { environment, providers, skillRoots, mcpConfig } = request
   if (environment === undefined) return cachedEnvironment(request)
   if (providers !== undefined || skillRoots !== undefined || mcpConfig !== undefined)
-    throw new TypeError(
+    throw new CaissonError(
+      'invalid_options',
       'providers, skillRoots and mcpConfig belong to the environment; a call with an environment takes none of them',
     )
   return checkEnvironment(environment)
 }
 
 function checkRequest({ provider, model, messages }: LLMRequest): void {
-  if (typeof provider !== 'string' || provider === '') throw new TypeError('expected a provider by its name')
-  if (typeof model !== 'string' || model === '') throw new TypeError('expected a model by its name')
-  if (!Array.isArray(messages)) throw new TypeError('expected messages as a list')
+  if (typeof provider !== 'string' || provider === '')
+    throw new CaissonError('invalid_options', 'expected a provider by its name')
+  if (typeof model !== 'string' || model === '')
+    throw new CaissonError('invalid_options', 'expected a model by its name')
+  if (!Array.isArray(messages)) throw new CaissonError('invalid_options', 'expected messages as a list')
 }
 
 /** What was learned of a provider's model, which further calls need not learn again: the fields that it refuses or wants. */

@@ -2,6 +2,7 @@
  * Which MCP servers there are, in the form that other programs use too: `{ "servers": { NAME: … } }` or
  * `{ "mcpServers": { NAME: … } }`, as an object or as JSON. A server that is `"enabled": false` is left out.
  */
+import { CaissonError } from '#specs/errors.ts'
 import { listMcpServers, type McpTransport, readMcpServer } from '#specs/protocol/mcp-config.ts'
 
 export type { McpTransport } from '#specs/protocol/mcp-config.ts'
@@ -33,17 +34,20 @@ export interface McpConfig {
 
 /**
  * The servers that are to be used, by name, sorted.
- * @throws TypeError which names the server and the field; values are not shown, for they hold secrets
+ * @throws {CaissonError} `invalid_options` which names the server and the field; values are not shown, for they hold secrets
  */
 export function parseMcpConfig(config: McpConfig | string): ReadonlyMap<string, McpServerConfig> {
   const listed = listMcpServers(typeof config === 'string' ? parseJson(config) : config)
-  if (!listed.ok) throw new TypeError(listed.error)
+  if (!listed.ok) throw new CaissonError('invalid_options', listed.error)
   const servers = new Map<string, McpServerConfig>()
   for (const [name, entry] of listed.value) {
     const server = readMcpServer(entry)
     if (!server.ok) {
       const of = JSON.stringify(name.slice(0, 100))
-      throw new TypeError(`the configuration of the MCP server ${of} is not valid: ${server.error}`)
+      throw new CaissonError(
+        'invalid_options',
+        `the configuration of the MCP server ${of} is not valid: ${server.error}`,
+      )
     }
     if (server.value !== null) servers.set(name, dropUndefined(server.value))
   }
@@ -63,6 +67,6 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    throw new TypeError('the MCP configuration is not valid: it is no JSON')
+    throw new CaissonError('invalid_options', 'the MCP configuration is not valid: it is no JSON')
   }
 }

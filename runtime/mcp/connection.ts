@@ -2,9 +2,11 @@
  * One MCP server: connected at its first use, again after it died, and never twice at once. Its answers are strangers' words:
  * lists are bounded, and a failure of any kind is a value. The protocol's library is loaded when a server is first needed.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { CallClock } from './call-clock.ts'
 import { isMcpError, isTimeout, type Live, type McpRoot, openClient } from './client.ts'
@@ -282,7 +284,8 @@ export class McpConnection {
   }
 
   async #connect(): Promise<Live> {
-    if (this.#state === 'closed') throw new Error('the registry of MCP servers has been shut down')
+    if (this.#state === 'closed')
+      throw new CaissonError('not_possible_now', 'the registry of MCP servers has been shut down')
     if (this.#live !== null) return await this.#live
     const failure = this.#failure
     if (failure !== null && performance.now() < failure.retryAt) throw new Error(failure.message)
@@ -307,7 +310,8 @@ export class McpConnection {
     const transport = await openTransport(this.config)
     this.#transport = transport
     this.#oddity = ''
-    if (this.state === 'closed') throw new Error('the registry of MCP servers has been shut down')
+    if (this.state === 'closed')
+      throw new CaissonError('not_possible_now', 'the registry of MCP servers has been shut down')
     let live: Live
     try {
       live = await openClient({

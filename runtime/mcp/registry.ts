@@ -32,7 +32,7 @@ export interface McpServerInfo {
 export class McpRegistry implements AsyncDisposable {
   readonly #connections = new Map<string, McpConnection>()
 
-  /** Nothing is started before a tool is asked for. @throws TypeError for a configuration that is not valid */
+  /** Nothing is started before a tool is asked for. @throws {CaissonError} `invalid_options` for a configuration that is not valid */
   constructor(config: McpConfig | string = {}) {
     for (const [name, server] of parseMcpConfig(config))
       this.#connections.set(name, new McpConnection(name, server))

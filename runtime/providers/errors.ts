@@ -1,11 +1,13 @@
 /** What the library throws: a model's failure as an error, and a configuration that cannot be used. Neither shows a key. */
-import type { ModelError, ModelErrorCode } from '../llm/errors.ts'
+import { CaissonError, type ErrorCode } from '#specs/errors.ts'
+import { type ModelError, type ModelErrorCode, reasonOf } from '../llm/errors.ts'
 
 /** A request to a model failed for good. A cancelled one throws its signal's reason instead. */
-export class LLMError extends Error {
+export class LLMError extends CaissonError {
   override readonly name = 'LLMError'
   readonly provider: string
-  readonly code: ModelErrorCode
+  /** What failed in particular; `code` is the common one. */
+  readonly kind: ModelErrorCode
   /** HTTP status; null when there was no answer, or the failure lay within a stream. */
   readonly status: number | null
   /** Whether the same request may succeed later. */
@@ -14,9 +16,9 @@ export class LLMError extends Error {
   readonly retryAfterMs: number | null
 
   constructor(provider: string, error: ModelError) {
-    super(`the request to ${provider} failed (${error.code}): ${error.message}`)
+    super(codeOf(error), `the request to ${provider} failed (${error.code}): ${error.message}`)
     this.provider = provider
-    this.code = error.code
+    this.kind = error.code
     this.status = error.status
     this.retryable = error.retryable
     this.retryAfterMs = error.retryAfterMs
@@ -24,6 +26,15 @@ export class LLMError extends Error {
 }
 
 /** A provider is not known, or lacks something; the message says what and where it is given. */
-export class LLMConfigurationError extends Error {
+export class LLMConfigurationError extends CaissonError {
   override readonly name = 'LLMConfigurationError'
+
+  constructor(message: string, options?: ErrorOptions) {
+    super('provider_unavailable', message, options)
+  }
+}
+
+function codeOf(error: ModelError): ErrorCode {
+  const reason = reasonOf(error)
+  return reason === 'model_unreachable' || reason === 'model_refused' ? reason : 'model_broken'
 }

@@ -1,5 +1,7 @@
 /** A key that can be used but not shown, and the words of others with it taken out. */
+
 import { inspect } from 'node:util'
+import { CaissonError } from '#specs/errors.ts'
 
 const shown = '[key]'
 /** What may stand in a header: visible ASCII. */
@@ -10,16 +12,18 @@ export class ApiKey {
 
   /**
    * Spaces around the key are dropped, for that is how keys are pasted.
-   * @throws TypeError, without the key, for one that no header can carry
+   * @throws {CaissonError} `invalid_options`, without the key, for one that no header can carry
    */
   constructor(value: string) {
     const trimmed = value.trim()
     if (trimmed === '')
-      throw new TypeError(
+      throw new CaissonError(
+        'invalid_options',
         'expected an API key, got an empty text; check whether what it is taken from is set',
       )
     if (!usable.test(trimmed))
-      throw new TypeError(
+      throw new CaissonError(
+        'invalid_options',
         'expected an API key of visible ASCII characters, got one with spaces, line breaks or other letters; check how it was copied',
       )
     this.#value = trimmed

@@ -2,7 +2,9 @@
  * `generateStructured`: an answer of a schema as part of the library. Asks without tools; fails with an error for an answer that
  * does not come, after at most three requests.
  */
+
 import * as z from 'zod'
+import { CaissonError, requireObject } from '#specs/errors.ts'
 import { type AnswerSchema, type JsonSchema, openSchema, openZodSchema } from '../arguments/json-schema.ts'
 import type { LLMChatMessage, LLMResponse, LLMUsage } from '../contract/contract.ts'
 import { cachedEnvironment, checkEnvironment, type LLMEnvironment } from '../environment/environment.ts'
@@ -39,7 +41,7 @@ export interface StructuredResult<T> {
 }
 
 /** The model answered, but never with what was asked for. */
-export class LLMStructuredError extends Error {
+export class LLMStructuredError extends CaissonError {
   override readonly name = 'LLMStructuredError'
   readonly provider: string
   /** `invalid`: no answer fitted the schema; `refused`: the provider held it back. */
@@ -47,7 +49,10 @@ export class LLMStructuredError extends Error {
   readonly usage: LLMUsage
 
   constructor(provider: string, kind: 'invalid' | 'refused', message: string, usage: LLMUsage) {
-    super(`${provider} gave no answer of the form that was asked for: ${message}`)
+    super(
+      kind === 'refused' ? 'model_refused' : 'model_broken',
+      `${provider} gave no answer of the form that was asked for: ${message}`,
+    )
     this.provider = provider
     this.kind = kind
     this.usage = usage
@@ -57,11 +62,12 @@ export class LLMStructuredError extends Error {
 /**
  * The model's answer as a value of the schema.
  * @throws {LLMStructuredError} when none fits after three requests; {@link LLMError} when a request failed for good
- * @throws TypeError for a schema that cannot be used and other misuse; the signal's reason when it is aborted
+ * @throws {CaissonError} `invalid_options` for a schema that cannot be used and other misuse; the signal's reason when it is aborted
  */
 export async function generateStructured<T = unknown>(
   options: StructuredOptions<T>,
 ): Promise<StructuredResult<T>> {
+  requireObject('the request', options)
   const { schema, name = 'answer', description = 'The answer.', messages, ...request } = options
   const opened = await open(schema)
   const environment = withoutTools(request)
@@ -83,7 +89,7 @@ export async function generateStructured<T = unknown>(
     } catch (error) {
       if (!(error instanceof LLMError)) throw error
       failures.push(error)
-      return { ok: false, error: modelError(error.code, error.message, error.status, error.retryAfterMs) }
+      return { ok: false, error: modelError(error.kind, error.message, error.status, error.retryAfterMs) }
     }
   }
   const answer = await requestStructured<T>({
@@ -113,7 +119,7 @@ export async function generateStructured<T = unknown>(
 async function open<T>(schema: z.ZodType<T> | JsonSchema): Promise<AnswerSchema<T>> {
   if (schema instanceof z.ZodType) return openZodSchema(schema)
   const opened = await openSchema(schema)
-  if (!opened.ok) throw new TypeError(opened.error)
+  if (!opened.ok) throw new CaissonError('invalid_options', opened.error)
   // Of a JSON schema nobody knows more than the caller says.
   return opened.value as AnswerSchema<T>
 }

@@ -3,6 +3,7 @@
  * that must be made, words alone), mended where that is certain, and asked again with what is wrong, at most twice. Which way
  * a server takes is learned from its refusals and kept for each model.
  */
+import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
 import { asObjectSchema, type JsonSchema } from '../arguments/json-schema.ts'
@@ -125,7 +126,7 @@ async function askInForm<T>(
     if (answer.ok && tried.length > 0) refusedForms.set(server, new Set([...refused, ...tried]))
     return answer
   }
-  throw new TypeError('requestStructured needs at least one form')
+  throw new CaissonError('invalid_options', 'requestStructured needs at least one form')
 }
 
 function toTurnRequest<T>(

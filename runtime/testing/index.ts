@@ -1,4 +1,5 @@
 /** `caisson/testing`: a scripted model, to test tools and workflows without a real one. */
+export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type * from '../contract/contract.ts'
 export {
   calls,
@@ -10,13 +11,12 @@ export {
   text,
 } from './replies.ts'
 export type { ScriptedRequest } from './request.ts'
-export {
-  type ReplyMaker,
-  type ReplyScript,
-  type RuleScript,
-  type ScriptedMatch,
-  ScriptedModelError,
-  type ScriptedRule,
+export type {
+  ReplyMaker,
+  ReplyScript,
+  RuleScript,
+  ScriptedMatch,
+  ScriptedRule,
 } from './script.ts'
 export {
   createScriptedModel,

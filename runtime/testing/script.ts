@@ -2,6 +2,7 @@
  * Which reply answers which request: in turn, or by the first rule that holds. Keeps what was asked and what was used, and
  * says what of the script was not played. A request that the script does not foresee throws.
  */
+import { CaissonError, requireObject } from '#specs/errors.ts'
 import { describeReply, type ScriptedReply } from './replies.ts'
 import { describeRequest, type ScriptedRequest } from './request.ts'
 
@@ -44,11 +45,6 @@ export interface RuleScript {
   readonly rules: readonly ScriptedRule[]
 }
 
-/** A request without a reply, or a script that was not played to its end. */
-export class ScriptedModelError extends Error {
-  override readonly name = 'ScriptedModelError'
-}
-
 interface Line {
   readonly name: string
   readonly rule: ScriptedRule
@@ -66,18 +62,23 @@ export class Script {
   readonly #fates: string[] = []
   readonly #problems: string[] = []
 
-  /** @throws TypeError for a script that is neither replies nor rules, or is empty. */
+  /** @throws {CaissonError} `invalid_options` for a script that is neither replies nor rules, or is empty. */
   constructor(source: ReplyScript | RuleScript) {
+    requireObject('the script', source)
     const rules = 'rules' in source ? source.rules : repliesAsRule(source.replies)
-    if (!Array.isArray(rules) || rules.some((rule: Partial<ScriptedRule>) => rule.reply === undefined))
-      throw new TypeError(
+    if (
+      !Array.isArray(rules) ||
+      rules.some((rule: Partial<ScriptedRule> | null | undefined) => rule?.reply === undefined)
+    )
+      throw new CaissonError(
+        'invalid_options',
         'a scripted model needs `replies`, a list of replies, or `rules`, a list of rules with a `reply` each',
       )
     this.#inTurn = !('rules' in source)
     this.#lines = rules.map((rule, at) => ({ name: rule.name ?? `rule ${at + 1}`, rule, used: 0 }))
   }
 
-  /** The reply to a request. @throws ScriptedModelError when there is none. */
+  /** The reply to a request. @throws {CaissonError} `script_mismatch` when there is none. */
   async answer(request: ScriptedRequest): Promise<ScriptedReply> {
     this.requests.push(request)
     const line = this.#lines.find((one) => isLeft(one) && holds(one.rule.when, request))
@@ -100,12 +101,13 @@ export class Script {
     this.#problems.push(problem)
   }
 
-  /** @throws ScriptedModelError when a request found no reply, or a reply or rule was not used. */
+  /** @throws {CaissonError} `script_mismatch` when a request found no reply, or a reply or rule was not used. */
   assertDone(): void {
     const unused = this.#lines.flatMap((line) => this.#unusedOf(line))
     if (unused.length === 0 && this.#problems.length === 0) return
     const list = (lines: readonly string[]): string => lines.map((line) => `  - ${line}\n`).join('')
-    throw new ScriptedModelError(
+    throw new CaissonError(
+      'script_mismatch',
       `the script of the model was not played as it is written\n` +
         (this.#problems.length === 0 ? '' : `requests without a reply:\n${list(this.#problems)}`) +
         (unused.length === 0 ? '' : `not used:\n${list(unused)}`) +
@@ -146,7 +148,7 @@ export class Script {
   #refuse(request: ScriptedRequest, why: string, cause?: unknown): never {
     const problem = `request ${request.index + 1}: ${describeRequest(request)}: ${why}`
     this.#problems.push(problem)
-    throw new ScriptedModelError(`the scripted model has no reply to ${problem}`, { cause })
+    throw new CaissonError('script_mismatch', `the scripted model has no reply to ${problem}`, { cause })
   }
 }
 

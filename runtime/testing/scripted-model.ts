@@ -29,12 +29,12 @@ export interface ScriptedModel extends AsyncDisposable {
   readonly requests: readonly ScriptedRequest[]
   /**
    * Throws unless every reply and rule was used and every request found one; the message names them and what was asked.
-   * @throws ScriptedModelError
+   * @throws {CaissonError} `script_mismatch`
    */
   assertDone(): void
   /**
    * The model in process, for `runTurnLoop`'s option of the same name.
-   * @throws ScriptedModelError when the script has no reply, LLMError when its reply is a failure, and the signal's reason when
+   * @throws {CaissonError} `script_mismatch` when the script has no reply, LLMError when its reply is a failure, and the signal's reason when
    * that is aborted
    */
   readonly callModel: (request: ScriptedCallRequest) => Promise<LLMResponse>
@@ -57,7 +57,7 @@ type Ask = (request: ScriptedRequest) => Promise<ReadyReply>
 
 /**
  * A model that plays a script.
- * @throws TypeError for a script that is neither `replies` nor `rules`
+ * @throws {CaissonError} `invalid_options` for a script that is neither `replies` nor `rules`
  */
 export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedModel {
   const script = new Script(source)

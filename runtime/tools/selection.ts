@@ -1,6 +1,7 @@
 /** Which of the library's own tools an environment and a call offer. Their names are reserved. */
 
 /** Names of the library's own tools; no application's tool may have one. */
+import { CaissonError } from '#specs/errors.ts'
 export const reservedToolNames = [
   'shell_cmd',
   'load_skill',
@@ -51,7 +52,7 @@ export interface ToolsOfCall {
 /**
  * The tools that both the environment and the call offer. Where one of them says nothing, the other decides; where neither
  * says which are wanted it is all that is not excluded of them for a call with a working directory, and for another, which may just ask for text, `load_skill`.
- * @throws TypeError for a name that is no built-in tool's
+ * @throws {CaissonError} `invalid_options` for a name that is no built-in tool's
  */
 export function selectBuiltIns(
   ofEnvironment: BuiltInSelection | undefined,
@@ -62,7 +63,8 @@ export function selectBuiltIns(
   for (const selection of selections) {
     const names = typeof selection === 'object' ? Object.keys(selection) : []
     const unknown = names.find((name) => !isReserved(name))
-    if (unknown !== undefined) throw new TypeError(`there is no built-in tool ${JSON.stringify(unknown)}`)
+    if (unknown !== undefined)
+      throw new CaissonError('invalid_options', `there is no built-in tool ${JSON.stringify(unknown)}`)
   }
   const isSilent = selections.every((selection) => !wantsAny(selection))
   return reservedToolNames.filter((name) => {

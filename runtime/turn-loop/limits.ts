@@ -1,4 +1,5 @@
 /** The bounds of a turn loop: defaults for what is absent or no usable number; what is of a wrong type is refused. */
+import { CaissonError } from '#specs/errors.ts'
 import { defaultGuardLimit } from './loop-guard.ts'
 
 export const DEFAULT_TURN_LOOP_MAX_ITERATIONS = 24
@@ -37,7 +38,7 @@ const optionalFunctions = [
   'onStop',
 ]
 
-/** @throws {TypeError} when an option is of a wrong type, or the loop has no way to a model */
+/** @throws {CaissonError} `invalid_options` when an option is of a wrong type, or the loop has no way to a model */
 export function readLimits(options: unknown): TurnLoopLimits {
   if (!isObject(options)) throw wrong('options', 'an object', options)
   for (const name of neededFunctions)
@@ -100,7 +101,7 @@ function isObject(value: unknown): value is Given {
   return typeof value === 'object' && value !== null
 }
 
-function wrong(name: string, expected: string, seen: unknown): TypeError {
+function wrong(name: string, expected: string, seen: unknown): CaissonError {
   const word = seen === null ? 'null' : typeof seen
-  return new TypeError(`runTurnLoop: ${name} must be ${expected}, and is ${word}`)
+  return new CaissonError('invalid_options', `runTurnLoop: ${name} must be ${expected}, and is ${word}`)
 }

@@ -2,6 +2,7 @@
  * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
  * or a signal ends it. Owns the order of the checks; knows no tool, no transcript and no provider (see `run.ts`).
  */
+import { CaissonError } from '#specs/errors.ts'
 import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract/contract.ts'
 import { normalizeToolIntent } from './intent.ts'
 import { Interruptions, interrupted } from './interruption.ts'
@@ -23,7 +24,7 @@ type CallModel<TState, TMessage, TResponse> = (
 /**
  * Runs turns until one of the stop reasons. What `callModel` or a callback throws is thrown, unless the loop was
  * interrupted by then.
- * @throws {TypeError} when an option is of a wrong type, or there is no way to a model
+ * @throws {CaissonError} `invalid_options` when an option is of a wrong type, or there is no way to a model
  */
 export async function runTurnLoop<
   TState,
@@ -33,7 +34,10 @@ export async function runTurnLoop<
   const limits = readLimits(options)
   const { callModel } = options
   if (callModel === undefined)
-    throw new TypeError('runTurnLoop needs a way to a model: give modelRequest or callModel')
+    throw new CaissonError(
+      'invalid_options',
+      'runTurnLoop needs a way to a model: give modelRequest or callModel',
+    )
   const interruptions = new Interruptions(limits.maxWallTimeMs, options.abortSignal)
   let result: RunTurnLoopResult<TState, TResponse>
   try {
@@ -123,7 +127,10 @@ async function askModel<TState, TMessage, TResponse extends LLMResponse>(
   if (response === interrupted) return interrupted
   progress.partialText = ''
   if (typeof response !== 'object' || response === null)
-    throw new TypeError(`runTurnLoop expects an answer from callModel, and got ${typeof response}`)
+    throw new CaissonError(
+      'invalid_options',
+      `runTurnLoop expects an answer from callModel, and got ${typeof response}`,
+    )
   return response
 }
 

@@ -2,6 +2,7 @@
  * `runTurnLoop` of the library: the turn loop, asking the model through `generate` or `stream` where the application does not
  * do that itself. Apart from the loop, so that who asks a model of their own does not load providers.
  */
+import { CaissonError } from '#specs/errors.ts'
 import type { LLMChatMessage, LLMResponse, LLMStreamChunk } from '../contract/contract.ts'
 import { generate, type LLMRequest, stream } from '../generate/generate.ts'
 import { runTurnLoop as runLoop } from './loop.ts'
@@ -18,7 +19,7 @@ export interface TurnLoopModelRequest extends Omit<LLMRequest, 'messages' | 'abo
 /**
  * Runs turns until one of the stop reasons. What the model or a callback throws is thrown, unless the loop was interrupted by
  * then.
- * @throws {TypeError} when an option is of a wrong type, or there is no way to a model
+ * @throws {CaissonError} `invalid_options` when an option is of a wrong type, or there is no way to a model
  */
 export async function runTurnLoop<
   TState,
@@ -33,7 +34,8 @@ export async function runTurnLoop<
   const request: TurnLoopModelRequest | undefined = options?.modelRequest
   if (request === undefined || options.callModel !== undefined) return runLoop(options)
   if (typeof request !== 'object' || request === null)
-    throw new TypeError(
+    throw new CaissonError(
+      'invalid_options',
       `runTurnLoop: modelRequest must be an object, and is ${request === null ? 'null' : typeof request}`,
     )
   const callModel = (call: TurnLoopModelCall<TState, LLMChatMessage>) => askModel(request, call)

@@ -92,7 +92,7 @@ describe('an environment', () => {
       { skillRoots: [], skillRegistry: new SkillRegistry() },
       { mcpConfig: {}, mcpRegistry: new McpRegistry() },
     ])
-      expect(() => createLLMEnvironment(both)).toThrow(TypeError)
+      expect(() => createLLMEnvironment(both)).toThrow(expect.objectContaining({ code: 'invalid_options' }))
   })
 
   it('ends its servers when it is disposed, and takes no calls after that [S2.01] [S2.05]', async () => {

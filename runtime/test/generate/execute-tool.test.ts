@@ -213,7 +213,9 @@ describe('executeTool', () => {
   })
 
   it('throws for a tool that the application carries out itself', async () => {
-    await expect(executeTool(environment, call('own'), { tools })).rejects.toThrow(TypeError)
+    await expect(executeTool(environment, call('own'), { tools })).rejects.toMatchObject({
+      code: 'invalid_options',
+    })
   })
 
   it('loads skills, which the environment or the call may switch off [S2.14 S2.10]', async () => {

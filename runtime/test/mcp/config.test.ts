@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { hasCode } from '#specs/errors.ts'
 import { parseMcpConfig } from '../../mcp/config.ts'
 
 describe('the configuration of MCP servers', () => {
@@ -31,7 +32,7 @@ describe('the configuration of MCP servers', () => {
         parseMcpConfig(config as string)
         return 'none'
       } catch (error) {
-        return error instanceof TypeError ? error.message : 'another error'
+        return hasCode(error, 'invalid_options') ? error.message : 'another error'
       }
     }
     expect(refusal('{')).toContain('it is no JSON')

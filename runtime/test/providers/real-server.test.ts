@@ -113,7 +113,7 @@ for (const provider of ['openai-compatible', 'ollama', 'anthropic']) {
       })
       await using stranger = open(server, 'wrong-key-0123456789')
       const wrong = generate({ ...request, environment: stranger, messages })
-      await expect(wrong).rejects.toMatchObject({ code: 'unauthorized', status: 401 })
+      await expect(wrong).rejects.toMatchObject({ kind: 'unauthorized', status: 401 })
     })
   })
 }

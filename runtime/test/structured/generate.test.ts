@@ -79,7 +79,9 @@ describe('generateStructured', () => {
     expect(refused).toBeInstanceOf(LLMError)
     expect(refused).toMatchObject({ code: 'unauthorized' })
 
-    await expect(generateStructured({ ...never.request, schema: { $ref: '#' } })).rejects.toThrow(TypeError)
+    await expect(generateStructured({ ...never.request, schema: { $ref: '#' } })).rejects.toMatchObject({
+      code: 'invalid_options',
+    })
     const aborted = AbortSignal.abort(new Error('enough'))
     await expect(
       generateStructured({ ...never.request, schema: person, abortSignal: aborted }),

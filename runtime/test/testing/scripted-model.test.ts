@@ -9,7 +9,6 @@ import {
   type LLMToolDefinition,
   type ReplyScript,
   type RuleScript,
-  ScriptedModelError,
   text,
 } from '../../testing/index.ts'
 
@@ -135,7 +134,7 @@ describe('a scripted model in process', () => {
       ],
     })
     await inTurn.callModel({ messages: [user('hello')] })
-    expect(() => inTurn.assertDone()).toThrow(ScriptedModelError)
+    expect(() => inTurn.assertDone()).toThrow(expect.objectContaining({ code: 'script_mismatch' }))
     const said = await failing(() => inTurn.assertDone())
     expect(said).toContain('- reply 2 of 3: call look_up({"key":"xxx')
     expect(said).toContain('- reply 3 of 3: failure 429 "slow"')
@@ -238,7 +237,9 @@ describe('a scripted model in process', () => {
   it.each([[{}], [{ replies: 'text' }], [{ rules: [{ when: { user: 'a' } }] }], [{ rules: {} }]])(
     'is not made of %j [T.01]',
     (source) => {
-      expect(() => createScriptedModel(source as unknown as ReplyScript)).toThrow(TypeError)
+      expect(() => createScriptedModel(source as unknown as ReplyScript)).toThrow(
+        expect.objectContaining({ code: 'invalid_options' }),
+      )
     },
   )
 })

@@ -100,7 +100,9 @@ describe('the built-in tools', () => {
 
   it('are known by name: another is misuse, wherever it stands [S2.10]', async () => {
     await expect(offered({ telepathy: true } as object, true)).rejects.toThrow(/no built-in tool "telepathy"/)
-    await expect(offered(false, { telepathy: false } as object)).rejects.toThrow(TypeError)
+    await expect(offered(false, { telepathy: false } as object)).rejects.toMatchObject({
+      code: 'invalid_options',
+    })
     expect(await offered(true, true, { workingDirectory: '' })).toEqual(everywhere)
   })
 

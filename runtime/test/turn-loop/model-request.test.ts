@@ -74,6 +74,6 @@ describe('a turn loop with a model request', () => {
     const result = await runTurnLoop({ ...asked.options, ...own.options })
     expect(result.state.finalText).toBe('mine')
     const wrong = { ...asked.options, modelRequest: 'gpt' as unknown as TurnLoopModelRequest }
-    await expect(runTurnLoop(wrong)).rejects.toThrow(TypeError)
+    await expect(runTurnLoop(wrong)).rejects.toMatchObject({ code: 'invalid_options' })
   })
 })

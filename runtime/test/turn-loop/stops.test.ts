@@ -32,7 +32,7 @@ describe('the turn loop', () => {
   it('refuses options of a wrong type, and a loop without a way to a model, by name [S2.19]', async () => {
     const { options } = chat([text('x')])
     const { callModel: _, ...without } = options
-    await expect(runTurnLoop(without)).rejects.toThrow(TypeError)
+    await expect(runTurnLoop(without)).rejects.toMatchObject({ code: 'invalid_options' })
     await expect(runTurnLoop(without)).rejects.toThrow(/modelRequest or callModel/)
     const bad: Record<string, unknown> = {
       buildMessages: 1,
@@ -46,10 +46,12 @@ describe('the turn loop', () => {
     }
     for (const [name, value] of Object.entries(bad)) {
       const wrong = runTurnLoop({ ...options, [name]: value } as typeof options)
-      await expect(wrong, name).rejects.toThrow(TypeError)
+      await expect(wrong, name).rejects.toMatchObject({ code: 'invalid_options' })
       await expect(wrong, name).rejects.toThrow(name)
     }
-    await expect(runTurnLoop(null as unknown as typeof options)).rejects.toThrow(TypeError)
+    await expect(runTurnLoop(null as unknown as typeof options)).rejects.toMatchObject({
+      code: 'invalid_options',
+    })
   })
 
   const different = (count: number) => Array.from({ length: count }, (_, at) => call('look', { at }))
