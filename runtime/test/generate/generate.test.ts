@@ -210,7 +210,7 @@ describe('failures', () => {
     const { chunks, error } = await readStream(test.request)
     expect(chunks).toEqual([{ content: 'half' }, { content: 'way' }])
     expect(error).toBeInstanceOf(LLMError)
-    expect(error).toMatchObject({ code: 'truncated', retryable: true, provider: 'openai-compatible' })
+    expect(error).toMatchObject({ kind: 'truncated', retryable: true, provider: 'openai-compatible' })
     expect(test.server.asked.length).toBe(1)
     await using again = await open([reply({ text: 'half', open: true }), reply({ text: 'hi' })], fast)
     expect((await generate(again.request)).content).toBe('hi')

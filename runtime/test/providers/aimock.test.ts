@@ -79,7 +79,7 @@ describe.each(['anthropic', 'google', 'openai'])('%s against aimock', (provider)
     const messages = [{ role: 'user', content: 'busy' }] as const
     await expect(generate({ environment, provider, model: 'm', messages })).rejects.toMatchObject({
       name: 'LLMError',
-      code: 'rate_limited',
+      kind: 'rate_limited',
       status: 429,
       retryable: true,
     })

@@ -77,7 +77,7 @@ describe('generateStructured', () => {
       (error: unknown) => error,
     )
     expect(refused).toBeInstanceOf(LLMError)
-    expect(refused).toMatchObject({ code: 'unauthorized' })
+    expect(refused).toMatchObject({ kind: 'unauthorized', code: 'model_refused' })
 
     await expect(generateStructured({ ...never.request, schema: { $ref: '#' } })).rejects.toMatchObject({
       code: 'invalid_options',

@@ -95,7 +95,7 @@ describe('the library with a scripted model', () => {
   it('fails as a provider fails, and says at once what the script does not foresee [T.01]', async () => {
     const { model, request } = prepare({ replies: [failure(401, 'no key')] })
     await expect(generate({ ...request, messages })).rejects.toMatchObject({
-      code: 'unauthorized',
+      kind: 'unauthorized',
       status: 401,
     })
     await expect(generate({ ...request, messages })).rejects.toThrow('no reply to request 2: user "What is 6')

@@ -177,7 +177,8 @@ describe('a scripted model in process', () => {
       model.callModel({ messages: [user(content)], ...(abortSignal === undefined ? {} : { abortSignal }) })
     await expect(ask('fail')).rejects.toMatchObject({
       name: 'LLMError',
-      code: 'overloaded',
+      kind: 'overloaded',
+      code: 'model_unreachable',
       status: 503,
       retryAfterMs: 1_500,
       message: expect.stringContaining('too busy'),
