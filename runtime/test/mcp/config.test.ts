@@ -49,7 +49,7 @@ describe('the configuration of MCP servers', () => {
     expect(login).toContain('its url holds a name or password')
     expect(login).not.toContain('hunter2')
     const secret = refusal({ servers: { x: { command: 'a', env: { KEY: ['hunter2'] } } } })
-    expect(secret).toContain('env.KEY: invalid_type')
+    expect(secret).toContain('env.KEY: must be text')
     expect(secret).not.toContain('hunter2')
   })
 })
