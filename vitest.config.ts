@@ -1,4 +1,5 @@
 // Projects: `fast` needs no VM, `vm` boots the real VM, `slow` takes long. What `scripts/test` has of them is said in `scripts/test.ts`.
+import { globSync, readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
 
 const conditions = ['caisson-source', 'node', 'import', 'default']
@@ -6,6 +7,11 @@ const execArgv = ['--conditions=caisson-source']
 /** Files at once that boot VMs: an emulated guest keeps about one processor busy, and waits in between. */
 const VMS_AT_ONCE = 2
 const FILES_AT_ONCE = 2
+
+/** Fast files that do more in the slow tier. */
+const perTierFiles = globSync('{specs,runtime,agent,host}/**/*.test.ts', { cwd: import.meta.dirname }).filter(
+  (file) => readFileSync(`${import.meta.dirname}/${file}`, 'utf8').includes("'#specs/testing/tier.ts'"),
+)
 
 export default defineConfig({
   ssr: { resolve: { conditions, externalConditions: conditions } },
@@ -44,7 +50,8 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'slow',
-          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.slow.test.ts'],
+          include: ['{specs,runtime,agent,host,vm-image,scripts}/**/*.slow.test.ts', ...perTierFiles],
+          env: { CAISSON_TEST_TIER: 'slow' },
           testTimeout: 600_000,
           hookTimeout: 600_000,
           maxWorkers: VMS_AT_ONCE,

@@ -85,7 +85,7 @@ function readReport(file: string): Count {
   try {
     const report = JSON.parse(readFileSync(file, 'utf8')) as Report
     const { numPassedTests = 0, numFailedTests = 0, numPendingTests = 0, numTodoTests = 0 } = report
-    if (tier === 'all') printHeaviest(report)
+    printHeaviest(report)
     failedTests.push(...failedOf(report))
     return { passed: numPassedTests, failed: numFailedTests, skipped: numPendingTests + numTodoTests }
   } catch {

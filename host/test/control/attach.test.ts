@@ -72,7 +72,12 @@ async function scriptedRun(): Promise<Scripted> {
   }
   const socket = path.join(await temporaryFolder('attach'), 'control.sock')
   const server = await ControlServer.open(socket, { run: service })
-  onTestFinished(() => server[Symbol.asyncDispose]())
+  onTestFinished(async () => {
+    // The server gives a watcher of a run that goes on three seconds for the end.
+    feed.end()
+    ended.resolve(state)
+    await server[Symbol.asyncDispose]()
+  })
   const scripted: Scripted = {
     ...service,
     said,
@@ -244,6 +249,8 @@ describe('an attached run', () => {
     await sleep(50)
     await run.server[Symbol.asyncDispose]()
     expect(await client.ended).toMatchObject({ kind: 'lost' })
-    await expect(RunClient.connect(runId, run.socket)).rejects.toMatchObject({ code: 'gone' })
+    await expect(RunClient.connect(runId, run.socket)).rejects.toMatchObject({
+      code: 'connection_lost',
+    })
   })
 })

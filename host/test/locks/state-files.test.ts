@@ -1,4 +1,4 @@
-// Twenty processes change one state file at the same moment, again and again: nothing that one of them was told is done
+// Many processes change one state file at the same moment, again and again: nothing that one of them was told is done
 // may be lost, whatever an earlier holder of the lock left behind.
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -6,12 +6,13 @@ import { mkdir, readdir } from 'node:fs/promises'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
+import { perTier } from '#specs/testing/tier.ts'
 import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import { NoteStore } from '../../memory/note-store.ts'
 import { contentFile, type Folders } from './contender.ts'
 
-const COUNT = 20
-const ROUNDS = 3
+const COUNT = perTier(6, 20)
+const ROUNDS = perTier(1, 3)
 const runId = 'run-00000000000000000001'
 
 let processes: ChildProcess[] = []
@@ -68,7 +69,7 @@ const names = Array.from({ length: COUNT }, (_, at) => String(at + 1)).toSorted(
 describe.each([
   ['', async () => undefined],
   [', with locks that a killed process left', leaveLocks],
-])('twenty processes at once%s', (_, prepare) => {
+])('many processes at once%s', (_, prepare) => {
   it('lose no change of a JSON file [R.05]', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const folders = await makeFolders()

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { perTier } from '#specs/testing/tier.ts'
 import { applyChanges } from '../../workspace/apply/apply.ts'
 import { undoChanges } from '../../workspace/apply/undo.ts'
 import { writeManifest } from '../../workspace/manifest.ts'
@@ -11,7 +12,7 @@ import { Bench, snapshot } from './support.ts'
 describe('a crash', () => {
   it('at any step can be taken back, and from any step apply goes on [W.01]', async () => {
     const [old, done] = [expected(before), expected(after)]
-    for (let at = 1; ; at++) {
+    for (let at = 1; ; at += perTier(7, 1)) {
       using bench = new Bench(before)
       using review = await bench.review(before, after)
       let steps = 0
@@ -38,7 +39,7 @@ describe('a crash', () => {
   })
 
   it('of undo at any path is made good by undoing again [W.01]', async () => {
-    for (let at = 1, isCrashed = true; isCrashed; at++) {
+    for (let at = 1, isCrashed = true; isCrashed; at += perTier(4, 1)) {
       using bench = new Bench(before)
       using review = await bench.review(before, after)
       await apply(bench, review)
@@ -79,7 +80,7 @@ describe('a crash', () => {
   })
 
   it('by SIGKILL in the middle of apply can be taken back by another process [W.01]', async () => {
-    for (const killAt of [25, 45, 60]) {
+    for (const killAt of perTier([45], [25, 45, 60])) {
       using bench = new Bench(before)
       using review = await bench.review(before, after)
       await writeManifest(path.join(bench.run, 'manifest.jsonl'), review.index.manifest)
