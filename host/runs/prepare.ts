@@ -67,6 +67,9 @@ export async function prepareWorkspace(
     leftOut: leftOut.length,
     examples,
     manifestSha256,
+    ...(scan.unmatched.length === 0
+      ? {}
+      : { unmatched: scan.unmatched.slice(0, 50).map((pattern) => pattern.slice(0, 500)) }),
   })
   const held = undo.move()
   return {

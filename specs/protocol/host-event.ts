@@ -66,6 +66,8 @@ const WorkspaceReady = z.strictObject({
   /** The first of what was left out; all of it is in the manifest. */
   examples: z.array(LeftOut).max(50),
   manifestSha256: Sha256,
+  /** Patterns of `--include` that matched no path. */
+  unmatched: z.array(Text).max(50).optional(),
 })
 const VmReady = z.strictObject({
   type: z.literal('vm-ready'),

@@ -201,6 +201,12 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
     lines.push(
       colours.dim('  an earlier run changed the ignore rules; --accept-ignore-rules lets these paths in'),
     )
+  for (const pattern of event.unmatched ?? [])
+    lines.push(
+      colours.yellow(
+        `  --include ${foreignLine(pattern)} matches no path; in an ignored directory a pattern needs a slash: --include 'DIRECTORY/NAME'`,
+      ),
+    )
   const rest = event.leftOut - Math.min(told.length, 5)
   if (rest > 0) {
     const areAllNamed = event.examples.length === event.leftOut && told.length <= 5

@@ -25,6 +25,8 @@ export class ScanRules {
   readonly #git: Level[] = []
   readonly #caisson: Level[] = []
   readonly #includes: readonly { readonly pattern: string; readonly rules: Ignore }[]
+  /** Include patterns that have matched a path. */
+  readonly #matched = new Set<string>()
 
   /** @param include patterns as in a .gitignore, relative to the workspace */
   constructor(include: readonly string[]) {
@@ -59,7 +61,14 @@ export class ScanRules {
   /** Whether an include pattern takes in the path, or a directory above it. */
   isIncluded(path: string, isDirectory: boolean): boolean {
     const tested = isDirectory ? `${path}/` : path
-    return this.#includes.some(({ rules }) => rules.ignores(tested))
+    const matching = this.#includes.filter(({ rules }) => rules.ignores(tested))
+    for (const { pattern } of matching) this.#matched.add(pattern)
+    return matching.length > 0
+  }
+
+  /** Include patterns that no path of the walk matched. */
+  get unmatched(): string[] {
+    return this.#includes.map(({ pattern }) => pattern).filter((pattern) => !this.#matched.has(pattern))
   }
 
   /** Whether an include pattern matches the path itself, not only a directory above it. */

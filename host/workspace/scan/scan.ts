@@ -66,6 +66,8 @@ export interface Scan {
   readonly leftOut: readonly LeftOut[]
   readonly files: number
   readonly bytes: number
+  /** Include patterns that matched no path. */
+  readonly unmatched: readonly string[]
 }
 
 /** Walks the directory. Failures: `refused_directory`, `too_large`, `unreadable`, `cancelled`. */
@@ -113,6 +115,7 @@ class Walk {
       leftOut: this.#leftOut,
       files: this.#entries.filter(({ kind }) => kind === 'file').length,
       bytes: this.#entries.reduce((sum, { size }) => sum + size, 0),
+      unmatched: this.#rules.unmatched,
     }
   }
 

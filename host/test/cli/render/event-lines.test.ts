@@ -103,6 +103,13 @@ describe('the lines of a run', () => {
       '  left out: 1 ignored path',
     ])
     expect(ready(9, ['a.log', 'ignored'])).toEqual(['  left out: 9 more paths'])
+    const event = {
+      ...{ type: 'workspace-ready', files: 1, bytes: 2, leftOut: 0, examples: [] },
+      manifestSha256: 'a'.repeat(64),
+    } satisfies RunEvent
+    expect(linesOf({ ...event, unmatched: ['no\u001b[2Jpe'] }, planned()).slice(1)).toEqual([
+      expect.stringMatching(/^ {2}--include no\\e\[2Jpe matches no path; /),
+    ])
   })
 
   it('come from a state that does not grow with calls that never end [H.01]', () => {

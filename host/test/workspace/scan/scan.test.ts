@@ -11,6 +11,7 @@ async function scanned(sketch: Parameters<typeof treeOf>[0], include: string[] =
   const scan = unwrap(await bench.scan({ include }))
   return {
     taken: scan.entries.map((entry) => entry.path),
+    unmatched: scan.unmatched,
     leftOut: Object.fromEntries(scan.leftOut.map((item) => [item.path, item.reason])),
   }
 }
@@ -89,6 +90,14 @@ describe('what goes into the VM', () => {
     ['config', 'see https://someone@example.org'],
   ])('takes %j in, which names no secret [W.02]', async (path, text) => {
     expect((await scanned({ [path]: text })).taken).toContain(path)
+  })
+
+  it('names each pattern of --include that matches no path [W.02]', async () => {
+    const sketch = { '.gitignore': 'data/\n', 'data/keep/a.csv': '1', 'b.txt': '2' }
+    const { unmatched } = await scanned(sketch, ['data/keep/*.csv', '*.txt', 'b.txt', 'nope/'])
+    expect(unmatched).toEqual(['nope/'])
+    // Below an ignored directory a bare name is not looked for.
+    expect((await scanned(sketch, ['a.csv'])).unmatched).toEqual(['a.csv'])
   })
 
   it('leaves likely secrets out and names them, unless they are included by name [W.02]', async () => {
