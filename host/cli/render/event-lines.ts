@@ -204,7 +204,7 @@ function workspaceLines(event: Of<'workspace-ready'>, colours: Colours): string[
   for (const pattern of event.unmatched ?? [])
     lines.push(
       colours.yellow(
-        `  --include ${foreignLine(pattern)} matches no path; in an ignored directory a pattern needs a slash: --include 'DIRECTORY/NAME'`,
+        `  --include ${sanitizeLine(pattern)} matches no path; in an ignored directory a pattern needs a slash: --include 'DIRECTORY/NAME'`,
       ),
     )
   const rest = event.leftOut - Math.min(told.length, 5)
