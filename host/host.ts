@@ -121,14 +121,18 @@ export class Host implements AsyncDisposable {
   async image(options: Pick<RunOptions, 'onProgress' | 'signal'> = {}): Promise<Image> {
     return await withCode(async () => {
       checkCallOptions(options)
-      await prepareFolders(this.folders)
-      const { onProgress = () => undefined, signal } = options
-      return await ensureImage({
-        cacheDir: this.folders.cache,
-        onProgress,
-        ...(signal === undefined ? {} : { signal }),
-      })
+      return await this.#image(options)
     }, options?.signal)
+  }
+
+  /** For callers whose options were checked; those of a run have further fields. */
+  async #image({ onProgress = () => undefined, signal }: Pick<RunOptions, 'onProgress' | 'signal'>) {
+    await prepareFolders(this.folders)
+    return await ensureImage({
+      cacheDir: this.folders.cache,
+      onProgress,
+      ...(signal === undefined ? {} : { signal }),
+    })
   }
 
   /**
@@ -274,7 +278,7 @@ export class Host implements AsyncDisposable {
       keep: options.keepVm ?? continues !== undefined,
       runId: newRunId(),
       folders: this.folders,
-      image: await this.image(options),
+      image: await this.#image(options),
       config,
       network,
       egress,
@@ -327,7 +331,7 @@ export class Host implements AsyncDisposable {
     options: Pick<RunOptions, 'onProgress' | 'signal'>,
   ): Promise<VmPool> {
     if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
-    this.#pool ??= this.image(options).then((image) => {
+    this.#pool ??= this.#image(options).then((image) => {
       if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
       const { onProgress } = options
       const deps = { warmUp, ...(onProgress === undefined ? {} : { onProgress }) }
