@@ -77,7 +77,7 @@ describe('a hook after a run that applies or removes the run', () => {
     const { state } = await finish(run)
     const inUse = `${run.id} is in use by process ${process.pid}; wait for it to end or cancel it, then try again`
     expect(refused).toEqual(
-      Array.from({ length: 3 }, () => expect.objectContaining({ name: 'RunBusyError', message: inUse })),
+      Array.from({ length: 3 }, () => expect.objectContaining({ code: 'run_busy', message: inUse })),
     )
     expect(hook.said()).toBe(`caisson: ${inUse}\ncode 4\n`.repeat(2))
     expect(state).toMatchObject({ end: { outcome: 'completed' }, changes: { entries: 2 }, applied: null })
