@@ -2,7 +2,9 @@
  * The extensions of one run from their opening to their end: their tools for the root agent and again for the view of each
  * sub-agent. The agent's own names always win, and what an extension fails with is a note, never the run's failure.
  */
+
 import type { Logger } from 'pino'
+import { errorMessage } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import { isReservedToolName } from '#specs/protocol/tool-names.ts'
@@ -107,7 +109,7 @@ async function openTools(
 
 async function noteFault(what: string, error: unknown, { host, logger }: OpenParts): Promise<void> {
   logger.error({ err: error }, what)
-  const why = error instanceof Error ? error.message : String(error)
+  const why = errorMessage(error)
   await host.note('warn', truncate(`${what}: ${why}`, limits.textMaxChars))
 }
 

@@ -2,9 +2,11 @@
  * A person's way into the guest: a connection inside it (a shell's, a server's) carried over one stream to the host, byte
  * by byte and both ways. Looks at nothing of what passes, and ends either side with the other.
  */
+
 import { once } from 'node:events'
 import { connect, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
 import type { GuestHttp } from './http.ts'
@@ -25,7 +27,7 @@ export async function carry(
     return { ok: true, value: {} }
   } catch (error) {
     inside?.destroy()
-    const message = error instanceof Error ? error.message : String(error)
+    const message = errorMessage(error)
     return { ok: false, error: { code: 'failed', message: message.slice(0, 2_000) } }
   }
 }

@@ -2,10 +2,12 @@
  * The MCP servers of one run: started side by side, their tools for the root agent, and again for each sub-agent, over whose
  * view the servers that are programs run once more. Bounded in number; all of them end with the run.
  */
+
 import { randomBytes } from 'node:crypto'
 import { dropUndefined } from '#runtime/mcp/config.ts'
 import { McpConnection } from '#runtime/mcp/connection.ts'
 import { openHttpTransport } from '#runtime/mcp/http.ts'
+import { errorMessage } from '#specs/errors.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
 import type { AgentWorkspace, Extension, ExtensionParts } from '../extensions/extension.ts'
@@ -81,7 +83,7 @@ class OpenedServers implements Extension {
       this.#connections.set(server, connection)
       const result = await server.open({ connection, agentPath: 'root', signal }).catch((error: unknown) => ({
         ok: false as const,
-        error: error instanceof Error ? error.message : String(error),
+        error: errorMessage(error),
       }))
       if (!result.ok) await this.#drop(server, connection)
       const words = result.ok ? result.value : result.error

@@ -1,5 +1,7 @@
 /** Sends the change set to the host as one `POST /changes/RUN`, and makes sure that the host has taken all of it. */
+
 import type { ClientHttp2Stream } from 'node:http2'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { GuestHttp } from '../link/http.ts'
 import { type CollectOptions, type CollectSummary, collectChanges } from './collect.ts'
@@ -28,7 +30,7 @@ export async function sendChanges(
       stream.destroy()
     }
   } catch (error) {
-    const word = error instanceof Error ? error.message : String(error)
+    const word = errorMessage(error)
     return unavailable(`the change set could not be sent: ${word}`)
   }
 }

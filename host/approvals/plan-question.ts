@@ -1,5 +1,6 @@
 /** Questions about a plan: which they are, what plan they are about, and a plan as a person or a program hands it in. */
 
+import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
@@ -33,6 +34,6 @@ export function readPlanText(text: string): Result<Plan, string> {
   try {
     return readPlan(JSON.parse(text))
   } catch (error) {
-    return { ok: false, error: `not JSON: ${error instanceof Error ? error.message : String(error)}` }
+    return { ok: false, error: `not JSON: ${errorMessage(error)}` }
   }
 }

@@ -3,6 +3,7 @@
 
 import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
+import { errorMessage } from '#specs/errors.ts'
 import { RunId } from '#specs/protocol/text.ts'
 import { RunStore } from '../journal/run-store.ts'
 import { LockHeldError, removeLeftLock, takeLock } from '../locks/file-lock.ts'
@@ -26,7 +27,7 @@ export async function freeKept(folders: Folders, entries: readonly Kept[]): Prom
       await freeOne(folders, kept)
       freed.push(kept)
     } catch (error) {
-      failed.push({ kept, reason: error instanceof Error ? error.message : String(error) })
+      failed.push({ kept, reason: errorMessage(error) })
     }
   }
   if (entries.some(({ kind }) => kind === 'agent'))

@@ -4,6 +4,7 @@
  */
 
 import * as z from 'zod'
+import { errorMessage } from '#specs/errors.ts'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -101,7 +102,7 @@ export class RunClient {
       stream.end()
       return reply.ok ? undefined : reply.error.message
     } catch (error) {
-      return error instanceof Error ? error.message : String(error)
+      return errorMessage(error)
     }
   }
 
@@ -126,7 +127,7 @@ export class RunClient {
       }
     } catch (error) {
       if (this.#hasLeft) return { kind: 'left' }
-      return { kind: 'lost', message: error instanceof Error ? error.message : String(error) }
+      return { kind: 'lost', message: errorMessage(error) }
     } finally {
       this.#stream.end()
       for (const id of [...this.#open.keys()]) this.#settle(id)

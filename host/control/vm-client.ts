@@ -1,7 +1,7 @@
 /** A running VM of this or another process of the same user, by its control socket. */
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { frameKinds } from '#specs/node/typed-frames.ts'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
@@ -138,7 +138,7 @@ export class VmClient {
         if (socket.destroyed) return
         // A reset, so that nobody takes what came so far for all of it.
         socket.resetAndDestroy()
-        onFailure(error instanceof Error ? error.message : String(error))
+        onFailure(errorMessage(error))
       })
     })
     const listening = Promise.withResolvers<void>()

@@ -88,10 +88,9 @@ export class VmDirectory {
 function one(found: readonly VmClient[], several: string, name = ''): VmClient {
   const [first, ...more] = found
   if (first === undefined)
-    throw new CaissonError(
-      'vm_not_found',
-      `no running VM is called "${name}", and no run of one; see: caisson vm list`,
-    )
+    throw new CaissonError('vm_not_found', `no running VM is called "${name}", and no run of one`, {
+      remedy: 'list the VMs: caisson vm list, host.vms.list()',
+    })
   if (more.length === 0) return first
   throw new CaissonError(
     'vm_not_found',

@@ -3,7 +3,7 @@
 // further than to see that there is one.
 
 import { totalmem } from 'node:os'
-import { hasCode } from '#specs/errors.ts'
+import { errorMessage, hasCode } from '#specs/errors.ts'
 import { describeLeftOut, searchProgram } from '../processes/programs.ts'
 import { checkFolder, type Folders, prepareFolders } from '../state/folders.ts'
 import { type Machine, probeMachine } from '../vm/qemu/accelerator.ts'
@@ -91,7 +91,7 @@ async function checkMachine(folders: Folders, kernel: string | undefined): Promi
     ]
   } catch (error) {
     if (error instanceof VmError) return [noQemu(error.seen)]
-    return [noQemu(error instanceof Error ? error.message : String(error))]
+    return [noQemu(errorMessage(error))]
   }
 }
 
@@ -176,7 +176,7 @@ async function guardImage(check: () => Promise<ImageCheck>): Promise<ImageCheck>
   try {
     return await check()
   } catch (error) {
-    const seen = error instanceof Error ? error.message : String(error)
+    const seen = errorMessage(error)
     return { status: 'fail', seen, remedy: 'Build the image: caisson image build.' }
   }
 }
@@ -211,7 +211,7 @@ async function checkFolders(folders: Folders): Promise<Finding> {
     for (const folder of [folders.home, folders.cache]) await checkFolder(folder)
     return { ...heading, status: 'ok', seen: `${folders.home} and ${folders.cache}, yours alone` }
   } catch (error) {
-    const seen = error instanceof Error ? error.message : String(error)
+    const seen = errorMessage(error)
     const remedy = hasCode(error, 'state_unavailable')
       ? 'Correct the folder, or choose others by CAISSON_HOME and CAISSON_CACHE.'
       : 'Choose other folders by CAISSON_HOME and CAISSON_CACHE.'

@@ -3,11 +3,13 @@
  * checked headers, so that the server sees exactly one request, the one that was judged. By https where the
  * program tells the host so; only there may it hold placeholders of secrets.
  */
+
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
 import { type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http'
 import type { ServerHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { connectionFields, gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { boundMessage, gatewayError, type WireError } from '../net/gateway-error.ts'
@@ -172,7 +174,7 @@ class Exchange implements Disposable {
       return await this.#receive(await answered, permit.target)
     } catch (cause) {
       if (this.watch.stopped !== null) return null
-      const why = cause instanceof Error ? cause.message : String(cause)
+      const why = errorMessage(cause)
       const text = `${describeTarget(permit.target)}: the server gave no answer that could be read (${why}).`
       return this.#refuse(gatewayError('upstream_broken', boundMessage(text)))
     }

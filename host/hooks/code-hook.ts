@@ -1,5 +1,5 @@
 /** Hooks that are functions of the application. What one throws is its failure, not the run's. */
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { HookPoint } from '#specs/protocol/hook.ts'
 import { meantToolName } from '#specs/protocol/tool-names.ts'
 import {
@@ -73,7 +73,7 @@ export function codeHook(hook: CodeHook): Hook {
       } catch (error) {
         return {
           ok: false,
-          error: `threw: ${error instanceof Error ? error.message : String(error)}`.slice(0, 2_000),
+          error: `threw: ${errorMessage(error)}`.slice(0, 2_000),
         }
       } finally {
         ends.removeEventListener('abort', onAbort)

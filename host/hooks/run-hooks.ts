@@ -2,7 +2,9 @@
  * The hooks of one run: which there are at a point, what they said together, and the journal of each. Asked one after the other
  * in the order of the configuration, then of the application; the first no ends it, and what one changed the next one sees.
  */
+
 import { randomBytes } from 'node:crypto'
+import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -217,5 +219,5 @@ function reasonOfPerson({ hint }: ApprovalDecision): string {
 }
 
 function failed(error: unknown): HookAnswer {
-  return { ok: false, error: `could not be asked: ${error instanceof Error ? error.message : String(error)}` }
+  return { ok: false, error: `could not be asked: ${errorMessage(error)}` }
 }

@@ -1,5 +1,7 @@
 /** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
+
 import path from 'node:path'
+import { errorMessage } from '#specs/errors.ts'
 import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
@@ -69,7 +71,7 @@ export class RunRecord {
   /** Journals the end. Where the journal takes it no more, the state alone has it, and says so in its message. */
   async conclude(event: Extract<HostEvent, { type: 'run-end' }>): Promise<void> {
     await this.host(event).catch((error: unknown) => {
-      const why = error instanceof Error ? error.message : String(error)
+      const why = errorMessage(error)
       const message = `${event.message}\nthis end is not in the run's journal: ${why}`.trimStart()
       const told = { ...event, message: message.slice(0, limits.textMaxChars) }
       this.#unrecorded = reduceRun(this.#journal.state, { event: told })

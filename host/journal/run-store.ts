@@ -119,7 +119,7 @@ export class RunStore {
         'run_not_found',
         `"${name}" begins the ids of ${matches.length} runs; give more of it`,
       )
-    throw new CaissonError('run_not_found', `no run is called "${name}"; see: caisson runs list`)
+    throw noRun(name)
   }
 
   /** All events of a run. @throws {CaissonError} `state_unavailable` @throws {CaissonError} `run_not_found` @throws {CaissonError} `state_corrupted` */
@@ -133,8 +133,7 @@ export class RunStore {
   async visit(runId: string, visit: (event: JournalEvent) => void): Promise<JournalReading> {
     await this.#check()
     const { directory, journal } = this.paths(runId)
-    if (statSync(directory, { throwIfNoEntry: false }) === undefined)
-      throw new CaissonError('run_not_found', `no run is called "${runId}"; see: caisson runs list`)
+    if (statSync(directory, { throwIfNoEntry: false }) === undefined) throw noRun(runId)
     return readWholeJournal(journal, runId, visit)
   }
 
@@ -240,4 +239,10 @@ export class RunStore {
       await writeSummary(journal, { ...end, closed: false, outline }, false).catch(() => undefined)
     return outline
   }
+}
+
+function noRun(name: string): CaissonError {
+  return new CaissonError('run_not_found', `no run is called "${name}"`, {
+    remedy: 'list the runs: caisson runs list, host.runs.list()',
+  })
 }

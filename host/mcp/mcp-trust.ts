@@ -2,6 +2,7 @@
  * Whether the tools of an MCP server may be offered in a run: what the agent says of the server is held against what was allowed
  * before. A server of the user that is new is taken; one of the workspace, and whatever has changed, is put before a person.
  */
+import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { McpOffer, type McpServer, mcpOfferTool } from '#specs/protocol/extension.ts'
@@ -62,7 +63,7 @@ export class McpTrust {
       }
       return await this.#ask(request, key, offer, told, signal)
     } catch (cause) {
-      const why = cause instanceof Error ? cause.message : String(cause)
+      const why = errorMessage(cause)
       return { decision: 'deny', hint: `what was allowed before is not known: ${why}`.slice(0, 1_000) }
     }
   }

@@ -5,7 +5,7 @@
 
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 import { parseJson } from '../files/json.ts'
@@ -72,7 +72,7 @@ export class Recording {
       }
     } catch (error) {
       if (hasCode(error, 'invalid_recording')) throw error
-      const why = error instanceof Error ? error.message : String(error)
+      const why = errorMessage(error)
       throw new CaissonError(
         'invalid_recording',
         `cannot read the recording ${file}: ${why}; name a run that kept one`,

@@ -34,16 +34,14 @@ export async function findContinued(store: RunStore, name: string, directory: st
   const { facts } = await store.fold(runId)
   const { workspace } = facts
   if (facts.startedAt === null) {
-    throw new CaissonError(
-      'run_not_found',
-      `${runId} has not begun; start without --continue, or name another run`,
-    )
+    throw new CaissonError('run_not_found', `${runId} has not begun`, {
+      remedy: 'name another run to continue, or start a new one',
+    })
   }
   if (path.resolve(workspace) !== directory) {
-    throw new CaissonError(
-      'run_not_found',
-      `${runId} worked on ${workspace}, not on ${directory}; say --workspace ${workspace}, or start without --continue`,
-    )
+    throw new CaissonError('run_not_found', `${runId} worked on ${workspace}, not on ${directory}`, {
+      remedy: `give the workspace ${workspace}, or start a new run`,
+    })
   }
   if (await store.isLive(runId))
     throw new CaissonError('run_busy', `${runId} is at work; wait for its end, then continue it`)

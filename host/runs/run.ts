@@ -1,4 +1,4 @@
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -268,7 +268,7 @@ export class Run {
   }
 
   #noteNotKept(cause: unknown): Promise<void> {
-    const message = (cause instanceof Error ? cause.message : String(cause)).slice(0, 2_000)
+    const message = errorMessage(cause).slice(0, 2_000)
     return this.#note({ type: 'vm-keep-failed', message })
   }
 

@@ -4,7 +4,7 @@
  */
 
 import path from 'node:path'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { workspaceOpen } from '#specs/protocol/methods.ts'
 import { GuestAccess } from '../control/guest-access.ts'
@@ -83,7 +83,7 @@ export class StandaloneVm implements AsyncDisposable {
       } catch (error) {
         await opened[Symbol.asyncDispose]()
         signal?.throwIfAborted()
-        throw new GuestUnresponsiveError(error instanceof Error ? error.message : String(error), {
+        throw new GuestUnresponsiveError(errorMessage(error), {
           cause: error,
         })
       }

@@ -2,8 +2,10 @@
  * Unix sockets whose path is longer than the kernel's 107 bytes: on Linux they are reached through a descriptor of their
  * folder. Elsewhere such a path is refused with what to do.
  */
+
 import { type FileHandle, open } from 'node:fs/promises'
 import path from 'node:path'
+import { CaissonError } from '#specs/errors.ts'
 
 /** Shorter than `sun_path` everywhere (104 with its NUL on macOS, 108 on Linux). */
 const maxPathBytes = 100
@@ -17,8 +19,10 @@ export interface ReachablePath extends AsyncDisposable {
 export async function reachSocket(file: string): Promise<ReachablePath> {
   if (Buffer.byteLength(file) <= maxPathBytes) return { path: file, [Symbol.asyncDispose]: async () => {} }
   if (process.platform !== 'linux') {
-    throw new Error(
-      `the path of a socket is longer than ${maxPathBytes} bytes: ${file}; set CAISSON_HOME to a shorter folder`,
+    throw new CaissonError(
+      'state_unavailable',
+      `the path of a socket is longer than ${maxPathBytes} bytes: ${file}`,
+      { remedy: 'set CAISSON_HOME to a shorter folder' },
     )
   }
   const folder: FileHandle = await open(path.dirname(file), 'r')

@@ -1,6 +1,7 @@
 // Why a start failed, as errors that say what was expected, what was seen and what to do next; and the two limits
 // that may interrupt one: the deadline and the caller's signal.
 
+import { errorMessage } from '#specs/errors.ts'
 import type { BootOutcome, BootWatch } from './boot-watch.ts'
 import { SavedStateError } from './hibernation/saved-state.ts'
 import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
@@ -66,7 +67,7 @@ export function describeSpawnFailure(cause: unknown): VmError {
     kind: 'qemu_failed',
     phase: 'spawn',
     expected: 'to start QEMU',
-    seen: cause instanceof Error ? cause.message : String(cause),
+    seen: errorMessage(cause),
     remedy: 'Look at the limits of processes and open files (ulimit -u, ulimit -n).',
     cause,
   })

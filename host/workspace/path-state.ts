@@ -2,9 +2,11 @@
  * What lies at a path of the host's workspace, as far as apply and undo care: kind, permission bits, content by
  * digest, a link's target. Reads through descriptors, never through a link.
  */
+
 import { createHash } from 'node:crypto'
 import { readSync } from 'node:fs'
 import { z } from 'zod'
+import { errorMessage } from '#specs/errors.ts'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Place } from '#specs/node/place.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -93,10 +95,7 @@ function captureAt(place: Place, keep?: (piece: Buffer) => void): WorkspaceResul
   try {
     return found({ kind: 'file', mode: file.stat.mode & 0o7777, ...digestFile(file.fd, keep) })
   } catch (thrown) {
-    return workspaceFailure(
-      'unreadable',
-      `cannot read ${place}: ${thrown instanceof Error ? thrown.message : String(thrown)}`,
-    )
+    return workspaceFailure('unreadable', `cannot read ${place}: ${errorMessage(thrown)}`)
   }
 }
 

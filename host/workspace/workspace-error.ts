@@ -1,4 +1,5 @@
 /** What the workspace's functions fail with: closed codes, and messages that say what to do next. */
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
 export const workspaceErrorCodes = [
@@ -69,8 +70,5 @@ export function failureOf(doing: string, thrown: unknown): Extract<WorkspaceResu
   const name = thrown instanceof Error ? thrown.name : ''
   const code = errnoCodes[errno] ?? errnoCodes[name] ?? 'internal'
   const hint = code === 'no_space' ? '; free some disk space and start again' : ''
-  return workspaceFailure(
-    code,
-    `${doing}: ${thrown instanceof Error ? thrown.message : String(thrown)}${hint}`,
-  )
+  return workspaceFailure(code, `${doing}: ${errorMessage(thrown)}${hint}`)
 }

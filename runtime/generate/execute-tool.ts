@@ -2,7 +2,7 @@
  * Carries out one call of a model for the application: finds the tool, checks the arguments, asks where that is wanted, and
  * makes a message of whatever comes. What the model did wrong, and what a tool did, is an answer; only misuse throws.
  */
-import { CaissonError, requireObject, requireSignal, requireText } from '#specs/errors.ts'
+import { CaissonError, errorMessage, requireObject, requireSignal, requireText } from '#specs/errors.ts'
 import { readArguments } from '../arguments/read.ts'
 import type { LLMChatMessage, LLMToolCall, ToolPermission } from '../contract/contract.ts'
 import {
@@ -122,7 +122,7 @@ async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options:
     return { ok, content: toText(content), corrections }
   } catch (cause) {
     if (signal.aborted) return cancelled
-    return fail(`${tool.name} failed: ${cause instanceof Error ? cause.message : String(cause)}`)
+    return fail(`${tool.name} failed: ${errorMessage(cause)}`)
   }
 }
 

@@ -3,7 +3,9 @@
  * a last event without its blank line), or one whole document where the server sent that. Refuses bodies beyond a bound of
  * bytes, and silence: the clock is reset by events, not by bytes.
  */
+
 import { createParser } from 'eventsource-parser'
+import { errorMessage } from '#specs/errors.ts'
 import { type ModelError, modelError } from './errors.ts'
 
 export interface BodyLimits {
@@ -107,7 +109,7 @@ export async function readHead(body: AsyncIterable<Uint8Array>, limits: BodyLimi
 /** What a failed read or a failed request means; `begun` once something of the answer had come. */
 export function readFailure(error: unknown, signal: AbortSignal, begun: boolean): ModelError {
   if (signal.aborted) return modelError('cancelled', 'the request was cancelled')
-  const word = error instanceof Error ? error.message : String(error)
+  const word = errorMessage(error)
   return begun
     ? modelError('truncated', `the connection to the model broke in the middle of its answer: ${word}`)
     : modelError('unreachable', `the connection to the model failed: ${word}`)

@@ -2,6 +2,7 @@
  * The providers of one environment, by name. Stores share nothing: what one is given, no other sees. A configuration is
  * checked when it is given; what it lacks is said when it is asked for, and by its status, which shows no key.
  */
+import { errorMessage } from '#specs/errors.ts'
 import type { Provider } from '../contract/contract.ts'
 import {
   checkConfig,
@@ -111,7 +112,7 @@ function makeEntry(name: string, given: ProviderConfig): Entry {
     const provider = kinds[kind].create(config, baseUrl)
     return { status, open: { provider, ...(maxAttempts === undefined ? {} : { maxAttempts }) } }
   } catch (cause) {
-    const words = cause instanceof Error ? cause.message : String(cause)
+    const words = errorMessage(cause)
     throw new LLMConfigurationError(`the configuration of the provider ${name} cannot be used: ${words}`)
   }
 }

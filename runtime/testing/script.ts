@@ -2,7 +2,7 @@
  * Which reply answers which request: in turn, or by the first rule that holds. Keeps what was asked and what was used, and
  * says what of the script was not played. A request that the script does not foresee throws.
  */
-import { CaissonError, requireObject } from '#specs/errors.ts'
+import { CaissonError, errorMessage, requireObject } from '#specs/errors.ts'
 import { describeReply, type ScriptedReply } from './replies.ts'
 import { describeRequest, type ScriptedRequest } from './request.ts'
 
@@ -91,7 +91,7 @@ export class Script {
     try {
       return await reply(request)
     } catch (cause) {
-      const why = cause instanceof Error ? cause.message : String(cause)
+      const why = errorMessage(cause)
       return this.#refuse(request, `${line.name} threw: ${why}`, cause)
     }
   }

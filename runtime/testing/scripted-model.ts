@@ -2,6 +2,7 @@
  * A model that says what its script tells it: for `runTurnLoop` in process, as a provider for `generate` and `stream`, or as
  * an OpenAI-compatible server on loopback. Records what it was asked; refuses, loudly, what the script does not foresee.
  */
+import { errorMessage } from '#specs/errors.ts'
 import { failure } from '#specs/testing/model-replies.ts'
 import {
   type Asked,
@@ -101,7 +102,7 @@ async function* streamFor(
   } catch (cause) {
     const error = signal.aborted
       ? modelError('cancelled', 'the request was cancelled')
-      : modelError('invalid_request', cause instanceof Error ? cause.message : String(cause))
+      : modelError('invalid_request', errorMessage(cause))
     yield [{ type: 'error', error }]
   }
 }
@@ -133,6 +134,6 @@ async function serve(asked: Asked, script: Script, ask: Ask): Promise<ServerRepl
     return toServerReply(await ask(readHttpRequest(asked, script.requests.length)))
   } catch (cause) {
     // No client repeats what it is told is a bad request.
-    return failure(400, cause instanceof Error ? cause.message : String(cause))
+    return failure(400, errorMessage(cause))
   }
 }

@@ -1,5 +1,7 @@
 /** What the system's file errors mean to a caller: one table from errno to a stable code and a sentence. */
+
 import type { Result, ToolErrorCode } from '#specs/protocol/error.ts'
+import { errorMessage } from '../errors.ts'
 
 const meanings: Readonly<Record<string, readonly [ToolErrorCode, string]>> = {
   ENOENT: ['not_found', 'it does not exist'],
@@ -38,13 +40,13 @@ export function fileFailure(doing: string, thrown: unknown): Extract<Result<neve
   if (meaning !== undefined) return failure(meaning[0], `${doing}: ${meaning[1]}.`)
   const reason = passing[errno]
   if (reason !== undefined) return failure('unavailable', `${doing}: ${reason}.`, true)
-  return failure('internal', `${doing}: ${thrown instanceof Error ? thrown.message : String(thrown)}`)
+  return failure('internal', `${doing}: ${errorMessage(thrown)}`)
 }
 
 /** Why node:fs threw, as the end of a sentence about the file. */
 export function reasonOf(thrown: unknown): string {
   const errno = errnoOf(thrown)
-  return meanings[errno]?.[1] ?? passing[errno] ?? (thrown instanceof Error ? thrown.message : String(thrown))
+  return meanings[errno]?.[1] ?? passing[errno] ?? errorMessage(thrown)
 }
 
 /** A failed result with a message of ours. */

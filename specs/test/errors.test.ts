@@ -1,5 +1,5 @@
 /** The codes of errors: what the document says of them, and what an error has. */
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { CaissonError, type ErrorCode, errorCodes, errorMessage, hasCode } from '../errors.ts'
@@ -14,6 +14,30 @@ describe('the codes of errors', () => {
       codes.map((code) => [code, errorCodes[code].exit, errorCodes[code].reason]),
     )
     for (const [, code, , , meaning = ''] of rows) expect(meaning.trim(), code).not.toBe('')
+  })
+})
+
+/** Codes that no test of the fast project sees thrown, each with the reason. */
+const unseen: Partial<Record<ErrorCode, string>> = {
+  lock_unsupported: 'needs a file system without locks, such as NFS without its lock manager',
+  denied: 'ends a run as its reason, which the tests of approvals and hooks show; no call throws it',
+}
+
+describe('each code', () => {
+  it('is expected of what is thrown by some test, or listed with the reason why not [E.01]', () => {
+    const root = path.join(import.meta.dirname, '../..')
+    const tests = ['specs', 'runtime', 'host'].flatMap((folder) =>
+      readdirSync(path.join(root, folder), { recursive: true, encoding: 'utf8' })
+        .filter((file) => file.endsWith('.test.ts'))
+        .map((file) => readFileSync(path.join(root, folder, file), 'utf8')),
+    )
+    const thrown = (code: ErrorCode) =>
+      tests.some((text) =>
+        new RegExp(
+          `(?:rejects|\\))\\.toMatchObject\\(\\{[^{}]*?code: '${code}'|objectContaining\\(\\{ code: '${code}'`,
+        ).test(text),
+      )
+    expect(codes.filter((code) => !thrown(code))).toEqual(Object.keys(unseen))
   })
 })
 

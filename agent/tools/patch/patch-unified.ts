@@ -2,7 +2,9 @@
  * Unified diffs as git and diff write them, and as models do: the library reads heads and hunks, after the counts in the marks of
  * hunks were put right, for they are what models get wrong. Lines that the library would pass over are refused.
  */
+
 import type { StructuredPatch } from 'diff'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { badPatch, type FilePatch, type Hunk, type HunkLine, headingOf, hunkLine } from './patch-model.ts'
@@ -15,7 +17,7 @@ export async function parseUnified(lines: readonly string[]): Promise<Result<rea
   try {
     parsed = parsePatch(counted.value.lines.join('\n'))
   } catch (thrown) {
-    return badPatch(thrown instanceof Error ? thrown.message : String(thrown), 1)
+    return badPatch(errorMessage(thrown), 1)
   }
   const marks = counted.value.marks.values()
   const files: FilePatch[] = []

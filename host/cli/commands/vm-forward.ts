@@ -1,5 +1,5 @@
 /** `caisson vm forward`: a port of the guest on the loopback of this machine. */
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { type ExitCode, exitCodes } from '../exit-codes.ts'
 import { hostOf, type Io } from '../io.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -12,7 +12,7 @@ export async function vmForward(io: Io, name: string, ports: string): Promise<Ex
   const onFailure = (message: string) => io.stderr.write(`connection closed: ${sanitizeLine(message)}\n`)
   const opening = vm.forward({ guestPort, hostPort, onFailure })
   await using forwarding = await opening.catch((cause: unknown) => {
-    const word = cause instanceof Error ? cause.message : String(cause)
+    const word = errorMessage(cause)
     throw new CaissonError(
       'invalid_options',
       `port ${hostPort} of 127.0.0.1 cannot be listened on (${word}); choose another: caisson vm forward ${name} 0:${guestPort} takes a free one`,

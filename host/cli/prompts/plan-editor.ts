@@ -2,9 +2,11 @@
  * Lets a person change a text in their editor, in a file of their own that is gone afterwards. The editor is theirs by
  * VISUAL or EDITOR, found where Caisson's programs are; it runs in that file's folder, never in a workspace.
  */
+
 import { spawn } from 'node:child_process'
 import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import path from 'node:path'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { searchProgram } from '../../processes/programs.ts'
 import type { Io } from '../io.ts'
@@ -57,7 +59,7 @@ async function edit(
     if ((await stat(file)).size > maxBytes) return { ok: false, error: `it is longer than ${maxBytes} bytes` }
     return { ok: true, value: await readFile(file, 'utf8') }
   } catch (error) {
-    const word = error instanceof Error ? error.message : String(error)
+    const word = errorMessage(error)
     return { ok: false, error: `${program} could not be used: ${word}` }
   } finally {
     await rm(file, { force: true }).catch(() => undefined)

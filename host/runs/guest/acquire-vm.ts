@@ -1,4 +1,5 @@
 /** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
+import { errorMessage } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { findSavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
 import { removeSaved } from '../../vm/hibernation/saved-vm-lock.ts'
@@ -82,7 +83,7 @@ async function openKept<T>(
     // Its disk has moved on, or it is of no use.
     await remove(kept)
     options.signal?.throwIfAborted()
-    const why = error instanceof Error ? error.message : String(error)
+    const why = errorMessage(error)
     return { problem: `the VM that ${runId} kept did not wake: ${why}`.slice(0, 2_000) }
   }
 }

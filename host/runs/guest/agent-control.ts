@@ -2,7 +2,9 @@
  * What people do to the agent of a run while it works: messages for it, and whether it holds. Each is journaled before it
  * is sent, and sent in the order in which it was said; what cannot reach the agent now waits for it.
  */
+
 import { randomBytes } from 'node:crypto'
+import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -112,7 +114,7 @@ export class AgentControl {
       await this.#options.note(event)
       return undefined
     } catch (error) {
-      return `it could not be recorded: ${wordOf(error)}`
+      return `it could not be recorded: ${errorMessage(error)}`
     }
   }
 
@@ -131,10 +133,6 @@ const over = 'the run has ended, or is about to'
 async function wordsOf(sent: Promise<Result<unknown, RpcFailure>>): Promise<string | undefined> {
   const answer = await sent
   return answer.ok ? undefined : `the agent did not take it: ${answer.error.message}`
-}
-
-function wordOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 function lineOf(text: string): string {

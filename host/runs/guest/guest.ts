@@ -6,7 +6,7 @@
 import { writeFile } from 'node:fs/promises'
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -241,7 +241,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       await (paused ? pauseVm(this.#vm.current) : unpauseVm(this.#vm.current))
       return undefined
     } catch (error) {
-      return `the VM did not do it: ${error instanceof Error ? error.message : String(error)}`
+      return `the VM did not do it: ${errorMessage(error)}`
     } finally {
       if (!paused) this.#link.setFrozen(false)
     }

@@ -146,4 +146,19 @@ describe('the command line', () => {
     const shown = await cli(['runs', 'show', '0000'], { CAISSON_HOME: home })
     expect(shown).toMatchObject({ code: 4, stderr: expect.stringContaining('journal line 1') })
   })
+
+  it.each([
+    ['mcp-pins.json', ['mcp', 'list']],
+    ['egress-grants.json', ['policy', 'revoke']],
+    [path.join('memory', 'notes.jsonl'), ['memory', 'list']],
+  ])('exits with 4 for damage, whichever file it is in: %s [E.02]', async (name, argv) => {
+    const home = await temporaryFolder('cli-home')
+    await mkdir(path.join(home, 'memory'), { mode: 0o700 })
+    const file = path.join(home, name)
+    // Notes are read line by line, so what damages them is their size.
+    await writeFile(file, name.endsWith('.jsonl') ? Buffer.alloc(17 * 1024 * 1024) : 'junk', { mode: 0o600 })
+    const { code, stderr } = await cli(argv, { CAISSON_HOME: home })
+    expect(stderr).toContain(file)
+    expect(code).toBe(4)
+  })
 })

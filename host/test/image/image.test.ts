@@ -115,7 +115,10 @@ describe('an image', () => {
     const { directory, manifest } = await ensureImage(options)
     const other = JSON.stringify({ ...manifest, key: 'f'.repeat(64) })
     await writeFile(path.join(directory, 'manifest.json'), other)
-    await expect(findImage(options)).rejects.toMatchObject({ kind: 'image_damaged' })
+    await expect(findImage(options)).rejects.toMatchObject({
+      kind: 'image_damaged',
+      code: 'image_unavailable',
+    })
   })
 })
 

@@ -7,7 +7,7 @@ import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import { renameDurably, syncDirectory } from '../../files/durable.ts'
 import { parseJson } from '../../files/json.ts'
 import { canMapReadOnly } from '../qemu/qemu-process.ts'
@@ -95,7 +95,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
     await rm(draft, { recursive: true, force: true }).catch(() => undefined)
     const goesOn = await runOn(vm)
-    const why = cause instanceof Error ? cause.message : String(cause)
+    const why = errorMessage(cause)
     throw new CaissonError(
       'vm_failed',
       `the VM could not be saved and ${goesOn ? 'goes on' : 'has ended'}: ${why}`,

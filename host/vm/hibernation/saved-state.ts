@@ -12,6 +12,7 @@ import type { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { z } from 'zod'
+import { errorMessage } from '#specs/errors.ts'
 import { type ReachablePath, reachSocket } from '../../state/socket-path.ts'
 import type { Qmp } from '../qemu/qmp.ts'
 import { MachineStream, MachineStreamError } from './machine-stream.ts'
@@ -243,5 +244,5 @@ class Receiver {
 
 function asSavedStateError(error: unknown): SavedStateError {
   if (error instanceof SavedStateError) return error
-  return new SavedStateError(error instanceof Error ? error.message : String(error), { cause: error })
+  return new SavedStateError(errorMessage(error), { cause: error })
 }

@@ -3,9 +3,11 @@
  * forced to disk and renamed over it. Never through a link; a path that is not in the expected kind is refused by
  * the system call itself where that is possible.
  */
+
 import { createHash } from 'node:crypto'
 import { fchmodSync, fchownSync, fsync, writeSync } from 'node:fs'
 import { promisify } from 'node:util'
+import { errorMessage } from '#specs/errors.ts'
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { attempt, errnoOf, failure } from '#specs/node/file-error.ts'
@@ -245,7 +247,7 @@ function writeContent(
 
 function writeFailure(path: string, thrown: unknown): Extract<Done, { ok: false }> {
   const errno = errnoOf(thrown)
-  const text = thrown instanceof Error ? thrown.message : String(thrown)
+  const text = errorMessage(thrown)
   const code = errno === 'ENOSPC' || errno === 'EDQUOT' ? 'no_space' : 'internal'
   return failure(code, `cannot write ${JSON.stringify(path)}: ${text}`)
 }

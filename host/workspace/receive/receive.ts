@@ -3,8 +3,10 @@
  * order and bounds, this checks what entries mean to one another and what fits on the disk. Nothing of the user's
  * is touched. A stream that is refused or cut leaves no change set behind.
  */
+
 import { createHash, hash as hashOnce } from 'node:crypto'
 import { type FileHandle, open, rename, rm, statfs } from 'node:fs/promises'
+import { errorMessage } from '#specs/errors.ts'
 import {
   type ChangeBounds,
   ChangeStreamError,
@@ -200,7 +202,7 @@ class Room {
       })
     } catch (cause) {
       if (signal?.aborted) throw signal.reason
-      throw new WorkspaceFailure('no_space', cause instanceof Error ? cause.message : String(cause))
+      throw new WorkspaceFailure('no_space', errorMessage(cause))
     }
   }
 }
@@ -269,7 +271,7 @@ function refused(thrown: unknown, source: WatchedSource): WorkspaceResult<never>
   if (source.wasCancelled(thrown))
     return workspaceFailure('cancelled', 'receiving the change set was cancelled')
   const remedy = 'nothing on the host was changed; collect the changes again'
-  const text = thrown instanceof Error ? thrown.message : String(thrown)
+  const text = errorMessage(thrown)
   if (source.ended !== undefined && (thrown instanceof ChangeStreamError || source.ended.thrown === thrown)) {
     return workspaceFailure('cut_short', `the change set ended before its end: ${text}; ${remedy}`)
   }

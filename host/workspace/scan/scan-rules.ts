@@ -30,7 +30,7 @@ export class ScanRules {
 
   /** @param include patterns as in a .gitignore, relative to the workspace */
   constructor(include: readonly string[]) {
-    this.#includes = include.map((pattern) => ({ pattern, rules: compile(pattern, '--include') }))
+    this.#includes = include.map((pattern) => ({ pattern, rules: compile(pattern, 'include') }))
   }
 
   /** Adds the text of an ignore file that lies in `directory` (empty for the root) until {@link leave}. */

@@ -70,7 +70,7 @@ describe('generateStructured', () => {
       (error: unknown) => error,
     )
     expect(invalid).toBeInstanceOf(LLMStructuredError)
-    expect(invalid).toMatchObject({ kind: 'invalid', usage: { inputTokens: 30 } })
+    expect(invalid).toMatchObject({ kind: 'invalid', code: 'model_broken', usage: { inputTokens: 30 } })
 
     await using refusing = await open([failure(401, 'who are you?')])
     const refused = await generateStructured({ ...refusing.request, schema: person }).catch(
