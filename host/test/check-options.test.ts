@@ -238,7 +238,7 @@ it('an application that is told of nothing else is warned once of a key that is 
       { onProgress: () => undefined },
       { onNotes: (all: readonly string[]) => void notes.push(...all) },
     ])
-      await expect(host.start({ ...ended, ...more })).rejects.toThrow()
+      await expect(host.start({ ...ended, ...more })).rejects.toMatchObject({ code: 'cancelled' })
     expect(notes.join()).toContain('OPENAI_API_KEY')
     await new Promise((resolve) => setImmediate(resolve))
   } finally {
