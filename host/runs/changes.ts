@@ -1,7 +1,7 @@
 /** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
 
 import { closeSync } from 'node:fs'
-import { CaissonError, hasCode } from '#specs/errors.ts'
+import { CaissonError, hasCode, requireObject, requireSignal, withCode } from '#specs/errors.ts'
 import { RunRecord } from '../journal/run-record.ts'
 import type { RunStore } from '../journal/run-store.ts'
 import type { Folders } from '../state/folders.ts'
@@ -111,10 +111,11 @@ export class RunChanges {
    * @param signal ends it between two files
    * @throws {CaissonError} `invalid_options` before anything is applied, for a path that no change has
    */
-  async apply(
-    selection: Selection,
-    { signal }: { readonly signal?: AbortSignal } = {},
-  ): Promise<ApplySummary> {
+  async apply(selection: Selection, options: { readonly signal?: AbortSignal } = {}): Promise<ApplySummary> {
+    requireSelection(selection)
+    requireObject('the options', options)
+    requireSignal('signal', options.signal)
+    const { signal } = options
     const { sha256 } = this.#changes
     return await this.#recorded(async (record, runDirectory) => {
       using review = await this.#review()
@@ -138,6 +139,8 @@ export class RunChanges {
 
   /** Takes back everything that this run applied and nothing else. See {@link undoRun}. */
   async undo(options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
+    requireObject('the options', options)
+    requireSignal('signal', options.signal)
     return await undoRun(this.runId, this.#store, this.#folders, options)
   }
 
@@ -155,7 +158,7 @@ export class RunChanges {
   async #recorded<T>(work: (record: RunRecord, runDirectory: string) => Promise<T>): Promise<T> {
     await using record = await RunRecord.open(this.#store.paths(this.runId))
     await using _ = requireValue(await record.holdDirectory(this.#manifest.root))
-    return await work(record, record.paths.directory)
+    return await withCode(() => work(record, record.paths.directory))
   }
 
   async #review(): Promise<Review> {
@@ -195,4 +198,12 @@ async function readDigests(runId: string, store: RunStore): Promise<{ manifest: 
       remedy: `see: caisson runs show ${runId}`,
     })
   return { manifest, changes }
+}
+
+function requireSelection(selection: unknown): asserts selection is Selection {
+  if (selection === 'all') return
+  requireObject('the selection', selection)
+  const paths = 'paths' in selection ? selection.paths : undefined
+  if (Array.isArray(paths) && paths.every((one) => typeof one === 'string')) return
+  throw new CaissonError('invalid_options', "the selection: must be 'all' or { paths: [...] } with texts")
 }

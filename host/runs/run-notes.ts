@@ -2,7 +2,7 @@
  * What a run proposed to remember, after the run: read from its journal, kept or dropped by a person, each decision journaled
  * and made once. Nothing is kept that nobody decided.
  */
-import { CaissonError } from '#specs/errors.ts'
+import { CaissonError, requireText } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import type { GovernanceNote, MemoryNote } from '#specs/protocol/extension.ts'
 import { RunRecord } from '../journal/run-record.ts'
@@ -87,6 +87,8 @@ export class RunNotes {
    * @throws {CaissonError} `run_busy` while a process works on the run or in its workspace. @throws {CaissonError} `state_unavailable`
    */
   async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
+    if (!(decisions instanceof Map)) throw new CaissonError('invalid_options', 'decisions: must be a Map')
+    requireText('by', by)
     const { runId, directory } = this
     await using record = await RunRecord.open(this.#runs.paths(runId))
     await using _ = requireValue(await record.holdDirectory(directory))

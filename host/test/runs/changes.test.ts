@@ -53,6 +53,24 @@ describe('a path that no change has', () => {
   })
 })
 
+describe('a selection that is none', () => {
+  it('is refused with a code, before anything is applied [E.01 W.01]', async () => {
+    const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'A' })
+    const changes = await run.host.changes(changedRunId)
+    const refused = { code: 'invalid_options' }
+    for (const selection of [null, 1, 'a.txt', {}, { paths: 'a.txt' }, { paths: [1] }, undefined])
+      await expect(changes.apply(selection as never)).rejects.toMatchObject(refused)
+    for (const options of [null, 1, { signal: {} }]) {
+      await expect(changes.apply('all', options as never)).rejects.toMatchObject(refused)
+      await expect(changes.undo(options as never)).rejects.toMatchObject(refused)
+    }
+    const notes = await run.host.runNotes(changedRunId)
+    await expect(notes.decide({} as never, 'x')).rejects.toMatchObject(refused)
+    await expect(notes.decide(new Map(), 1 as never)).rejects.toMatchObject(refused)
+    expect(await readFile(path.join(run.directory, 'a.txt'), 'utf8')).toBe('a')
+  })
+})
+
 describe('runs rm', () => {
   it('removes nothing where one of the names is no run [H.01]', async () => {
     const run = await runThatChanged({ 'a.txt': 'a' }, { 'a.txt': 'A' })
