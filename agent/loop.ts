@@ -14,14 +14,14 @@ import type { Completion, Task } from '#specs/protocol/task.ts'
 import type { ExtensionHost, OpenExtension } from './extensions/extension.ts'
 import { type OpenedExtensions, openExtensions } from './extensions/extension-set.ts'
 import { interruption } from './plan/ending.ts'
+import { planAndExecute } from './plan/plan-and-execute.ts'
 import { createExplorer } from './plan/plan-only.ts'
 import type { PlanState } from './plan/plan-state.ts'
 import type { Planner } from './plan/planner.ts'
-import { workOnTask } from './plan/work.ts'
 import { RunBudget } from './run/budget.ts'
 import { openHooks } from './run/hooks.ts'
 import { followPauses, holdModel } from './run/pause.ts'
-import { CallIds, type Report, type Run, type RunEnding } from './run/run.ts'
+import { type AgentRun, CallIds, type Report, type RunEnding } from './run/run.ts'
 import type { SteerMessage } from './run/steering.ts'
 import type { ReceivedTask, TaskInbox } from './run/task-inbox.ts'
 import { OutputStore } from './run/tool-outputs.ts'
@@ -35,7 +35,7 @@ import { isAgentTool } from './tools/run-agents.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 
 /** The ways to the host; none of them rejects but those that have an answer, when their signal is aborted. */
-export interface HostLink {
+export interface LoopHost {
   emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
   emitDelta(runId: string, agentPath: string, delta: Delta): void
   requestApproval(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
@@ -47,7 +47,7 @@ export interface HostLink {
 
 export interface LoopParts {
   readonly inbox: TaskInbox
-  readonly host: HostLink
+  readonly host: LoopHost
   readonly planner: Planner
   /** Plans for runs that only plan; default the one that looks around at /mnt/workspace. */
   readonly explorer?: Planner
@@ -57,7 +57,7 @@ export interface LoopParts {
   readonly extensions?: readonly OpenExtension[]
   /** Sub-agents for a run, each of which reports under its own path; absent: there are none. */
   agentsFor?(
-    run: Run,
+    run: AgentRun,
     reportFor: (agentPath: string) => Report,
     extensionTools: OpenedExtensions['toolsFor'],
   ): RunAgents
@@ -92,7 +92,7 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
   const signal = AbortSignal.any([received.signal, budget.signal])
   logger.info({ model: task.model }, 'task received')
   const ending = await settle(
-    workOn({ received, parts, budget, report, signal, logger }),
+    runTask({ received, parts, budget, report, signal, logger }),
     { signal, budget },
     parts.cancelGraceMs ?? 5_000,
     logger,
@@ -118,7 +118,7 @@ async function serveTask(received: ReceivedTask, parts: LoopParts): Promise<void
   parts.inbox.finish(task.runId)
 }
 
-interface Work {
+interface TaskContext {
   readonly received: ReceivedTask
   readonly parts: LoopParts
   readonly budget: RunBudget
@@ -128,22 +128,22 @@ interface Work {
 }
 
 /** The run of a task, carried out to its end, with what the task brings open for as long. */
-async function workOn(work: Work): Promise<RunEnding> {
-  const { received, parts, signal } = work
+async function runTask(context: TaskContext): Promise<RunEnding> {
+  const { received, parts, signal } = context
   const { task } = received
   const guidance = signal.aborted ? undefined : await parts.readGuidance?.()
-  const skills = await openSkills(work)
+  const skills = await openSkills(context)
   const ending = new AbortController()
   const extensions = await openExtensions(parts.extensions ?? [], {
     task,
-    host: toExtensionHost(work),
+    host: toExtensionHost(context),
     taken: new Set(parts.registry.names),
     workspace: { agentPath: 'root', root: defaultRoot },
     signal: AbortSignal.any([signal, ending.signal]),
-    logger: work.logger,
+    logger: context.logger,
   })
   try {
-    return await workWith(extensions, { guidance, skills }, work)
+    return await runWithExtensions(extensions, { guidance, skills }, context)
   } finally {
     ending.abort('the run is over')
     await extensions.close()
@@ -151,15 +151,15 @@ async function workOn(work: Work): Promise<RunEnding> {
 }
 
 /** What there is besides the task. */
-interface Found {
+interface WorkspaceContext {
   readonly guidance: string | undefined
   readonly skills: SkillCatalog | undefined
 }
 
-async function workWith(
+async function runWithExtensions(
   extensions: OpenedExtensions,
-  { guidance, skills }: Found,
-  { received, parts, budget, report, signal, logger }: Work,
+  { guidance, skills }: WorkspaceContext,
+  { received, parts, budget, report, signal, logger }: TaskContext,
 ): Promise<RunEnding> {
   const { task } = received
   const hasAgents = parts.agentsFor !== undefined && task.limits.maxAgents > 0 && task.mode !== 'plan'
@@ -178,7 +178,7 @@ async function workWith(
   const hooks = openHooks(task.hooks, (request, until) =>
     parts.host.runHook({ runId: task.runId, ...request }, until),
   )
-  const run: Run = {
+  const run: AgentRun = {
     // By name from here on.
     task: { ...task, askTools: [...asked.value] },
     agentPath: 'root',
@@ -201,7 +201,7 @@ async function workWith(
   const agents = hasAgents ? parts.agentsFor?.(run, report.of, extensions.toolsFor) : undefined
   try {
     const withAgents = agents === undefined ? run : { ...run, agents }
-    return await workOnTask(withAgents, { ...parts, explorer: parts.explorer ?? createExplorer() })
+    return await planAndExecute(withAgents, { ...parts, explorer: parts.explorer ?? createExplorer() })
   } finally {
     await agents?.close()
   }
@@ -214,7 +214,12 @@ function selectTools(all: Registry, task: Task, isOffered: (name: string) => boo
 }
 
 /** The run's skills; what is wrong with those of the workspace is a note. */
-async function openSkills({ received, parts, report, signal }: Work): Promise<SkillCatalog | undefined> {
+async function openSkills({
+  received,
+  parts,
+  report,
+  signal,
+}: TaskContext): Promise<SkillCatalog | undefined> {
   const skills = signal.aborted ? undefined : await parts.openSkills?.(received.task)
   if (skills !== undefined && skills.problems.length > 0) {
     const text = `skills of the workspace: ${skills.problems.join('; ')}`
@@ -223,7 +228,7 @@ async function openSkills({ received, parts, report, signal }: Work): Promise<Sk
   return skills
 }
 
-function toExtensionHost({ received, parts, report, budget }: Work): ExtensionHost {
+function toExtensionHost({ received, parts, report, budget }: TaskContext): ExtensionHost {
   const { runId } = received.task
   const { host } = parts
   return {
@@ -246,7 +251,7 @@ async function noteUnseen(messages: readonly SteerMessage[], report: Report): Pr
 /** The work's ending, or one in its place: when it threw, and when it does not end within the grace after its signal. */
 async function settle(
   work: Promise<RunEnding>,
-  run: Pick<Run, 'signal' | 'budget'>,
+  run: Pick<AgentRun, 'signal' | 'budget'>,
   graceMs: number,
   logger: Logger,
 ): Promise<RunEnding> {
@@ -273,7 +278,7 @@ async function settle(
 }
 
 /** A report that goes silent once the task is completed: work left behind has nothing more to say. */
-function openReport(runId: string, host: HostLink): RunReport {
+function openReport(runId: string, host: LoopHost): RunReport {
   let open = true
   const of = (agentPath: string): Report => ({
     event: (event) => (open ? host.emitEvent(runId, agentPath, event) : Promise.resolve()),

@@ -3,7 +3,7 @@
  * model's window leaves room for.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { agentSystemPrompt, plannerSystemPrompt } from './prompts.ts'
 import { buildContext, type ContextInput, type StepWork } from './sections.ts'
 import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'
@@ -12,21 +12,21 @@ import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'
 export type Opening = readonly ChatMessage[] | (() => readonly ChatMessage[])
 
 /** Whose window a run's requests have to fit. */
-export function windowOptionsOf(run: Pick<Run, 'task' | 'model'>): WindowOptions {
+export function windowOptionsOf(run: Pick<AgentRun, 'task' | 'model'>): WindowOptions {
   return { id: run.task.model, model: run.model, contextTokens: run.task.contextTokens }
 }
 
 /** The opening of a step of the plan. */
-export function stepOpening(run: Run, work: StepWork): readonly ChatMessage[] {
+export function stepOpening(run: AgentRun, work: StepWork): readonly ChatMessage[] {
   return open(run, agentSystemPrompt(), { work, messages: run.steering.seen })
 }
 
 /** The opening of a planning request. */
-export function plannerOpening(run: Run): readonly ChatMessage[] {
+export function plannerOpening(run: AgentRun): readonly ChatMessage[] {
   return open(run, plannerSystemPrompt(run.registry.specs), { messages: run.steering.seen })
 }
 
-function open(run: Run, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
+function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'messages'>): ChatMessage[] {
   const { task, workspaceListing, guidance, skills } = run
   return [
     { role: 'system', content: rules },

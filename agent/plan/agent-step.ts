@@ -1,7 +1,7 @@
 /** A step that a sub-agent carries out: what it is told, and what comes back as the step's result. */
 import type { ToolError } from '#specs/protocol/error.ts'
 import type { Step } from '#specs/protocol/plan.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
 import { readOutput } from '../step/step-output.ts'
 import { block } from '../text/prompt-block.ts'
@@ -23,12 +23,12 @@ export interface AgentStepResult extends StepResult {
 }
 
 /** Whether a sub-agent carries the step out; where there are none it is a step like any other. */
-export function isForAgent(step: Step, run: Run): boolean {
+export function isForAgent(step: Step, run: AgentRun): boolean {
   return step.kind === 'agent' && run.agents !== undefined && run.task.limits.maxAgents > 0
 }
 
 /** The run for a step that no sub-agent carries out although it was meant for one: narrowed as that would have been. */
-export function narrowRun(step: Step, run: Run): Run {
+export function narrowRun(step: Step, run: AgentRun): AgentRun {
   if (step.kind !== 'agent') return run
   const { limits } = run.task
   const maxTurnsPerStep = Math.min(step.limits?.maxTurns ?? limits.maxTurnsPerStep, limits.maxTurnsPerStep)
@@ -40,7 +40,7 @@ export function narrowRun(step: Step, run: Run): Run {
 }
 
 /** Never more than was named, also where a name has gone. */
-function selectKnown(tools: readonly string[], { registry }: Run): Registry {
+function selectKnown(tools: readonly string[], { registry }: AgentRun): Registry {
   const selected = registry.select(tools.filter((name) => registry.names.includes(name)))
   if (!selected.ok) throw new TypeError(selected.error.message)
   return selected.value
@@ -53,7 +53,7 @@ function selectKnown(tools: readonly string[], { registry }: Run): Registry {
 export async function runAgentStep(
   step: Step,
   results: readonly { stepId: string; text: string }[],
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<AgentStepResult> {
   if (run.agents === undefined) throw new TypeError('the run has no sub-agents')

@@ -1,7 +1,7 @@
 /** How the execution of a plan ended, in one value for every way it can end. */
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
-import type { Run, RunEnding } from '../run/run.ts'
+import type { AgentRun, RunEnding } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
 import { truncate } from '../text/truncate.ts'
 import type { PlanFailure } from './planner.ts'
@@ -15,7 +15,7 @@ export interface ExecutedPlan {
   readonly unplanned: ReadonlyMap<string, PlanFailure>
 }
 
-export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, run: Run): RunEnding {
+export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, run: AgentRun): RunEnding {
   const stateOf = ({ id }: Step) => schedule.stateOf(id)
   const completed = plan.steps.filter((step) => stateOf(step) === 'completed')
   const aside = plan.steps.filter(({ id }) => schedule.isSetAside(id))
@@ -51,7 +51,10 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
 }
 
 /** How a run ends whose signal was aborted: by its budget, or by a cancel. */
-export function interruption(run: Pick<Run, 'signal' | 'budget'>, tally: string): Omit<RunEnding, 'summary'> {
+export function interruption(
+  run: Pick<AgentRun, 'signal' | 'budget'>,
+  tally: string,
+): Omit<RunEnding, 'summary'> {
   const { tripped } = run.budget
   if (tripped !== null) {
     const message = `${tripped.message}; ${tally}. Raise the limit, or give a smaller task.`

@@ -6,7 +6,7 @@
 import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
 import { type Opening, stepOpening } from '../context/opening.ts'
-import type { Run, RunEnding } from '../run/run.ts'
+import type { AgentRun, RunEnding } from '../run/run.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { aroundStep } from '../step/step-hooks.ts'
 import { describeOutput, settleOutput } from '../step/step-output.ts'
@@ -22,7 +22,12 @@ import { Revisions } from './revisions.ts'
 import { type HoldsCondition, Schedule } from './schedule.ts'
 
 /** Runs one step; the real one is `runStep`. */
-export type StepRunner = (step: Step, opening: Opening, run: Run, signal: AbortSignal) => Promise<StepResult>
+export type StepRunner = (
+  step: Step,
+  opening: Opening,
+  run: AgentRun,
+  signal: AbortSignal,
+) => Promise<StepResult>
 
 export interface ExecutorParts {
   readonly performStep: StepRunner
@@ -33,7 +38,7 @@ export interface ExecutorParts {
 /** Executes the plan in force to its end. Reports every step's start and end, also of steps that never ran. */
 export function executePlan(
   book: PlanState,
-  run: Run,
+  run: AgentRun,
   parts: Partial<ExecutorParts> = {},
 ): Promise<RunEnding> {
   return new Execution(book, run, { performStep: runStep, planner: makePlan, ...parts }).finish()
@@ -43,7 +48,7 @@ type Result = StepResult & Partial<AgentStepResult>
 
 class Execution {
   readonly #book: PlanState
-  readonly #run: Run
+  readonly #run: AgentRun
   readonly #performStep: StepRunner
   readonly #schedule: Schedule
   readonly #revisions: Revisions
@@ -56,7 +61,7 @@ class Execution {
   readonly #signal: AbortSignal
   #idle = Promise.withResolvers<null>()
 
-  constructor(book: PlanState, run: Run, parts: ExecutorParts) {
+  constructor(book: PlanState, run: AgentRun, parts: ExecutorParts) {
     this.#book = book
     this.#run = run
     this.#performStep = parts.performStep
@@ -110,12 +115,12 @@ class Execution {
     while (!this.#signal.aborted && !this.#revisions.isBusy) {
       const next = this.#schedule.takeNext()
       if (next === undefined) break
-      this.#running.set(next.id, this.#carryOut(next))
+      this.#running.set(next.id, this.#executeStep(next))
     }
   }
 
   /** The whole of a step; resolves with its id, whatever became of it. */
-  async #carryOut(step: Step): Promise<string> {
+  async #executeStep(step: Step): Promise<string> {
     await this.#run.steering.ready(this.#signal)
     await this.#run.report.event({ type: 'step-start', stepId: step.id })
     this.#revisions.noteSeen(step.id)
@@ -156,8 +161,11 @@ class Execution {
     let earlier: string | null = null
     for (let attempt = 1; ; attempt++) {
       const output = isForAgent(step, this.#run) ? undefined : step.output
-      const told = { ...step, instructions: tell(step.id, instructions.value, earlier, output) }
-      const result = await this.#performOnce(told)
+      const prompted = {
+        ...step,
+        instructions: composeInstructions(step.id, instructions.value, earlier, output),
+      }
+      const result = await this.#performOnce(prompted)
       const isFinal =
         result.state !== 'failed' ||
         result.reason === 'denied' ||
@@ -173,7 +181,7 @@ class Execution {
   async #performOnce(step: Step): Promise<Result> {
     const results = this.#resultsFor(step)
     try {
-      const run: Run = {
+      const run: AgentRun = {
         ...narrowRun(step, this.#run),
         revisePlan: (plan, reason, signal) => this.#revisions.propose(step.id, plan, reason, signal),
       }
@@ -225,7 +233,12 @@ function wholeText({ text, aside = '' }: Result): string {
 }
 
 /** All that the step is told to do. */
-function tell(stepId: string, instructions: string, earlier: string | null, output: Step['output']): string {
+function composeInstructions(
+  stepId: string,
+  instructions: string,
+  earlier: string | null,
+  output: Step['output'],
+): string {
   const parts = [instructions]
   if (earlier !== null) {
     const why = block('result', truncateMiddle(earlier, 2_000), ` step="${stepId}"`)

@@ -9,7 +9,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type StepState } from '#specs/protocol/plan.ts'
 import { type AgentRoom, findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { repairPlan } from './repair.ts'
 
 export interface PlannedWork {
@@ -40,7 +40,7 @@ export interface PlanBounds {
 }
 
 /** By what a plan of this run is measured at this moment. */
-export function boundsOf(run: Run, former?: FormerPlan): PlanBounds {
+export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
   const { maxAgents } = run.task.limits
   return {
     tools: run.registry.names,
@@ -53,9 +53,9 @@ export function boundsOf(run: Run, former?: FormerPlan): PlanBounds {
 export async function readPlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
   const strict = await readWhole(value, [], bounds)
   if (strict.ok) return strict
-  const mended = repairPlan(value)
-  // The problems of the mended plan are those that are left for the model.
-  return readWhole(mended.value, mended.corrections, bounds)
+  const repaired = repairPlan(value)
+  // The problems of the repaired plan are those that are left for the model.
+  return readWhole(repaired.value, repaired.corrections, bounds)
 }
 
 async function readWhole(

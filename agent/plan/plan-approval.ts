@@ -3,7 +3,7 @@ import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { askHost } from '../step/step-calls.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion } from '../tool-calls/call.ts'
@@ -23,7 +23,7 @@ const editsMax = 3
 /** Asks about `plan`; resolves as allowed at once where nobody is to be asked, and as denied once `signal` is aborted. */
 export async function askConsent(
   plan: Plan,
-  run: Run,
+  run: AgentRun,
   bounds: () => PlanBounds,
   signal: AbortSignal,
 ): Promise<Consent> {
@@ -51,7 +51,7 @@ export async function askConsent(
 /** The host's answer; null when the run ended first. */
 async function ask(
   question: ApprovalQuestion,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<ApprovalDecision | null> {
   try {
@@ -67,7 +67,7 @@ export async function adoptAllowed(
   book: PlanState,
   consent: Extract<Consent, { allowed: true }>,
   reason: string,
-  run: Run,
+  run: AgentRun,
 ): Promise<void> {
   await book.adopt(consent.plan, consent.isEdited ? `${reason}; edited by the person` : reason, run)
 }

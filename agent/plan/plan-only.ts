@@ -9,7 +9,7 @@ import { parseModelJson } from '#runtime/llm/repair.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { Plan, type Step } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { runStep, type StepResult } from '../step/step.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { boundsOf, type PlannedWork, readPlan } from './parse-plan.ts'
@@ -54,7 +54,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
 }
 
 /** A plan that was written instead of handed in; else why there is none. */
-async function readAnswer(result: StepResult, run: Run): Promise<Result<PlannedWork, PlanFailure>> {
+async function readAnswer(result: StepResult, run: AgentRun): Promise<Result<PlannedWork, PlanFailure>> {
   const { state, reason, text } = result
   if (state !== 'completed') return { ok: false, error: { reason, message: `no plan: ${text}` } }
   const parsed = parseModelJson(text)

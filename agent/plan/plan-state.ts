@@ -2,7 +2,7 @@
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { isSameStep } from '#specs/protocol/plan-revision.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { truncate } from '../text/truncate.ts'
 
 export class PlanState {
@@ -14,7 +14,7 @@ export class PlanState {
     this.#plan = plan
   }
 
-  static async open(plan: Plan, run: Run): Promise<PlanState> {
+  static async open(plan: Plan, run: AgentRun): Promise<PlanState> {
     await run.report.event({ type: 'plan-update', revision: 1, plan })
     return new PlanState(plan)
   }
@@ -33,7 +33,7 @@ export class PlanState {
   }
 
   /** Puts `plan` in force; resolves when the host has been told, with why. */
-  async adopt(plan: Plan, reason: string, run: Run): Promise<void> {
+  async adopt(plan: Plan, reason: string, run: AgentRun): Promise<void> {
     this.#plan = plan
     this.#revision++
     const why = truncate(reason.replaceAll(/\s+/g, ' ').trim(), limits.lineMaxChars)

@@ -9,7 +9,7 @@ import { requestStructured, type StructuredFailure } from '#runtime/structured/r
 import type { Result, RunReason } from '#specs/protocol/error.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import { plannerOpening } from '../context/opening.ts'
-import { listenTo, type Run } from '../run/run.ts'
+import { type AgentRun, listenTo } from '../run/run.ts'
 import { hearPerson, reportTurn } from '../step/step.ts'
 import { boundsOf, type PlannedWork, type Replanning, readPlan } from './parse-plan.ts'
 import { describeFormer } from './replan-prompt.ts'
@@ -21,7 +21,7 @@ export interface PlanFailure {
 
 /** Makes the plan of a run, or the one that takes another's place. */
 export type Planner = (
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
   former?: Replanning,
 ) => Promise<Result<PlannedWork, PlanFailure>>
@@ -41,7 +41,7 @@ export const makePlan: Planner = async (run, signal, former) => {
     schema: toModelSchema(Plan),
     // A plan is long, and models fill a call's arguments better than they write JSON.
     forms: ['tool', 'prompt'],
-    isTold: true,
+    isFormDescribed: true,
     hooks: listenTo(planningStepId, run, signal),
     read: async (value) => {
       const read = await readPlan(value, boundsOf(run, former))
@@ -61,7 +61,7 @@ export const makePlan: Planner = async (run, signal, former) => {
   return { ok: false, error: toFailure(answer.error) }
 }
 
-function openingOf(run: Run, former: Replanning | undefined): readonly ChatMessage[] {
+function openingOf(run: AgentRun, former: Replanning | undefined): readonly ChatMessage[] {
   const opening = plannerOpening(run)
   if (former === undefined) return opening
   return opening.map((message, index) =>

@@ -7,7 +7,7 @@ import { isRecord } from '#runtime/llm/json-schema.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { findReferences } from '#specs/protocol/plan-references.ts'
 
-export interface MendedPlan {
+export interface RepairedPlan {
   readonly value: unknown
   readonly corrections: readonly string[]
 }
@@ -30,12 +30,12 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
 const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits'] as const
 
 /** The plan with its certain slips put right; `value` is not validated. */
-export function repairPlan(value: unknown): MendedPlan {
+export function repairPlan(value: unknown): RepairedPlan {
   const corrections: string[] = []
   const plan = unwrap(value, corrections)
   if (!isRecord(plan) || !Array.isArray(plan.steps)) return { value: plan, corrections }
-  const steps = plan.steps.map((step: unknown, index) => mendStep(step, index, corrections))
-  const ids = mendIds(steps, corrections)
+  const steps = plan.steps.map((step: unknown, index) => repairStep(step, index, corrections))
+  const ids = repairIds(steps, corrections)
   const goal = typeof plan.goal === 'string' ? toLine(plan.goal) : plan.goal
   noteDropped(Object.keys(plan), ['goal', 'steps'], 'plan', corrections)
   const firstTitle = isRecord(steps[0]) ? steps[0].title : undefined
@@ -56,26 +56,26 @@ function unwrap(value: unknown, corrections: string[]): unknown {
   return value
 }
 
-function mendStep(step: unknown, index: number, corrections: string[]): unknown {
+function repairStep(step: unknown, index: number, corrections: string[]): unknown {
   if (typeof step === 'string' && step.trim() !== '') {
     corrections.push(`steps.${index}: a sentence was taken as instructions`)
     return { id: `step-${index + 1}`, title: toLine(step), instructions: step }
   }
   if (!isRecord(step)) return step
-  const mended: Record<string, unknown> = {}
+  const repaired: Record<string, unknown> = {}
   for (const field of Object.keys(stepAliases)) {
     const source = findField(step, field)
     if (source === null) continue
     if (source !== field) corrections.push(`steps.${index}.${source.slice(0, 40)}: taken as ${field}`)
-    mended[field] = step[source]
+    repaired[field] = step[source]
   }
   const used = Object.keys(stepAliases).map((field) => findField(step, field) ?? field)
   noteDropped(Object.keys(step), used, `steps.${index}`, corrections)
-  mendFields(mended, index, corrections)
-  return mended
+  repairFields(repaired, index, corrections)
+  return repaired
 }
 
-function mendFields(step: Record<string, unknown>, index: number, corrections: string[]): void {
+function repairFields(step: Record<string, unknown>, index: number, corrections: string[]): void {
   step.id ??= `step-${index + 1}`
   if (typeof step.id === 'number') step.id = String(step.id)
   if (typeof step.instructions !== 'string' || step.instructions.trim() === '') step.instructions = step.title
@@ -92,12 +92,12 @@ function mendFields(step: Record<string, unknown>, index: number, corrections: s
   }
   for (const field of optionalFields) if (step[field] === null) delete step[field]
   if (typeof step.retries === 'string' && /^\s*\d\s*$/.test(step.retries)) step.retries = Number(step.retries)
-  if (typeof step.onFailure === 'string') mendOnFailure(step, step.onFailure, index, corrections)
+  if (typeof step.onFailure === 'string') repairOnFailure(step, step.onFailure, index, corrections)
   else if (step.onFailure === null) delete step.onFailure
 }
 
 /** `retry 2` is what `retries` says. */
-function mendOnFailure(
+function repairOnFailure(
   step: Record<string, unknown>,
   written: string,
   index: number,
@@ -120,11 +120,11 @@ function mendOnFailure(
 }
 
 /** Ids in our alphabet and each used once; needs follow, unless two steps had the same id before. */
-function mendIds(steps: readonly unknown[], corrections: string[]): unknown[] {
+function repairIds(steps: readonly unknown[], corrections: string[]): unknown[] {
   const renamed = new Map<string, string>()
   const ambiguous = new Set<string>()
   const taken = new Set<string>(['plan'])
-  const mended = steps.map((step) => {
+  const repaired = steps.map((step) => {
     if (!isRecord(step) || typeof step.id !== 'string') return step
     const id = toFreeId(step.id, taken)
     taken.add(id)
@@ -138,7 +138,7 @@ function mendIds(steps: readonly unknown[], corrections: string[]): unknown[] {
     if (ambiguous.has(id)) return `${id} (used twice)`
     return renamed.get(id) ?? (taken.has(toId(id)) ? toId(id) : id)
   }
-  return mended.map((step) => (isRecord(step) ? followNames(step, follow, corrections) : step))
+  return repaired.map((step) => (isRecord(step) ? followNames(step, follow, corrections) : step))
 }
 
 /** The step with the new names in all that speaks of others; what its instructions refer to it needs. */

@@ -6,7 +6,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { truncate } from '../text/truncate.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
 import { boundsOf, type FormerPlan, type PlanBounds, readPlan } from './parse-plan.ts'
@@ -16,7 +16,7 @@ import type { PlanFailure, Planner } from './planner.ts'
 
 export interface RevisionParts {
   readonly book: PlanState
-  readonly run: Run
+  readonly run: AgentRun
   readonly planner: Planner
   /** The plan in force and where its steps stand at this moment. */
   former(): FormerPlan

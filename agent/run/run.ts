@@ -27,7 +27,7 @@ export interface Report {
   delta(delta: Delta): void
 }
 
-export interface Run {
+export interface AgentRun {
   readonly task: Task
   /** Whose run this is: `root`, or `root/NAME` of a sub-agent. */
   readonly agentPath: string
@@ -59,7 +59,7 @@ export interface Run {
 }
 
 /** What is heard while the model speaks for a step (`plan` while planning): its words as deltas, its pauses as notes. */
-export function listenTo(stepId: string, run: Run, signal: AbortSignal): TurnHooks {
+export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): TurnHooks {
   return {
     signal,
     onText: (text) => {
@@ -73,7 +73,7 @@ export function listenTo(stepId: string, run: Run, signal: AbortSignal): TurnHoo
 }
 
 /** A pause may be long: people should see what is waited for. */
-function noteRetry(stepId: string, run: Run, error: ModelError, delayMs: number): void {
+function noteRetry(stepId: string, run: AgentRun, error: ModelError, delayMs: number): void {
   const { code, status, message } = error
   run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
   const when = delayMs === 0 ? 'at once' : `in ${(delayMs / 1000).toFixed(1)} s`

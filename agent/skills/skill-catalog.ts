@@ -33,19 +33,19 @@ export async function openSkills(
     const whose = one === skill.skillId ? 'one' : `${one}, which is the same but for case`
     return [`the skill ${skill.skillId} of the workspace is left out: the user has ${whose}`]
   })
-  const laid = new Map<string, Promise<Result<void>>>()
+  const installs = new Map<string, Promise<Result<void>>>()
   return {
     list: [...own.toSorted(byId), ...skills.filter((one) => ownOf(one) === undefined).toSorted(byId)],
     problems: [...shadowed, ...problems].slice(0, problemsMaxCount),
-    installOnce: (skillId, lay) => {
-      const known = laid.get(skillId)
+    installOnce: (skillId, install) => {
+      const known = installs.get(skillId)
       if (known !== undefined) return known
-      const laying = lay().then((result) => {
-        if (!result.ok) laid.delete(skillId)
+      const installing = install().then((result) => {
+        if (!result.ok) installs.delete(skillId)
         return result
       })
-      laid.set(skillId, laying)
-      return laying
+      installs.set(skillId, installing)
+      return installing
     },
   }
 }

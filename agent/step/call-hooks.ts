@@ -3,14 +3,14 @@ import type { ToolError } from '#specs/protocol/error.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { truncateJson, truncateMiddle } from '../text/truncate.ts'
 import type { CallHooks } from '../tool-calls/around-call.ts'
 import { defaultsMaxCount } from '../tool-calls/call.ts'
 
 /** The hooks around one call; undefined where there are none about tools. */
 export function callHooks(
-  run: Run,
+  run: AgentRun,
   {
     stepId,
     callId,

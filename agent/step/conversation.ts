@@ -14,7 +14,7 @@ import { summariserSystemPrompt } from '../context/prompts.ts'
 import { describeMessages } from '../context/sections.ts'
 import { TokenMeter } from '../context/tokens.ts'
 import { learnWindow, windowOf } from '../context/window.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import type { SteerMessage } from '../run/steering.ts'
 import { block } from '../text/prompt-block.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
@@ -38,7 +38,7 @@ export class Conversation {
   readonly history: History
   readonly #stepId: string
   readonly #opening: Opening
-  readonly #run: Run
+  readonly #run: AgentRun
   readonly #meter: TokenMeter
   /** What the person wrote while the step was under way: it outlives compaction. */
   readonly #said: SteerMessage[] = []
@@ -46,7 +46,7 @@ export class Conversation {
   /** Tokens that the last compaction left: the next waits until there is more. */
   #leftTokens = 0
 
-  constructor(stepId: string, opening: Opening, run: Run) {
+  constructor(stepId: string, opening: Opening, run: AgentRun) {
     this.#stepId = stepId
     this.#opening = opening
     this.#run = run
@@ -183,7 +183,7 @@ function isAboutRoles({ code, message }: ModelError): boolean {
   return isRefusal && /\broles?\b/i.test(message) && /\b(?:after|alternate|order|unexpected)\b/i.test(message)
 }
 
-function describeLeft({ budget }: Run): string {
+function describeLeft({ budget }: AgentRun): string {
   const { calls, tokens, wallMs } = budget.left
   return `Tool calls: ${calls}. Tokens: ${tokens}. Time: ${Math.ceil(wallMs / 1000)} s.`
 }

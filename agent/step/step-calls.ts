@@ -11,7 +11,7 @@ import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { ToolError } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { askTool, isAnswerTo } from '#specs/protocol/question.ts'
-import { type Run, sliceText } from '../run/run.ts'
+import { type AgentRun, sliceText } from '../run/run.ts'
 import { truncate, truncateMiddle } from '../text/truncate.ts'
 import type { ApprovalQuestion, Invocation, InvokeContext } from '../tool-calls/call.ts'
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
@@ -32,7 +32,7 @@ export type CutOutput = (callId: string, tool: string, output: string) => string
 export async function runCalls(
   stepId: string,
   turn: Turn,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
   cutOutput: CutOutput,
 ): Promise<Invocation[]> {
@@ -70,7 +70,7 @@ export async function runCalls(
 async function runCall(
   stepId: string,
   call: ToolCallRequest,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
   cutOutput: CutOutput,
 ): Promise<Invocation> {
@@ -113,7 +113,7 @@ async function runCall(
 async function waitForHost(
   stepId: string,
   question: HostQuestion,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {
   const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
@@ -123,7 +123,7 @@ async function waitForHost(
 }
 
 /** Puts questions of one call before the person. */
-function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSignal): AskUser {
+function createAskUser(stepId: string, callId: string, run: AgentRun, signal: AbortSignal): AskUser {
   let asked = 0
   return async (question, withdrawn) => {
     asked += 1
@@ -158,7 +158,7 @@ function createAskUser(stepId: string, callId: string, run: Run, signal: AbortSi
 export async function askHost(
   stepId: string,
   question: HostQuestion,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {
   const request = { approvalId: `ap-${question.callId}`, agentPath: run.agentPath, stepId, ...question }
@@ -173,7 +173,7 @@ export async function askHost(
 }
 
 /** Arguments that the model's length limit cut off are never completed, and so never carried out. */
-function answerCutOff(stepId: string, call: ToolCallRequest, run: Run): Promise<Invocation> {
+function answerCutOff(stepId: string, call: ToolCallRequest, run: AgentRun): Promise<Invocation> {
   const name = truncate(call.name === '' ? '(no name)' : call.name, 64)
   const message = `the reply reached its length limit within the arguments of ${name}, and nothing was done: make the call again with shorter arguments, and give long content in several calls`
   const issue = {
@@ -189,7 +189,7 @@ function answerCutOff(stepId: string, call: ToolCallRequest, run: Run): Promise<
 function answerUnrun(
   stepId: string,
   call: ToolCallRequest,
-  run: Run,
+  run: AgentRun,
   code: ToolError['code'],
   message: string,
 ): Promise<Invocation> {
@@ -199,7 +199,7 @@ function answerUnrun(
 async function reportUnrun(
   stepId: string,
   call: ToolCallRequest,
-  run: Run,
+  run: AgentRun,
   invocation: Invocation,
 ): Promise<Invocation> {
   await run.report.event({
@@ -213,7 +213,7 @@ async function reportUnrun(
   return invocation
 }
 
-async function reportEnd(stepId: string, invocation: Invocation, run: Run): Promise<void> {
+async function reportEnd(stepId: string, invocation: Invocation, run: AgentRun): Promise<void> {
   const { callId, tool, output, error, corrections, durationMs } = invocation
   await run.report.event({
     type: 'tool-end',

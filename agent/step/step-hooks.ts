@@ -3,14 +3,14 @@ import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import { askSafely, hookTextMaxBytes, isHooked } from '../run/hooks.ts'
-import type { Run } from '../run/run.ts'
+import type { AgentRun } from '../run/run.ts'
 import { truncate, truncateJson } from '../text/truncate.ts'
 import type { StepResult } from './step.ts'
 
 /** The work of a step, or of a sub-agent, between its hooks: a no before it means that it never begins, one after it that it failed. */
 export async function aroundStep<R extends StepResult>(
   { id, title, instructions }: Pick<Step, 'id' | 'title' | 'instructions'>,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
   work: () => Promise<R>,
 ): Promise<R | StepResult> {

@@ -11,7 +11,7 @@ import { requestStructured } from '#runtime/structured/request.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { OutputSchema } from '#specs/protocol/plan.ts'
-import { listenTo, type Run } from '../run/run.ts'
+import { type AgentRun, listenTo } from '../run/run.ts'
 import { reportTurn, type StepResult } from './step.ts'
 
 /** Requests for an answer that did not fit. */
@@ -38,7 +38,7 @@ export async function settleOutput(
   result: StepResult,
   schema: OutputSchema,
   stepId: string,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<StepResult & { readonly value?: unknown }> {
   if (result.state !== 'completed') return result

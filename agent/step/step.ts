@@ -14,7 +14,7 @@ import type { Step } from '#specs/protocol/plan.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { Opening } from '../context/opening.ts'
 import { stepFailedMark } from '../context/prompts.ts'
-import { listenTo, type Run } from '../run/run.ts'
+import { type AgentRun, listenTo } from '../run/run.ts'
 import type { MessageReader, SteerMessage } from '../run/steering.ts'
 import { truncate } from '../text/truncate.ts'
 import { Conversation } from './conversation.ts'
@@ -55,7 +55,7 @@ class StepFailure extends Error {
 export async function runStep(
   step: Step,
   opening: Opening,
-  run: Run,
+  run: AgentRun,
   signal: AbortSignal,
 ): Promise<StepResult> {
   // Messages of the person are the root agent's.
@@ -83,7 +83,7 @@ export async function runStep(
 class StepUnderWay {
   readonly conversation: Conversation
   readonly #stepId: string
-  readonly #run: Run
+  readonly #run: AgentRun
   readonly #signal: AbortSignal
   readonly #reader: MessageReader | null
   /** Text of the answer on its way. */
@@ -92,7 +92,13 @@ class StepUnderWay {
   denied = false
   doing = 'before the model spoke'
 
-  constructor(stepId: string, opening: Opening, run: Run, signal: AbortSignal, reader: MessageReader | null) {
+  constructor(
+    stepId: string,
+    opening: Opening,
+    run: AgentRun,
+    signal: AbortSignal,
+    reader: MessageReader | null,
+  ) {
     this.#stepId = stepId
     this.#run = run
     this.#signal = signal
@@ -203,7 +209,7 @@ class StepUnderWay {
 }
 
 /** Ids that no other call of the run has, in the alphabet that hosts and providers accept. */
-function withOwnIds(turn: Turn, run: Run): Turn {
+function withOwnIds(turn: Turn, run: AgentRun): Turn {
   const toolCalls = turn.toolCalls.map(
     (call): ToolCallRequest => ({ ...call, id: run.callIds.claim(call.id) }),
   )
@@ -211,20 +217,20 @@ function withOwnIds(turn: Turn, run: Run): Turn {
 }
 
 /** For a conversation that is about to begin: what the person wrote and nobody has seen becomes what the run has seen. */
-export async function hearPerson(stepId: string, run: Run, signal: AbortSignal): Promise<void> {
+export async function hearPerson(stepId: string, run: AgentRun, signal: AbortSignal): Promise<void> {
   await run.steering.ready(signal)
   using reader = run.steering.join()
   await reportSeen(stepId, reader.take(), run)
 }
 
-async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Run): Promise<void> {
+async function reportSeen(stepId: string, said: readonly SteerMessage[], run: AgentRun): Promise<void> {
   if (said.length === 0) return
   const messageIds = said.map(({ messageId }) => messageId)
   await run.report.event({ type: 'steer-seen', stepId, messageIds })
 }
 
 /** Tells the host of a turn, and the budget of its tokens. */
-export async function reportTurn(stepId: string, number: number, turn: Turn, run: Run): Promise<void> {
+export async function reportTurn(stepId: string, number: number, turn: Turn, run: AgentRun): Promise<void> {
   run.budget.addUsage(turn.usage)
   await run.report.event({
     type: 'turn-end',
@@ -241,7 +247,7 @@ function endOf(
   result: RunTurnLoopResult<null, StepResponse>,
   { denied }: StepUnderWay,
   end: (state: StepResult['state'], reason: RunReason, text: string) => StepResult,
-  run: Run,
+  run: AgentRun,
 ): StepResult {
   const failed = denied ? 'denied' : 'step_failed'
   switch (result.reason) {

@@ -5,7 +5,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import { stepOpening } from '../context/opening.ts'
 import type { RunBudget } from '../run/budget.ts'
-import type { Report, Run } from '../run/run.ts'
+import type { AgentRun, Report } from '../run/run.ts'
 import { Steering } from '../run/steering.ts'
 import { OutputStore } from '../run/tool-outputs.ts'
 import { runStep, type StepResult } from '../step/step.ts'
@@ -34,7 +34,7 @@ export interface ChildParts {
 }
 
 /** The child's run. Call ids are drawn with the parent's, so that no two calls, and no two approvals, of a run share one. */
-export function childRun(parent: Run, request: AgentRequest, parts: ChildParts): Run {
+export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
   const { maxTurnsPerStep } = parent.task.limits
   return {
@@ -55,7 +55,11 @@ export function childRun(parent: Run, request: AgentRequest, parts: ChildParts):
 }
 
 /** The child's conversation to its end. */
-export async function converse(request: AgentRequest, run: Run, signal: AbortSignal): Promise<StepResult> {
+export async function converse(
+  request: AgentRequest,
+  run: AgentRun,
+  signal: AbortSignal,
+): Promise<StepResult> {
   const { brief, output } = request
   const step: Step = {
     id: agentStepId,

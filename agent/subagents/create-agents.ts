@@ -8,7 +8,7 @@ import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import { noUsage } from '#specs/protocol/task.ts'
 import type { OpenedExtensions } from '../extensions/extension-set.ts'
 import type { RunBudget } from '../run/budget.ts'
-import type { Report, Run } from '../run/run.ts'
+import type { AgentRun, Report } from '../run/run.ts'
 import type { StepResult } from '../step/step.ts'
 import { createRegistry, type Registry } from '../tool-calls/registry.ts'
 import type { AgentRequest, AgentResult, Agents } from '../tool-calls/sub-agent-types.ts'
@@ -16,7 +16,7 @@ import { type Tool, toolFailure } from '../tool-calls/tool.ts'
 import { defaultRoot, workOwner } from '../workspace/file-access.ts'
 import { describeWorkspace } from '../workspace/listing.ts'
 import { childRun, converse, lastWords } from './child-run.ts'
-import { bringHome, type MergeOutcome, nothingBrought, takeFile } from './merge-changes.ts'
+import { type MergeOutcome, mergeChanges, nothingMerged, takeFile } from './merge-changes.ts'
 import { ChildReport } from './sub-agent-report.ts'
 import { type AgentView, type ViewSource, Views } from './views.ts'
 
@@ -39,7 +39,7 @@ export interface RunAgents extends Agents {
 }
 
 /** The agents of `parent`, which is a root run. */
-export function createAgents(parent: Run, parts: AgentsParts): RunAgents {
+export function createAgents(parent: AgentRun, parts: AgentsParts): RunAgents {
   return new RootAgents(parent, parts)
 }
 
@@ -54,10 +54,10 @@ interface Child {
 }
 
 class RootAgents implements RunAgents {
-  readonly #parent: Run
+  readonly #parent: AgentRun
   readonly #parts: AgentsParts
   readonly #places: Semaphore
-  readonly #homeComings = new Mutex()
+  readonly #merging = new Mutex()
   readonly #views: Views
   readonly #closing = new AbortController()
   readonly #running = new Set<Promise<AgentResult>>()
@@ -65,11 +65,11 @@ class RootAgents implements RunAgents {
   readonly #root: string
   readonly #owner: Owner
 
-  constructor(parent: Run, parts: AgentsParts) {
+  constructor(parent: AgentRun, parts: AgentsParts) {
     this.#parent = parent
     this.#parts = parts
     this.#places = new Semaphore(parent.task.limits.maxParallelAgents)
-    this.#views = new Views(parts.views, this.#homeComings, parent.logger)
+    this.#views = new Views(parts.views, this.#merging, parent.logger)
     this.#root = parts.root ?? defaultRoot
     this.#owner = parts.owner ?? workOwner
   }
@@ -108,7 +108,7 @@ class RootAgents implements RunAgents {
   }
 
   async takeFile(agent: string, path: string): Promise<Result<string>> {
-    return await this.#homeComings.run(async () => {
+    return await this.#merging.run(async () => {
       const view = this.findView(agent)
       return view.ok ? await takeFile(view.value, this.#root, path, this.#owner) : view
     })
@@ -206,8 +206,8 @@ class RootAgents implements RunAgents {
       })
       const end = endingOf(await converse(request, run, signal), child)
       ending.abort('the sub-agent has ended')
-      const home = end.state === 'cancelled' ? nothingBrought : await this.#comeHome(child)
-      result = { ...result, ...end, ...home, usage: budget.usage }
+      const merge = end.state === 'cancelled' ? nothingMerged : await this.#mergeChild(child)
+      result = { ...result, ...end, ...merge, usage: budget.usage }
     } catch (error) {
       this.#parent.logger.error({ agentPath, err: error }, 'sub-agent threw')
       result = {
@@ -231,8 +231,8 @@ class RootAgents implements RunAgents {
     return createRegistry(chosen, { logger: this.#parent.logger })
   }
 
-  async #comeHome({ view, signal }: Child): Promise<MergeOutcome> {
-    return await this.#homeComings.run(() => bringHome(view, this.#root, this.#owner, signal))
+  async #mergeChild({ view, signal }: Child): Promise<MergeOutcome> {
+    return await this.#merging.run(() => mergeChanges(view, this.#root, this.#owner, signal))
   }
 }
 
@@ -258,7 +258,7 @@ function endingOf(
 }
 
 function nothing(agentPath: string): Omit<AgentResult, 'state' | 'reason'> {
-  return { agentPath, text: '', usage: noUsage, ...nothingBrought }
+  return { agentPath, text: '', usage: noUsage, ...nothingMerged }
 }
 
 /** One that never began. */

@@ -11,14 +11,14 @@ import type { AgentView } from './views.ts'
 
 export type MergeOutcome = Pick<AgentResult, 'merged' | 'conflicts' | 'leftOut'>
 
-export const nothingBrought: MergeOutcome = { merged: [], conflicts: [], leftOut: [] }
+export const nothingMerged: MergeOutcome = { merged: [], conflicts: [], leftOut: [] }
 
 /** Conflicts that are shown with both versions, and characters of each. */
 const shownConflicts = 20
 const shownChars = 2_000
 
 /** Merges the view into `root`. */
-export async function bringHome(
+export async function mergeChanges(
   view: AgentView,
   root: string,
   owner: Owner,

@@ -4,9 +4,9 @@
  * Everything else is refused with an artifact that names every problem.
  */
 
+import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/coerce.ts'
 import { describeIssues, type ValidationFailure, validationFailure } from '#runtime/arguments/failure.ts'
 import { readArgumentsJson } from '#runtime/arguments/read-json.ts'
-import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/slips.ts'
 import { isRecord, toInputSchema } from '#runtime/llm/json-schema.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -34,7 +34,7 @@ const argumentsMaxChars = limits.frameMaxBytes
  * 1. JSON as it stands, that fits the schema as it stands.
  * 2. JSON that is broken in a way with one meaning (`repair.ts`), or encoded twice; missing closing braces only of tools
  *    that just read.
- * 3. Slips that are harmless (`runtime/arguments/slips.ts`), of tools that cannot destroy anything.
+ * 3. Slips that are harmless (`runtime/arguments/coerce.ts`), of tools that cannot destroy anything.
  * 4. A failure whose output is the artifact for the model: nothing is executed, nothing is guessed.
  *
  * (Calls that a model wrote into its text have been found by then: `llm/text-calls.ts`.)
@@ -51,13 +51,13 @@ export function parseArguments(
   if (strict.success) return success(json.value, strict.data, corrections)
 
   const schema = toInputSchema(tool.inputSchema)
-  const mended =
+  const coerced =
     !isDestructive(tool) && isRecord(json.value)
       ? coerceArguments(json.value, schema, corrections)
       : json.value
-  const second = mended === json.value ? strict : tool.inputSchema.safeParse(mended)
-  if (second.success) return success(mended, second.data, corrections)
-  const issues = describeIssues(second.error, mended, (name) => findMeant(name, propertiesOf(schema)))
+  const second = coerced === json.value ? strict : tool.inputSchema.safeParse(coerced)
+  if (second.success) return success(coerced, second.data, corrections)
+  const issues = describeIssues(second.error, coerced, (name) => findMeant(name, propertiesOf(schema)))
   const message = `the arguments do not fit ${tool.name}, and nothing was done: correct them and call again`
   return { ok: false, error: validationFailure(tool.name, message, issues, corrections) }
 }

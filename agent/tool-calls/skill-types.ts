@@ -19,5 +19,5 @@ export interface SkillCatalog {
    * Has the files of a skill of the user's laid where programs find them, once in the run however many agents load it; what
    * failed is tried again.
    */
-  installOnce(skillId: string, lay: () => Promise<Result<void>>): Promise<Result<void>>
+  installOnce(skillId: string, install: () => Promise<Result<void>>): Promise<Result<void>>
 }

@@ -65,7 +65,7 @@ export function createLoadSkillTool(parts: LoadSkillParts): Tool {
   })
 }
 
-/** One of the user's, from the host, with its files laid for programs. */
+/** One of the user's, from the host, with its files installed for programs. */
 async function loadOwn(
   { skillId }: KnownSkill,
   file: string | undefined,
@@ -74,8 +74,8 @@ async function loadOwn(
 ): Promise<Result<string>> {
   const answer = await gateway.post('/skills/load', { skillId }, SkillLoadAnswer, signal)
   if (!answer.ok) return answer
-  const lay = () => installSkill(helper, answer.value, signal, view)
-  const laid = await (skills?.installOnce(skillId, lay) ?? lay())
+  const install = () => installSkill(helper, answer.value, signal, view)
+  const installed = await (skills?.installOnce(skillId, install) ?? install())
   const folder = skillRootOf(skillId)
   if (file !== undefined) {
     const found = answer.value.files.find(({ path }) => path === file.replace(/^(?:\.\/)+/, ''))
@@ -84,7 +84,9 @@ async function loadOwn(
   }
   const { description, instructions, files, leftOut } = answer.value
   const notes = [
-    ...(laid.ok ? [] : [`[Its files could not be laid into ${folder}: ${oneLine(laid.error.message)}]`]),
+    ...(installed.ok
+      ? []
+      : [`[Its files could not be laid into ${folder}: ${oneLine(installed.error.message)}]`]),
     ...(files.length === 0 ? [] : [block('skill-files', listNames(files.map(({ path }) => path)))]),
     ...(leftOut.length === 0
       ? []

@@ -7,10 +7,10 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { ToolValidationIssue } from '#specs/protocol/validation-failure.ts'
 import type { LLMTool } from '../contract/contract.ts'
 import { isRecord, isZod, toInputSchema } from '../llm/json-schema.ts'
+import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './coerce.ts'
 import { describeFaults, describeIssues, validationFailure } from './failure.ts'
 import { type OpenedSchema, openSchema } from './json-schema.ts'
 import { readArgumentsJson } from './read-json.ts'
-import { coerceArguments, findMeant, isDestructive, propertiesOf, type ToolEffect } from './slips.ts'
 
 export interface ToolArguments extends ToolEffect {
   readonly name: string
@@ -53,14 +53,14 @@ export async function readArguments(
   const first = await check(parameters, json.value, suggest)
   if (first.ok) return { ok: true, value: { given: json.value, input: first.value, corrections } }
   if (isDestructive(tool) || !isRecord(json.value)) return refuse(first.error)
-  const mended = coerceArguments(
+  const coerced = coerceArguments(
     json.value,
     isZod(parameters) ? toInputSchema(parameters) : parameters,
     corrections,
   )
-  const second = await check(parameters, mended, suggest)
+  const second = await check(parameters, coerced, suggest)
   return second.ok
-    ? { ok: true, value: { given: mended, input: second.value, corrections } }
+    ? { ok: true, value: { given: coerced, input: second.value, corrections } }
     : refuse(second.error)
 }
 

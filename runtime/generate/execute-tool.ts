@@ -57,7 +57,7 @@ export async function executeTool(
       ? cachedEnvironment({ ...options, provider: '' })
       : checkEnvironment(environment)
   const toolPermission = checkPermission(options.toolPermission ?? used.defaults.toolPermission)
-  const outcome = await carryOut(used, call, { ...options, toolPermission, abortSignal })
+  const outcome = await callTool(used, call, { ...options, toolPermission, abortSignal })
   const content = cutResult(outcome.content)
   return {
     ok: outcome.ok,
@@ -78,7 +78,7 @@ interface Outcome {
   readonly corrections: readonly string[]
 }
 
-async function carryOut(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
+async function callTool(environment: LLMEnvironment, call: LLMToolCall, options: Settled): Promise<Outcome> {
   const { toolPermission, abortSignal: signal } = options
   const workingDirectory = directoryOf(options)
   const cancelled = fail(`the call of ${call.function.name.slice(0, 100)} was cancelled`)

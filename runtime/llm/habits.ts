@@ -39,7 +39,7 @@ export class ProviderQuirks {
   }
 
   /** Whether another form of the request may bring arguments that are not cut. */
-  get mayMendArguments(): boolean {
+  get mayRepairArguments(): boolean {
     return this.stream && !this.#triedWhole
   }
 

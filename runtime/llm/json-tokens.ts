@@ -76,13 +76,13 @@ export function readTokens(text: string, comments = true): TokenList | null {
 }
 
 /**
- * Whether `mended`, which is JSON, says what `source` said: the same brackets, strings, numbers, constants and colons in
+ * Whether `repaired`, which is JSON, says what `source` said: the same brackets, strings, numbers, constants and colons in
  * the same order. Different may be quotes, a key without any, commas before a closing bracket, raw line breaks within
  * strings, how Python spells its constants, and comments where `comments` allows them.
  */
-export function saysTheSame(source: string, mended: string, comments = true): boolean {
+export function saysTheSame(source: string, repaired: string, comments = true): boolean {
   const a = readTokens(source, comments)
-  const b = readTokens(mended)
+  const b = readTokens(repaired)
   if (a === null || b === null || a.trailing === ':' || a.tokens.length !== b.tokens.length) return false
   return a.tokens.every((written, index) => {
     const read = b.tokens[index]

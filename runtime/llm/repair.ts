@@ -11,7 +11,7 @@ import { closeObjects, findLoss, saysTheSame } from './json-tokens.ts'
 
 export interface ParsedJson {
   readonly value: unknown
-  /** What had to be mended, in words; empty when nothing was. */
+  /** What had to be repaired, in words; empty when nothing was. */
   readonly corrections: readonly string[]
 }
 
@@ -51,14 +51,14 @@ export function parseModelJson(text: string, options: RepairOptions = {}): Resul
   const inner = parseStrict(bare)
   if (inner.ok) return { ok: true, value: { value: inner.value, corrections } }
   if (inner.error !== 'syntax') return failure(inner.error)
-  const mended = mend(bare, corrections, lossless)
-  const closed = mended.ok || options.closeObjects !== true ? null : closeObjects(bare, !lossless)
-  if (closed === null) return mended
+  const repaired = repairSyntax(bare, corrections, lossless)
+  const closed = repaired.ok || options.closeObjects !== true ? null : closeObjects(bare, !lossless)
+  if (closed === null) return repaired
   const withBraces = [...corrections, 'braces missing at the end were added']
   const whole = parseStrict(closed)
   return whole.ok
     ? { ok: true, value: { value: whole.value, corrections: withBraces } }
-    : mend(closed, withBraces, lossless)
+    : repairSyntax(closed, withBraces, lossless)
 }
 
 function failure(error: string): { ok: false; error: string } {
@@ -101,7 +101,11 @@ function insideFence(text: string): string | null {
 }
 
 /** What jsonrepair makes of `text`, as long as that says the same: its guesses at missing words and values are refused. */
-function mend(text: string, corrections: readonly string[], lossless: boolean): Result<ParsedJson, string> {
+function repairSyntax(
+  text: string,
+  corrections: readonly string[],
+  lossless: boolean,
+): Result<ParsedJson, string> {
   if (isTooMuchWork(text)) return failure('the text is not JSON and has too many quotation marks to repair')
   let candidate: string
   try {
@@ -109,14 +113,14 @@ function mend(text: string, corrections: readonly string[], lossless: boolean): 
   } catch (error) {
     return failure(`not JSON: ${error instanceof Error ? error.message : 'syntax error'}`.slice(0, 300))
   }
-  const mended = parseStrict(candidate)
-  if (!mended.ok) return failure(mended.error === 'syntax' ? 'not JSON' : mended.error)
+  const repaired = parseStrict(candidate)
+  if (!repaired.ok) return failure(repaired.error === 'syntax' ? 'not JSON' : repaired.error)
   if (!saysTheSame(text, candidate, !lossless)) {
     return failure(
       `not JSON (${syntaxProblem(text)}), and it is not certain what was meant; it may be cut off`,
     )
   }
-  return { ok: true, value: { value: mended.value, corrections: [...corrections, 'JSON syntax mended'] } }
+  return { ok: true, value: { value: repaired.value, corrections: [...corrections, 'JSON syntax mended'] } }
 }
 
 function isTooMuchWork(text: string): boolean {

@@ -87,7 +87,7 @@ async function askOnce(
     else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
   })
   // Cut by the length limit is the model's own doing.
-  if (!turn.ok || !habits.mayMendArguments || turn.value.finishReason === 'length') return turn
+  if (!turn.ok || !habits.mayRepairArguments || turn.value.finishReason === 'length') return turn
   const cut = turn.value.toolCalls.find(({ argumentsText }) => isCutOff(argumentsText))
   if (cut === undefined) return turn
   const message = `the arguments of a call of ${JSON.stringify(cut.name.slice(0, 64))} stop in the middle, in an answer said to be finished`

@@ -35,7 +35,7 @@ export interface StructuredRequest<T> {
   /** The ways to try, in this order; default all. */
   readonly forms?: readonly AnswerForm[]
   /** Whether the messages say already how to answer; absent: the form is told behind them. */
-  readonly isTold?: boolean
+  readonly isFormDescribed?: boolean
   /** Requests whose answer was read, the first included; default 3. */
   readonly maxRequests?: number
   /** Sees every answer; its calls may be given other ids. */
@@ -136,14 +136,14 @@ function toTurnRequest<T>(
 ): TurnRequest {
   const { name, description } = request
   const { schema } = asObjectSchema(request.schema)
-  const told = request.isTold === true ? messages : tellForm(messages, form, request)
-  if (form === 'prompt') return { messages: told, tools: [] }
-  if (form === 'response_format') return { messages: told, tools: [], responseFormat: { name, schema } }
-  return { messages: told, tools: [{ name, description, parameters: schema }], toolChoice: { name } }
+  const described = request.isFormDescribed === true ? messages : describeForm(messages, form, request)
+  if (form === 'prompt') return { messages: described, tools: [] }
+  if (form === 'response_format') return { messages: described, tools: [], responseFormat: { name, schema } }
+  return { messages: described, tools: [{ name, description, parameters: schema }], toolChoice: { name } }
 }
 
 /** The form stands in words too: a gateway may have to leave the field out that asks for it. */
-function tellForm<T>(
+function describeForm<T>(
   messages: readonly ChatMessage[],
   form: AnswerForm,
   request: StructuredRequest<T>,

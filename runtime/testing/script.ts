@@ -52,7 +52,7 @@ interface Line {
 }
 
 /** Requests told in a failure. */
-const toldMaxCount = 40
+const listedMaxCount = 40
 
 export class Script {
   readonly requests: ScriptedRequest[] = []
@@ -111,7 +111,7 @@ export class Script {
       `the script of the model was not played as it is written\n` +
         (this.#problems.length === 0 ? '' : `requests without a reply:\n${list(this.#problems)}`) +
         (unused.length === 0 ? '' : `not used:\n${list(unused)}`) +
-        `asked were, in this order:\n${list(this.#told())}`,
+        `asked were, in this order:\n${list(this.#listed())}`,
     )
   }
 
@@ -129,13 +129,13 @@ export class Script {
     return [`${name}${times === undefined ? '' : `, used ${used} of ${times} times`}: ${said}`]
   }
 
-  #told(): string[] {
+  #listed(): string[] {
     const { length } = this.requests
-    const told = this.requests
-      .slice(0, toldMaxCount)
+    const listed = this.requests
+      .slice(0, listedMaxCount)
       .map((request, at) => `${describeRequest(request)} → ${this.#fates[at] ?? 'no reply'}`)
     if (length === 0) return ['nothing']
-    return length > toldMaxCount ? [...told, `and ${length - toldMaxCount} more`] : told
+    return length > listedMaxCount ? [...listed, `and ${length - listedMaxCount} more`] : listed
   }
 
   #whyNone(): string {

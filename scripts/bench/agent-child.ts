@@ -49,7 +49,7 @@ process.on('message', (job: AgentJob & { number: number }) => {
 
 async function perform(job: AgentJob): Promise<AgentResult> {
   const before = process.cpuUsage()
-  const spoken = await carryOut(job)
+  const spoken = await runJob(job)
   const { user, system } = process.cpuUsage(before)
   const [first] = spoken
   return {
@@ -61,7 +61,7 @@ async function perform(job: AgentJob): Promise<AgentResult> {
   }
 }
 
-async function carryOut(job: AgentJob): Promise<readonly Spoken[]> {
+async function runJob(job: AgentJob): Promise<readonly Spoken[]> {
   if (job.kind === 'memory') return []
   const count = job.kind === 'agents' ? job.agents : 1
   const talks = Array.from({ length: count }, (_, agent) => talk(`${job.baseUrl}/${agent}`, job.turns))

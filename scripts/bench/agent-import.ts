@@ -6,7 +6,7 @@ import path from 'node:path'
 import { execa } from 'execa'
 import { bundleAgent } from '../../host/image/agent-bundle.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 
 const samples = repeats(15)
 const entry = path.resolve(import.meta.dirname, '../../agent/main.ts')
@@ -30,7 +30,7 @@ interface Found {
 }
 
 export async function measureImport(): Promise<Figures> {
-  tell('the import of the bundle')
+  reportProgress('the import of the bundle')
   const folder = await mkdtemp(path.join(tmpdir(), 'caisson-bench-'))
   try {
     const bundle = await bundleAgent(entry)

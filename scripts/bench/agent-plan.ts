@@ -5,7 +5,7 @@ import { PlanState } from '../../agent/plan/plan-state.ts'
 import { makeRun } from '../../agent/test/support/run.ts'
 import { Plan } from '../../specs/protocol/plan.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 
 const samples = repeats(50)
 const warmUpSamples = repeats(10)
@@ -18,7 +18,7 @@ const doNothing: StepRunner = async () => ({
 })
 
 export async function measurePlan(): Promise<Figures> {
-  tell('a plan of 50 steps')
+  reportProgress('a plan of 50 steps')
   const found: number[] = []
   for (let count = -warmUpSamples; count < samples; count++) {
     const { run } = makeRun({ model: () => Promise.reject(new Error('no step asks a model')) })

@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import type { AgentJob, AgentResult } from './agent-child.ts'
 import { startTurnServer, type TurnServer } from './agent-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 
 const warmUpSamples = repeats(3)
 /** Conversations of one sample, and samples, by the turns of a conversation. */
@@ -36,7 +36,7 @@ async function measureLength(
   loop: Child,
   floor: Child,
 ): Promise<Figures> {
-  tell(`${turns} turns of the loop`)
+  reportProgress(`${turns} turns of the loop`)
   const perTurn = async (child: Child): Promise<AgentResult & { ms: number }> => {
     let cpuMs = 0
     for (let count = 1; ; count++) {
@@ -66,7 +66,7 @@ async function measureLength(
 
 /** What is kept while all agents of a process wait for their last answer, by agent; and how far the process grows. */
 export async function measureAgents(): Promise<Figures> {
-  tell(`${agents} agents of ${agentTurns} turns`)
+  reportProgress(`${agents} agents of ${agentTurns} turns`)
   const usedKiB: number[] = []
   const rssKiB: number[] = []
   for (let sample = 0; sample < repeats(3); sample++) {

@@ -6,7 +6,7 @@ import { Host } from '../../host/host.ts'
 import { reply } from '../../specs/testing/model-replies.ts'
 import { type Script, startModelServer } from '../../specs/testing/model-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 import { makeFolder } from './workspace.ts'
 
 const RUNS = repeats(5)
@@ -49,7 +49,7 @@ export async function measureSubAgents(): Promise<Figures> {
     await timeAgents(host, workspace)
     const times: number[] = []
     for (let index = 0; index < RUNS; index += 1) {
-      tell(`${AGENTS} sub-agents, run ${index + 1} of ${RUNS}`)
+      reportProgress(`${AGENTS} sub-agents, run ${index + 1} of ${RUNS}`)
       times.push(await timeAgents(host, workspace))
     }
     return { subagents8Ms: figureOf(times) }

@@ -8,7 +8,7 @@ import { ensureImage, type Image } from '../../host/image/image.ts'
 import { type Folders, prepareFolders, resolveFolders } from '../../host/state/folders.ts'
 import type { StartVmOptions, Vm } from '../../host/vm/vm.ts'
 import { prepareMachine } from '../../host/vm/vm-command.ts'
-import { tell } from './figures.ts'
+import { reportProgress } from './figures.ts'
 
 export const AGENT_DEADLINE_MS = 60_000
 
@@ -31,7 +31,7 @@ export async function openBench(home: string, starts: number): Promise<Bench> {
   await prepareFolders(folders)
   const work = join(home, 'work')
   await mkdir(work)
-  const image = await ensureImage({ cacheDir: folders.cache, onProgress: tell })
+  const image = await ensureImage({ cacheDir: folders.cache, onProgress: reportProgress })
   // So that no start pays for the trial of the accelerator.
   await prepareMachine({ image, folders }, false)
   return { image, folders, work, starts }

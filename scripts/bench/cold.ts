@@ -2,7 +2,7 @@
 
 import { startVm } from '../../host/vm/vm.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, round, tell } from './figures.ts'
+import { figureOf, reportProgress, round } from './figures.ts'
 import { readPss } from './processes.ts'
 
 /** Alternately, so that a noisy minute strikes both. */
@@ -11,7 +11,7 @@ export async function measureCold(bench: Bench): Promise<Figures> {
   const floor: number[] = []
   const pss: number[] = []
   for (let index = 0; index < bench.starts; index += 1) {
-    tell(`cold start ${index + 1} of ${bench.starts}`)
+    reportProgress(`cold start ${index + 1} of ${bench.starts}`)
     floor.push(await timeFloor(bench))
     const startedAt = performance.now()
     await using vm = await startVm(vmOptions(bench))

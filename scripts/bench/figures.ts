@@ -33,6 +33,6 @@ export function repeats(count: number): number {
 }
 
 /** Progress on stderr. */
-export function tell(text: string): void {
+export function reportProgress(text: string): void {
   process.stderr.write(`bench: ${text}\n`)
 }

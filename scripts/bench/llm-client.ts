@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { delta, done, event, toolDelta } from '../../specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 import type { LlmJob, LlmResult } from './llm-child.ts'
 
 interface Case {
@@ -34,7 +34,7 @@ export async function measureClient(): Promise<Figures> {
   try {
     const figures: Record<string, unknown> = {}
     for (const [name, one] of Object.entries(cases)) {
-      tell(`${name} of the client`)
+      reportProgress(`${name} of the client`)
       Object.assign(figures, await measureCase(name, one, client, floor))
     }
     return figures

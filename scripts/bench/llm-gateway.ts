@@ -17,7 +17,7 @@ import { startVm } from '../../host/vm/vm.ts'
 import { delta, done, reply } from '../../specs/testing/model-replies.ts'
 import { type ServerReply, startModelServer } from '../../specs/testing/model-server.ts'
 import { type Figures, openBench } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 
 const MIB = 1024 * 1024
 type Ask = (request: ModelProbeRequest) => Promise<number[]>
@@ -70,7 +70,7 @@ async function alternate(op: ModelProbeRequest['op'], through: Ask, direct: Ask)
   const request = { op, count: counts[op] }
   const times = { through: [] as number[], direct: [] as number[] }
   for (let round = -warmUpRounds; round < rounds; round++) {
-    if (round === 0) tell(`${op} through the gateway`)
+    if (round === 0) reportProgress(`${op} through the gateway`)
     const one = await through(request)
     const other = await direct(request)
     if (round < 0) continue

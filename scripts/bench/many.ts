@@ -1,7 +1,7 @@
 /** Sixteen warm VMs at once: until all have answered, and what each takes of the memory. */
 
 import { type Bench, type Figures, openLink, waitForAgent } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 import { readPss } from './processes.ts'
 import { obtainTemplate, resumeFrom } from './warm.ts'
 
@@ -14,7 +14,7 @@ export async function measureMany(bench: Bench): Promise<Figures> {
   const pss: number[] = []
   const privates: number[] = []
   for (let round = 0; round < ROUNDS; round += 1) {
-    tell(`${VMS} warm VMs at once, ${round + 1} of ${ROUNDS}`)
+    reportProgress(`${VMS} warm VMs at once, ${round + 1} of ${ROUNDS}`)
     await using running = new AsyncDisposableStack()
     const startedAt = performance.now()
     const pids = await Promise.all(

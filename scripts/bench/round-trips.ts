@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { agentPing } from '#specs/protocol/methods.ts'
 import { startVm } from '../../host/vm/vm.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { type Figure, figureOf, repeats, round, tell } from './figures.ts'
+import { type Figure, figureOf, repeats, reportProgress, round } from './figures.ts'
 
 /** The guest that sends back every byte of the control port. */
 export const echoGuest = {
@@ -34,7 +34,7 @@ export async function echoOnce(port: NodeJS.ReadWriteStream): Promise<void> {
 }
 
 async function measurePing(bench: Bench): Promise<Figure> {
-  tell('JSON-RPC ping')
+  reportProgress('JSON-RPC ping')
   await using vm = await startVm(vmOptions(bench))
   await using link = openLink(vm)
   await waitForAgent(link)
@@ -45,7 +45,7 @@ async function measurePing(bench: Bench): Promise<Figure> {
 }
 
 async function measureEcho(bench: Bench): Promise<Figure> {
-  tell('raw echo')
+  reportProgress('raw echo')
   await using vm = await startVm({ ...vmOptions(bench), ...echoGuest })
   return await timeRoundTrips(() => echoOnce(vm.rpc))
 }

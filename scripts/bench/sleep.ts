@@ -8,7 +8,7 @@ import { GuestAccess } from '../../host/control/guest-access.ts'
 import { Shell } from '../../host/control/shell.ts'
 import { hibernateVm, wakeVm } from '../../host/vm/hibernation/hibernate.ts'
 import { AGENT_DEADLINE_MS, type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 import { readCpuMs } from './processes.ts'
 import { obtainTemplate, resumeFrom } from './warm.ts'
 
@@ -18,7 +18,7 @@ const TOUCH = 'import os\nassert len(os.urandom(100_000_000)) == 100_000_000'
 export async function measureSleep(bench: Bench): Promise<Figures> {
   const samples: Sample[] = []
   for (let index = 0; index < ROUNDS; index += 1) {
-    tell(`hibernation ${index + 1} of ${ROUNDS}`)
+    reportProgress(`hibernation ${index + 1} of ${ROUNDS}`)
     samples.push(await sleepAndWake(bench))
   }
   return {

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { Host } from '../../host/host.ts'
 import { offlineModel } from '../../host/providers/providers.ts'
 import type { Bench, Figures } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 import { makeFolder } from './workspace.ts'
 
 const RUNS = repeats(10)
@@ -18,7 +18,7 @@ export async function measureTask(bench: Bench): Promise<Figures> {
   await timeTask(host, workspace)
   const times: number[] = []
   for (let index = 0; index < RUNS; index += 1) {
-    tell(`run ${index + 1} of ${RUNS}`)
+    reportProgress(`run ${index + 1} of ${RUNS}`)
     times.push(await timeTask(host, workspace))
   }
   await rm(workspace, { recursive: true })

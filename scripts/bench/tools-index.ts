@@ -10,7 +10,7 @@ import { createCodeSearch } from '../../agent/search/code-search.ts'
 import { IndexMemoryBudget } from '../../agent/search/index-memory-budget.ts'
 import { type CodeSearchResult, searchCodeName } from '../../agent/tools/search-code.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 
 const folderCount = repeats(200)
 const filesPerFolder = 50
@@ -18,7 +18,7 @@ const rounds = repeats(3)
 const searches = repeats(60)
 
 export async function measureIndex(): Promise<Figures> {
-  tell(`an index over ${folderCount * filesPerFolder} files`)
+  reportProgress(`an index over ${folderCount * filesPerFolder} files`)
   const root = await mkdtemp(join(tmpdir(), 'caisson-bench-'))
   try {
     const bytes = await makeCode(root)

@@ -7,7 +7,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { McpConnection } from '../../runtime/mcp/connection.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 
 const server = path.join(
   import.meta.dirname,
@@ -18,7 +18,7 @@ const warmUpSamples = repeats(100)
 const message = 'x'.repeat(1_000)
 
 export async function measureMcp(): Promise<Figures> {
-  tell(`${samples} calls of an MCP server, by our client and by the SDK's`)
+  reportProgress(`${samples} calls of an MCP server, by our client and by the SDK's`)
   const signal = new AbortController().signal
   const ours = new McpConnection('everything', {
     transport: 'stdio',

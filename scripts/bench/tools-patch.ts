@@ -13,7 +13,7 @@ import { createRegistry, type Registry } from '../../agent/tool-calls/registry.t
 import { toolFailure } from '../../agent/tool-calls/tool.ts'
 import { createFileTools } from '../../agent/tools/files/files.ts'
 import type { Figures } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 
 const fileCount = 100
 const samples = repeats(15)
@@ -29,7 +29,7 @@ const quiet: InvokeContext = {
 }
 
 export async function measurePatch(): Promise<Figures> {
-  tell(`a patch over ${fileCount} files, ${fileCount} edits, and their floor`)
+  reportProgress(`a patch over ${fileCount} files, ${fileCount} edits, and their floor`)
   const root = await mkdtemp(join(tmpdir(), 'caisson-bench-'))
   try {
     // No search is made.

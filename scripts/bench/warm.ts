@@ -13,7 +13,7 @@ import { TemplateStore } from '../../host/vm/template/template-store.ts'
 import { resumeVm, type Vm } from '../../host/vm/vm.ts'
 import { prepareMachine } from '../../host/vm/vm-command.ts'
 import { type Bench, type Figures, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, repeats, round, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress, round } from './figures.ts'
 import { readCpuMs } from './processes.ts'
 import { echoGuest, echoOnce } from './round-trips.ts'
 
@@ -34,7 +34,7 @@ export async function obtainTemplate(bench: Bench): Promise<Template> {
   const options = vmOptions(bench)
   const machine = await prepareMachine(options, false)
   const store = new TemplateStore(bench.folders.cache)
-  const obtained = await store.obtain(options, machine, { warmUp, onProgress: tell })
+  const obtained = await store.obtain(options, machine, { warmUp, onProgress: reportProgress })
   if (!obtained.ok) throw new Error(obtained.reason)
   return obtained.template
 }
@@ -43,7 +43,7 @@ export async function obtainTemplate(bench: Bench): Promise<Template> {
 export async function measureWarm(bench: Bench): Promise<Figures> {
   const template = await obtainTemplate(bench)
   const directory = await mkdtemp(join(bench.work, 'echo-'))
-  tell('template of an echo guest')
+  reportProgress('template of an echo guest')
   const echo = await takeTemplate({
     start: { ...vmOptions(bench), ...echoGuest },
     kind: template.record.kind,
@@ -57,7 +57,7 @@ export async function measureWarm(bench: Bench): Promise<Figures> {
   const floor: Sample[] = []
   const count = Math.max(LEAST_STARTS, bench.starts)
   for (let index = -UNMEASURED; index < count; index += 1) {
-    if (index >= 0) tell(`warm start ${index + 1} of ${count}`)
+    if (index >= 0) reportProgress(`warm start ${index + 1} of ${count}`)
     const samples = [await timeFloor(bench, echo), await timeWarm(bench, template)] as const
     if (index < 0) continue
     floor.push(samples[0])

@@ -9,7 +9,7 @@ import { offlineModel, offlineProvider } from '../../host/providers/providers.ts
 import { startVm } from '../../host/vm/vm.ts'
 import { buildDisk, type Manifest, receiveChanges, scanWorkspace } from '../../host/workspace/index.ts'
 import { type Bench, type Figures, type LinkOptions, openLink, vmOptions, waitForAgent } from './bench.ts'
-import { figureOf, repeats, tell } from './figures.ts'
+import { figureOf, repeats, reportProgress } from './figures.ts'
 
 const runId = 'run-00000000000000000000'
 const rounds = repeats(3)
@@ -20,7 +20,7 @@ export async function measureWorkspace(bench: Bench): Promise<Figures> {
   const into: number[] = []
   const out: number[] = []
   for (let index = 0; index < rounds; index += 1) {
-    tell(`workspace ${index + 1} of ${rounds}`)
+    reportProgress(`workspace ${index + 1} of ${rounds}`)
     const run = path.join(bench.work, `run-${index}`)
     await mkdir(run)
     const disk = path.join(run, 'workspace.erofs')

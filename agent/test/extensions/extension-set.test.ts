@@ -4,7 +4,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
 import type { Extension, ExtensionParts, OpenExtension } from '../../extensions/extension.ts'
 import { defineTool, type Tool, toolSuccess } from '../../tool-calls/tool.ts'
-import { answer, call, carryOut, eventsOf, onePlan, working } from '../hostile/world.ts'
+import { answer, call, eventsOf, onePlan, runTask, working } from '../hostile/world.ts'
 import { isPlanning } from '../support/scripted-model.ts'
 
 const toolNamed = (name: string, say: () => string = () => name): Tool =>
@@ -48,7 +48,7 @@ const outputs = (ending: Parameters<typeof eventsOf>[0]): string[] =>
 describe('what a task brings', () => {
   it('is there from before the plan to the end of the run, under names of any provider [S2.11]', async () => {
     const [open, diary] = bringing(['Weather-Now'])
-    const ending = await carryOut(working(call('Weather-Now', {}), answer('done')), { extensions: [open] })
+    const ending = await runTask(working(call('Weather-Now', {}), answer('done')), { extensions: [open] })
     expect(ending.completion).toMatchObject({ outcome: 'completed' })
     expect(outputs(ending)).toEqual(['"for root"'])
     expect(ending.asked.at(-1)?.tools.map((tool) => tool.function.name)).toContain('Weather-Now')
@@ -61,7 +61,7 @@ describe('what a task brings', () => {
     const [first] = bringing(['read_file', 'look_up', 'Shell-Cmd'])
     const [second, diary] = bringing(['look_up'])
     const script = working(call('look_up', {}), call('read_file', { path: 'a.txt' }), answer('done'))
-    const ending = await carryOut(script, { extensions: [first, second], files: { 'a.txt': 'content' } })
+    const ending = await runTask(script, { extensions: [first, second], files: { 'a.txt': 'content' } })
     expect(outputs(ending)[1]).toContain('content')
     expect(eventsOf(ending, 'note').map(({ text }) => text)).toEqual([
       'a tool named read_file is left out: the name is reserved',
@@ -73,13 +73,13 @@ describe('what a task brings', () => {
 
   it('may be named by the task; what nothing brings is refused, with the names that there are [S0.04]', async () => {
     const [open, diary] = bringing(['look_up'])
-    const named = await carryOut(working(answer('done')), {
+    const named = await runTask(working(answer('done')), {
       extensions: [open],
       task: { tools: ['look_up'] },
     })
     expect(named.asked.at(-1)?.tools.map((tool) => tool.function.name)).toEqual(['look_up'])
     for (const task of [{ tools: ['look_down'] }, { askTools: ['look_down'] }]) {
-      const { completion } = await carryOut(working(answer('done')), { extensions: [open], task })
+      const { completion } = await runTask(working(answer('done')), { extensions: [open], task })
       expect(completion).toMatchObject({ outcome: 'failed', reason: 'environment' })
       expect(completion.message).toMatch(/"look_down".*look_up.*read_file/)
     }
@@ -96,7 +96,7 @@ describe('what a task brings', () => {
       if (turn++ > 0) return answer('done')
       return reply({ calls: [{ name: 'spawn_agent', arguments: { brief: 'look', name: 'eye' } }] })
     }
-    const ending = await carryOut(script, { extensions: [open], agents: true })
+    const ending = await runTask(script, { extensions: [open], agents: true })
     expect(outputs(ending)[0]).toBe('"for root/eye"')
     const [, child] = diary.workspaces
     expect(child).toMatchObject({ agentPath: 'root/eye', view: expect.stringMatching(/^v/) })
@@ -108,7 +108,7 @@ describe('what a task brings', () => {
     const [noTools, diary] = bringing(['a_tool'], { toolsFor: fault })
     const [noEnd] = bringing(['b_tool'], { close: fault })
     const extensions = [fault, noTools, noEnd, () => Promise.resolve(null)]
-    const ending = await carryOut(working(call('b_tool', {}), answer('done')), { extensions })
+    const ending = await runTask(working(call('b_tool', {}), answer('done')), { extensions })
     expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
     const notes = eventsOf(ending, 'note').map(({ text }) => text)
     expect(notes).toHaveLength(2)

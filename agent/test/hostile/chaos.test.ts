@@ -9,7 +9,7 @@ import type { ServerReply } from '#specs/testing/model-server.ts'
 import { defineTool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { someRunId } from '../support/run.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
-import { answer, call, carryOut, type Ending, eventsOf } from './world.ts'
+import { answer, call, type Ending, eventsOf, runTask } from './world.ts'
 
 const rawCall = (name: string, text: string): ServerReply => ({
   body: `${toolDelta({ index: 0, id: 'same', function: { name, arguments: text } })}${delta({}, 'tool_calls')}${done}`,
@@ -107,7 +107,7 @@ it('ends with a reason, every call answered, whatever is said in whatever order 
     fc.asyncProperty(script, async ({ plan, said, cancelAt }) => {
       let turn = 0
       let heard = 0
-      const ending = await carryOut(
+      const ending = await runTask(
         (asked) => {
           if (isPlanning(asked)) return plan
           return replies[said[turn++] ?? -1] ?? answer('done')

@@ -7,7 +7,7 @@ import { agentMark } from '../../context/prompts.ts'
 import { defineTool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { someRunId } from '../support/run.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
-import { answer, call, carryOut, eventsOf, onePlan, working } from './world.ts'
+import { answer, call, eventsOf, onePlan, runTask, working } from './world.ts'
 
 /** More turns than any of these runs may come to. */
 const many = { maxTurnsPerStep: 500, maxToolCalls: 10_000 }
@@ -25,7 +25,7 @@ const sameAnswer = defineTool({
 
 describe('a model that goes round in circles', () => {
   it.each([1, 2, 3, 4, 5])('is stopped in a circle of %i calls, after it was told [T.02]', async (period) => {
-    const ending = await carryOut(
+    const ending = await runTask(
       (_asked, index) => (index === 0 ? onePlan : call('look_at', { thing: `thing ${index % period}` })),
       { task: { limits: many }, tools: [sameAnswer] },
     )
@@ -37,7 +37,7 @@ describe('a model that goes round in circles', () => {
 
   it('is stopped where calls of several tools come in another order each time [T.02]', async () => {
     const things = ['a', 'b', 'c']
-    const ending = await carryOut(
+    const ending = await runTask(
       (_asked, index) => {
         if (index === 0) return onePlan
         const turned = [...things.slice(index % 3), ...things.slice(0, index % 3)]
@@ -52,14 +52,14 @@ describe('a model that goes round in circles', () => {
   it('is stopped by the limits of its run where each call is new [T.02]', async () => {
     const script = (_asked: unknown, index: number) =>
       index === 0 ? onePlan : call('look_at', { thing: `thing ${index}` })
-    const byTurns = await carryOut(script, { task: { limits: { maxTurnsPerStep: 40 } }, tools: [sameAnswer] })
+    const byTurns = await runTask(script, { task: { limits: { maxTurnsPerStep: 40 } }, tools: [sameAnswer] })
     expect(byTurns.completion).toMatchObject({ outcome: 'failed', reason: 'limit_turns' })
-    const byCalls = await carryOut(script, {
+    const byCalls = await runTask(script, {
       task: { limits: { ...many, maxToolCalls: 30 } },
       tools: [sameAnswer],
     })
     expect(byCalls.completion).toMatchObject({ outcome: 'failed', reason: 'limit_calls' })
-    const byTokens = await carryOut(script, {
+    const byTokens = await runTask(script, {
       task: { limits: { ...many, maxTokens: 300 } },
       tools: [sameAnswer],
     })
@@ -72,7 +72,7 @@ describe('a model that goes round in circles', () => {
       ...sameAnswer,
       execute: () => Promise.resolve(toolSuccess(`${count++} of 20`)),
     })
-    const ending = await carryOut(
+    const ending = await runTask(
       working(...Array.from({ length: 20 }, () => call('look_at', { thing: 'it' })), answer('done')),
       { task: { limits: many }, tools: [counting] },
     )
@@ -81,7 +81,7 @@ describe('a model that goes round in circles', () => {
 
   it('is stopped where it makes the same mistake for ever [T.02]', async () => {
     for (const mistake of [call('no_such_tool', {}), call('look_at', { nothing: true })]) {
-      const ending = await carryOut(working(mistake), { task: { limits: many }, tools: [sameAnswer] })
+      const ending = await runTask(working(mistake), { task: { limits: many }, tools: [sameAnswer] })
       expect(ending.completion).toMatchObject({ outcome: 'failed', reason: 'step_failed' })
       expect(eventsOf(ending, 'turn-end').length).toBeLessThan(20)
     }
@@ -89,7 +89,7 @@ describe('a model that goes round in circles', () => {
 
   it('is stopped where it says for ever that it will begin [T.02]', async () => {
     const cut = reply({ text: 'I will now write the file', finishReason: 'length' })
-    const ending = await carryOut(working(cut), { task: { limits: many } })
+    const ending = await runTask(working(cut), { task: { limits: many } })
     expect(['completed', 'failed']).toContain(ending.completion.outcome)
     expect(ending.asked.length).toBeLessThan(10)
   })
@@ -108,7 +108,7 @@ describe('plans that fail and fail', () => {
 
   it('ends a plan of 64 steps that all retry [T.02]', async () => {
     const plan = { goal: 'g', steps: steps({ retries: limits.stepMaxRetries, onFailure: 'continue' }) }
-    const ending = await carryOut(
+    const ending = await runTask(
       (asked) => (isPlanning(asked) ? planReply(plan) : answer('STEP FAILED: no')),
       {
         deadlineMs: 60_000,
@@ -125,7 +125,7 @@ describe('plans that fail and fail', () => {
       steps: [{ id: 'a', title: 't', instructions: 'i', writes: [], onFailure: 'replan' }],
     }
     let plans = 0
-    const ending = await carryOut((asked) => {
+    const ending = await runTask((asked) => {
       if (asked.tools.some(({ function: { name } }) => name === 'submit_plan') || isPlanning(asked)) {
         const id = `a${plans++}`
         return planReply({ ...plan, steps: plan.steps.map((step) => ({ ...step, id })) })
@@ -143,7 +143,7 @@ describe('a tool that gives no peace', () => {
       ...sameAnswer,
       execute: () => new Promise(() => undefined),
     })
-    const ending = await carryOut(working(call('look_at', { thing: 'it' })), {
+    const ending = await runTask(working(call('look_at', { thing: 'it' })), {
       tools: [stubborn],
       onEvent: (event, inbox) => {
         if (event.type === 'tool-start') setTimeout(() => inbox.cancel(someRunId, 'enough'), 20)
@@ -160,7 +160,7 @@ describe('a tool that gives no peace', () => {
         return Promise.resolve(toolFailure('internal', 'that was all'))
       },
     })
-    const ending = await carryOut(working(call('look_at', { thing: 'it' }), answer('done')), {
+    const ending = await runTask(working(call('look_at', { thing: 'it' }), answer('done')), {
       tools: [flooding],
     })
     expect(ending.completion).toMatchObject({ outcome: 'completed', summary: 'done' })
@@ -171,7 +171,7 @@ describe('a flood of messages', () => {
   it('is taken up to a bound, told to the model within its window, and the run ends [T.02]', async () => {
     const verdicts = new Map<string, number>()
     let sent = 0
-    const ending = await carryOut(
+    const ending = await runTask(
       (_asked, index) => {
         if (index === 0) return onePlan
         return index < 30 ? call('look_at', { thing: `thing ${index}` }) : answer('done')

@@ -5,7 +5,7 @@
 import * as z from 'zod'
 import { delta, toolDelta } from '#specs/testing/model-replies.ts'
 import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
-import { answer, call, carryOut, type WorldOptions, working } from './world.ts'
+import { answer, call, runTask, type WorldOptions, working } from './world.ts'
 
 const giveMuch = defineTool({
   name: 'give_much',
@@ -19,10 +19,10 @@ const giveMuch = defineTool({
   render: (text) => text,
 })
 
-const endless = (chunk: string): Parameters<typeof carryOut>[0] =>
+const endless = (chunk: string): Parameters<typeof runTask>[0] =>
   working({ body: Buffer.alloc(24 << 20, chunk), after: 'hang' })
 
-const kinds: Record<string, { script: Parameters<typeof carryOut>[0]; options?: WorldOptions }> = {
+const kinds: Record<string, { script: Parameters<typeof runTask>[0]; options?: WorldOptions }> = {
   'endless text': { script: endless(delta({ content: 'all work and no play '.repeat(50) })) },
   'endless arguments': {
     script: endless(toolDelta({ index: 0, id: 'c', function: { name: 'a', arguments: 'x'.repeat(1_000) } })),
@@ -48,10 +48,10 @@ async function heldBytes(): Promise<number> {
   return heapUsed + external
 }
 
-await carryOut(chosen.script, { ...chosen.options, deadlineMs: 60_000 })
+await runTask(chosen.script, { ...chosen.options, deadlineMs: 60_000 })
 const before = await heldBytes()
 const rounds = 4
 for (let round = 0; round < rounds; round++)
-  await carryOut(chosen.script, { ...chosen.options, deadlineMs: 60_000 })
+  await runTask(chosen.script, { ...chosen.options, deadlineMs: 60_000 })
 const keptBytes = (await heldBytes()) - before
 console.log(JSON.stringify({ keptBytes, peakBytes: process.resourceUsage().maxRSS * 1024 }))

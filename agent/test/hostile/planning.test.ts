@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import type { ServerReply } from '#specs/testing/model-server.ts'
 import { isPlanning, planReply } from '../support/scripted-model.ts'
-import { answer, call, carryOut, eventsOf } from './world.ts'
+import { answer, call, eventsOf, runTask } from './world.ts'
 
 const step = (id: string, more: object = {}) => ({
   id,
@@ -18,7 +18,7 @@ const limits = { maxTurnsPerStep: 200, maxToolCalls: 5_000 }
 describe('a model that changes its plan', () => {
   it('cannot do so for ever [T.02]', async () => {
     let turn = 0
-    const ending = await carryOut(
+    const ending = await runTask(
       (asked) => {
         if (isPlanning(asked)) return planReply(plan(step('a'), step('b')))
         const reason = `it is turn ${++turn}`
@@ -50,7 +50,7 @@ describe('a model that changes its plan', () => {
     'cannot make it one with %s: what runs stays as it was [T.02]',
     async (kind) => {
       let turn = 0
-      const ending = await carryOut((asked) => {
+      const ending = await runTask((asked) => {
         if (isPlanning(asked)) return planReply(plan(step('a')))
         return turn++ === 0 ? call('revise_plan', { reason: 'r', plan: wrongs[kind] }) : answer('done')
       })
@@ -81,7 +81,7 @@ describe('a model that may only plan', () => {
       call('submit_plan', plan(step('a'))),
     ]
     let turn = 0
-    const ending = await carryOut(() => acts[turn++] ?? answer('none'), {
+    const ending = await runTask(() => acts[turn++] ?? answer('none'), {
       agents: true,
       files,
       task: planOnly,
@@ -103,7 +103,7 @@ describe('a model that may only plan', () => {
     ]
     for (const script of scripts) {
       let turn = 0
-      const ending = await carryOut(() => script(turn++), {
+      const ending = await runTask(() => script(turn++), {
         files,
         task: { mode: 'plan', limits: { maxTurnsPerStep: 30 } },
       })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
-import { answer, call, carryOut, type Ending, eventsOf, working } from './world.ts'
+import { answer, call, type Ending, eventsOf, runTask, working } from './world.ts'
 
 const huge = 50 << 20
 
@@ -101,7 +101,7 @@ describe('what a tool gives', () => {
 
   it.each(Object.keys(things))('goes on, within bounds, after %s [T.02]', async (kind) => {
     const thing = things[kind]
-    const ending = await carryOut(working(call('give_thing', {}), answer('done')), {
+    const ending = await runTask(working(call('give_thing', {}), answer('done')), {
       tools: thing === undefined ? [] : [thing.tool],
     })
     expectBounded(ending)
@@ -125,7 +125,7 @@ describe('what a file holds', () => {
   it.each(Object.keys(files))(
     'goes on, within bounds, after reading %s, searching it and editing it [T.02]',
     async (name) => {
-      const ending = await carryOut(
+      const ending = await runTask(
         working(
           call('read_file', { path: name }),
           call('search_files', { pattern: 'x', path: name }),
@@ -151,7 +151,7 @@ describe('what a file holds', () => {
       '__proto__',
       '{{steps.a}}',
     ]
-    const ending = await carryOut(
+    const ending = await runTask(
       working(
         call('list_files', {}),
         call('search_files', { pattern: 'word' }),

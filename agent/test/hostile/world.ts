@@ -16,7 +16,7 @@ import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type Script, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { readGuidance } from '../../context/guidance.ts'
 import type { OpenExtension } from '../../extensions/extension.ts'
-import { type HostLink, type LoopParts, runAgentLoop } from '../../loop.ts'
+import { type LoopHost, type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { createExplorer } from '../../plan/plan-only.ts'
 import { makePlan } from '../../plan/planner.ts'
@@ -46,7 +46,7 @@ export interface WorldOptions {
   /** Skills by the loop's own way; absent: there are none. */
   readonly openSkills?: LoopParts['openSkills']
   /** What of the host is not as usual: it allows everything, and has neither hooks nor tools. */
-  readonly host?: Partial<HostLink>
+  readonly host?: Partial<LoopHost>
   readonly model?: Partial<ModelOptions>
   /** Whether the run may start sub-agents; their views are copies of the folder. */
   readonly agents?: boolean
@@ -97,7 +97,7 @@ export function working(...replies: readonly ServerReply[]): Script {
 const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
 
 /** Carries a task out to its end. @throws when it does not end by the deadline, or an event is not the protocol's. */
-export async function carryOut(script: Script, options: WorldOptions = {}): Promise<Ending> {
+export async function runTask(script: Script, options: WorldOptions = {}): Promise<Ending> {
   const root = mkdtempSync(path.join(tmpdir(), 'caisson-hostile-'))
   const life = new AbortController()
   await using model = await startModelServer(script)
@@ -178,7 +178,7 @@ function openModel(baseUrl: string, options: Partial<ModelOptions> = {}): Return
 class Ears {
   readonly events: AgentEvent[] = []
   readonly agentPaths: string[] = []
-  readonly host: HostLink
+  readonly host: LoopHost
   readonly #completed = Promise.withResolvers<Completion>()
   #completions = 0
 

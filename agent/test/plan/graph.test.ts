@@ -5,7 +5,7 @@ import { Plan, type Step } from '#specs/protocol/plan.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { Planner } from '../../plan/planner.ts'
 import { writesOverlap } from '../../plan/schedule.ts'
-import type { Run } from '../../run/run.ts'
+import type { AgentRun } from '../../run/run.ts'
 import type { AgentRequest, AgentResult } from '../../tool-calls/sub-agent-types.ts'
 import { done, execute, failed, planOf } from '../support/execute.ts'
 
@@ -129,7 +129,7 @@ describe('a step for a sub-agent', () => {
     ],
     ['c', { needs: ['b'], instructions: 'use {{steps.b.n}}' }],
   )
-  const agents = (text: string, asked: AgentRequest[] = []): NonNullable<Run['agents']> => ({
+  const agents = (text: string, asked: AgentRequest[] = []): NonNullable<AgentRun['agents']> => ({
     begun: 0,
     spawn: async (request, stepId) => {
       asked.push(request)
@@ -179,7 +179,7 @@ describe('a step for a sub-agent', () => {
 
   it('fails with what to do when no sub-agent is left, is not begun anew, and can be planned otherwise [A.01 A.07]', async () => {
     const message = 'no more sub-agents begin in this run'
-    const none: NonNullable<Run['agents']> = {
+    const none: NonNullable<AgentRun['agents']> = {
       ...agents(''),
       spawn: async (request, stepId, signal) => ({
         ...(await agents('').spawn(request, stepId, signal)),

@@ -108,8 +108,8 @@ describe('makePlan', () => {
   })
 
   it('does not decide which of two equal ids a step needs [S0.02]', () => {
-    const mended = repairPlan({ goal: 'g', steps: [step('a'), step('a'), step('b', { needs: ['a'] })] })
-    expect(JSON.stringify(mended.value)).toContain('a (used twice)')
+    const repaired = repairPlan({ goal: 'g', steps: [step('a'), step('a'), step('b', { needs: ['a'] })] })
+    expect(JSON.stringify(repaired.value)).toContain('a (used twice)')
   })
 
   it('asks again with the validation errors, in a valid history [S0.02]', async () => {

@@ -4,7 +4,7 @@ import { Plan } from '#specs/protocol/plan.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { PlanState } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
-import type { Run } from '../../run/run.ts'
+import type { AgentRun } from '../../run/run.ts'
 import { done, execute, failed, noModel, planOf } from '../support/execute.ts'
 import { makeRun } from '../support/run.ts'
 
@@ -19,7 +19,7 @@ const plainAgents = {
 
 describe('another plan', () => {
   const plan = planOf(['a'], ['b', { needs: ['a'] }], ['c', { needs: ['b'] }])
-  const revise = (run: Run, next: unknown, reason = 'found more') =>
+  const revise = (run: AgentRun, next: unknown, reason = 'found more') =>
     run.revisePlan?.(next, reason, new AbortController().signal) ??
     Promise.reject(new Error('no way to revise'))
 

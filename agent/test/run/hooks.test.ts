@@ -11,10 +11,10 @@ import { defineTool, toolSuccess } from '../../tool-calls/tool.ts'
 import {
   answer,
   call,
-  carryOut,
   type Ending,
   eventsOf,
   onePlan,
+  runTask,
   type WorldOptions,
   working,
 } from '../hostile/world.ts'
@@ -31,7 +31,7 @@ async function withHooks(
   options: Omit<WorldOptions, 'host'> = {},
 ): Promise<Ending & { questions: HookRequest[] }> {
   const questions: HookRequest[] = []
-  const ending = await carryOut(script, {
+  const ending = await runTask(script, {
     ...options,
     task: { ...options.task, ...(hooks === undefined ? {} : { hooks }) },
     host: {

@@ -6,7 +6,7 @@ import { openSkills } from '../../skills/skill-catalog.ts'
 import type { GatewayClient } from '../../tool-calls/gateway-client.ts'
 import { createLoadSkillTool } from '../../tools/load-skill.ts'
 import { createMemoryTools } from '../../tools/memory.ts'
-import { answer, call, carryOut, eventsOf, onePlan } from '../hostile/world.ts'
+import { answer, call, eventsOf, onePlan, runTask } from '../hostile/world.ts'
 import { isPlanning } from '../support/scripted-model.ts'
 
 const note = { noteId: 'mem-0123456789ab', text: 'Use tabs', tags: [], state: 'kept' as const }
@@ -45,7 +45,7 @@ describe('a sub-agent', () => {
       if (turns === 0) return call('load_skill', { skillId: 'tidy' })
       return turns === 1 ? call('remember', { text: 'Imports are sorted' }) : answer('tidied')
     }
-    const ending = await carryOut(script, {
+    const ending = await runTask(script, {
       agents: true,
       task: { memory: [note], skills: [{ skillId: 'tidy', description: 'Tidies' }] },
       tools: [...createMemoryTools(gateway), createLoadSkillTool({ gateway, helper, files: {} })],

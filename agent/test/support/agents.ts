@@ -6,7 +6,7 @@ import type { AgentEvent } from '#specs/protocol/event.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Asked, Script, ServerReply } from '#specs/testing/model-server.ts'
 import type { HelperErrorCode } from '../../link/root-helper.ts'
-import type { Run } from '../../run/run.ts'
+import type { AgentRun } from '../../run/run.ts'
 import { type AgentsParts, createAgents, type RunAgents } from '../../subagents/create-agents.ts'
 import type { ViewSource } from '../../subagents/views.ts'
 import { createRegistry } from '../../tool-calls/registry.ts'
@@ -21,7 +21,7 @@ const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }
 
 export interface AgentsBench extends Disposable {
   readonly test: TestRun
-  readonly run: Run
+  readonly run: AgentRun
   readonly agents: RunAgents
   /** The parent's workspace. */
   readonly root: string

@@ -3,7 +3,7 @@ import { Plan, type Step } from '#specs/protocol/plan.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { PlanState } from '../../plan/plan-state.ts'
 import type { Planner } from '../../plan/planner.ts'
-import type { Run } from '../../run/run.ts'
+import type { AgentRun } from '../../run/run.ts'
 import type { StepResult } from '../../step/step.ts'
 import { makeRun, type TestRunOptions } from './run.ts'
 
@@ -32,17 +32,17 @@ export const failed = (text: string, reason: StepResult['reason'] = 'step_failed
 })
 
 /** `attempt` counts from 1. */
-export type Perform = (step: Step, run: Run, attempt: number) => StepResult | Promise<StepResult>
+export type Perform = (step: Step, run: AgentRun, attempt: number) => StepResult | Promise<StepResult>
 
 /** Executes `plan` with steps that are plain functions; what they were told, and what the host heard. */
 export async function execute(
   plan: Plan,
   perform: Perform = ({ id }) => done(`answer of ${id}`),
-  options: { planner?: Planner; agents?: Run['agents'] } & Omit<TestRunOptions, 'model'> = {},
+  options: { planner?: Planner; agents?: AgentRun['agents'] } & Omit<TestRunOptions, 'model'> = {},
 ) {
   const { planner, agents, ...rest } = options
   const test = makeRun({ model: noModel, ...rest })
-  const run: Run = agents === undefined ? test.run : { ...test.run, agents }
+  const run: AgentRun = agents === undefined ? test.run : { ...test.run, agents }
   const told: Record<string, string[]> = {}
   const ending = await executePlan(new PlanState(plan), run, {
     performStep: async (step, opening, stepRun, signal) => {

@@ -5,9 +5,9 @@ import { createModel, type Model } from '#runtime/llm/model.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { Task } from '#specs/protocol/task.ts'
-import type { HostLink } from '../../loop.ts'
+import type { LoopHost } from '../../loop.ts'
 import { RunBudget } from '../../run/budget.ts'
-import { CallIds, type Run } from '../../run/run.ts'
+import { type AgentRun, CallIds } from '../../run/run.ts'
 import { Steering } from '../../run/steering.ts'
 import { OutputStore } from '../../run/tool-outputs.ts'
 import { createRegistry, type Registry } from '../../tool-calls/registry.ts'
@@ -17,7 +17,7 @@ export const silentLogger = pino({ level: 'silent' })
 export const someRunId = 'run-00000000000000000001'
 
 /** A host without hooks and tools of its own. */
-export const plainHost: Pick<HostLink, 'runHook' | 'callTool'> = {
+export const plainHost: Pick<LoopHost, 'runHook' | 'callTool'> = {
   runHook: () => Promise.resolve({ decision: 'allow' }),
   callTool: () =>
     Promise.resolve({ ok: false, error: { code: 'unknown_tool', message: 'none', retryable: false } }),
@@ -107,7 +107,7 @@ export function noteTools(diary: ToolDiary = { calls: [], running: 0, mostRunnin
 }
 
 export interface TestRun {
-  readonly run: Run
+  readonly run: AgentRun
   readonly events: AgentEvent[]
   readonly deltas: Delta[]
   readonly approvals: Omit<ApprovalRequest, 'runId'>[]
@@ -143,7 +143,7 @@ export function makeRun(options: TestRunOptions): TestRun {
   const task = makeTask(options.task)
   const budget = new RunBudget(task.limits)
   const cancel = new AbortController()
-  const run: Run = {
+  const run: AgentRun = {
     task,
     agentPath: 'root',
     model: options.model,

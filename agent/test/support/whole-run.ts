@@ -2,7 +2,7 @@
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { Completion } from '#specs/protocol/task.ts'
 import { type Asked, type Script, startModelServer } from '#specs/testing/model-server.ts'
-import { type HostLink, type LoopParts, runAgentLoop } from '../../loop.ts'
+import { type LoopHost, type LoopParts, runAgentLoop } from '../../loop.ts'
 import { executePlan } from '../../plan/executor.ts'
 import { makePlan } from '../../plan/planner.ts'
 import { TaskInbox } from '../../run/task-inbox.ts'
@@ -18,7 +18,7 @@ export interface WholeRun {
 export interface WholeRunOptions {
   readonly task?: Parameters<typeof makeTask>[0]
   readonly parts?: Partial<LoopParts>
-  readonly host?: Partial<HostLink>
+  readonly host?: Partial<LoopHost>
   /** Called when the task has been submitted. */
   during?(inbox: TaskInbox, runId: string): void
 }

@@ -5,7 +5,7 @@ import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
 import type { Script } from '#specs/testing/model-server.ts'
-import { carryOut, type Ending, type WorldOptions } from '../../../agent/test/hostile/world.ts'
+import { type Ending, runTask, type WorldOptions } from '../../../agent/test/hostile/world.ts'
 import { helperInFolder } from '../../../agent/test/support/tools.ts'
 import { createCodeTools } from '../../../agent/tools/code/code.ts'
 import { act } from '../../offline-model/act.ts'
@@ -67,12 +67,12 @@ const offline: Script = (asked) => {
   return reply({ reasoning, text, calls: calls.map((call) => ({ ...call, name: call.name })) })
 }
 
-async function carryOutOffline(
+async function runOffline(
   task: NonNullable<WorldOptions['task']>,
   given: Record<string, string>,
 ): Promise<Ending> {
   const tools = (folder: string) => createCodeTools(helperInFolder(folder))
-  return await carryOut(offline, { task, files: given, tools, deadlineMs: 50_000 })
+  return await runTask(offline, { task, files: given, tools, deadlineMs: 50_000 })
 }
 
 function firstCall(intent: Intent): string | undefined {
@@ -111,7 +111,7 @@ describe('a task that the documents give as an example', () => {
       expect(ofHost.map(firstCall)).toEqual(ofHost.map(({ kind }) => toolsOfHost[kind]))
       return
     }
-    const { completion } = await carryOutOffline({ prompt: task }, given)
+    const { completion } = await runOffline({ prompt: task }, given)
     expect(completion, JSON.stringify(completion)).toMatchObject({ outcome: 'completed' })
     expect(completion.summary).toContain('[offline model]')
     expect(completion.summary).not.toMatch(/could not|did not/)
@@ -121,7 +121,7 @@ describe('a task that the documents give as an example', () => {
 describe('the offline model', () => {
   it('counts what every file holds, each and together [S4.06]', async () => {
     const given = { 'a.txt': 'one two\n', 'sub/b.md': 'three\n', 'empty.txt': '' }
-    const { completion } = await carryOutOffline({ prompt: 'Count the words of every file' }, given)
+    const { completion } = await runOffline({ prompt: 'Count the words of every file' }, given)
     expect(completion.summary).toContain('3 words in 3 files')
     for (const line of ['- a.txt: 2 words', '- sub/b.md: 1 word', '- empty.txt: 0 words'])
       expect(completion.summary).toContain(line)
@@ -135,14 +135,14 @@ describe('the offline model', () => {
       ['Calculate 0 - 1 / 8', '-0.125'],
       ['Calculate 10 / 4', '2.5'],
     ] as const) {
-      const { completion } = await carryOutOffline({ prompt }, {})
+      const { completion } = await runOffline({ prompt }, {})
       expect(completion.summary).toMatch(new RegExp(`= ${result.replace('.', '\\.')}\\s*$`, 'm'))
     }
   })
 
   it('runs the whole line behind "run the command:" as one command [S4.06]', async () => {
     const prompt = 'Run the command: echo one > x.txt; cat x.txt && echo "a; b" >> x.txt'
-    const { completion, files: after } = await carryOutOffline({ prompt }, {})
+    const { completion, files: after } = await runOffline({ prompt }, {})
     expect(completion).toMatchObject({ outcome: 'completed' })
     expect(JSON.stringify(after)).toContain('x.txt')
     expect(completion.summary).toContain('one')
@@ -161,7 +161,7 @@ describe('the offline model', () => {
         },
       ],
     }
-    const { completion } = await carryOutOffline({ prompt: 'Say hello', plan } as never, {})
+    const { completion } = await runOffline({ prompt: 'Say hello', plan } as never, {})
     expect(completion, JSON.stringify(completion)).toMatchObject({ outcome: 'completed' })
     expect(completion.summary).toContain('hello.txt has 2 words')
   })
@@ -171,7 +171,7 @@ describe('the offline model', () => {
       goal: 'g',
       steps: [{ id: 's', title: 't', instructions: 'Delete a.txt. Port it to Python 3.' }],
     }
-    const ended = await carryOutOffline({ prompt: 'g', plan } as never, { 'a.txt': 'a' })
+    const ended = await runOffline({ prompt: 'g', plan } as never, { 'a.txt': 'a' })
     expect(ended.completion).toMatchObject({ outcome: 'failed' })
     expect(JSON.stringify(ended.completion)).toContain('not understood: Port it to Python 3')
     expect(ended.isChanged).toBe(false)

@@ -34,7 +34,7 @@ async function listScenarios(): Promise<string[]> {
 }
 
 /** Whether every check of a scenario passed, and what the suite said. */
-async function carryOut(scenario: string): Promise<{ isPassed: boolean; said: string }> {
+async function runScenario(scenario: string): Promise<{ isPassed: boolean; said: string }> {
   // The suite writes its results to where it is.
   const cwd = await mkdtemp(path.join(tmpdir(), 'caisson-conformance-'))
   const command = `${process.execPath} --conditions=caisson-source ${client}`
@@ -66,7 +66,7 @@ describe('the conformance suite of MCP', () => {
   it.each(passed)(
     'passes: %s [S2.12] [A.09]',
     async (scenario) => {
-      const { isPassed, said } = await carryOut(scenario)
+      const { isPassed, said } = await runScenario(scenario)
       expect(isPassed, said).toBe(true)
     },
     90_000,
@@ -75,7 +75,7 @@ describe('the conformance suite of MCP', () => {
   it.each([['auth/metadata-default'], ['auth/client-credentials-basic']])(
     'does not pass what this client does not do, and nothing hangs: %s',
     async (scenario) => {
-      const { isPassed, said } = await carryOut(scenario)
+      const { isPassed, said } = await runScenario(scenario)
       expect(isPassed, said).toBe(false)
     },
     90_000,

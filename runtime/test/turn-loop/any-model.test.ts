@@ -19,7 +19,7 @@ const settings = fc.record({
   emptyTextRetryLimit: fc.nat(3),
   rejectedTextRetryLimit: fc.nat(3),
   markSyntheticToolCalls: fc.boolean(),
-  tellResults: fc.boolean(),
+  reportResults: fc.boolean(),
 })
 
 function answer({ kind, which }: Move): LLMResponse {

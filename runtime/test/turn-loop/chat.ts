@@ -16,12 +16,12 @@ export interface ChatSetting extends Partial<ChatOptions> {
   /** What a call gives; default its own arguments. */
   readonly execute?: (name: string, args: string) => string | Promise<string>
   /** Whether the guard is told the results; default not. */
-  readonly tellResults?: boolean
+  readonly reportResults?: boolean
 }
 
 /** Options of a loop over these replies, and the model with what it was asked. */
 export function chat(replies: readonly ScriptedReply[], setting: ChatSetting = {}) {
-  const { execute = (_, args) => args, tellResults = false, ...overrides } = setting
+  const { execute = (_, args) => args, reportResults = false, ...overrides } = setting
   const model = createScriptedModel({ replies })
   const executed: string[] = []
   const options: ChatOptions = {
@@ -48,7 +48,7 @@ export function chat(replies: readonly ScriptedReply[], setting: ChatSetting = {
       return {
         state: { ...state, messages: [...state.messages, response.assistantMessage, ...told] },
         next: { control: 'continue' },
-        ...(tellResults ? { toolResults: results } : {}),
+        ...(reportResults ? { toolResults: results } : {}),
       }
     },
     ...overrides,

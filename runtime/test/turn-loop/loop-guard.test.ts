@@ -9,11 +9,11 @@ const cycle = (period: number) => Array.from({ length: period }, (_, at) => call
 const far = { maxIterations: 200, maxConsecutiveToolTurns: 200 }
 
 describe('the guard of the turn loop', () => {
-  for (const tellResults of [true, false])
+  for (const reportResults of [true, false])
     it.each([1, 2, 3, 4, 5, 7])(
-      `stops a circle of %i batches ${tellResults ? 'with equal results' : 'whose results it does not know'}, after one nudge [A.02, S2.23]`,
+      `stops a circle of %i batches ${reportResults ? 'with equal results' : 'whose results it does not know'}, after one nudge [A.02, S2.23]`,
       async (period) => {
-        const { options, requests, executed } = chat(times(20, ...cycle(period)), { ...far, tellResults })
+        const { options, requests, executed } = chat(times(20, ...cycle(period)), { ...far, reportResults })
         const result = await runTurnLoop(options)
         expect(result.reason).toBe('repeated_tool_call_stopped')
         expect(result.stop.repeatedToolCall).toMatchObject({ period, tool: 'look', toolNames: ['look'] })
@@ -29,7 +29,7 @@ describe('the guard of the turn loop', () => {
     let count = 0
     const { options } = chat([...times(50, call('poll')), text('done')], {
       ...far,
-      tellResults: true,
+      reportResults: true,
       execute: () => `${++count} done`,
     })
     const result = await runTurnLoop(options)
@@ -40,7 +40,7 @@ describe('the guard of the turn loop', () => {
   it('does not take another duration for another result [A.02]', async () => {
     let count = 0
     const execute = () => `failed after ${++count}.5 ms`
-    const { options } = chat(times(9, call('test')), { ...far, tellResults: true, execute })
+    const { options } = chat(times(9, call('test')), { ...far, reportResults: true, execute })
     expect(await runTurnLoop(options)).toMatchObject({ reason: 'repeated_tool_call_stopped', iterations: 3 })
   })
 
@@ -48,7 +48,7 @@ describe('the guard of the turn loop', () => {
     const script = Array.from({ length: 20 }, (_, at) => [call('edit', { at }), call('test')]).flat()
     const { options } = chat([...script, text('done')], {
       ...far,
-      tellResults: true,
+      reportResults: true,
       execute: (name) => (name === 'test' ? '1 failed' : 'ok'),
     })
     expect(await runTurnLoop(options)).toMatchObject({ reason: 'text_response' })
@@ -57,7 +57,7 @@ describe('the guard of the turn loop', () => {
   it('sees a circle through rejected texts, and forgets it after an answer [A.02]', async () => {
     const { options } = chat(times(20, call('look'), text('Let me check.')), {
       ...far,
-      tellResults: true,
+      reportResults: true,
       rejectedTextRetryLimit: 1,
       requiresActionEvidence: () => true,
     })

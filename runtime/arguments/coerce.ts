@@ -80,10 +80,10 @@ export function coerceArguments(
   schema: Readonly<Record<string, unknown>>,
   corrections: string[],
 ): Record<string, unknown> {
-  return new Mender(schema, corrections).mendObject(value, schema, '', 0)
+  return new ArgumentCoercion(schema, corrections).coerceObject(value, schema, '', 0)
 }
 
-class Mender {
+class ArgumentCoercion {
   readonly #root: Readonly<Record<string, unknown>>
   readonly #corrections: string[]
 
@@ -93,7 +93,7 @@ class Mender {
   }
 
   /** @param place of `value` in the arguments, such as `edits.0.`; empty for the arguments themselves */
-  mendObject(
+  coerceObject(
     value: Readonly<Record<string, unknown>>,
     schema: Readonly<Record<string, unknown>>,
     place: string,
@@ -106,7 +106,7 @@ class Mender {
     return Object.fromEntries(
       named.map(([name, child]) => {
         const property = Object.hasOwn(properties, name) ? properties[name] : undefined
-        return [name, this.#mendValue(child, property, `${place}${name.slice(0, 100)}`, depth + 1)]
+        return [name, this.#coerceValue(child, property, `${place}${name.slice(0, 100)}`, depth + 1)]
       }),
     )
   }
@@ -150,17 +150,17 @@ class Mender {
     return meanings
   }
 
-  #mendValue(value: unknown, node: unknown, place: string, depth: number): unknown {
+  #coerceValue(value: unknown, node: unknown, place: string, depth: number): unknown {
     const schema = depth > depthMax ? null : schemaFor(node, value, this.#root)
     if (schema === null) return value
     const coerced = coerce(value, schema, this.#root)
     if (coerced !== value) this.#note(`${place}: ${typeName(value)} taken as ${typeName(coerced)}`)
     if (Array.isArray(coerced)) {
       const { items } = schema
-      return coerced.map((item, at) => this.#mendValue(item, items, `${place}.${at}`, depth + 1))
+      return coerced.map((item, at) => this.#coerceValue(item, items, `${place}.${at}`, depth + 1))
     }
     return isRecord(coerced) && isRecord(schema.properties)
-      ? this.mendObject(coerced, schema, `${place}.`, depth)
+      ? this.coerceObject(coerced, schema, `${place}.`, depth)
       : coerced
   }
 

@@ -6,9 +6,9 @@ import type { Task } from '#specs/protocol/task.ts'
 import { reply } from '#specs/testing/model-replies.ts'
 import { type Asked, type ServerReply, startModelServer } from '#specs/testing/model-server.ts'
 import { executePlan } from '../../plan/executor.ts'
+import { planAndExecute } from '../../plan/plan-and-execute.ts'
 import { createExplorer, isMountedReadOnly } from '../../plan/plan-only.ts'
 import { makePlan } from '../../plan/planner.ts'
-import { workOnTask } from '../../plan/work.ts'
 import { makeRun, modelAt, noteTools, type TestRunOptions } from '../support/run.ts'
 import { isPlanning, planReply, stepOf } from '../support/scripted-model.ts'
 
@@ -29,7 +29,7 @@ async function work(
 ) {
   await using server = await startModelServer(script)
   const test = makeRun({ model: modelAt(server.baseUrl), task, ...(decide === undefined ? {} : { decide }) })
-  const ending = await workOnTask(test.run, {
+  const ending = await planAndExecute(test.run, {
     planner: makePlan,
     explorer: createExplorer('/nonexistent'),
     executor: executePlan,

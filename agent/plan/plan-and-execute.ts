@@ -5,7 +5,7 @@
 
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { Run, RunEnding } from '../run/run.ts'
+import type { AgentRun, RunEnding } from '../run/run.ts'
 import { truncate } from '../text/truncate.ts'
 import { interruption } from './ending.ts'
 import { boundsOf, findPlanProblems } from './parse-plan.ts'
@@ -14,17 +14,17 @@ import { PlanState } from './plan-state.ts'
 import type { PlanFailure, Planner } from './planner.ts'
 import { describePlan } from './render.ts'
 
-export interface WorkParts {
+export interface PlanAndExecuteParts {
   readonly planner: Planner
   /** Plans for a run that only plans. */
   readonly explorer: Planner
-  readonly executor: (book: PlanState, run: Run) => Promise<RunEnding>
+  readonly executor: (book: PlanState, run: AgentRun) => Promise<RunEnding>
 }
 
 /** Times that a plan is made anew after what a person said. */
 const replansMax = 3
 
-export async function workOnTask(run: Run, parts: WorkParts): Promise<RunEnding> {
+export async function planAndExecute(run: AgentRun, parts: PlanAndExecuteParts): Promise<RunEnding> {
   const isOnlyPlanned = run.task.mode === 'plan'
   const planned = await planFirst(run, isOnlyPlanned ? parts.explorer : parts.planner)
   if (run.signal.aborted) return { ...interruption(run, 'the plan was not carried out'), summary: '' }
@@ -47,7 +47,7 @@ export async function workOnTask(run: Run, parts: WorkParts): Promise<RunEnding>
 }
 
 /** The plan that the task brings, or a new one. */
-async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
+async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
   const { plan } = run.task
   if (plan === undefined) return planner(run, run.signal)
   const problems = await findPlanProblems(plan, boundsOf(run))
@@ -57,7 +57,7 @@ async function planFirst(run: Run, planner: Planner): ReturnType<Planner> {
 }
 
 /** Asks until a plan is allowed; null when one is. A denial with a word has it planned anew. */
-async function agree(book: PlanState, run: Run, planner: Planner): Promise<PlanFailure | null> {
+async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<PlanFailure | null> {
   for (let round = 0; ; round++) {
     const consent = await askConsent(book.plan, run, () => boundsOf(run), run.signal)
     if (consent.allowed) {
@@ -77,7 +77,7 @@ async function agree(book: PlanState, run: Run, planner: Planner): Promise<PlanF
   }
 }
 
-async function noteCorrections(corrections: readonly string[], run: Run): Promise<void> {
+async function noteCorrections(corrections: readonly string[], run: AgentRun): Promise<void> {
   if (corrections.length === 0) return
   const text = truncate(`the model's plan was put right: ${corrections.join('; ')}`, limits.textMaxChars)
   await run.report.event({ type: 'note', level: 'info', text })
