@@ -71,7 +71,7 @@ describe('startVm', () => {
     const error = await failureOf(
       startTestVm({ ...home, guestOptions: { init: '/does/not/exist' }, deadlineMs: 60_000 }),
     )
-    expect(error.code).toBe('guest_failed')
+    expect(error.kind).toBe('guest_failed')
     expect(['kernel', 'init']).toContain(error.phase)
     expect(error.consoleTail).not.toBe('')
     expect(error.message).not.toContain(error.consoleTail)
@@ -83,7 +83,7 @@ describe('startVm', () => {
     const kernel = join(home.folders.home, 'no-kernel')
     await writeFile(kernel, 'this is text')
     const error = await failureOf(startTestVm({ ...home, image: { ...(await getTestImage()), kernel } }))
-    expect(error.code).toBe('qemu_failed')
+    expect(error.kind).toBe('qemu_failed')
     expect(error.stderrTail).toMatch(/kernel/)
     expect(await readdir(home.folders.vms)).toEqual([])
   })
@@ -107,7 +107,7 @@ describe('startVm', () => {
     controller.abort()
     expect((await failureOf(start)).code).toBe('cancelled')
     expect(await waitUntilGone(pid ?? 0)).toBe(true)
-    expect((await failureOf(startTestVm({ ...home, deadlineMs: 150 }))).code).toBe('deadline_exceeded')
+    expect((await failureOf(startTestVm({ ...home, deadlineMs: 150 }))).kind).toBe('deadline_exceeded')
     expect(await readdir(home.folders.vms)).toEqual([])
   })
 })

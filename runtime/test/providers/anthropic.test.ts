@@ -111,7 +111,7 @@ describe('answers of Anthropic', () => {
     ]) {
       const config = { idleTimeoutMs: 300, firstEventTimeoutMs: 300 }
       const { answer } = await askKind('anthropic', [reply], {}, config)
-      codes.push(answer.ok ? 'no error' : (answer.error as { code: string }).code)
+      codes.push(answer.ok ? 'no error' : (answer.error as { kind: string }).kind)
     }
     expect(codes).toEqual([
       'truncated',
@@ -199,7 +199,7 @@ describe('tools that the server of Anthropic runs', () => {
     const argumentsAlone = lost.replace('"partial_json":"{}"', '"partial_json":"{\\"city\\":1}"')
     for (const body of [streamOf([text, unnamed], 'tool_use'), argumentsAlone]) {
       const { answer } = await askKind('anthropic', [{ body }], { tools: weather })
-      expect(answer).toMatchObject({ ok: false, error: { code: 'nameless_call' } })
+      expect(answer).toMatchObject({ ok: false, error: { kind: 'nameless_call' } })
     }
   })
 })

@@ -86,7 +86,7 @@ describe('answers of Gemini', () => {
       { status: 404, body: error(404, 'NOT_FOUND') },
     ]) {
       const { answer } = await askKind('google', [reply])
-      codes.push(answer.ok ? 'no error' : (answer.error as { code: string }).code)
+      codes.push(answer.ok ? 'no error' : (answer.error as { kind: string }).kind)
     }
     expect(codes).toEqual([
       'truncated',
@@ -153,9 +153,9 @@ describe('arguments of Gemini in pieces', () => {
     ['a path that is none', [begun, piece('city', { stringValue: 'x' }), end], 'broken'],
     ['a path that skips places', [begun, piece('$.a[5]', { stringValue: 'x' }), end], 'broken'],
     ['a path to a prototype', [begun, piece('$.__proto__.x', { stringValue: 'x' }), end], 'broken'],
-  ])('with %s are no call [S2.06] [S2.08]', async (_name, parts, code) => {
+  ])('with %s are no call [S2.06] [S2.08]', async (_name, parts, kind) => {
     const { answer } = await askKind('google', [{ body: chunksOf(parts) }], { tools: weather })
-    expect(answer).toMatchObject({ ok: false, error: { code } })
+    expect(answer).toMatchObject({ ok: false, error: { kind } })
   })
 
   it('leave out the call that the bound of tokens cut off, and what the server ran itself [S2.06] [S2.08]', async () => {

@@ -109,7 +109,7 @@ for (const provider of ['openai-compatible', 'ollama', 'anthropic']) {
       const request = { provider, model: llamaModel }
       const messages = [{ role: 'user', content: 'x'.repeat(120_000) }] as const
       await expect(generate({ ...request, environment, messages })).rejects.toMatchObject({
-        code: 'context_exceeded',
+        kind: 'context_exceeded',
       })
       await using stranger = open(server, 'wrong-key-0123456789')
       const wrong = generate({ ...request, environment: stranger, messages })
