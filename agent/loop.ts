@@ -51,7 +51,7 @@ export interface LoopParts {
   readonly planner: Planner
   /** Plans for runs that only plan; default the one that looks around at /mnt/workspace. */
   readonly explorer?: Planner
-  readonly executor: (book: PlanState, run: Run) => Promise<RunEnding>
+  readonly executor: (book: PlanState, run: AgentRun) => Promise<RunEnding>
   readonly registry: Registry
   /** What a task may bring tools with; absent: nothing. */
   readonly extensions?: readonly OpenExtension[]
