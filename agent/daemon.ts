@@ -1,6 +1,6 @@
 /**
- * The agent as a service on its two ports: what the host may ask, wired to the loop, the workspace and the few things that only
- * the guest's root side can do. Holds no policy of its own.
+ * The agent as a service on its two ports: connects the host's requests to the loop, the workspace and the root
+ * helper. Contains no policy.
  */
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
@@ -26,15 +26,15 @@ import type { Tool } from './tool-calls/tool.ts'
 import type { CollectOptions } from './workspace/collect.ts'
 import { sendChanges } from './workspace/send-changes.ts'
 
-/** What only the guest's root side can do. */
+/** Operations that need root in the guest. */
 export interface RootSide {
   mountWorkspace(readOnly: boolean): Promise<Result<unknown, RootFailure>>
   resetWorkspace(keepHome: boolean): Promise<Result<unknown, RootFailure>>
-  /** A connection that carries a person's shell; rejects when there can be none. */
+  /** Opens a connection to a person's shell; rejects when it cannot start. */
   openShell(request: ShellRequest): Promise<Duplex>
 }
 
-/** A failure in words; its code is the root side's own. */
+/** A failure with the root helper's own code. */
 export interface RootFailure {
   readonly message: string
 }
@@ -44,20 +44,20 @@ export interface DaemonOptions {
   readonly openHttp: OpenPort
   readonly root: RootSide
   readonly tools: readonly Tool[]
-  /** Views of the workspace, and the tools of an agent in one; absent: there are no sub-agents. */
+  /** Views of the workspace and the tools of an agent in one; absent: no sub-agents. */
   readonly agents?: Pick<AgentsParts, 'views' | 'toolsFor'>
-  /** What a task may bring tools with; nothing of it is opened before there is a task. Absent: nothing. */
+  /** Extensions that a task can bring; none opens before there is a task. Absent: none. */
   readonly extensions?: readonly OpenExtension[]
   listWorkspace(signal: AbortSignal): Promise<string>
-  /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
+  /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
-  /** The skills of a task; absent: none. */
+  /** Opens the skills of a task; absent: none. */
   openSkills?: LoopParts['openSkills']
   /** How earlier agent processes of this boot ended. */
   describeExits(): Pick<AgentDescription, 'restarts' | 'lastExit'>
-  /** Default `http://gateway/v1`: the host's gateway on the stream port. */
+  /** Base URL of the model. Default `http://gateway/v1`: the host's gateway on the stream port. */
   readonly modelBaseUrl?: string
-  /** Where the workspace and its base are; default as the guest mounts them. */
+  /** Locations of the workspace and its base; default: the guest's mount points. */
   readonly collect?: Pick<CollectOptions, 'merged' | 'base' | 'upper'>
 }
 
@@ -68,7 +68,7 @@ export interface Daemon {
   close(): Promise<void>
 }
 
-/** Starts to serve; returns at once. */
+/** Starts serving; returns immediately. */
 export function startDaemon(options: DaemonOptions): Daemon {
   const inbox = new TaskInbox()
   const ending = new AbortController()
@@ -117,7 +117,7 @@ export function startDaemon(options: DaemonOptions): Daemon {
   }
 }
 
-/** The client and undici are loaded with the first request: they are a third of what the agent has to load to be ready. */
+/** Loads the client and undici with the first request: they are a third of the code loaded at start. */
 function openModel(model: string, baseUrl: string, link: HostLink): Model {
   let loaded: Promise<Model> | undefined
   const load = async (): Promise<Model> => {
@@ -178,7 +178,7 @@ function steer(
   return known(runId, taken === 'taken')
 }
 
-/** @param registry all tools that there can be; null: what the run opens may bring more, and the loop looks at names then */
+/** @param registry all known tools; null: the run's extensions may add tools, so the loop checks the names later */
 function submit(
   task: Task,
   inbox: TaskInbox,
@@ -196,7 +196,7 @@ function submit(
   }
 }
 
-/** The link as the loop sees it: what cannot be delivered is logged, and a question without an answer rejects. */
+/** Adapts the link for the loop: logs undelivered messages; a question without an answer rejects. */
 function toLoopHost(link: HostLink, logger: Logger): LoopHost {
   return {
     emitEvent: (runId, agentPath, event) => link.emitEvent(runId, agentPath, event),

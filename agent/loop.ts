@@ -1,6 +1,6 @@
 /**
- * The agent's life: receives a task, has it planned, tells the host the plan, has it carried out, and completes it, for ever.
- * Every task is completed exactly once, also when it is cancelled and when planner or executor have a fault.
+ * Main loop of the agent: accepts a task, plans it, reports the plan, executes it and completes it, then waits for
+ * the next. Completes every task exactly once, also after a cancel and after a fault in planner or executor.
  */
 import type { Logger } from 'pino'
 import type { Model } from '#runtime/llm/model.ts'
@@ -34,7 +34,7 @@ import { memoryToolNames } from './tools/memory.ts'
 import { isAgentTool } from './tools/run-agents.ts'
 import { defaultRoot } from './workspace/file-access.ts'
 
-/** The ways to the host; none of them rejects but those that have an answer, when their signal is aborted. */
+/** The host as the loop uses it. Only methods with an answer reject, and only when their signal aborts. */
 export interface LoopHost {
   emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
   emitDelta(runId: string, agentPath: string, delta: Delta): void
@@ -49,27 +49,27 @@ export interface LoopParts {
   readonly inbox: TaskInbox
   readonly host: LoopHost
   readonly planner: Planner
-  /** Plans for runs that only plan; default the one that looks around at /mnt/workspace. */
+  /** Planner for runs that only plan; default: the one that explores /mnt/workspace. */
   readonly explorer?: Planner
   readonly executor: (book: PlanState, run: AgentRun) => Promise<RunEnding>
   readonly registry: Registry
-  /** What a task may bring tools with; absent: nothing. */
+  /** Extensions that a task can use; absent: none. */
   readonly extensions?: readonly OpenExtension[]
-  /** Sub-agents for a run, each of which reports under its own path; absent: there are none. */
+  /** Creates sub-agents for a run, each reporting under its own path; absent: none. */
   agentsFor?(
     run: AgentRun,
     reportFor: (agentPath: string) => Report,
     extensionTools: OpenedExtensions['toolsFor'],
   ): RunAgents
   modelFor(task: Task): Model
-  /** What the workspace holds, for the prompts. */
+  /** Lists the workspace for the prompts. */
   listWorkspace(signal: AbortSignal): Promise<string>
-  /** What the workspace's AGENTS.md says; absent, or undefined: there is none. */
+  /** Reads the workspace's AGENTS.md; absent, or undefined: there is none. */
   readGuidance?(): Promise<string | undefined>
-  /** The skills of a task; absent: none. */
+  /** Opens the skills of a task; absent: none. */
   openSkills?(task: Task): Promise<SkillCatalog>
   readonly logger: Logger
-  /** How long planner and executor may take to end after a cancel, before they are left behind. Default 5 s. */
+  /** How long planner and executor may take to end after a cancel before they are abandoned. Default 5 s. */
   readonly cancelGraceMs?: number
 }
 
@@ -127,7 +127,7 @@ interface TaskContext {
   readonly logger: Logger
 }
 
-/** The run of a task, carried out to its end, with what the task brings open for as long. */
+/** Opens what the task brings, runs the task, and closes it again. */
 async function runTask(context: TaskContext): Promise<RunEnding> {
   const { received, parts, signal } = context
   const { task } = received
@@ -150,7 +150,7 @@ async function runTask(context: TaskContext): Promise<RunEnding> {
   }
 }
 
-/** What there is besides the task. */
+/** Guidance and skills found for the task. */
 interface WorkspaceContext {
   readonly guidance: string | undefined
   readonly skills: SkillCatalog | undefined
@@ -179,7 +179,7 @@ async function runWithExtensions(
     parts.host.runHook({ runId: task.runId, ...request }, until),
   )
   const run: AgentRun = {
-    // By name from here on.
+    // From here on by name, without patterns.
     task: { ...task, askTools: [...asked.value] },
     agentPath: 'root',
     model: holdModel(parts.modelFor(task), received.steering),
@@ -207,13 +207,13 @@ async function runWithExtensions(
   }
 }
 
-/** The tools that the task allows, of all that there are once what it brings is open; a name that nothing has is refused. */
+/** Selects the tools that the task allows from all open ones; an unknown name is an error. */
 function selectTools(all: Registry, task: Task, isOffered: (name: string) => boolean): Result<Registry> {
   const chosen = all.choose(task.tools ?? ['*'])
   return chosen.ok ? all.select(chosen.value.filter(isOffered)) : chosen
 }
 
-/** The run's skills; what is wrong with those of the workspace is a note. */
+/** Opens the run's skills; reports problems of the workspace's skills as a note. */
 async function openSkills({
   received,
   parts,
@@ -240,7 +240,7 @@ function toExtensionHost({ received, parts, report, budget }: TaskContext): Exte
   }
 }
 
-/** What the person wrote after the agent's last word is not lost in silence. */
+/** Reports messages that arrived after the agent's last answer, so that none is lost silently. */
 async function noteUnseen(messages: readonly SteerMessage[], report: Report): Promise<void> {
   for (const { text } of messages) {
     const note = truncate(`the run ended before the agent saw this message: ${text}`, limits.textMaxChars)
@@ -248,7 +248,7 @@ async function noteUnseen(messages: readonly SteerMessage[], report: Report): Pr
   }
 }
 
-/** The work's ending, or one in its place: when it threw, and when it does not end within the grace after its signal. */
+/** The work's ending. Replaced when the work throws, or does not end within the grace period after its signal. */
 async function settle(
   work: Promise<RunEnding>,
   run: Pick<AgentRun, 'signal' | 'budget'>,
@@ -277,7 +277,7 @@ async function settle(
   return ending
 }
 
-/** A report that goes silent once the task is completed: work left behind has nothing more to say. */
+/** Creates a report that is silent once the task is completed: abandoned work can report nothing. */
 function openReport(runId: string, host: LoopHost): RunReport {
   let open = true
   const of = (agentPath: string): Report => ({

@@ -1,6 +1,6 @@
 /**
- * The agent's process in the guest: opens the two ports, has the tools over the workspace, and serves until it is told to end.
- * A fault that nothing answers for ends the process; PID 1 starts it again and keeps its last words.
+ * The agent's process in the guest: opens the two ports, creates the tools over the workspace, and serves until it is
+ * asked to end. An unhandled fault ends the process; PID 1 restarts it and keeps its last output.
  */
 import { readGuidance } from './context/guidance.ts'
 import { startDaemon } from './daemon.ts'
@@ -31,13 +31,13 @@ import { defaultRoot } from './workspace/file-access.ts'
 import { describeWorkspace } from './workspace/listing.ts'
 
 /**
- * Serves until the process is told to end; called once, by `start.ts`.
- * @param describeExits default: what PID 1 had written down when this process began
+ * Serves until the process is asked to end; `start.ts` calls it once.
+ * @param describeExits default: what PID 1 had recorded when this process began
  */
 export function startAgent(describeExits?: () => AgentExits): void {
   const { CAISSON_HELPER, CAISSON_AGENT_EXITS } = process.env
   const helper = createHelper(CAISSON_HELPER)
-  // Once, and not in each session: nothing is added while this process lives.
+  // Read once, not per session: nothing is added while this process lives.
   const exits = readExits(CAISSON_AGENT_EXITS)
   const http: StreamOpener = {
     openStream: (headers, options) => daemon.link.http.openStream(headers, options),
@@ -50,7 +50,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
     createGovernanceTool(gateway),
   ]
   const codeSearch = createCodeSearch({ gateway })
-  /** What every agent has, over the workspace or over a sub-agent's view of it. */
+  /** The tools of every agent, over the workspace or a sub-agent's view of it. */
   const toolsOver = (files: FileToolsOptions, programs: CodeToolsOptions): Tool[] => [
     ...createFileTools(createRunSandboxed(helper, programs), files),
     ...createCodeTools(helper, { network, ...programs }),
@@ -67,7 +67,7 @@ export function startAgent(describeExits?: () => AgentExits): void {
   const daemon = startDaemon({
     openRpc: createPortOpener('caisson.rpc'),
     openHttp: createPortOpener('caisson.http'),
-    // A person's shell finds the network as programs do.
+    // A person's shell uses the network the way programs do.
     root: {
       ...helper,
       openShell: async (request) => helper.openShell({ ...request, env: (await network.prepare()).env }),

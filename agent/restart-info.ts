@@ -1,4 +1,6 @@
-/** How earlier agent processes of this boot ended, as PID 1 writes it down. Refuses nothing: a file that cannot be read says nothing. */
+/**
+ * Reads how earlier agent processes of this boot ended, as recorded by PID 1. An unreadable file counts as no record.
+ */
 import { readFileSync } from 'node:fs'
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
@@ -17,13 +19,13 @@ const Exits = z.object({
 })
 
 export interface AgentExits {
-  /** Starts after the first, since boot. */
+  /** Number of restarts since boot. */
   restarts: number
-  /** In words; absent when no process has ended yet. */
+  /** Description of the last end; absent when no process has ended yet. */
   lastExit?: string
 }
 
-/** What the file at `path` says; without one this is the first process. */
+/** Reads the file at `path`; without it this is the first process. */
 export function readExits(path: string | undefined): AgentExits {
   if (path === undefined) return { restarts: 0 }
   try {

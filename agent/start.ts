@@ -1,7 +1,7 @@
 /**
- * The first file that Node runs in the guest: runs `main.js` beside it, the bundled agent, with the code that V8 made of
- * it when the bundle was made. Without such code for this very Node, or when V8 refuses it, V8 compiles the bundle, and
- * the console says so.
+ * The first file that Node runs in the guest: runs the bundled agent `main.js` beside it with V8's code cache from
+ * build time. Without a cache for this Node version, or when V8 rejects it, V8 compiles the bundle and the console
+ * says so.
  */
 import { readFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
@@ -11,7 +11,7 @@ import { Script } from 'node:vm'
 interface Exports {
   startAgent(): void | Promise<void>
 }
-/** The bundle is the text of such a function; it puts the exports in `module.exports`. */
+/** The bundle is the body of such a function; it stores the exports in `module.exports`. */
 type Bundle = (module: { exports: Exports }, exports: object, load: NodeJS.Require) => void
 
 const filename = `${__dirname}/main.js`

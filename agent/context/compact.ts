@@ -1,7 +1,7 @@
 /**
- * Makes a conversation shorter when it outgrows the model's window. What is pinned (rules, task, plan, step, the person's
- * messages) is said anew; long outputs become their head and tail with a reference; what is still too much is summarised,
- * and the last turns stay. The journal keeps everything: this is a view of it. Never fails, and the result is valid.
+ * Shortens a conversation that outgrows the model's window. Pinned text (rules, task, plan, step, the person's
+ * messages) is repeated. Long outputs keep their head and tail with a reference; if that is not enough, old turns are
+ * summarised. The last turns stay. The journal keeps everything. Never fails; the result is a valid conversation.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { SteerMessage } from '../run/steering.ts'
@@ -11,51 +11,51 @@ import { describeMessages } from './sections.ts'
 import type { TokenMeter } from './tokens.ts'
 
 export interface CompactionParts {
-  /** Valid, and without open calls. */
+  /** A valid conversation without open calls. */
   readonly messages: readonly ChatMessage[]
-  /** The system's message and the user's, as they are said now. */
+  /** The system and user messages in their current form. */
   readonly opening: readonly ChatMessage[]
   readonly meter: TokenMeter
-  /** What the conversation may have at most. */
+  /** Maximum size of the conversation, in tokens. */
   readonly maxTokens: number
-  /** What it should have afterwards. */
+  /** Target size after compaction, in tokens. */
   readonly targetTokens: number
-  /** What the person wrote while the step was under way. */
+  /** Messages from the person during this step. */
   readonly said: readonly SteerMessage[]
-  /** What stands for earlier turns already; empty when there was no compaction yet. */
+  /** Summary of turns removed earlier; empty before the first compaction. */
   readonly earlier: string
-  /** What the run may still spend, in lines. */
+  /** What remains of the run's budget, one line per limit. */
   readonly left: string
-  /** Shortens an output, with a note of where all of it can be read. */
+  /** Shortens an output and notes where the whole of it can be read. */
   cutOutput(callId: string, output: string, maxChars: number): string
-  /** A model's summary of a record of at most `maxChars`; undefined when there is none. */
+  /** Asks a model to summarise a record of at most `maxChars`; undefined when it gives none. */
   summarise(record: string): Promise<string | undefined>
-  /** Characters that such a record may have. */
+  /** Maximum length of such a record, in characters. */
   readonly recordMaxChars: number
 }
 
 export interface Compacted {
   readonly messages: readonly ChatMessage[]
-  /** What stands for the part that was left out; empty when outputs were cut and nothing else. */
+  /** Summary of the removed part; empty when only outputs were cut. */
   readonly summary: string
 }
 
-/** What is left of a long output that the model has seen. */
+/** What remains of a long output that the model has already seen. */
 const outputChars = 1_200
-/** What a summary may have: in characters, and of the target. */
+/** Maximum size of a summary: in characters, and as a share of the target. */
 const summaryMaxChars = 12_000
 const summaryShare = 0.3
-/** Of the target: what the last turns may have that stay as they are. */
+/** Share of the target for the last turns, which stay unchanged. */
 const tailShare = 0.4
-/** Of the target: what the person's messages may have. */
+/** Share of the target for the person's messages. */
 const saidShare = 0.3
-/** Output of the last turns when nothing else helps, tried in this order. */
+/** Sizes for outputs of the last turns when nothing else suffices, tried in this order. */
 const hardCuts = [8_000, 2_000, 400, 160] as const
 
-/** A message of the model and all up to the next one. */
+/** A message of the model and everything up to its next one. */
 type Turn = readonly ChatMessage[]
 
-/** Null when there is nothing that could be made shorter. */
+/** Null when nothing can be shortened. */
 export async function compact(parts: CompactionParts): Promise<Compacted | null> {
   const head = parts.messages.slice(0, 2)
   const turns = splitTurns(parts.messages.slice(2))
@@ -67,7 +67,7 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
   if (fits(short, parts.targetTokens, parts)) return { messages: short, summary: '' }
 
   const kept = countKept(seen, parts)
-  // Made of what there was before it was cut: a summary sees more than the model will.
+  // The summary is made from the uncut turns, so it covers more than the model will see.
   const summary = await sumUp(turns.slice(0, turns.length - kept), parts)
   const tail = seen.slice(seen.length - kept)
   const opening = sayAnew(summary, parts)
@@ -79,7 +79,7 @@ export async function compact(parts: CompactionParts): Promise<Compacted | null>
   return { messages, summary }
 }
 
-/** What stands for `turns` and all before them. */
+/** Summary of `turns` and of everything before them. */
 async function sumUp(turns: readonly Turn[], parts: CompactionParts): Promise<string> {
   if (turns.length === 0) return parts.earlier
   const { meter, targetTokens } = parts
@@ -126,7 +126,7 @@ function sayAnew(
 ): ChatMessage[] {
   const [system, user, ...rest] = opening
   if (system === undefined || user === undefined) throw new TypeError('an opening is two messages')
-  // An opening that is said anew may know them by now.
+  // A repeated opening may already contain them.
   const untold = said.filter(({ text }) => !user.content.includes(block('message', text)))
   const sections = [
     user.content,
@@ -137,7 +137,7 @@ function sayAnew(
   return [system, { role: 'user', content: sections.join('\n\n') }, ...rest]
 }
 
-/** The turns as text for whoever sums them up. */
+/** The turns as text, for the model that summarises them. */
 function describeRecord(turns: readonly Turn[], { earlier, recordMaxChars }: CompactionParts): string {
   const lines = turns.flat().map((message) => {
     if (message.role === 'tool') return `result: ${truncateMiddle(message.content, 1_500)}`
@@ -151,7 +151,7 @@ function describeRecord(turns: readonly Turn[], { earlier, recordMaxChars }: Com
   return truncateMiddle([...before, ...lines].join('\n'), recordMaxChars)
 }
 
-/** What stands for turns when no model sums them up: which calls were made, and how their results begin. */
+/** Summary without a model: the calls that were made and the beginning of each result. */
 function digest(turns: readonly Turn[], { earlier }: CompactionParts): string {
   const outputs = new Map<string, string>()
   for (const message of turns.flat())

@@ -1,8 +1,8 @@
-/** Notes of memory as a model reads them, each in a block of its own. */
+/** Formats memory notes for a model, each in its own block. */
 import type { MemoryNote } from '#specs/protocol/extension.ts'
 import { block, oneLine } from '../text/prompt-block.ts'
 
-/** Notes as blocks, in their order. */
+/** Formats the notes in their order. */
 export function renderNotes(notes: readonly MemoryNote[]): string {
   return notes
     .map(({ noteId, text, tags, state }) => {

@@ -1,6 +1,6 @@
 /**
- * The messages with which requests begin: the rules in the system's message, everything else in the user's, within what the
- * model's window leaves room for.
+ * Builds the first messages of a request: rules in the system message, everything else in the user message, within
+ * the model's window.
  */
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import type { AgentRun } from '../run/run.ts'
@@ -8,15 +8,15 @@ import { agentSystemPrompt, plannerSystemPrompt } from './prompts.ts'
 import { buildContext, type ContextInput, type StepWork } from './sections.ts'
 import { type ContextWindow, type WindowOptions, windowOf } from './window.ts'
 
-/** What every request of a step begins with; a function says it anew, by what the plan has become. */
+/** Builds the opening of a step's requests; called again when the plan changes. */
 export type Opening = readonly ChatMessage[] | (() => readonly ChatMessage[])
 
-/** Whose window a run's requests have to fit. */
+/** The run whose model window limits the requests. */
 export function windowOptionsOf(run: Pick<AgentRun, 'task' | 'model'>): WindowOptions {
   return { id: run.task.model, model: run.model, contextTokens: run.task.contextTokens }
 }
 
-/** The opening of a step of the plan. */
+/** The opening of a plan step. */
 export function stepOpening(run: AgentRun, work: StepWork): readonly ChatMessage[] {
   return open(run, agentSystemPrompt(), { work, messages: run.steering.seen })
 }
@@ -40,7 +40,7 @@ function open(run: AgentRun, rules: string, more: Pick<ContextInput, 'work' | 'm
   ]
 }
 
-/** Characters of the input, counted carefully: some texts have few to a token. */
+/** Input characters, estimated conservatively: some texts have few characters per token. */
 function roomFor({ inputTokens }: ContextWindow): number {
   return inputTokens * 3
 }

@@ -45,7 +45,7 @@ import { oneLine } from '../text/prompt-block.ts'
 
 export const plannerMark = "You are Caisson's planner."
 export const agentMark = "You are Caisson's agent."
-/** The head of a step's answer that reports failure. */
+/** First words of a step's answer that reports failure. */
 export const stepFailedMark = 'STEP FAILED:'
 
 const summariserRules = `You are Caisson's summariser.
@@ -103,23 +103,23 @@ Rules:
 - ${dataRule}
 - ${guidanceRule}`
 
-/** The planner's system prompt; the same bytes for the same tools. */
+/** The planner's system prompt; identical bytes for identical tools. */
 export function plannerSystemPrompt(tools: readonly ToolSpec[]): string {
   const lines = sortTools(tools).map((tool) => `- ${tool.name}: ${firstSentence(tool.description)}`)
   return `${plannerRules}\n\n# Tools of the steps\n${lines.join('\n')}`
 }
 
-/** The system prompt of every step; the same bytes in all runs. */
+/** The system prompt of every step; identical bytes in all runs. */
 export function agentSystemPrompt(): string {
   return agentRules
 }
 
-/** The system prompt of the request that makes a step's record short. */
+/** The system prompt of the request that summarises a step's record. */
 export function summariserSystemPrompt(): string {
   return summariserRules
 }
 
-/** A stable order, whatever order they were registered in. */
+/** A stable order, independent of registration. */
 export function sortTools<T extends { readonly name: string }>(tools: readonly T[]): T[] {
   return tools.toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
 }

@@ -1,7 +1,7 @@
 /**
- * What the user's message of a request is made of: a list of sections, each of which knows how to say its part in so many
- * characters. Those of the run come first and are the same in all its requests; what belongs to one step comes behind them.
- * Whoever has more to say adds a section to the list; nothing else has to change.
+ * The sections of a request's user message; each renders itself within a number of characters. Sections of the run
+ * come first and are identical in all its requests; sections of a step follow. New content is a new section in the
+ * list.
  */
 import type { Plan, Step, StepState } from '#specs/protocol/plan.ts'
 import type { Task } from '#specs/protocol/task.ts'
@@ -12,37 +12,37 @@ import type { KnownSkill } from '../tool-calls/skill-types.ts'
 import { renderNotes } from './notes.ts'
 import { describeSkills } from './skills.ts'
 
-/** A step of a plan, and what it builds on. */
+/** A plan step and the results it depends on. */
 export interface StepWork {
   readonly plan: Plan
   readonly step: Step
-  /** Answers of the steps that this one needs, in the plan's order. */
+  /** Answers of the steps that this one needs, in plan order. */
   readonly results: readonly { readonly stepId: string; readonly text: string }[]
-  /** What became of the plan's steps so far; absent: not told. */
+  /** State of each plan step; absent: not shown. */
   readonly states?: ReadonlyMap<string, StepState>
 }
 
-/** All that sections may speak of. */
+/** Everything that sections can render. */
 export interface ContextInput {
   readonly task: Task
   readonly workspaceListing: string
-  /** What the workspace's AGENTS.md says; absent: there is none. */
+  /** Text of the workspace's AGENTS.md; absent: none. */
   readonly guidance?: string | undefined
-  /** Those that can be loaded; absent: none. */
+  /** Skills that can be loaded; absent: none. */
   readonly skills?: readonly KnownSkill[] | undefined
   /** Absent while a plan is made. */
   readonly work?: StepWork
-  /** What the person wrote while the run was under way, as far as it was seen. */
+  /** Messages from the person during the run that the agent has seen. */
   readonly messages?: readonly SteerMessage[]
 }
 
 export interface ContextSection {
   readonly name: string
-  /** `run`: the same bytes in all requests of a run. `step`: of one step alone. */
+  /** `run`: identical bytes in all requests of a run. `step`: specific to one step. */
   readonly part: 'run' | 'step'
-  /** Whether it is said whole, however little room there is. */
+  /** Whether the section is never cut. */
   readonly pinned: boolean
-  /** The section in about `maxChars` characters; undefined when there is nothing to say. */
+  /** Renders the section in about `maxChars` characters; undefined when it is empty. */
   render(input: ContextInput, maxChars: number): string | undefined
 }
 
@@ -101,7 +101,7 @@ const memory: ContextSection = {
   part: 'run',
   pinned: false,
   render: ({ task: { memory: notes = [] } }, maxChars) => {
-    // Whole notes, the newest: half of one may say the opposite.
+    // Keep the newest notes whole: half a note may say the opposite.
     let shown = 0
     for (let chars = 0; shown < notes.length; shown++) {
       chars += (notes[shown]?.text.length ?? 0) + 100
@@ -177,7 +177,7 @@ const messages: ContextSection = {
   },
 }
 
-/** The sections of a request, in their order. */
+/** The sections of a request, in order. */
 export const defaultSections: readonly ContextSection[] = [
   task,
   facts,
@@ -192,12 +192,12 @@ export const defaultSections: readonly ContextSection[] = [
   messages,
 ]
 
-/** Of the room for input: what the unpinned sections of the run may take together, and those of a step. */
+/** Shares of the input budget for the unpinned sections of the run, and for those of a step. */
 const shares = { run: 0.3, step: 0.3 } as const
 
 /**
- * The user's message with which a request begins. Sections that are not pinned are cut, the longest first, to their share of
- * `maxChars`, whatever the others need: the part of the run does not depend on the step.
+ * Builds the user message that begins a request. Unpinned sections are cut to their share of `maxChars`, the longest
+ * first, whatever the others need. So the run's part does not depend on the step.
  */
 export function buildContext(
   input: ContextInput,
@@ -227,8 +227,8 @@ function renderPart(sections: readonly ContextSection[], input: ContextInput, ma
 }
 
 /**
- * What a person wrote while the run was under way, as a section. Where `maxChars` are too few, the newest stay and the number
- * of the others is said; the last message stays in any case.
+ * Renders the person's messages during the run as a section. When `maxChars` is too small, the newest stay and a
+ * count replaces the others; the last message always stays.
  */
 export function describeMessages(said: readonly SteerMessage[], maxChars = Number.POSITIVE_INFINITY): string {
   let from = said.length
@@ -241,7 +241,7 @@ export function describeMessages(said: readonly SteerMessage[], maxChars = Numbe
   return `# Messages from the user\n${note}${blocks.join('\n')}`
 }
 
-/** `texts` within `maxChars` together: the longest are cut in their middle, the shorter stay whole. */
+/** Fits `texts` into `maxChars` in total: cuts the longest in their middle and keeps shorter ones whole. */
 function fitAll(texts: readonly string[], maxChars: number): string[] {
   const rooms = shareOut(
     texts.map(({ length }) => length),
@@ -250,7 +250,7 @@ function fitAll(texts: readonly string[], maxChars: number): string[] {
   return texts.map((text, index) => truncateMiddle(text, rooms[index] ?? 0))
 }
 
-/** Room for each of `sizes` out of `total`: who needs less than an even share leaves the rest to the others. */
+/** Divides `total` among `sizes`; what one does not need of its even share goes to the others. */
 function shareOut(sizes: readonly number[], total: number): number[] {
   const rooms = sizes.map(() => 0)
   let left = total

@@ -1,9 +1,9 @@
-/** The skills of a run as a section of its context: the user's, and apart from them those of the workspace. */
+/** Renders a run's skills as a context section: the user's, then separately those of the workspace. */
 
 import { block } from '../text/prompt-block.ts'
 import type { KnownSkill } from '../tool-calls/skill-types.ts'
 
-/** The section in about `maxChars` characters; undefined where there are no skills. */
+/** Renders the section in about `maxChars` characters; undefined when there are no skills. */
 export function describeSkills(skills: readonly KnownSkill[], maxChars: number): string | undefined {
   if (skills.length === 0) return undefined
   const lines = skills.map(({ skillId, description }) =>

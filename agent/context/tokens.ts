@@ -1,18 +1,18 @@
 /**
- * How long a conversation is in the model's own tokens. What the provider counted is taken as it is; only what came since is
- * estimated, by the measure that the count gave. No tokenizer is in the guest: the decisions say why.
+ * Estimates a conversation's length in the model's own tokens. The provider's count is used as is; only newer text is
+ * estimated, calibrated by that count. The guest has no tokenizer; `specs/decisions/` says why.
  */
 import { Buffer } from 'node:buffer'
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 
-/** UTF-8 bytes of a token before anything was counted: rather too many tokens than too few. */
+/** UTF-8 bytes per token before the first count; overestimates tokens. */
 const bytesPerToken = 3.4
-/** Of the marks around a message or a call. */
+/** Tokens for the markup around a message or a call. */
 const tokensPerMark = 5
-/** A count that is further off than this factor is none: some servers count only what was not cached, or nothing. */
+/** A count that is off by more than this factor is ignored: some servers count only uncached tokens, or none. */
 const trustedFactor = 3
 
-/** Tokens of a text before anything was counted. */
+/** Estimated tokens of a text before the first count. */
 export function estimateTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / bytesPerToken)
 }
@@ -32,29 +32,29 @@ function estimateMessage(message: ChatMessage): number {
 }
 
 export class TokenMeter {
-  /** Estimated, of the tools and whatever else stands beside the messages. */
+  /** Estimated tokens of the tools and other fixed parts of a request. */
   readonly #beside: number
-  /** Counted tokens per estimated one. */
+  /** Counted tokens per estimated token. */
   #measure = 1
   /** The request that was counted last: its messages and its tokens. */
   #counted: { messages: number; last: ChatMessage | undefined; tokens: number } | null = null
 
-  /** `beside`: what goes with every request, such as its tools as JSON. */
+  /** @param beside fixed parts of every request, such as its tools as JSON */
   constructor(beside: string) {
     this.#beside = estimateTokens(beside)
   }
 
-  /** Tokens of what goes with every request. */
+  /** Tokens of the fixed parts of every request. */
   get beside(): number {
     return this.#scale(this.#beside)
   }
 
-  /** Tokens of a request with these messages, in which those that were counted stand first and unchanged. */
+  /** Tokens of a request with these messages; messages that were already counted come first and are unchanged. */
   count(messages: readonly ChatMessage[]): number {
     const counted = this.#counted
     if (counted === null || messages.length < counted.messages) return this.estimate(messages) + this.beside
     const last = messages[counted.messages - 1]
-    // Words may have been added to the message that was last.
+    // Text may have been appended to the message that was last.
     const grown =
       last === undefined || counted.last === undefined || last === counted.last
         ? 0
@@ -62,19 +62,19 @@ export class TokenMeter {
     return counted.tokens + this.#scale(grown) + this.estimate(messages.slice(counted.messages))
   }
 
-  /** Tokens of these messages alone, by the measure of the last count. */
+  /** Tokens of these messages alone, by the latest calibration. */
   estimate(messages: readonly ChatMessage[]): number {
     let tokens = 0
     for (const message of messages) tokens += estimateMessage(message)
     return this.#scale(tokens)
   }
 
-  /** Characters of plain text that `tokens` are likely to hold. */
+  /** Estimated characters of plain text in `tokens`. */
   charsFor(tokens: number): number {
     return Math.max(0, Math.floor((tokens * bytesPerToken) / this.#measure))
   }
 
-  /** Takes in what the provider counted for a request with these messages; 0 where it did not say. */
+  /** Records the provider's count for a request with these messages; 0 when it gave none. */
   note(messages: readonly ChatMessage[], tokens: number): void {
     let estimated = this.#beside
     for (const message of messages) estimated += estimateMessage(message)
@@ -84,7 +84,7 @@ export class TokenMeter {
     this.#counted = { messages: messages.length, last: messages.at(-1), tokens }
   }
 
-  /** The messages were replaced by others: what was counted is none of theirs. The measure stays. */
+  /** Discards the count because the messages were replaced. The calibration stays. */
   forget(): void {
     this.#counted = null
   }

@@ -1,16 +1,16 @@
 /**
- * How much a model takes in and gives out in one request: what the task says, else what is known of the model, else what most
- * have; less, once the model's server has said so.
+ * Input and output limits of a model's requests: from the task, else from a table of known models, else a default. A
+ * server's error can lower them.
  */
 import type { ModelError } from '#runtime/llm/errors.ts'
 import type { Model } from '#runtime/llm/model.ts'
 
 export const defaultWindowTokens = 128_000
 const smallestWindowTokens = 1_024
-/** What a reply may have where the window is large; the client's own default. */
+/** Maximum reply tokens when the window is large; also the client's default. */
 const replyMaxTokens = 16_384
 
-/** The first that fits the id; from the providers' pages. */
+/** Known windows; the first pattern that matches the id applies. From the providers' pages. */
 const windows: readonly (readonly [id: RegExp, tokens: number])[] = [
   [/nemotron-4-340b/, 4_096],
   [/nemotron-3-ultra/, 1_000_000],
@@ -29,23 +29,23 @@ const windows: readonly (readonly [id: RegExp, tokens: number])[] = [
   [/kimi-k2|qwen3-coder/, 262_144],
 ]
 
-/** What servers said of their own windows, for as long as the run that asked them. */
+/** Windows that servers reported, kept for the run that received the report. */
 const learned = new WeakMap<Model, number>()
 
 export interface WindowOptions {
-  /** As the task names it. */
+  /** Model id as in the task. */
   readonly id: string
   readonly model: Model
-  /** What the user's configuration says. */
+  /** Values from the user's configuration. */
   readonly contextTokens?: number | undefined
 }
 
 export interface ContextWindow {
-  /** In and out together. */
+  /** Input and output tokens together. */
   readonly tokens: number
-  /** What a request may hold. */
+  /** Maximum tokens of a request. */
   readonly inputTokens: number
-  /** What a reply may have; absent: what the client asks for by itself. */
+  /** Maximum tokens of a reply; absent: the client's default. */
   readonly maxTokens?: number
 }
 
@@ -58,8 +58,8 @@ export function windowOf({ id, model, contextTokens }: WindowOptions): ContextWi
 }
 
 /**
- * Takes in that a request of `requested` tokens was too long; the number that the server names, or else somewhat less than was
- * requested. False when that is no news, and another request would fail alike.
+ * Records that a request of `requested` tokens was too long. The new limit is the number the server named, else
+ * slightly less than was requested. Returns false when the limit does not change, so a retry would fail too.
  */
 export function learnWindow(options: WindowOptions, error: ModelError, requested: number): boolean {
   const before = windowOf(options).tokens
@@ -71,7 +71,7 @@ export function learnWindow(options: WindowOptions, error: ModelError, requested
   return true
 }
 
-/** Numbers behind such words as `maximum context length is`, or before `maximum`. */
+/** Numbers after such text as `maximum context length is`, or before `maximum`. */
 function numbersIn(message: string): number[] {
   const text = message.replaceAll(/(?<=\d)[,_](?=\d{3})/g, '')
   const behind =

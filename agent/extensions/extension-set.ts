@@ -1,6 +1,6 @@
 /**
- * The extensions of one run from their opening to their end: their tools for the root agent and again for the view of each
- * sub-agent. The agent's own names always win, and what an extension fails with is a note, never the run's failure.
+ * The open extensions of one run: their tools for the root agent and for each sub-agent's view. The agent's own names
+ * always win. An extension's failure becomes a note and never fails the run.
  */
 
 import type { Logger } from 'pino'
@@ -12,13 +12,13 @@ import { truncate } from '../text/truncate.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 import type { AgentWorkspace, Extension, ExtensionHost, OpenExtension } from './extension.ts'
 
-/** How long extensions may take to end what they started. */
+/** How long extensions may take to close. */
 const closeGraceMs = 3_000
 
 export interface OpenParts {
   readonly task: Task
   readonly host: ExtensionHost
-  /** Names of the agent's own tools, and all others that nothing may take. */
+  /** Names of the agent's own tools and other reserved names. */
   readonly taken: ReadonlySet<string>
   /** The root agent's workspace. */
   readonly workspace: AgentWorkspace
@@ -28,21 +28,21 @@ export interface OpenParts {
 }
 
 export interface OpenedExtensions {
-  /** For the root agent. */
+  /** Tools for the root agent. */
   readonly tools: readonly Tool[]
-  /** The same ones for a sub-agent over its view; what it starts for itself ends with `signal`. */
+  /** The same tools for a sub-agent over its view; whatever they start ends with `signal`. */
   toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]>
-  /** Ends all of them; waits a few seconds at most. */
+  /** Closes all of them; waits a few seconds at most. */
   close(): Promise<void>
 }
 
-/** One that has opened, and the names of its tools that nobody else has. */
+/** An open extension and its tool names that no other extension has. */
 interface Opened {
   readonly extension: Extension
   readonly names: ReadonlySet<string>
 }
 
-/** Opens them one after the other, so that each knows the names that the ones before it took. */
+/** Opens extensions one after the other, so that each knows the names taken before it. */
 export async function openExtensions(
   extensions: readonly OpenExtension[],
   parts: OpenParts,
@@ -82,7 +82,7 @@ export async function openExtensions(
   }
 }
 
-/** The tools for the root agent whose names nobody has; the others are told of. An extension that fails here is closed. */
+/** The root agent's tools with unused names; the others are reported. Closes an extension that fails here. */
 async function openTools(
   extension: Extension,
   taken: ReadonlySet<string>,

@@ -1,6 +1,7 @@
 /**
- * What a task brings beside the tools that every agent has, such as tools of the host application and MCP servers. Opened once
- * for a run, before anything is planned; its tools are made for the run's own workspace and again for the view of each sub-agent.
+ * The contract of extensions: tools that a task adds, such as those of the host application and of MCP servers. A run
+ * opens each extension once, before planning; its tools are created for the run's workspace and for each sub-agent's
+ * view.
  */
 import type { Logger } from 'pino'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -9,45 +10,47 @@ import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { Tool } from '../tool-calls/tool.ts'
 
-/** The workspace of one agent as programs and files find it. */
+/** The workspace of one agent, for programs and for file access. */
 export interface AgentWorkspace {
   /** `root`, or `root/NAME` of a sub-agent. */
   readonly agentPath: string
-  /** Where its tree lies in the guest. */
+  /** Path of its tree in the guest. */
   readonly root: string
-  /** The view that programs are given; absent: the workspace itself. */
+  /** The view for programs; absent: the workspace itself. */
   readonly view?: string
 }
 
-/** What an extension may ask of the host; each waits until it has an answer, over as many sessions as that takes. */
+/** Requests to the host that an extension may make; each waits for its answer across sessions. */
 export interface ExtensionHost {
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
   runHook(request: Omit<HookRequest, 'runId'>, signal: AbortSignal): Promise<HookDecision>
   callTool(call: Omit<HostToolCall, 'runId'>, signal: AbortSignal): Promise<HostToolResult>
-  /** A line for the person, such as a server that did not start. */
+  /** Reports a line to the person, such as a server that did not start. */
   note(level: 'info' | 'warn', text: string): Promise<void>
 }
 
 export interface ExtensionParts {
   readonly task: Task
   readonly host: ExtensionHost
-  /** Names that are taken: those of the agent's own tools, and of extensions before this one. */
+  /** Reserved names: those of the agent's own tools and of earlier extensions. */
   readonly taken: ReadonlySet<string>
   /** Aborted when the run ends. */
   readonly signal: AbortSignal
   readonly logger: Logger
 }
 
-/** One for a run. */
+/** An extension of one run. */
 export interface Extension {
   /**
-   * The tools for an agent over its workspace; the same names, sorted, for each. What an agent started for itself ends with
-   * `signal`.
+   * The tools for an agent over its workspace; the same sorted names for each. Whatever they start for this agent
+   * ends with `signal`.
    */
   toolsFor(workspace: AgentWorkspace, signal: AbortSignal): Promise<readonly Tool[]>
   /** Ends what it started. */
   close(): Promise<void>
 }
 
-/** Null where the task has nothing for it. Never rejects for what a server or an application did: that is a note. */
+/**
+ * Opens an extension; null when the task does not use it. A failing server or application is a note, not a rejection.
+ */
 export type OpenExtension = (parts: ExtensionParts) => Promise<Extension | null>

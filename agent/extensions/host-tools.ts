@@ -1,6 +1,6 @@
 /**
- * Tools of the host application as the agent offers them: nothing of them is here but their names. The host validates the
- * arguments, asks who is to be asked, and carries the call out once; the agent only waits.
+ * Offers the host application's tools to the model; only their names exist here. The host validates arguments, asks
+ * for approval and executes the call once; the agent waits.
  */
 import * as z from 'zod'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -9,7 +9,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import type { ExtensionHost, OpenExtension } from './extension.ts'
 
-/** What the model reads of each behind the application's own words. */
+/** Text that the model reads after each application description. */
 const whereItRuns = 'Runs on the host, outside the VM: it sees neither the workspace here nor its paths.'
 
 export const openHostTools: OpenExtension = async ({ task, host }) => {
@@ -23,7 +23,7 @@ function toTool({ name, description, parameters, readOnly }: HostTool, host: Ext
   return defineTool({
     name,
     description: `${description}\n\n${whereItRuns}`,
-    // The host has the schema that counts.
+    // The host has the authoritative schema.
     inputSchema: z.record(z.string(), z.unknown()),
     outputSchema: z.string(),
     parameters,
@@ -34,7 +34,7 @@ function toTool({ name, description, parameters, readOnly }: HostTool, host: Ext
       if (stepId === undefined || callId === undefined)
         throw new TypeError('a tool of the host is called for a step')
       const given = toCanonicalJson(input)
-      // Escaped once more in its frame.
+      // Escaped a second time in its frame.
       const bytes = Buffer.byteLength(JSON.stringify(given))
       if (given.length > limits.documentMaxChars || bytes > limits.frameMaxBytes / 2)
         return toolFailure(

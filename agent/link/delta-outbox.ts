@@ -1,6 +1,6 @@
 /**
- * Pieces of text on their way to the host, put together before they are sent: at most one message each `flushMs` or
- * `flushBytes`. They are worth nothing later, so what no session can take is dropped.
+ * Batches text deltas for the host: at most one message per `flushMs` or `flushBytes`. Deltas are worthless later, so
+ * those that no session can take are dropped.
  */
 import type { Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,7 +15,7 @@ interface Piece {
 
 const flushMs = 20
 const flushChars = 8 * 1024
-/** What may gather while the host does not read. */
+/** Maximum that can accumulate while the host does not read. */
 const pendingMaxChars = 256 * 1024
 const messageMaxDeltas = 64
 const messageMaxChars = 128 * 1024
@@ -28,7 +28,7 @@ export class DeltaOutbox {
   #sending = false
   #dropped = 0
 
-  /** Characters that were dropped so far. */
+  /** Number of characters dropped so far. */
   get droppedChars(): number {
     return this.#dropped
   }
@@ -55,7 +55,7 @@ export class DeltaOutbox {
     else this.#timer ??= setTimeout(() => this.flush(), flushMs)
   }
 
-  /** Hands what there is to the session, in order before anything sent after this call. */
+  /** Sends pending deltas to the session, before anything sent after this call. */
   flush(): void {
     if (this.#timer !== null) clearTimeout(this.#timer)
     this.#timer = null
@@ -86,7 +86,7 @@ export class DeltaOutbox {
     if (this.#pieces.length > 0 && this.#timer === null) this.#timer = setTimeout(() => this.flush(), flushMs)
   }
 
-  /** As many pieces of one agent as fit a message. */
+  /** As many deltas of one agent as fit a message. */
   #takeMessage(): { runId: string; agentPath: string; deltas: Delta[] } {
     const { runId = '', agentPath = '' } = this.#pieces[0] ?? {}
     let count = 0

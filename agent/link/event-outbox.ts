@@ -1,6 +1,6 @@
 /**
- * The agent's events on their way to the host: counted, kept until the host has them, sent again in a new session.
- * Bounded: when it is full, whoever emits waits. What is too large for a frame is shortened visibly, never dropped.
+ * Queues the agent's events for the host: numbers them, keeps them until acknowledged, resends them in a new session.
+ * Bounded: when it is full, `emit` waits. An event too large for a frame is shortened visibly, never dropped.
  */
 import { AgentEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -14,9 +14,9 @@ interface Entry {
   bytes: number
 }
 
-/** A frame also holds the envelope. */
+/** Space for a frame's envelope. */
 const batchMaxBytes = limits.frameMaxBytes - 4_096
-/** Events kept in all, in bytes of JSON. */
+/** Maximum JSON bytes of all kept events. */
 const bufferMaxBytes = 16 * 1024 * 1024
 
 export class EventOutbox {
@@ -25,7 +25,7 @@ export class EventOutbox {
   #entries: Entry[] = []
   #bytes = 0
   #next = 1
-  /** The last event handed to the session that is up. */
+  /** The last event sent in the current session. */
   #sent = 0
   #acked = 0
   #peer: Peer | null = null
@@ -38,11 +38,11 @@ export class EventOutbox {
     this.#maxCount = maxCount
   }
 
-  /** Resolves when the event is in the buffer; waits while it is full. Throws when the event breaks its schema. */
+  /** Resolves when the event is buffered; waits while the buffer is full. Throws when the event breaks its schema. */
   async emit(agentPath: string, event: AgentEvent): Promise<void> {
     const checked = AgentEvent.safeParse(event)
     if (!checked.success) throw new TypeError(`not an event of the agent: ${checked.error.message}`)
-    // Numbered only when there is room, and in the order of the calls.
+    // Events are numbered when there is space, in call order.
     while (!this.#closed && !this.#hasRoom()) await this.#nextChange()
     if (this.#closed) return
     const fitting = fitEvent(checked.data, batchMaxBytes - 1_024)
@@ -52,7 +52,7 @@ export class EventOutbox {
     this.#send()
   }
 
-  /** The host has all up to `n`. */
+  /** The host acknowledged all events up to `n`. */
   acknowledge(n: number): void {
     this.#acked = Math.max(this.#acked, Math.min(n, this.#next - 1))
     while (this.#entries.length > 0 && (this.#entries[0]?.n ?? 0) <= this.#acked) {
@@ -61,7 +61,7 @@ export class EventOutbox {
     this.#change()
   }
 
-  /** Goes on in a session; the host has what came up to `n`. */
+  /** Continues in a new session; the host has the events up to `n`. */
   connect(peer: Peer, n: number): void {
     this.acknowledge(n)
     this.#sent = n
@@ -73,12 +73,12 @@ export class EventOutbox {
     this.#peer = null
   }
 
-  /** Resolves when the host has everything, or `signal` aborts, or the outbox closes. */
+  /** Resolves when the host has everything, `signal` aborts, or the outbox closes. */
   async drained(signal?: AbortSignal): Promise<void> {
     while (!this.#closed && !signal?.aborted && this.#acked < this.#next - 1) await this.#nextChange(signal)
   }
 
-  /** Lets everyone go who waits; nothing is sent any more. */
+  /** Releases everyone who waits; nothing is sent after this. */
   close(): void {
     this.#closed = true
     this.#entries = []
@@ -94,13 +94,13 @@ export class EventOutbox {
     this.#sending = true
     void this.#sendAll().finally(() => {
       this.#sending = false
-      // Something may have come between the last look and here.
+      // An event may have arrived since the last check.
       if (this.#peer !== null && this.#nextBatch().length > 0) this.#send()
     })
   }
 
   async #sendAll(): Promise<void> {
-    // A turn of the event loop gathers what comes together into one message.
+    // One turn of the event loop batches simultaneous events into one message.
     await new Promise((resolve) => setImmediate(resolve))
     for (;;) {
       const peer = this.#peer
@@ -109,7 +109,7 @@ export class EventOutbox {
       this.#sent = batch[batch.length - 1]?.n ?? this.#sent
       const events = batch.map(({ n, agentPath, event }) => ({ n, agentPath, event }))
       const sent = await peer.notify(eventEmit, { runId: this.runId, events })
-      // A new session sends from where the host says; a failure within this one means that it is ending.
+      // A new session resends from where the host says; a failure here means that this session is ending.
       if (!sent.ok && peer === this.#peer) this.#peer = null
     }
   }
@@ -151,7 +151,7 @@ function jsonBytes(value: unknown): number {
 export function fitEvent(event: AgentEvent, maxBytes: number): AgentEvent {
   let fitting = event
   let maxChars: number = limits.documentMaxChars
-  // Ids are shorter than the last bound, so they stay whole.
+  // Ids are shorter than the smallest bound, so they stay whole.
   while (jsonBytes(fitting) > maxBytes && maxChars > 64) {
     maxChars = Math.max(64, Math.floor(maxChars / 2))
     fitting = cutTexts(event, maxChars) as AgentEvent

@@ -1,7 +1,6 @@
 /**
- * The agent's link to its host: sessions come and go below it, and to the agent it is one line on which events are
- * never lost or doubled, questions are asked until answered and the end of a task is reported once. Sends only what
- * the protocol has; keeps bounded buffers, so a slow host makes the agent wait instead of growing.
+ * The agent's link to its host. Sessions come and go; events are never lost or doubled, questions are repeated until
+ * answered, and each run's end is reported once. Buffers are bounded, so a slow host makes the agent wait.
  */
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import { protocolSha256 } from '#specs/protocol/digest.ts'
@@ -27,10 +26,10 @@ import { GuestHttp } from './http.ts'
 import { type LogEntry, LogOutbox } from './log-outbox.ts'
 import type { OpenPort } from './port.ts'
 
-/** What the agent does for the host; `session/start`, `agent/ping` and `event/ack` are the link's own. */
+/** Handlers for the host's requests; the link itself handles `session/start`, `agent/ping` and `event/ack`. */
 export type AgentHandlers = Omit<Handlers<'guest'>, 'session/start' | 'agent/ping' | 'event/ack'>
 
-/** What the agent says of itself at the start of each session. */
+/** The agent's description, sent at the start of each session. */
 export type AgentDescription = Pick<ResultOf<typeof sessionStart>, 'tools' | 'restarts' | 'lastExit'>
 
 export interface ServeHostOptions {
@@ -46,32 +45,32 @@ export interface ServeHostOptions {
 export interface HostLink {
   /** HTTP/2 streams to the host. */
   readonly http: GuestHttp
-  /** The run that was submitted and whose completion has not been acknowledged. */
+  /** The submitted run whose completion is not acknowledged yet. */
   readonly runId: string | null
   /**
-   * Puts an event on its way; resolves when it is safely in the buffer, and waits while that is full.
-   * Throws when the event breaks its schema. Events of a run that is not under way are dropped.
+   * Queues an event; resolves when it is buffered, and waits while the buffer is full. Throws when the event breaks
+   * its schema. Drops events of a run that is not active.
    */
   emitEvent(runId: string, agentPath: string, event: AgentEvent): Promise<void>
-  /** Text on its way; may be lost. */
+  /** Sends text that may be lost. */
   emitDelta(runId: string, agentPath: string, delta: Delta): void
   /** Asks until the host answers or `signal` aborts. Failures: `cancelled`, `rejected`, `bad_params`, `closed`. */
   requestApproval(
     request: ApprovalRequest,
     signal: AbortSignal,
   ): Promise<Result<ApprovalDecision, RpcFailure>>
-  /** What the host's hooks say; asks and fails as `requestApproval` does. */
+  /** Asks the host's hooks; repeats and fails as `requestApproval` does. */
   runHook(request: HookRequest, signal: AbortSignal): Promise<Result<HookDecision, RpcFailure>>
-  /** What a tool of the host application gives; asks and fails as `requestApproval` does. */
+  /** Calls a tool of the host application; repeats and fails as `requestApproval` does. */
   callTool(call: HostToolCall, signal: AbortSignal): Promise<Result<HostToolResult, RpcFailure>>
-  /** Reports the end of the run when the host has all its events; resolves when the host has acknowledged it. */
+  /** Reports the end of the run once the host has all its events; resolves when the host has acknowledged it. */
   complete(completion: Completion): Promise<Result<void, RpcFailure>>
-  /** One line of log; dropped when too many wait. */
+  /** Sends one log line; dropped when too many wait. */
   log(entry: LogEntry): void
   close(): void
 }
 
-/** Serves the host over the two ports until `close`; opens them at once and again whenever they end. */
+/** Serves the host over the two ports until `close`; opens them immediately and reopens them when they end. */
 export function serveHost(options: ServeHostOptions): HostLink {
   return new Link(options)
 }
@@ -185,7 +184,7 @@ class Link implements HostLink {
         }
         started = true
         if (params.cloned === true) this.#processId = params.session
-        // After the answer is on its way: the host takes nothing before it.
+        // After the answer is queued: the host accepts nothing before it.
         setImmediate(() => this.#onUp(session, params.resume))
         return { ok: true, value: this.#describe() }
       },
@@ -212,7 +211,7 @@ class Link implements HostLink {
     return { protocolSha256, processId: this.#processId, ...describe(), ...(runId === null ? {} : { runId }) }
   }
 
-  /** The run is under way from before its handler starts, so that its first events have a place. */
+  /** The run is registered before its handler starts, so that its first events are accepted. */
   async #submit(
     params: ParamsOf<typeof taskSubmit>,
     context: { signal: AbortSignal },
@@ -235,7 +234,7 @@ class Link implements HostLink {
     const peer = session.rpc?.peer
     if (peer === undefined || !this.#sessions.isCurrent(session)) return
     this.#peer = peer
-    // A host that does not know the run would not take its events.
+    // A host that does not know the run rejects its events.
     if (this.#events !== null && resume?.runId === this.#events.runId) this.#events.connect(peer, resume.n)
     this.#deltas.connect(peer)
     this.#logs.connect(peer)
@@ -250,7 +249,7 @@ class Link implements HostLink {
     this.http.disconnect(end.message)
   }
 
-  /** Asks in each session anew; the host knows by the ids that it is the same request. */
+  /** Asks again in each session; the host recognises the request by its ids. */
   async #requestUntilAnswered<M extends RequestMethod>(
     method: M,
     params: ParamsInput<M>,

@@ -1,6 +1,6 @@
 /**
- * The guest's side of sessions: opens both ports, knocks until the host begins one, answers its preambles, and opens
- * the ports anew when they end. Knows nothing of runs; whoever uses it is told when a session is up and when it is gone.
+ * The guest's side of sessions: opens both ports, requests a session until the host begins one, answers the host's
+ * preambles, and reopens ports that end. Knows nothing of runs; reports the start and end of each session.
  */
 import type { Duplex } from 'node:stream'
 import { Channel } from '#specs/node/channel.ts'
@@ -10,14 +10,14 @@ import type { Handlers } from '#specs/protocol/peer.ts'
 import type { OpenPort } from './port.ts'
 
 export interface GuestTimings {
-  /** How often to sessionRequest while there is no session. */
+  /** Interval of session requests while there is no session. */
   requestIntervalMs: number
-  /** Until the answer to a host's own sessionRequest. */
+  /** Deadline for the answer to the host's session request. */
   answerDelayMs: number
-  /** Wait before a port is opened again; doubles up to the second. */
+  /** Delay before a port is reopened; doubles up to the second value. */
   reopenMinMs: number
   reopenMaxMs: number
-  /** Silence of the host after which the guest asks for a new session. */
+  /** Silence of the host after which the guest requests a new session. */
   silenceTimeoutMs: number
 }
 
@@ -32,22 +32,22 @@ export const defaultGuestTimings: GuestTimings = {
 export interface HostSessionsOptions {
   openRpc: OpenPort
   openHttp: OpenPort
-  /** Handlers for one session, made when it begins. */
+  /** Creates the handlers of one session when it begins. */
   handlers: (session: GuestSession) => Handlers<'guest'>
   /**
-   * The port `caisson.http`, when the host has begun the session on it: the receiver's alone until it is destroyed,
-   * which it is with the session.
+   * The port `caisson.http` once the host has begun the session on it. The receiver owns it until it is destroyed,
+   * which happens with the session.
    */
   onHttp: (port: Duplex) => void
   onDown: (session: GuestSession, end: { reason: string; message: string }) => void
-  /** Something that only this side's log is interested in. */
+  /** A diagnostic for this side's log. */
   onTrouble: (message: string) => void
   timings?: Partial<GuestTimings>
 }
 
 export interface GuestSession {
   readonly id: SessionId
-  /** Set before anything can come from the host. */
+  /** Set before the host can send anything. */
   rpc: RpcSession | null
 }
 
@@ -55,7 +55,7 @@ interface Ports {
   rpc: Duplex
   http: Duplex
   rpcChannel: Channel
-  /** Absent from the moment that a session has the port until it is opened anew. */
+  /** Absent from the moment a session takes the port until it is reopened. */
   httpChannel: Channel | null
 }
 
@@ -78,13 +78,13 @@ export class HostSessions {
     void this.#openPorts()
   }
 
-  /** The host spoke: it is not silent. */
+  /** Records that the host sent something, so it is not silent. */
   heard(): void {
     if (this.#silenceTimer === null) return
     this.#silenceTimer.refresh()
   }
 
-  /** Whether this is the session that is up. */
+  /** Whether this is the current session. */
   isCurrent(session: GuestSession): boolean {
     return this.#session === session
   }
@@ -129,7 +129,7 @@ export class HostSessions {
     this.#reopenLater()
   }
 
-  /** After a session that had it. Whatever of that session is still unread is lost with the closing, as it should be. */
+  /** Reopens a port after its session. Closing discards unread data of that session, as intended. */
   async #reopenHttp(ports: Ports): Promise<void> {
     try {
       const http = await this.#options.openHttp()
@@ -166,12 +166,12 @@ export class HostSessions {
 
   // ---- sessions -------------------------------------------------------------------------------------------
 
-  /** Asks for a session, and again until one comes: what is written while the host has nothing open may be lost. */
+  /** Requests a session and repeats until one begins: data written while the host has nothing open may be lost. */
   #sessionRequest(): void {
     const ports = this.#ports
     if (this.#requestTimer !== null) clearTimeout(this.#requestTimer)
     if (ports === null || this.#session !== null) return
-    // A sessionRequest that is still waiting to be written is as good as another.
+    // A session request that is still waiting to be written suffices.
     if (ports.rpcChannel.waitingBytes === 0) ports.rpcChannel.writePreamble(sessionRequest)
     this.#requestAfter(this.#timings.requestIntervalMs)
   }
@@ -180,7 +180,7 @@ export class HostSessions {
     const ports = this.#ports
     if (ports === null) return
     if (id === sessionRequest) {
-      // The host has ended the session and begins none for now, but perhaps another host does at once.
+      // The host ended the session; another host may start one at once.
       this.#requestAfter(this.#timings.answerDelayMs)
       return
     }
@@ -203,15 +203,15 @@ export class HostSessions {
     if (this.#httpSeen === id) this.#openHttp(ports)
   }
 
-  /** The host writes nothing on this port before it has seen our preamble, so nothing is lost by remembering its. */
+  /** The host writes nothing on this port before our preamble, so remembering its preamble loses nothing. */
   #onHttpPreamble(id: SessionId): void {
     this.#httpSeen = id
     if (this.#ports !== null && this.#session?.id === id) this.#openHttp(this.#ports)
   }
 
   /**
-   * Hands the port itself over, for HTTP/2 to read and write without JavaScript in between: under emulation a stream
-   * of ours around the port makes it six times slower. Such a port cannot be taken back; it is opened anew.
+   * Hands over the port itself, so that HTTP/2 reads and writes without JavaScript: under emulation a wrapping stream
+   * is six times slower. Such a port cannot be taken back; it is reopened.
    */
   #openHttp(ports: Ports): void {
     const { http, httpChannel } = ports
@@ -222,7 +222,7 @@ export class HostSessions {
       if (this.#ports === ports && ports.http === http && this.#session === session)
         session?.rpc?.end({ reason: 'http_failed', message: 'the stream on caisson.http ended' })
     })
-    // What came behind the preamble is given to the receiver before this turn ends.
+    // Data after the preamble goes to the receiver before this turn ends.
     const early: Buffer[] = []
     httpChannel.attach((chunk) => early.push(chunk))
     queueMicrotask(() => {
@@ -245,7 +245,7 @@ export class HostSessions {
     if (this.#closed || ports === null) return
     // After the answer to the host's next preamble, which waits for nothing here.
     if (hadHttp) setImmediate(() => void this.#reopenHttp(ports))
-    // After a replacement the host's preamble is already here or on its way.
+    // After a replacement the host's preamble has arrived or is on its way.
     const delayMs = end.reason === 'session_replaced' ? this.#timings.requestIntervalMs : 1
     this.#requestAfter(delayMs)
   }

@@ -1,7 +1,7 @@
 /**
- * HTTP from the guest: one HTTP/2 client session over `caisson.http` for each session with the host, and undici's
- * Dispatcher on top of it. A request whose session ends fails at once with {@link HttpSessionLostError}; a new one
- * waits for the next session up to a deadline. There is no other way out of the guest.
+ * HTTP from the guest: one HTTP/2 client session over `caisson.http` per host session, with undici's Dispatcher on
+ * top. A request whose session ends fails at once with {@link HttpSessionLostError}; a new request waits for the next
+ * session up to a deadline. The guest has no other network.
  */
 import type { ClientHttp2Session, ClientHttp2Stream, OutgoingHttpHeaders } from 'node:http2'
 import type { Duplex } from 'node:stream'
@@ -10,7 +10,7 @@ const streamWindowBytes = 1024 * 1024
 const sessionWindowBytes = 4 * 1024 * 1024
 const waitForSessionMs = 30_000
 
-/** There is no session, or it ended before the answer was complete. Trying again can help. */
+/** The session is missing or ended before the answer was complete. A retry can succeed. */
 export class HttpSessionLostError extends Error {
   override name = 'HttpSessionLostError'
   readonly code = 'CAISSON_SESSION_LOST'
@@ -19,9 +19,9 @@ export class HttpSessionLostError extends Error {
 
 export interface OpenStreamOptions {
   signal?: AbortSignal
-  /** How long to wait for a session; default 30 s. */
+  /** How long to wait for a session. Default 30 s. */
   sessionTimeoutMs?: number
-  /** Whether the request has no body; default false: the caller writes and ends the stream. */
+  /** Whether the request has no body. Default false: the caller writes and ends the stream. */
   endStream?: boolean
 }
 
@@ -32,15 +32,15 @@ export class GuestHttp {
   #closed = false
   readonly #waiting = new Set<() => void>()
 
-  /** Whether requests can go out now. */
+  /** Whether requests can be sent now. */
   get connected(): boolean {
     return this.#session !== null
   }
 
-  /** Takes the stream of a new session; HTTP/2 starts on it as soon as the event loop is free. */
+  /** Takes the stream of a new session; HTTP/2 starts when the event loop is free. */
   connect(socket: Duplex): void {
     this.#socket = socket
-    // Loading HTTP/2 is a fifth of the agent's start; the host need not wait for it to hear that the agent is there.
+    // Loading HTTP/2 is a fifth of the agent's start; the first report to the host need not wait for it.
     setImmediate(() => {
       if (this.#socket === socket && !socket.destroyed) this.#start(socket)
     })
@@ -62,7 +62,7 @@ export class GuestHttp {
     this.#wakeAll()
   }
 
-  /** The session is over; what is open on it fails. */
+  /** Ends the session; its open requests fail. */
   disconnect(message: string): void {
     this.#lost = message
     const session = this.#session
@@ -88,7 +88,7 @@ export class GuestHttp {
   ): Promise<ClientHttp2Stream> {
     const session = await this.#waitForSession(options)
     options.signal?.throwIfAborted()
-    // Node's own default has a port in it; the host compares names exactly.
+    // Node's default authority contains a port; the host compares names exactly.
     const stream = session.request(
       { ':authority': 'gateway', ...headers },
       {
@@ -96,7 +96,7 @@ export class GuestHttp {
         ...(options.signal === undefined ? {} : { signal: options.signal }),
       },
     )
-    // Without one, a session that ends before the caller listens would end the process.
+    // Without a listener, a session that ends before the caller listens would end the process.
     stream.on('error', () => {})
     return stream
   }

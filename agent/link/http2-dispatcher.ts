@@ -1,6 +1,6 @@
 /**
  * undici's Dispatcher over the guest's HTTP/2 session: `request(url, { dispatcher })` becomes a stream to the host.
- * Back-pressure both ways, one stream per request, no pool, no redirects, no upgrade; the origin is only a name.
+ * Back-pressure both ways, one stream per request; no pool, redirects or upgrade. The origin is only a name.
  */
 import type { ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { Readable } from 'node:stream'
@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises'
 import { Dispatcher, errors } from 'undici'
 import { type GuestHttp, HttpSessionLostError } from './http.ts'
 
-/** The host reset the stream before the answer was complete. Trying again can help. */
+/** The host reset the stream before the answer was complete. A retry can succeed. */
 export class HttpStreamResetError extends Error {
   override name = 'HttpStreamResetError'
   readonly code = 'CAISSON_STREAM_RESET'
@@ -16,7 +16,7 @@ export class HttpStreamResetError extends Error {
 }
 
 const defaultTimeoutMs = 300_000
-/** Belong to one HTTP/1 connection, or are HTTP/2's own. */
+/** Headers of an HTTP/1 connection, or of HTTP/2 itself. */
 const hopByHop = new Set([
   'connection',
   'host',
@@ -34,7 +34,7 @@ export class Http2Dispatcher extends Dispatcher {
   readonly #running = new Set<Exchange>()
   #closed = false
 
-  /** `sessionTimeoutMs`: how long a request waits for a session; default 30 s. */
+  /** @param sessionTimeoutMs how long a request waits for a session; default 30 s */
   constructor(http: GuestHttp, { sessionTimeoutMs = 30_000 }: { sessionTimeoutMs?: number } = {}) {
     super()
     this.#http = http
@@ -74,7 +74,7 @@ export class Http2Dispatcher extends Dispatcher {
   }
 }
 
-/** One request and its answer; also the controller that undici's handlers are given. */
+/** One request and its response; also the controller passed to undici's handlers. */
 class Exchange implements Dispatcher.DispatchController {
   readonly #options: Dispatcher.DispatchOptions
   readonly #handler: Dispatcher.DispatchHandler
@@ -119,11 +119,11 @@ class Exchange implements Dispatcher.DispatchController {
     this.fail(reason)
   }
 
-  /** Ends the exchange with `error`; the first end counts. */
+  /** Ends the exchange with `error`; only the first end counts. */
   fail(error: Error): void {
     if (this.#over) return
     this.#finish()
-    // With an error: only so does Node reset the stream without first ending it as if the body were complete.
+    // Destroy with an error: otherwise Node ends the stream as if the body were complete.
     this.#stream?.destroy(error)
     destroyBody(this.#options.body, error)
     this.#handler.onResponseError?.(this, error)
@@ -152,7 +152,7 @@ class Exchange implements Dispatcher.DispatchController {
   }
 
   #send(body: Readable, stream: ClientHttp2Stream): void {
-    // A failure of the body must reset the stream, not end it as if it were complete.
+    // A failing body must reset the stream, not end it as complete.
     body.on('error', (error) => this.fail(error))
     pipeline(body, stream).then(
       () => this.#guard(() => this.#handler.onRequestSent?.()),
@@ -209,7 +209,7 @@ class Exchange implements Dispatcher.DispatchController {
     }
   }
 
-  /** Starts the clock for what comes next; a paused reader stops no clock that counts against the host. */
+  /** Starts the timeout for the next data; while the reader is paused, no timeout runs against the host. */
   #expect(timeoutMs: number | null | undefined, makeError: () => Error): void {
     if (this.#timer !== null) clearTimeout(this.#timer)
     const ms = timeoutMs ?? defaultTimeoutMs

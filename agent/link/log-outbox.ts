@@ -1,6 +1,6 @@
 /**
- * Log lines on their way to the host: a bounded queue that drops what comes while it is full, and says how much that
- * was as soon as there is room.
+ * Queues log lines for the host: bounded, drops lines while full, and reports the number of dropped lines once there
+ * is space.
  */
 import type { z } from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
@@ -17,7 +17,9 @@ export class LogOutbox {
   #peer: Peer | null = null
   #sending = false
 
-  /** Texts beyond their bound are cut; fields beyond it are replaced by a note, since half a JSON is none. */
+  /**
+   * Cuts texts that are too long; replaces fields that are too large with a note, since half a JSON value is invalid.
+   */
   add(entry: LogEntry): void {
     if (this.#entries.length >= queueMaxEntries) {
       this.#dropped++

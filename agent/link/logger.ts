@@ -1,6 +1,6 @@
 /**
- * The agent's log: pino's JSON lines, each to the host as `log/write` and, from warn on, to stderr, where PID 1 keeps
- * the last of them for a crash report. Never blocks the agent; what the link cannot take it drops and counts.
+ * The agent's log: pino's JSON lines, sent to the host as `log/write` and, from warn on, to stderr, where PID 1 keeps
+ * the last of them for a crash report. Never blocks the agent; drops and counts what the link cannot take.
  */
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { LogEntry } from './log-outbox.ts'
@@ -10,8 +10,8 @@ export type { Logger } from 'pino'
 const warnLevel = 40
 
 /**
- * A logger of `level` (pino's names) and above. `send` takes what goes to the host, such as a HostLink's `log`;
- * `stderr` what goes to the console.
+ * Creates a logger of `level` (pino's names) and above. `send` receives the lines for the host, such as a HostLink's
+ * `log`; `stderr` those for the console.
  */
 export function createLogger(
   send: (entry: LogEntry) => void,

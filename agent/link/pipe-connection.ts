@@ -1,6 +1,6 @@
 /**
- * A person's way into the guest: a connection inside it (a shell's, a server's) carried over one stream to the host, byte
- * by byte and both ways. Looks at nothing of what passes, and ends either side with the other.
+ * Tunnels a connection inside the guest (a person's shell, a server) over one stream to the host, both ways. Does not
+ * inspect the bytes; when one side ends, it ends the other.
  */
 
 import { once } from 'node:events'
@@ -13,7 +13,7 @@ import type { GuestHttp } from './http.ts'
 
 const connectTimeoutMs = 10_000
 
-/** Opens the connection, then `POST path` to the host, and joins them; answered when both are open. */
+/** Opens the connection, then `POST path` to the host, and joins them; answers when both are open. */
 export async function carry(
   http: GuestHttp,
   path: string,
@@ -32,7 +32,7 @@ export async function carry(
   }
 }
 
-/** A connection to a server in the guest that listens on 127.0.0.1. */
+/** Connects to a server in the guest that listens on 127.0.0.1. */
 export async function connectToPort(port: number): Promise<Duplex> {
   const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true })
   try {
@@ -44,7 +44,7 @@ export async function connectToPort(port: number): Promise<Duplex> {
   }
 }
 
-/** Each side's end becomes the other's end, and a failure before the end the other's failure. */
+/** Propagates each side's end, and each failure before the end, to the other side. */
 export function join(a: Duplex, b: Duplex): void {
   direct(a, b)
   direct(b, a)
@@ -53,14 +53,14 @@ export function join(a: Duplex, b: Duplex): void {
 function direct(from: Duplex, to: Duplex): void {
   from.pipe(to, { end: false })
   from.on('error', () => undefined)
-  // HTTP/2 ends a stream that was reset as if it were complete.
+  // HTTP/2 ends a reset stream as if it were complete.
   from.on('end', () => {
     if (!isReset(from)) to.end()
   })
   from.on('close', () => {
     if (!from.readableEnded || isReset(from)) breakOff(to)
     else {
-      // It ended in good order, and what is still said to it is for nobody.
+      // The other side ended normally; discard what is still sent to it.
       to.unpipe(from)
       to.resume()
     }
@@ -71,7 +71,7 @@ function isReset(stream: Duplex): boolean {
   return 'rstCode' in stream && stream.rstCode !== undefined && stream.rstCode !== 0
 }
 
-/** So that nobody takes what came so far for all of it. */
+/** Prevents a partial stream from being taken as complete. */
 function breakOff(stream: Duplex): void {
   if (stream instanceof Socket && stream.remoteAddress !== undefined) stream.resetAndDestroy()
   else stream.destroy(new Error('the other side broke off'))

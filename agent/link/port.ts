@@ -1,13 +1,13 @@
 /**
- * A virtio-serial port of the guest as a Duplex. Owns how it is found and opened; refuses nothing. The port is a
- * character device that net.Socket and fs streams do not serve well: a libuv pipe handle over a non-blocking
- * descriptor gives epoll, back-pressure and an end. The handle is Node's internal `pipe_wrap`, used in this file alone.
+ * A virtio-serial port of the guest as a Duplex: finds and opens it. net.Socket and fs streams serve such a character
+ * device badly; a libuv pipe handle over a non-blocking descriptor gives epoll, back-pressure and an end. The handle
+ * is Node's internal `pipe_wrap`, used in this file alone.
  */
 import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs'
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
-/** Opens a port, each time anew; rejects when it cannot be opened now. */
+/** Opens a port each time it is called; rejects when the port cannot be opened now. */
 export type OpenPort = () => Promise<Duplex>
 
 interface PipeHandle {
@@ -21,7 +21,7 @@ interface PipeWrap {
 
 const portsDirectory = '/sys/class/virtio-ports'
 
-/** The device of the port called `name`, such as `/dev/vport1p1`. Throws when there is none. */
+/** The device of the port `name`, such as `/dev/vport1p1`. Throws when there is none. */
 export function findPort(name: string): string {
   const found = readdirSync(portsDirectory).find((entry) => {
     try {
@@ -34,7 +34,9 @@ export function findPort(name: string): string {
   return `/dev/${found}`
 }
 
-/** Opener of the port called `name`. A port has one opener at a time: end the last Duplex before asking for the next. */
+/**
+ * Returns an opener of the port `name`. A port has one opener at a time: end the last Duplex before opening again.
+ */
 export function createPortOpener(name: string): OpenPort {
   return async () => openDevice(findPort(name))
 }
@@ -44,7 +46,7 @@ export function openDevice(path: string): Duplex {
   return adoptDescriptor(openSync(path, constants.O_RDWR | constants.O_NONBLOCK))
 }
 
-/** Makes an open descriptor a Duplex, which owns it from here. */
+/** Wraps an open descriptor in a Duplex, which then owns it. */
 export function adoptDescriptor(fd: number): Duplex {
   const { Pipe, constants: pipeConstants } = pipeWrap()
   const handle = new Pipe(pipeConstants.SOCKET)

@@ -1,6 +1,6 @@
 /**
- * The agent's side of the helper socket: what needs root in the guest, one connection for each request. Owns the
- * replies' shape and the flow of a program's output; returns failures as values and never holds more than a chunk.
+ * The client of the root helper's socket: operations that need root in the guest, one connection per request. Returns
+ * failures as values and never buffers more than a chunk.
  */
 import { Buffer } from 'node:buffer'
 import { once } from 'node:events'
@@ -11,7 +11,7 @@ import { encodeTypedFrame, frameKinds, type TypedFrame, TypedFrameReader } from 
 /** Where PID 1 listens unless the environment says otherwise. */
 export const DEFAULT_HELPER_SOCKET = '/run/caisson/helper.sock'
 
-/** The helper's own codes, and two of this side: `cancelled` by the signal, `unavailable` when the socket fails. */
+/** The helper's own codes, plus `cancelled` by the signal and `unavailable` when the socket fails. */
 const helperErrorCodes = ['bad_request', 'not_ready', 'busy', 'no_space', 'internal'] as const
 export type HelperErrorCode = (typeof helperErrorCodes)[number] | 'cancelled' | 'unavailable'
 
@@ -24,27 +24,27 @@ export type HelperResult<T> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: HelperError }
 
-/** What one program may use; the helper refuses values that make no sense. */
+/** Limits of one program; the helper rejects invalid values. */
 export interface ExecLimits {
-  /** Wall time from its start, after which it is killed with all its descendants. */
+  /** Wall time, after which the program is killed with all its descendants. */
   readonly wallMs: number
   readonly memoryBytes: number
-  /** Processes and threads at once. */
+  /** Maximum number of processes and threads at once. */
   readonly pids: number
-  /** 100 is one core. */
+  /** CPU share in percent; 100 is one core. */
   readonly cpuPercent: number
 }
 
 export interface ExecRequest {
-  /** Program, found on PATH unless it has a slash, and its arguments. */
+  /** Program, looked up in PATH unless it contains a slash, and its arguments. */
   readonly argv: readonly string[]
-  /** The view that it has as its workspace; absent: the workspace itself. */
+  /** The view used as its workspace; absent: the workspace itself. */
   readonly view?: string
-  /** Relative to the workspace; absent: the workspace itself. */
+  /** Working directory relative to the workspace; absent: the workspace itself. */
   readonly cwd?: string
-  /** Added to a clean environment. */
+  /** Variables added to a clean environment. */
   readonly env?: Readonly<Record<string, string>>
-  /** All of its standard input; absent: none. */
+  /** Complete standard input; absent: none. */
   readonly stdin?: string | Uint8Array
   readonly limits: ExecLimits
 }
@@ -52,7 +52,7 @@ export interface ExecRequest {
 export interface ExecOptions {
   /** Ends the program and all its descendants. */
   readonly signal?: AbortSignal
-  /** Takes output as it comes, valid until it returns; while a returned promise is pending nothing more is read. */
+  /** Receives output, valid until it returns. While a returned promise is pending, no more output is read. */
   onOutput?(stream: 'stdout' | 'stderr', bytes: Buffer): void | Promise<void>
 }
 
@@ -65,13 +65,13 @@ const Failure = z.strictObject({
 const Done = z.strictObject(ok)
 const Execution = z.strictObject({
   ...ok,
-  /** Null when a signal ended it. 128+n is what the sandbox makes of a program that signal n ended. */
+  /** Exit code; null when a signal ended the program. 128+n when the sandbox reports signal n. */
   exitCode: z.int().min(0).max(255).nullable(),
   signal: z.string().max(20).nullable(),
   timedOut: z.boolean(),
-  /** Memory ran out and the kernel killed. */
+  /** Whether the kernel killed the program for memory. */
   oomKilled: z.boolean(),
-  /** Forks that were refused at the limit. */
+  /** Number of forks refused at the limit. */
   pidsRefused: whole,
   durationMs: whole,
 })
@@ -93,43 +93,43 @@ const Status = z.strictObject({
 export type ExecResult = Omit<z.infer<typeof Execution>, 'ok'>
 export type HelperStatus = Omit<z.infer<typeof Status>, 'ok'>
 /**
- * Where a view lies: `path` is its tree, `start` the same as it was when the view was opened (nobody can write there),
- * `upper` what was written to, as a hint where to look.
+ * Location of a view: `path` is its tree, `start` a read-only copy from when the view was opened, `upper` the writes,
+ * as a hint where to look.
  */
 export type ViewPaths = z.infer<typeof View>
 
-/** A program of a person, without a wall limit. */
+/** A person's program, without a wall limit. */
 export interface ShellRequest {
-  /** Empty: the login shell. */
+  /** The command; empty: the login shell. */
   readonly argv: readonly string[]
-  /** Null: on pipes. */
+  /** Terminal size; null: pipes. */
   readonly terminal: { readonly columns: number; readonly rows: number; readonly term: string } | null
-  /** Added to a clean environment; absent: nothing. */
+  /** Variables added to a clean environment; absent: none. */
   readonly env?: Readonly<Record<string, string>>
 }
 
 export interface Helper {
-  /** Puts the workspace at /mnt/workspace; nothing to do when it is there. With `readOnly` nothing below it can be changed. */
+  /** Mounts the workspace at /mnt/workspace, unless it is mounted. With `readOnly` nothing below it can change. */
   mountWorkspace(readOnly: boolean): Promise<HelperResult<void>>
-  /** Ends all programs and throws the workspace's changes away. */
+  /** Ends all programs and discards the workspace's changes. */
   resetWorkspace(keepHome: boolean): Promise<HelperResult<void>>
   /**
-   * Makes copy-on-write views of the workspace as it is now, over one copy of what was changed so far; all of them or none.
-   * `busy`: there would be more than 32; `no_space`: what was changed so far does not fit on the disk once more.
+   * Creates copy-on-write views of the current workspace over one copy of its changes; all of them or none.
+   * `busy`: more than 32 views; `no_space`: the copy does not fit on the disk.
    * @param ids 1 to 32, each of 1 to 32 of a-z, 0-9 and -
    */
   openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
-  /** Ends the programs of views and throws them away; nothing to do for those that there are not. */
+  /** Ends the programs of views and discards the views; ignores unknown ids. */
   closeViews(ids: readonly string[]): Promise<HelperResult<void>>
   readStatus(): Promise<HelperResult<HelperStatus>>
-  /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is a value too. */
+  /** Runs a program in the sandbox. A program that fails, is killed or runs out of time is also a value. */
   execInSandbox(request: ExecRequest, options?: ExecOptions): Promise<HelperResult<ExecResult>>
   /**
-   * Starts a shell or command; the connection carries its frames both ways, the last of them how it ended. It ends with
-   * the connection. Rejects when the helper cannot be reached.
+   * Starts a shell or command. The connection carries its frames both ways; the last frame says how it ended. The
+   * program ends with the connection. Rejects when the helper cannot be reached.
    */
   openShell(request: ShellRequest): Promise<Socket>
-  /** The same for a program in the sandbox, within its limits, that is spoken to while it runs. */
+  /** As above for a program in the sandbox, within its limits, with which the caller communicates while it runs. */
   openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Socket>
 }
 
@@ -177,7 +177,7 @@ interface AskOptions extends ExecOptions {
   readonly stdin?: string | Uint8Array | undefined
 }
 
-/** One request and its reply; whatever fails on the way is a value. */
+/** Sends one request and reads its reply; every failure is a value. */
 async function ask<T extends z.ZodType>(
   socketPath: string,
   request: object,
@@ -195,7 +195,7 @@ async function ask<T extends z.ZodType>(
   signal?.addEventListener('abort', abort, { once: true })
   try {
     const ended = readReply(socket, options)
-    // Output must flow while input does, or both sides wait for the other; a program may also end without reading.
+    // Read output while writing input, or both sides block. A program may also end without reading.
     const sent = send(socket, payload, options.stdin).catch(() => undefined)
     const reply = await ended
     await sent
@@ -223,7 +223,7 @@ async function send(socket: Socket, payload: Buffer, stdin: string | Uint8Array 
   socket.write(encodeTypedFrame(frameKinds.stdin, Buffer.alloc(0)))
 }
 
-/** Hands output on until the last frame, which is returned; a text says what was wrong instead. Throws what the socket does. */
+/** Forwards output until the last frame and returns it; a string describes an error. Throws socket errors. */
 async function readReply(socket: Socket, options: AskOptions): Promise<Buffer | string> {
   const reader = new TypedFrameReader()
   for await (const piece of socket) {

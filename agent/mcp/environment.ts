@@ -1,4 +1,4 @@
-/** What MCP servers run on in the guest, and which of them a run has. */
+/** What the guest provides to MCP servers. */
 import type { Duplex } from 'node:stream'
 import type { McpServer } from '#specs/protocol/extension.ts'
 import type { ExecRequest } from '../link/root-helper.ts'
@@ -7,15 +7,15 @@ import type { ProgramNetwork } from '../proxy/proxy.ts'
 import type { FileToolsOptions } from '../workspace/file-access.ts'
 import type { OfferSource } from './offer.ts'
 
-/** What the guest gives servers to run on. */
+/** What servers need from the guest. */
 export interface McpEnvironment {
-  /** Starts a program of the sandbox, which ends with the connection. */
+  /** Starts a program in the sandbox, which ends with the connection. */
   openProgram(request: Omit<ExecRequest, 'stdin'>): Promise<Duplex>
-  /** The way of programs to the network. */
+  /** Network access for programs. */
   readonly network: Pick<ProgramNetwork, 'prepare'>
-  /** The way to the host, for servers at an address. */
+  /** The path to the host, for servers with an address. */
   readonly http: StreamOpener
-  /** The workspace, where its own servers are named. */
+  /** The workspace, which may name its own servers. */
   readonly files?: FileToolsOptions
 }
 

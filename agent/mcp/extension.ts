@@ -1,6 +1,6 @@
 /**
- * MCP servers as an extension of the agent: the user's, which come with the task, and those of the workspace. A server of the
- * user goes before one of the workspace of the same name. Nothing of the protocol is loaded where there is no server.
+ * MCP servers as an extension: the user's, which come with the task, and the workspace's. A user's server takes
+ * precedence over a workspace server of the same name. Loads no protocol code when there is no server.
  */
 import { workspaceMcpFile } from '#specs/protocol/mcp-config.ts'
 import { mayBeOfServer, serverToolPrefix } from '#specs/protocol/tool-names.ts'
@@ -8,13 +8,13 @@ import type { ExtensionParts, OpenExtension } from '../extensions/extension.ts'
 import type { ChosenServer, McpEnvironment } from './environment.ts'
 import { readWorkspaceServers, type WorkspaceServers } from './workspace-servers.ts'
 
-/** Those of `resource-tools.ts`, which is not loaded before there is a server. */
+/** Names of the tools in `resource-tools.ts`, which is loaded only when there is a server. */
 const resourceTools: ReadonlySet<string> = new Set([
   'list_mcp_resources',
   'read_mcp_resource',
   'get_mcp_prompt',
 ])
-/** Servers of one run, which are all started at its beginning. */
+/** The servers of one run, all started when it begins. */
 const serversMaxCount = 12
 
 export function createMcpExtension(environment: McpEnvironment): OpenExtension {
@@ -24,14 +24,14 @@ export function createMcpExtension(environment: McpEnvironment): OpenExtension {
     const { chosen, notes } = chooseServers(task, found)
     for (const note of notes) await host.note('warn', note)
     if (chosen.length === 0 || parts.signal.aborted) return null
-    // Nothing is planned before all are ready, which may take a while.
+    // Planning waits until all are ready, which can take a while.
     await host.note('info', `Starting MCP servers: ${chosen.map(({ name }) => name).join(', ')}`)
     const { openServers } = await import('./open-servers.ts')
     return await openServers(chosen, parts, environment)
   }
 }
 
-/** The servers whose tools the task may use, and what is to be said of the others. */
+/** The servers whose tools the task may use, and notes about the others. */
 export function chooseServers(
   { mcpServers = {}, tools }: Pick<ExtensionParts['task'], 'mcpServers' | 'tools'>,
   found: WorkspaceServers,
@@ -50,7 +50,7 @@ export function chooseServers(
   return { chosen: wanted.slice(0, serversMaxCount), notes }
 }
 
-/** Whether any tool that the task allows can be the server's: entries may be patterns, and take away with `!`. */
+/** Whether the task allows any tool that could be the server's: entries may be patterns and exclusions with `!`. */
 function isWanted(server: string, tools: readonly string[] | undefined): boolean {
   if (tools === undefined || tools.includes(`!${serverToolPrefix(server)}*`)) return tools === undefined
   if (tools[0]?.startsWith('!') === true) return true

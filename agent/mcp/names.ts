@@ -1,6 +1,6 @@
 /**
- * Names of servers' tools as the model sees them: `server_tool`, in what every provider takes for a name, never one that is
- * taken. The same server and tool have the same name in each run with the same other names.
+ * Names server tools for the model: `server_tool`, in the alphabet that every provider accepts, never a taken name.
+ * Deterministic for the same set of other names.
  */
 import { withDigest } from '#runtime/providers/names.ts'
 
@@ -9,7 +9,7 @@ const maxChars = 64
 export class ServerToolNames {
   readonly #taken: Set<string>
 
-  /** @param taken names of other tools; in whatever case and with `-` or `_`, for models mix these up */
+  /** @param taken names of other tools; compared without case and with `-` equal to `_`, since models confuse them */
   constructor(taken: Iterable<string>) {
     this.#taken = new Set([...taken].map(fold))
   }

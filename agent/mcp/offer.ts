@@ -1,4 +1,7 @@
-/** What a server says of itself, as it is put before the host: its tools by name and digest, with the beginning of their words. */
+/**
+ * Describes a server to the host for approval: its tools by name and digest, with the beginning of their
+ * descriptions.
+ */
 import { createHash } from 'node:crypto'
 import type { McpToolInfo } from '#runtime/mcp/lists.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -11,11 +14,11 @@ import { truncate } from '../text/truncate.ts'
 export type OfferSource = McpOffer['source']
 
 const offeredMaxTools = 128
-/** Of names, descriptions and schemas of one server together: they stand in every request. */
+/** Maximum size of one server's names, descriptions and schemas together: every request contains them. */
 const offeredMaxChars = 200_000
 const describedMaxChars = 300
 
-/** The tools that are offered of a server, in their order, and how many are left out for their number or size. */
+/** The offered tools of a server, in order, and how many are omitted for their number or size. */
 export function boundTools(tools: readonly McpToolInfo[]): {
   readonly tools: readonly McpToolInfo[]
   readonly leftOut: number
@@ -31,7 +34,7 @@ export function boundTools(tools: readonly McpToolInfo[]): {
   return { tools: offered, leftOut: tools.length - offered.length }
 }
 
-/** Of everything that the model, or the agent, goes by. */
+/** Digest over everything that the model or the agent relies on. */
 export function digestTool({ name, description, inputSchema, readOnlyHint }: McpToolInfo): string {
   const definition = toCanonicalJson({ name, description, inputSchema, readOnlyHint })
   return createHash('sha256').update(definition).digest('hex')

@@ -1,6 +1,6 @@
 /**
- * The MCP servers of one run: started side by side, their tools for the root agent, and again for each sub-agent, over whose
- * view the servers that are programs run once more. Bounded in number; all of them end with the run.
+ * The MCP servers of one run: started in parallel, with their tools for the root agent and for each sub-agent.
+ * Servers that are programs run again over each sub-agent's view. Their number is bounded; all end with the run.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -22,11 +22,11 @@ import { RunServer } from './run-server.ts'
 import { createServerTool } from './server-tools.ts'
 import { VmTransport } from './vm-transport.ts'
 
-/** Programs that are servers, of all agents together: the VM runs 32 programs at once. */
+/** Maximum number of server programs of all agents together: the VM runs 32 programs at once. */
 const programsMaxCount = 20
-/** The root side takes no longer. */
+/** The root helper's own limit. */
 const wallMs = 24 * 3_600_000
-/** The run does not begin before all are ready, or not. A program may have to load all of itself in an emulated VM, beside others. */
+/** How long the run waits until all servers are ready or have failed. In an emulated VM a program loads slowly. */
 const readyMs = { program: 60_000, address: 30_000, max: 5 * 60_000 } as const
 
 /** @param chosen not empty */
@@ -36,7 +36,7 @@ export async function openServers(
   environment: McpEnvironment,
 ): Promise<Extension> {
   const opened = new OpenedServers(chosen, parts, environment)
-  // A run that ends meanwhile does not wait for servers to get ready.
+  // A run that ends meanwhile does not wait for servers.
   const end = (): void => void opened.close()
   parts.signal.addEventListener('abort', end, { once: true })
   try {
@@ -52,10 +52,10 @@ class OpenedServers implements Extension {
   readonly #environment: McpEnvironment
   readonly #fetch: ReturnType<typeof createOutwardFetch>
   readonly #servers: readonly RunServer[]
-  /** The root agent's, by server; those of addresses are everybody's. */
+  /** The root agent's connections, by server; all agents share those with an address. */
   readonly #connections = new Map<RunServer, McpConnection>()
   readonly #instances = new Set<McpConnection>()
-  /** What the model calls the tools, by server and tool. */
+  /** Tool names for the model, by server and tool. */
   readonly #names = new Map<string, string>()
   readonly #asksAll: boolean
   #programs = 0
@@ -74,7 +74,7 @@ class OpenedServers implements Extension {
     )
   }
 
-  /** Never rejects: what does not start is noted, and not offered. */
+  /** Starts the servers. Never rejects: a server that does not start is noted and not offered. */
   async open(): Promise<void> {
     const { signal, taken, host } = this.#parts
     const names = new ServerToolNames([...taken, ...resourceToolNames])
@@ -190,7 +190,7 @@ function keyOf(server: RunServer, tool: string): string {
   return `${server.name}\n${tool}`
 }
 
-/** A folder of the workspace as the root side takes it. */
+/** A folder of the workspace in the root helper's form. */
 function relativeTo(root: string, folder: string): string {
   if (folder === root) return ''
   return folder.startsWith(`${root}/`) ? folder.slice(root.length + 1) : folder

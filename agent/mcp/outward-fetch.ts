@@ -1,6 +1,6 @@
 /**
- * Requests to MCP servers over HTTP, made by the host: in the clear up to it, where its policy judges them, secrets are put in,
- * and TLS begins. What it refuses fails with its words; a redirect is handed back and never followed here.
+ * Sends requests to MCP servers through the host, unencrypted up to it. There the host applies its policy, inserts
+ * secrets and starts TLS. A refusal fails with the host's message; redirects are returned, never followed.
  */
 import type { ClientHttp2Stream } from 'node:http2'
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js'
@@ -8,12 +8,12 @@ import { connectionFields } from '#specs/protocol/proxy.ts'
 import { Gate } from '../proxy/gate.ts'
 import { type AnswerHeaders, openOutward, type StreamOpener } from '../proxy/outward.ts'
 
-/** Of all servers of a run together; programs have places of their own. */
+/** Maximum number of requests of all servers of a run; programs have their own limit. */
 const gateOptions = { maxOpen: 16, waitMs: 10_000, resetBurst: 64, resetsPerSecond: 4 }
 const bodyMaxBytes = 16 * 1024 * 1024
 const withoutBody = new Set([101, 204, 205, 304])
 
-/** @param http the way to the host */
+/** @param http the path to the host */
 export function createOutwardFetch(http: StreamOpener): FetchLike {
   const gate = new Gate(gateOptions)
   return async (address, init = {}) => {
@@ -60,7 +60,10 @@ function toResponse(
   return Object.defineProperties(response, { url: { value: url.href } })
 }
 
-/** The bytes of a stream as a body. Node's own conversion throws into nowhere when a body is given up as its stream ends. */
+/**
+ * Converts a stream to a body. Node's own conversion throws an unhandled error when a body is abandoned as its stream
+ * ends.
+ */
 function toBody(stream: ClientHttp2Stream): ReadableStream<Uint8Array<ArrayBuffer>> {
   const pieces = stream.iterator({ destroyOnReturn: true })
   return new ReadableStream({
@@ -84,7 +87,7 @@ function bodyOf(body: unknown): Buffer | null {
   return bytes
 }
 
-/** What belongs to one connection is not passed on. */
+/** Hop-by-hop headers are not forwarded. */
 function plainHeaders(headers: Headers): Record<string, string> {
   return Object.fromEntries(
     [...headers].filter(([name]) => !connectionFields.has(name) && name !== 'content-length'),

@@ -1,4 +1,7 @@
-/** What servers have beside tools: `list_mcp_resources`, `read_mcp_resource` and `get_mcp_prompt`, where a server has some. */
+/**
+ * Access to what servers offer besides tools: `list_mcp_resources`, `read_mcp_resource` and `get_mcp_prompt`, when a
+ * server has some.
+ */
 import * as z from 'zod'
 import type { McpConnection } from '#runtime/mcp/connection.ts'
 import type { McpPromptInfo, McpResourceInfo } from '#runtime/mcp/lists.ts'
@@ -9,7 +12,7 @@ import { ServerText } from './server-tools.ts'
 
 export const resourceToolNames = ['list_mcp_resources', 'read_mcp_resource', 'get_mcp_prompt'] as const
 
-/** A server, and the connection of one agent to it. */
+/** A server and one agent's connection to it. */
 export interface Connected {
   readonly server: RunServer
   readonly connection: McpConnection
@@ -26,7 +29,7 @@ const common = {
   render: ({ text }: z.output<typeof ServerText>) => quoteServer(text),
 } as const
 
-/** None where no server has resources, or prompts. @param asksAll whether a rule has every call asked */
+/** Empty when no server has resources or prompts. @param asksAll whether a rule requires approval for every call */
 export function createResourceTools(all: readonly Connected[], asksAll: boolean): Tool[] {
   const withResources = all.filter(({ server }) => server.abilities.resources)
   const withPrompts = all.filter(({ server }) => server.abilities.prompts)

@@ -1,6 +1,6 @@
 /**
- * One MCP server of a run: asked for its tools once, and put before the host before any of them is offered. What the run offers
- * of it stays the same; a call goes to a tool whose definition was allowed, and to none that changed since.
+ * One MCP server of a run: lists its tools once and has the host approve them before any is offered. The offered set
+ * is fixed for the run. A call reaches only a tool whose definition was approved and has not changed since.
  */
 
 import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
@@ -20,7 +20,7 @@ export interface ServerParts {
   readonly name: string
   readonly source: OfferSource
   readonly config: McpServer
-  /** Whether the tools may be offered, or go on to be called as they are now. */
+  /** Asks whether the tools may be offered, or called with their current definitions. */
   ask(offer: McpOffer, agentPath: string, signal: AbortSignal): Promise<ApprovalDecision>
 }
 
@@ -28,14 +28,14 @@ export interface Caller {
   readonly connection: McpConnection
   readonly agentPath: string
   readonly signal: AbortSignal
-  /** Absent where nobody can be asked. */
+  /** Absent when nobody can be asked. */
   readonly askUser?: AskUser | undefined
 }
 
-/** A tool as the run offers it, with what its arguments are checked by. */
+/** An offered tool and the validator of its arguments. */
 export interface Definition {
   readonly info: McpToolInfo
-  /** Null where its schema is none that can be checked: the server does that then. */
+  /** Null when its schema cannot be checked; the server then validates. */
   readonly schema: AnswerSchema<unknown> | null
 }
 
@@ -47,9 +47,9 @@ export class RunServer {
   readonly config: McpServer
   readonly #parts: ServerParts
   readonly #definitions = new Map<string, Definition>()
-  /** Digests of definitions that were allowed. */
+  /** Digests of approved definitions. */
   readonly #allowed = new Set<string>()
-  /** Offers that were denied, with the words for it. */
+  /** Denied offers, with their messages. */
   readonly #denied = new Map<string, string>()
   #asking: Promise<unknown> = Promise.resolve()
   #abilities: McpAbilities = { resources: false, prompts: false }
@@ -69,17 +69,17 @@ export class RunServer {
     return [...this.#definitions.values()]
   }
 
-  /** As it is allowed now; absent where the run does not offer it. */
+  /** The approved definition; absent when the run does not offer the tool. */
   definition(tool: string): Definition | undefined {
     return this.#definitions.get(tool)
   }
 
-  /** Whether it is one process for each workspace. */
+  /** Whether each workspace has its own process. */
   get isProgram(): boolean {
     return this.config.transport === 'stdio'
   }
 
-  /** Starts it and has its tools allowed. @returns what is to be noted: why it is not used, or what of it is left out */
+  /** Starts the server and requests approval of its tools. @returns notes: why it is not used, or what is omitted */
   async open({ connection, agentPath, signal }: Caller): Promise<Result<string | null, string>> {
     const listed = await connection.listTools()
     if (!listed.ok) return { ok: false, error: listed.error }
@@ -92,7 +92,7 @@ export class RunServer {
     return { ok: true, value: leftOut === 0 ? null : note }
   }
 
-  /** A call, with arguments that were checked. */
+  /** Calls a tool with validated arguments. */
   async call(
     tool: string,
     input: Record<string, unknown>,
@@ -110,7 +110,7 @@ export class RunServer {
     return refusal.result ?? this.toToolResult(result, signal)
   }
 
-  /** The server's questions go to the person as its own. */
+  /** Forwards the server's questions to the person, marked as the server's. */
   #askAs(askUser: AskUser | undefined): AskPerson | undefined {
     if (askUser === undefined) return undefined
     return async (question, withdrawn) => {
@@ -127,7 +127,7 @@ export class RunServer {
     return toolFailure('unavailable', `the MCP server ${this.name} says that it failed:\n${words}`)
   }
 
-  /** Null where the tool is what was allowed. */
+  /** Null when the tool is unchanged since its approval. */
   async #judge(
     tool: string,
     now: McpToolInfo | undefined,
@@ -159,7 +159,7 @@ export class RunServer {
     )
   }
 
-  /** Asks, one question at a time; null where the tools may be used as they are. */
+  /** Asks, one question at a time; null when the tools may be used with their current definitions. */
   #allow(tools: readonly McpToolInfo[], agentPath: string, signal: AbortSignal): Promise<string | null> {
     const turn = this.#asking.then(() => this.#askFor(tools, agentPath, signal))
     this.#asking = turn.catch(() => undefined)
@@ -184,7 +184,7 @@ export class RunServer {
       return words
     }
     for (const { sha256 } of offer.tools) this.#allowed.add(sha256)
-    // What the run offers is settled when it begins; of those tools the newest definition holds.
+    // The run's offer is fixed at its beginning; the newest definition of those tools applies.
     for (const tool of tools) if (isNew || this.#definitions.has(tool.name)) await this.#define(tool)
     return null
   }
@@ -195,7 +195,7 @@ export class RunServer {
   }
 }
 
-/** What a server said, in a block that it cannot leave. */
+/** A server's text in a block that it cannot leave. */
 export function quoteServer(text: string): string {
   return block(serverTag, text)
 }

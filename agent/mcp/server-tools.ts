@@ -1,4 +1,4 @@
-/** The tools of a server as the agent has them: its schema, its words, its answers, each marked as a stranger's. */
+/** Turns a server's tools into the agent's tools; marks its schemas, descriptions and answers as untrusted. */
 import * as z from 'zod'
 import { defineTool, type Tool } from '../tool-calls/tool.ts'
 import { type Definition, quoteServer, type RunServer } from './run-server.ts'
@@ -7,14 +7,14 @@ export const ServerText = z.strictObject({ text: z.string() })
 
 export interface ServerToolParts {
   readonly server: RunServer
-  /** What the model calls it. */
+  /** Name for the model. */
   readonly name: string
   readonly definition: Definition
   readonly caller: {
     readonly connection: Parameters<RunServer['call']>[2]['connection']
     readonly agentPath: string
   }
-  /** Whether a rule has every call asked. */
+  /** Whether a rule requires approval for every call. */
   readonly asksAll: boolean
 }
 
@@ -24,24 +24,24 @@ export function createServerTool({ server, name, definition, caller, asksAll }: 
   return defineTool({
     name,
     description: `[Tool ${JSON.stringify(info.name)} of the MCP server ${server.name}, in its words] ${info.description}`,
-    // By the definition that holds when it is called; it may have changed since the run began.
+    // Uses the definition at the time of the call; it may have changed since the run began.
     inputSchema: z.record(z.string(), z.json()).superRefine((input, context) => {
       const checked = server.definition(info.name)?.schema?.check(input)
       if (checked?.ok === false) context.addIssue({ code: 'custom', message: checked.error })
     }),
     outputSchema: ServerText,
-    // What such a server does is done outside of the VM.
+    // Such a server acts outside of the VM.
     requiresApproval: asksAll || (!server.isProgram && !readOnly),
     readOnly,
     runs: 'server',
-    // A schema that cannot be checked is no promise either.
+    // A schema that cannot be checked guarantees nothing.
     parameters: schema === null ? { type: 'object' } : withoutDialect(info.inputSchema),
     execute: (input, { signal, askUser }) => server.call(info.name, input, { ...caller, signal, askUser }),
     render: ({ text }) => quoteServer(text),
   })
 }
 
-/** Providers take a schema of an object, and not the word for which kind of schema it is. */
+/** Providers accept an object schema without `$schema`. */
 function withoutDialect({
   $schema: _,
   ...schema

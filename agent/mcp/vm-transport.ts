@@ -1,6 +1,6 @@
 /**
- * The way to a server that runs as a program of the sandbox: messages as lines on its standard input and output, over a
- * connection of the root side, with which the program ends. Holds no more of what it says than a bound.
+ * Transport to a server that runs as a program in the sandbox: messages as lines on its standard input and output,
+ * over a connection of the root helper. The program ends with the connection. Buffers are bounded.
  */
 import { once } from 'node:events'
 import type { Duplex } from 'node:stream'
@@ -10,7 +10,7 @@ import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from '#runtime/mcp/lines.ts'
 import { encodeTypedFrame, frameKinds, type TypedFrame, TypedFrameReader } from '#specs/node/typed-frames.ts'
 
-/** What a server gets to end by itself once its input is closed, before it is killed with all that it started. */
+/** How long a server may take to end after its input is closed, before it is killed with its descendants. */
 const graceMs = 1_000
 const chunkBytes = 64 * 1024
 
@@ -22,7 +22,7 @@ export class VmTransport implements Transport {
   readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }
   #socket: Duplex | null = null
   #stderr = ''
-  /** How it ended, as the root side says it. */
+  /** How it ended, as reported by the root helper. */
   #end = ''
   #closed = false
   #closing: Promise<void> | null = null
@@ -44,7 +44,7 @@ export class VmTransport implements Transport {
     })
   }
 
-  /** The end of what the server wrote about itself, and how it ended. */
+  /** The end of the server's own log, and how it ended. */
   get lastWords(): string {
     return [this.#stderr.trim(), this.#end].filter((text) => text !== '').join('; ')
   }
@@ -61,7 +61,7 @@ export class VmTransport implements Transport {
     socket.on('error', (error) => this.onerror?.(error))
     socket.on('data', (piece: Buffer) => this.#take(piece))
     socket.once('close', () => this.#noteClosed())
-    // The program has ended, and its last frame was read.
+    // The program has ended and its last frame was read.
     socket.once('end', () => socket.destroy())
     if (this.#closing !== null) socket.destroy()
   }
@@ -84,7 +84,7 @@ export class VmTransport implements Transport {
     return this.#closing
   }
 
-  /** Resolves when the program has ended, or its connection, with which it ends. */
+  /** Resolves when the program or its connection has ended. */
   async #leave(): Promise<void> {
     this.#lines.close()
     const socket = this.#socket
@@ -126,7 +126,7 @@ export class VmTransport implements Transport {
   }
 }
 
-/** The root side's last word on a program, for people. */
+/** The root helper's last message about a program, for people. */
 function describeEnd(payload: Buffer): string {
   let told: { exitCode?: unknown; signal?: unknown; oomKilled?: unknown; error?: { message?: unknown } }
   try {

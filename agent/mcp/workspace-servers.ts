@@ -1,6 +1,7 @@
 /**
- * The MCP servers that the workspace itself names, in its `.mcp.json`: programs to run inside the VM and nothing else. The file
- * is a stranger's: bounded, read strictly, never through a link that leaves the workspace; addresses in it are not asked.
+ * Reads the MCP servers that the workspace names in `.mcp.json`: programs inside the VM, nothing else. The file is
+ * untrusted: bounded, parsed strictly, never read through a link that leaves the workspace. Servers with an address
+ * are not contacted.
  */
 
 import { McpServer, McpServerName } from '#specs/protocol/extension.ts'
@@ -13,7 +14,7 @@ const maxServers = 8
 
 export interface WorkspaceServers {
   readonly servers: ReadonlyMap<string, McpServer>
-  /** What of the file is not used, and why. */
+  /** What in the file is not used, and why. */
   readonly notes: readonly string[]
 }
 
@@ -48,7 +49,7 @@ export function parseWorkspaceServers(text: string): WorkspaceServers {
   return { servers, notes: notes.slice(0, maxServers) }
 }
 
-/** The server, why it is not used, or null where it is switched off. */
+/** The server, the reason why it is not used, or null when it is disabled. */
 function readEntry(name: string, entry: unknown): McpServer | string | null {
   const read = readMcpServer(entry)
   if (!read.ok) return read.error
@@ -56,7 +57,7 @@ function readEntry(name: string, entry: unknown): McpServer | string | null {
   if (!McpServerName.safeParse(name).success) return 'a name is 1 to 64 of A-Z a-z 0-9 _ . -'
   if (read.value.transport !== 'stdio')
     return 'an address that a workspace names is not asked; a server of your own configuration may have it'
-  // Whether it is believed is not its own affair.
+  // The file does not decide whether it is trusted.
   const { command, args, env, cwd, timeoutMs, connectTimeoutMs } = read.value
   const fields = { transport: 'stdio', command, args, env, cwd, timeoutMs, connectTimeoutMs }
   const parsed = McpServer.safeParse(

@@ -1,4 +1,4 @@
-/** A step that a sub-agent carries out: what it is told, and what comes back as the step's result. */
+/** Runs a plan step in a sub-agent: builds its request and turns its result into the step's result. */
 import type { ToolError } from '#specs/protocol/error.ts'
 import type { Step } from '#specs/protocol/plan.ts'
 import type { AgentRun } from '../run/run.ts'
@@ -9,25 +9,25 @@ import type { Registry } from '../tool-calls/registry.ts'
 import type { AgentResult } from '../tool-calls/sub-agent-types.ts'
 import { nameInLine } from '../workspace/listing.ts'
 
-/** As many conflicts are named in the step's answer; all of them are in the event. */
+/** Maximum number of conflicts named in the step's answer; the event has all of them. */
 const conflictsMaxCount = 20
 
-/** What a step came to that a sub-agent was to carry out. */
+/** Result of a step that a sub-agent executed. */
 export interface AgentStepResult extends StepResult {
-  /** The answer of a step that has an `output`. */
+  /** Answer of a step that has an `output`. */
   readonly value?: unknown
-  /** What others have to know of the result besides an answer whose form is given: to be said behind it. */
+  /** Text appended to an answer of a given form, for those who use the result. */
   readonly aside?: string
-  /** Whether to begin it anew is certain to fail in the same way. */
+  /** Whether a retry is certain to fail in the same way. */
   readonly isFinal?: boolean
 }
 
-/** Whether a sub-agent carries the step out; where there are none it is a step like any other. */
+/** Whether a sub-agent executes the step; without sub-agents it is an ordinary step. */
 export function isForAgent(step: Step, run: AgentRun): boolean {
   return step.kind === 'agent' && run.agents !== undefined && run.task.limits.maxAgents > 0
 }
 
-/** The run for a step that no sub-agent carries out although it was meant for one: narrowed as that would have been. */
+/** The run for a sub-agent step that executes without a sub-agent: with the same restrictions. */
 export function narrowRun(step: Step, run: AgentRun): AgentRun {
   if (step.kind !== 'agent') return run
   const { limits } = run.task
@@ -39,7 +39,7 @@ export function narrowRun(step: Step, run: AgentRun): AgentRun {
   }
 }
 
-/** Never more than was named, also where a name has gone. */
+/** Never more than the named tools, also when a name no longer exists. */
 function selectKnown(tools: readonly string[], { registry }: AgentRun): Registry {
   const selected = registry.select(tools.filter((name) => registry.names.includes(name)))
   if (!selected.ok) throw new TypeError(selected.error.message)
@@ -47,7 +47,7 @@ function selectKnown(tools: readonly string[], { registry }: AgentRun): Registry
 }
 
 /**
- * What a sub-agent makes of the step.
+ * Executes the step in a sub-agent.
  * @param results of the steps that it waited for; a sub-agent sees nothing else of the plan
  */
 export async function runAgentStep(

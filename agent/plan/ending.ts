@@ -1,4 +1,4 @@
-/** How the execution of a plan ended, in one value for every way it can end. */
+/** Computes how the execution of a plan ended: one value for every way it can end. */
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan, Step } from '#specs/protocol/plan.ts'
 import type { AgentRun, RunEnding } from '../run/run.ts'
@@ -11,7 +11,7 @@ export interface ExecutedPlan {
   readonly plan: Plan
   readonly schedule: Schedule
   readonly results: ReadonlyMap<string, StepResult>
-  /** Why there is no plan after the failure of a step whose failure asks for one; by step. */
+  /** Failures of replanning, by the step whose failure requested it. */
   readonly unplanned: ReadonlyMap<string, PlanFailure>
 }
 
@@ -50,7 +50,7 @@ export function endingOf({ plan, schedule, results, unplanned }: ExecutedPlan, r
   return { outcome: 'failed', reason, message, summary }
 }
 
-/** How a run ends whose signal was aborted: by its budget, or by a cancel. */
+/** Ending of a run whose signal was aborted: by its budget or by a cancel. */
 export function interruption(
   run: Pick<AgentRun, 'signal' | 'budget'>,
   tally: string,
@@ -66,7 +66,7 @@ export function interruption(
   return { outcome: 'cancelled', reason: 'cancelled', message }
 }
 
-/** The answers of the steps that no completed step builds on: what the plan was for. */
+/** Answers of the steps that no completed step depends on: the result of the plan. */
 function summarise(completed: readonly Step[], results: ReadonlyMap<string, StepResult>): string {
   const last = completed.filter(({ id }) => !completed.some(({ needs }) => needs.includes(id)))
   const [only] = last

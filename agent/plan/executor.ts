@@ -1,7 +1,7 @@
 /**
- * Carries out a plan: ready steps side by side as far as the limits and their writes allow, answers handed on to the steps
- * that need them, failures answered as the plan says, another plan taken over as far as nothing of it has begun. Ends with one
- * value for every way it can end.
+ * Executes a plan: runs ready steps in parallel within limits and write conflicts, passes answers to dependent steps,
+ * and handles failures as the plan says. Accepts a revised plan whose changes affect only steps that have not
+ * started. Returns one value for every way it can end.
  */
 import { limits } from '#specs/protocol/limits.ts'
 import { type Step, waitsOf } from '#specs/protocol/plan.ts'
@@ -21,7 +21,7 @@ import { makePlan, type PlanFailure, type Planner } from './planner.ts'
 import { Revisions } from './revisions.ts'
 import { type HoldsCondition, Schedule } from './schedule.ts'
 
-/** Runs one step; the real one is `runStep`. */
+/** Runs one step; in production `runStep`. */
 export type StepRunner = (
   step: Step,
   opening: Opening,
@@ -31,11 +31,11 @@ export type StepRunner = (
 
 export interface ExecutorParts {
   readonly performStep: StepRunner
-  /** Asked for another plan when a step fails that says `replan`. */
+  /** Makes a new plan when a step with `replan` fails. */
   readonly planner: Planner
 }
 
-/** Executes the plan in force to its end. Reports every step's start and end, also of steps that never ran. */
+/** Executes the current plan to its end. Reports start and end of every step, also of steps that never ran. */
 export function executePlan(
   book: PlanState,
   run: AgentRun,
@@ -53,7 +53,7 @@ class Execution {
   readonly #schedule: Schedule
   readonly #revisions: Revisions
   readonly #results = new Map<string, Result>()
-  /** How steps ended; of those that never ran too. */
+  /** How steps ended, including those that never ran. */
   readonly #outcomes = new Map<string, StepOutcome>()
   readonly #unplanned = new Map<string, PlanFailure>()
   readonly #running = new Map<string, Promise<string>>()
@@ -87,7 +87,7 @@ class Execution {
 
   async finish(): Promise<RunEnding> {
     for (;;) {
-      // What has not begun waits for the plan that is on its way.
+      // Steps that have not started wait for the plan being prepared.
       if (!this.#revisions.isBusy) await this.#startReady()
       if (this.#running.size === 0 && !this.#revisions.isBusy) break
       const ended = await Promise.race([...this.#running.values(), this.#idle.promise])
@@ -111,7 +111,7 @@ class Execution {
       skipped.push(this.#skip(step.id, because === 'need' ? need : 'its condition does not hold'))
     }
     await Promise.all(skipped)
-    // A step that runs may have handed another plan in meanwhile.
+    // A running step may have submitted a revised plan meanwhile.
     while (!this.#signal.aborted && !this.#revisions.isBusy) {
       const next = this.#schedule.takeNext()
       if (next === undefined) break
@@ -119,7 +119,7 @@ class Execution {
     }
   }
 
-  /** The whole of a step; resolves with its id, whatever became of it. */
+  /** Executes a step with retries; resolves with its id, whatever its outcome. */
   async #executeStep(step: Step): Promise<string> {
     await this.#run.steering.ready(this.#signal)
     await this.#run.report.event({ type: 'step-start', stepId: step.id })
@@ -130,7 +130,7 @@ class Execution {
     this.#schedule.end(step.id, state)
     this.#outcomes.set(step.id, { state, text, ...('value' in result ? { value: result.value } : {}) })
     await this.#reportEnd(step.id, state, text)
-    // A denial is a word on one thing: what does not need that step goes on, and the run fails at its end.
+    // A denial affects one action: steps that do not depend on it continue, and the run fails at its end.
     if (state === 'failed' && result.reason !== 'denied') await this.#answerFailure(step)
     return step.id
   }
@@ -153,7 +153,7 @@ class Execution {
     }
   }
 
-  /** Begun anew after a failure as often as the step says; what was denied, and what no repetition mends, is final. */
+  /** Retries a failure as often as the step allows; a denial, or a failure that no retry can fix, is final. */
   async #attempt(step: Step): Promise<Result> {
     const instructions = resolveInstructions(step, this.#outcomes)
     if (!instructions.ok)
@@ -198,7 +198,7 @@ class Execution {
     }
   }
 
-  /** Answers of the steps that `step` waited for, in the plan's order; of what was not taken there is none. */
+  /** Answers of the steps that `step` waited for, in plan order; skipped steps have none. */
   #resultsFor(step: Step): { stepId: string; text: string }[] {
     const awaited = new Set(waitsOf(step))
     return this.#book.plan.steps.flatMap(({ id }) => {
@@ -227,12 +227,12 @@ class Execution {
   }
 }
 
-/** What the step came to, for whoever goes on from it. */
+/** The step's result as its dependents see it. */
 function wholeText({ text, aside = '' }: Result): string {
   return `${text}${aside}`
 }
 
-/** All that the step is told to do. */
+/** Builds the step's complete instructions. */
 function composeInstructions(
   stepId: string,
   instructions: string,

@@ -1,4 +1,4 @@
-/** How steps ended and what they gave: what conditions ask and references stand for. Pure. */
+/** How steps ended and what they returned: evaluates conditions and resolves references. Pure. */
 
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -9,15 +9,15 @@ import { block } from '../text/prompt-block.ts'
 
 export interface StepOutcome {
   readonly state: Exclude<StepState, 'pending' | 'running'>
-  /** Its answer, or why there is none. */
+  /** The step's answer, or why there is none. */
   readonly text: string
-  /** The answer of a step that has an `output`. */
+  /** Answer of a step that has an `output`. */
   readonly value?: unknown
 }
 
 export type Outcomes = ReadonlyMap<string, StepOutcome>
 
-/** Whether the condition holds of how its step ended. */
+/** Whether the condition holds for how its step ended. */
 export function holds(condition: Condition, outcome: StepOutcome): boolean {
   if (outcome.state !== (condition.state ?? 'completed')) return false
   if (condition.equals === undefined && condition.contains === undefined && condition.path === undefined)
@@ -36,7 +36,7 @@ function isIn(part: string, value: unknown): boolean {
   return Array.isArray(value) && value.some((member) => member === part)
 }
 
-/** What lies at `path`; the error names the first part that is not there. */
+/** The value at `path`; the error names the first missing part. */
 export function valueAt(value: unknown, path: readonly string[]): Result<unknown, string> {
   let at = value
   for (const name of path) {
@@ -47,8 +47,8 @@ export function valueAt(value: unknown, path: readonly string[]): Result<unknown
 }
 
 /**
- * The step's instructions with what its references stand for. What other steps gave is data: but for plain words without spaces it stands
- * in a block that says so. The error says which reference leads nowhere, or makes too much of it.
+ * Resolves references in the step's instructions. Output of other steps is data: except for single plain words it is
+ * placed in a block that says so. The error names the reference that is missing or too large.
  */
 export function resolveInstructions(step: Step, outcomes: Outcomes): Result<string, string> {
   const parts: string[] = []
@@ -84,7 +84,7 @@ function resolve(
   return { ok: true, value: say(found.value, stepId, path) }
 }
 
-/** A path, a number, a name: nothing that could be read as an order. */
+/** A path, a number or a name: nothing that could be read as an instruction. */
 const plainWord = /^[\p{L}\p{N}_@%+=:,./~-]{1,200}$/u
 
 function say(value: unknown, stepId: string, path: readonly string[]): string {

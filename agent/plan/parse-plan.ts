@@ -1,6 +1,6 @@
 /**
- * A plan out of what somebody handed in: as it stands, else with its certain slips put right; and what of it cannot be carried
- * out here, in words. Of a plan that takes another one's place, what has begun is put back where it was left out.
+ * Parses a plan: accepts it as is, else repairs unambiguous mistakes, and lists what cannot run here. When the plan
+ * replaces another, steps that already started are kept.
  */
 
 import { describeIssues, openSchema } from '#runtime/arguments/json-schema.ts'
@@ -14,32 +14,32 @@ import { repairPlan } from './repair.ts'
 
 export interface PlannedWork {
   readonly plan: Plan
-  /** What was put right in the model's answer, in words. */
+  /** Descriptions of the repairs in the model's answer. */
   readonly corrections: readonly string[]
 }
 
-/** The plan in force, whose place another one is to take. */
+/** The current plan, which another one replaces. */
 export interface FormerPlan {
   readonly plan: Plan
-  /** Where its steps stand, with what they gave; a step that is not named has not begun. */
+  /** States of its steps with their results; a step without an entry has not started. */
   readonly states: Readonly<Record<string, { readonly state: StepState; readonly text: string }>>
 }
 
-/** A plan that does not do, and why. */
+/** A plan that was not accepted, and why. */
 export interface Replanning extends FormerPlan {
-  /** The step that failed; or what a person said who did not allow the plan. */
+  /** The failed step, or the feedback of a person who denied the plan. */
   readonly why: { readonly failedStep: string } | { readonly hint: string }
 }
 
-/** What a plan is measured by, beside its schema. */
+/** Limits on a plan besides its schema. */
 export interface PlanBounds {
-  /** Names of the tools that steps of the kind `agent` may name. */
+  /** Names of the tools that steps of the kind `agent` may use. */
   readonly tools: readonly string[]
   readonly agents: AgentRoom
   readonly former?: FormerPlan
 }
 
-/** By what a plan of this run is measured at this moment. */
+/** The limits of this run at this moment. */
 export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
   const { maxAgents } = run.task.limits
   return {
@@ -49,7 +49,7 @@ export function boundsOf(run: AgentRun, former?: FormerPlan): PlanBounds {
   }
 }
 
-/** The plan in `value`; the error says what is wrong with it, for the model. */
+/** Parses the plan in `value`; the error tells the model what is wrong. */
 export async function readPlan(value: unknown, bounds: PlanBounds): Promise<Result<PlannedWork, string>> {
   const strict = await readWhole(value, [], bounds)
   if (strict.ok) return strict
@@ -72,7 +72,7 @@ async function readWhole(
   return { ok: true, value: { plan: parsed.data, corrections: [...corrections, ...more] } }
 }
 
-/** What of a plan that fits its schema cannot be carried out, in words. */
+/** Reasons why a plan that fits its schema cannot run. */
 export async function findPlanProblems(plan: Plan, bounds: PlanBounds): Promise<string[]> {
   const { former } = bounds
   const problems = [
@@ -90,7 +90,7 @@ export async function findPlanProblems(plan: Plan, bounds: PlanBounds): Promise<
   return problems
 }
 
-/** What has begun cannot be left out: models often hand in only what is still to be done. */
+/** Steps that started cannot be removed: models often submit only what is left to do. */
 function restoreBegun(value: unknown, former: FormerPlan): { value: unknown; ids: string[] } {
   if (!isRecord(value) || !Array.isArray(value.steps)) return { value, ids: [] }
   const given = new Set(value.steps.map((step: unknown) => (isRecord(step) ? step.id : undefined)))

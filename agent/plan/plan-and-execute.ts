@@ -1,6 +1,6 @@
 /**
- * A task from its prompt to its end: a plan given or made, told the host, put before a person where that is wanted, and carried
- * out; or only planned.
+ * Runs a task from prompt to end: obtains a plan, reports it, asks for approval where required, and executes it; or
+ * only plans.
  */
 
 import type { RunReason } from '#specs/protocol/error.ts'
@@ -16,12 +16,12 @@ import { describePlan } from './render.ts'
 
 export interface PlanAndExecuteParts {
   readonly planner: Planner
-  /** Plans for a run that only plans. */
+  /** Planner for runs that only plan. */
   readonly explorer: Planner
   readonly executor: (book: PlanState, run: AgentRun) => Promise<RunEnding>
 }
 
-/** Times that a plan is made anew after what a person said. */
+/** Maximum number of replans after a person's feedback. */
 const replansMax = 3
 
 export async function planAndExecute(run: AgentRun, parts: PlanAndExecuteParts): Promise<RunEnding> {
@@ -46,7 +46,7 @@ export async function planAndExecute(run: AgentRun, parts: PlanAndExecuteParts):
   return refusal === null ? parts.executor(book, run) : failed(refusal)
 }
 
-/** The plan that the task brings, or a new one. */
+/** The plan in the task, or a new one. */
 async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
   const { plan } = run.task
   if (plan === undefined) return planner(run, run.signal)
@@ -56,7 +56,7 @@ async function planFirst(run: AgentRun, planner: Planner): ReturnType<Planner> {
   return { ok: false, error: { reason: 'plan_invalid', message: truncate(message, limits.textMaxChars) } }
 }
 
-/** Asks until a plan is allowed; null when one is. A denial with a word has it planned anew. */
+/** Asks until a plan is approved, then returns null. A denial with feedback starts a replan. */
 async function agree(book: PlanState, run: AgentRun, planner: Planner): Promise<PlanFailure | null> {
   for (let round = 0; ; round++) {
     const consent = await askConsent(book.plan, run, () => boundsOf(run), run.signal)

@@ -1,4 +1,4 @@
-/** The question whether a plan may be carried out, where the task wants it asked; the answer may be another plan. */
+/** Asks whether a plan may be executed, when the task requires it; the answer may contain a changed plan. */
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -14,13 +14,13 @@ import { describePlan } from './render.ts'
 
 export type Consent =
   | { readonly allowed: true; readonly plan: Plan; readonly isEdited: boolean }
-  /** `hint`: what they want in its place; absent when they said nothing. */
+  /** `hint`: what the person wants instead; absent when they gave none. */
   | { readonly allowed: false; readonly hint?: string }
 
-/** Times that a person may change a plan into one that cannot be carried out, before it counts as denied. */
+/** How often a person may change a plan into one that cannot run before it counts as denied. */
 const editsMax = 3
 
-/** Asks about `plan`; resolves as allowed at once where nobody is to be asked, and as denied once `signal` is aborted. */
+/** Asks about `plan`. Allowed at once when no approval is required; denied once `signal` aborts. */
 export async function askConsent(
   plan: Plan,
   run: AgentRun,
@@ -62,7 +62,7 @@ async function ask(
   }
 }
 
-/** Puts what was allowed in force; `reason` is what the plan itself was made for. */
+/** Makes the approved plan current; `reason` says why the plan was made. */
 export async function adoptAllowed(
   book: PlanState,
   consent: Extract<Consent, { allowed: true }>,

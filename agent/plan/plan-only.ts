@@ -1,6 +1,6 @@
 /**
- * Planning for a run that only plans: the model may look around first, with tools that only read. What else could be done is
- * kept from it by the registry and by a workspace that is mounted read-only, not by words.
+ * Planner for runs that only plan: the model may first explore with read-only tools. The registry and a read-only
+ * mount enforce this; the prompt does not.
  */
 import { access, constants } from 'node:fs/promises'
 import * as z from 'zod'
@@ -26,7 +26,7 @@ const planningStep: Step = {
   onFailure: 'abort',
 }
 
-/** @param workspace folder of the workspace */
+/** @param workspace path of the workspace */
 export function createExplorer(workspace = '/mnt/workspace'): Planner {
   return async (run, signal) => {
     const desk: { plan: PlannedWork | null } = { plan: null }
@@ -53,7 +53,7 @@ export function createExplorer(workspace = '/mnt/workspace'): Planner {
   }
 }
 
-/** A plan that was written instead of handed in; else why there is none. */
+/** A plan that the model wrote as text instead of submitting it; else why there is none. */
 async function readAnswer(result: StepResult, run: AgentRun): Promise<Result<PlannedWork, PlanFailure>> {
   const { state, reason, text } = result
   if (state !== 'completed') return { ok: false, error: { reason, message: `no plan: ${text}` } }
@@ -70,7 +70,7 @@ function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork
   return defineTool({
     name: submitPlanName,
     description: 'Hands in the plan. Call it once, with the whole plan.',
-    // Read where slips are put right.
+    // Parsed where mistakes are repaired.
     inputSchema: z.unknown().meta(toModelSchema(Plan)),
     outputSchema: z.strictObject({ steps: z.int() }),
     requiresApproval: false,
@@ -89,7 +89,7 @@ function createSubmitTool(submit: (value: unknown) => Promise<Result<PlannedWork
   })
 }
 
-/** Whether `folder` lies on a file system that is mounted read-only: that it is merely not ours to write is not enough. */
+/** Whether `folder` is on a read-only file system; missing write permission is not enough. */
 export async function isMountedReadOnly(folder: string): Promise<boolean> {
   try {
     await access(folder, constants.W_OK)

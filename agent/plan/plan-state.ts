@@ -1,4 +1,4 @@
-/** The plan in force and its number; whatever comes into force is told the host before anything of it starts. */
+/** The current plan and its number. The host receives every plan before any of its steps starts. */
 import { limits } from '#specs/protocol/limits.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
 import { isSameStep } from '#specs/protocol/plan-revision.ts'
@@ -9,7 +9,7 @@ export class PlanState {
   #plan: Plan
   #revision = 1
 
-  /** `plan` as the first; the host hears of it by {@link PlanState.open}. */
+  /** `plan` becomes the first; {@link PlanState.open} reports it to the host. */
   constructor(plan: Plan) {
     this.#plan = plan
   }
@@ -27,12 +27,12 @@ export class PlanState {
     return this.#revision
   }
 
-  /** Whether the run may have another plan. */
+  /** Whether the run may adopt another plan. */
   get isFull(): boolean {
     return this.#revision >= limits.planMaxRevisions
   }
 
-  /** Puts `plan` in force; resolves when the host has been told, with why. */
+  /** Makes `plan` current; resolves when the host has it, with the reason. */
   async adopt(plan: Plan, reason: string, run: AgentRun): Promise<void> {
     this.#plan = plan
     this.#revision++
@@ -41,7 +41,7 @@ export class PlanState {
   }
 }
 
-/** Whether both plans say the same, the order of their steps included. */
+/** Whether both plans are equal, including the order of their steps. */
 export function isSamePlan(a: Plan, b: Plan): boolean {
   if (a.goal !== b.goal || a.steps.length !== b.steps.length) return false
   return a.steps.every((step, index) => {

@@ -1,6 +1,6 @@
 /**
- * Asks the model for a plan and accepts nothing but a valid one: the first, or one in another's place. What is certainly meant is
- * put right and recorded; the rest is asked again with the validation errors, at most twice.
+ * Asks the model for a plan, first or replacement, and accepts only a valid one. Unambiguous mistakes are repaired
+ * and recorded; otherwise the model is asked again with the validation errors, at most twice.
  */
 import { reasonOf } from '#runtime/llm/errors.ts'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
@@ -19,14 +19,14 @@ export interface PlanFailure {
   readonly message: string
 }
 
-/** Makes the plan of a run, or the one that takes another's place. */
+/** Makes the plan of a run, or its replacement. */
 export type Planner = (
   run: AgentRun,
   signal: AbortSignal,
   former?: Replanning,
 ) => Promise<Result<PlannedWork, PlanFailure>>
 
-/** Stands for a step while planning, in events. */
+/** Step id in events while planning. */
 export const planningStepId = 'plan'
 export const submitPlanName = 'submit_plan'
 
@@ -39,7 +39,7 @@ export const makePlan: Planner = async (run, signal, former) => {
     name: submitPlanName,
     description: 'Hands in the plan. Call it once, with the whole plan.',
     schema: toModelSchema(Plan),
-    // A plan is long, and models fill a call's arguments better than they write JSON.
+    // A plan is long, and models fill in a call's arguments better than they write JSON.
     forms: ['tool', 'prompt'],
     isFormDescribed: true,
     hooks: listenTo(planningStepId, run, signal),

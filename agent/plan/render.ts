@@ -1,4 +1,4 @@
-/** A plan as lines for people: what a question about it shows, and what a run that only plans ends with. */
+/** Formats a plan as lines for people: in approval requests and as the result of a run that only plans. */
 import type { Condition, Plan, Step } from '#specs/protocol/plan.ts'
 
 const failures = {
@@ -7,7 +7,7 @@ const failures = {
   replan: 'a failure has the rest planned anew',
 } as const
 
-/** The plan in lines; each step with what decides when and how it is carried out. */
+/** The plan in lines; each step with its conditions, dependencies and options. */
 export function describePlan(plan: Plan): string {
   return [`Goal: ${plan.goal}`, ...plan.steps.map((step, index) => describeStep(step, index + 1))].join(
     '\n\n',

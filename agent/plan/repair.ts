@@ -1,6 +1,6 @@
 /**
- * Repairs of a plan whose outcome is certain: other spellings of fields, ids in another alphabet or used twice, texts that are
- * too long for one line. What could be meant in two ways is left for validation to refuse.
+ * Repairs unambiguous mistakes in a plan: field spellings, ids in another alphabet or used twice, texts too long for
+ * a line. Leaves ambiguous mistakes to validation.
  */
 
 import { isRecord } from '#runtime/llm/json-schema.ts'
@@ -20,7 +20,7 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
   writes: ['outputs', 'files', 'writesto'],
   onFailure: ['onerror', 'iffails'],
   kind: [],
-  // Left out, a condition would change what is done: what is none is for validation to refuse.
+  // Dropping a condition would change behaviour, so validation must reject an invalid one.
   when: ['condition', 'if', 'runif', 'onlyif'],
   retries: ['retry', 'maxretries'],
   output: ['outputschema', 'schema'],
@@ -29,7 +29,7 @@ const stepAliases: Readonly<Record<string, readonly string[]>> = {
 }
 const optionalFields = ['kind', 'when', 'retries', 'output', 'tools', 'limits'] as const
 
-/** The plan with its certain slips put right; `value` is not validated. */
+/** Repairs the plan's unambiguous mistakes; does not validate `value`. */
 export function repairPlan(value: unknown): RepairedPlan {
   const corrections: string[] = []
   const plan = unwrap(value, corrections)
@@ -43,7 +43,7 @@ export function repairPlan(value: unknown): RepairedPlan {
   return { value: { goal: goal === undefined || goal === '' ? firstTitle : goal, steps: ids }, corrections }
 }
 
-/** `{ plan: {…} }` and a bare list of steps are plans in another coat. */
+/** Accepts `{ plan: {…} }` and a bare list of steps as plans. */
 function unwrap(value: unknown, corrections: string[]): unknown {
   if (Array.isArray(value)) {
     corrections.push('plan: a bare list of steps')
@@ -96,7 +96,7 @@ function repairFields(step: Record<string, unknown>, index: number, corrections:
   else if (step.onFailure === null) delete step.onFailure
 }
 
-/** `retry 2` is what `retries` says. */
+/** Moves the number of `retry 2` to `retries`. */
 function repairOnFailure(
   step: Record<string, unknown>,
   written: string,
@@ -119,7 +119,7 @@ function repairOnFailure(
   }
 }
 
-/** Ids in our alphabet and each used once; needs follow, unless two steps had the same id before. */
+/** Makes ids valid and unique; `needs` follow, unless two steps had the same id. */
 function repairIds(steps: readonly unknown[], corrections: string[]): unknown[] {
   const renamed = new Map<string, string>()
   const ambiguous = new Set<string>()
@@ -134,14 +134,14 @@ function repairIds(steps: readonly unknown[], corrections: string[]): unknown[] 
     return { ...step, id }
   })
   const follow = (id: string): string => {
-    // Two steps of one name: which of them is meant is not certain.
+    // Two steps with one name: a reference to it is ambiguous.
     if (ambiguous.has(id)) return `${id} (used twice)`
     return renamed.get(id) ?? (taken.has(toId(id)) ? toId(id) : id)
   }
   return repaired.map((step) => (isRecord(step) ? followNames(step, follow, corrections) : step))
 }
 
-/** The step with the new names in all that speaks of others; what its instructions refer to it needs. */
+/** Applies the new names to all references of a step and adds steps used in its instructions to `needs`. */
 function followNames(
   step: Record<string, unknown>,
   follow: (id: string) => string,
@@ -213,7 +213,7 @@ function findField(step: Record<string, unknown>, field: string): string | null 
   const words = [field.toLowerCase(), ...(stepAliases[field] ?? [])]
   for (const word of words) {
     const found = Object.keys(step).find((key) => key.toLowerCase().replaceAll(/[_-]/g, '') === word)
-    // A name that is itself a field of ours is never taken for another.
+    // A name that is also one of our fields is never taken for another field.
     if (found !== undefined && !Object.hasOwn(stepAliases, found)) return found
   }
   return null

@@ -1,12 +1,12 @@
-/** What a planner is told of the plan whose place its own is to take. Foreign text stands in blocks that it cannot leave. */
+/** Prompt text describing the plan to be replaced. Untrusted text is in blocks that it cannot leave. */
 import { block } from '../text/prompt-block.ts'
 import { truncateMiddle } from '../text/truncate.ts'
 import type { Replanning } from './parse-plan.ts'
 
-/** Of one step's answer. */
+/** Maximum characters of one step's answer. */
 const resultMaxChars = 4_000
 
-/** Sections behind those of a planning request. */
+/** Sections appended to those of a planning request. */
 export function describeFormer({ plan, states, why }: Replanning): string {
   const begun = plan.steps.filter(({ id }) => Object.hasOwn(states, id) && states[id]?.state !== 'pending')
   const lines = plan.steps.map(

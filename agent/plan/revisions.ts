@@ -1,6 +1,6 @@
 /**
- * Other plans in the place of the one in force, one at a time: handed in by a step, or made because a step failed. Nothing new
- * starts while one is on its way, and none touches what has begun.
+ * Replaces the current plan, one revision at a time: submitted by a step or made after a failure. While one is
+ * pending no step starts. A revision never changes steps that have started.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
@@ -18,18 +18,18 @@ export interface RevisionParts {
   readonly book: PlanState
   readonly run: AgentRun
   readonly planner: Planner
-  /** The plan in force and where its steps stand at this moment. */
+  /** The current plan and the current states of its steps. */
   former(): FormerPlan
-  /** Another plan is in force, and the host has been told. */
+  /** A new plan is current, and the host has it. */
   onAdopted(plan: Plan): void
-  /** Nothing is on its way any more. */
+  /** No revision is pending any more. */
   onIdle(): void
   readonly signal: AbortSignal
 }
 
-/** Plans made after failures; what steps hand in is bounded by the number of plans of a run alone. */
+/** Maximum number of plans made after failures; submitted plans are bounded only by the run's number of plans. */
 const replansMax = 8
-/** A plan is made once more when what had not begun begins to fail while it is made. */
+/** Maximum planning attempts after one failure: planning repeats when a step it expected to be pending fails meanwhile. */
 const attemptsMax = 2
 
 export class Revisions {
@@ -37,24 +37,24 @@ export class Revisions {
   #under = 0
   #last: Promise<void> = Promise.resolve()
   #replans = 0
-  /** The number of the plan that a step knows. */
+  /** Number of the plan that each step knows. */
   readonly #known = new Map<string, number>()
 
   constructor(parts: RevisionParts) {
     this.#parts = parts
   }
 
-  /** Whether a plan is on its way. */
+  /** Whether a revision is pending. */
   get isBusy(): boolean {
     return this.#under > 0
   }
 
-  /** The step has been told the plan in force. */
+  /** Records that the step knows the current plan. */
   noteSeen(stepId: string): void {
     this.#known.set(stepId, this.#parts.book.revision)
   }
 
-  /** A running step hands a whole plan in; what the model is told of it. */
+  /** A running step submits a complete plan; returns the text for the model. */
   propose(stepId: string, value: unknown, reason: string, signal: AbortSignal): Promise<Result<string>> {
     return this.#alone(async () => {
       const { book } = this.#parts
@@ -81,7 +81,7 @@ export class Revisions {
     })
   }
 
-  /** Has the rest planned anew after the failure of a step; why there is no other plan, null when there is one. */
+  /** Replans the rest after a step failed; returns why there is no new plan, or null. */
   replan(failedStep: string): Promise<PlanFailure | null> {
     return this.#alone(() => this.#replan(failedStep))
   }
@@ -102,7 +102,7 @@ export class Revisions {
     return failure
   }
 
-  /** Asks where it is due, looks again at what has begun meanwhile, and puts the plan in force. */
+  /** Asks for approval where required, checks again which steps have started, and makes the plan current. */
   async #adopt(plan: Plan, reason: string, signal: AbortSignal): Promise<PlanFailure | null> {
     const { book, run } = this.#parts
     const consent = await askConsent(plan, run, () => this.#bounds(), signal)
@@ -125,7 +125,7 @@ export class Revisions {
     return null
   }
 
-  /** One at a time, in the order in which they were asked for. */
+  /** One at a time, in request order. */
   async #alone<T>(work: () => Promise<T>): Promise<T> {
     const before = this.#last
     const { promise, resolve } = Promise.withResolvers<void>()

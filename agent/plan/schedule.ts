@@ -1,13 +1,13 @@
 /**
- * Which steps of a plan may start now: what they wait for has ended as it must, their condition holds, and no running step writes
- * what they write. Takes another plan over as long as what has begun stands in it. Pure; runs nothing.
+ * Decides which steps may start: their dependencies ended as required, their condition holds, and no running step
+ * writes to the same paths. Accepts another plan that keeps all started steps. Pure; runs nothing.
  */
 import { type Plan, type Step, type StepState, waitsOf } from '#specs/protocol/plan.ts'
 
-/** Asked of a step whose condition's step has ended. */
+/** Evaluates the condition of a step whose referenced step has ended. */
 export type HoldsCondition = (step: Step) => boolean
 
-/** A step that is not taken, and why: what it needs did not complete, or its own condition does not hold. */
+/** A skipped step and the reason: a dependency did not complete, or its condition does not hold. */
 export interface SkippedStep {
   readonly step: Step
   readonly because: 'need' | 'condition'
@@ -18,7 +18,7 @@ export class Schedule {
   readonly #maxParallel: number
   readonly #holds: HoldsCondition
   #states = new Map<string, StepState>()
-  /** Steps skipped by their own condition: what needs them goes on. */
+  /** Steps skipped by their own condition: their dependents continue. */
   readonly #setAside = new Set<string>()
 
   constructor(plan: Plan, maxParallel: number, holds: HoldsCondition = () => true) {
@@ -28,13 +28,13 @@ export class Schedule {
     this.setPlan(plan)
   }
 
-  /** Another plan in which every step that has begun stands; the others begin as pending. */
+  /** Replaces the plan by one that contains every started step; all others are pending. */
   setPlan(plan: Plan): void {
     this.#plan = plan
     this.#states = new Map(plan.steps.map(({ id }) => [id, this.stateOf(id)]))
   }
 
-  /** Of all steps, in the plan's order. */
+  /** States of all steps, in plan order. */
   get states(): ReadonlyMap<string, StepState> {
     return this.#states
   }
@@ -48,7 +48,7 @@ export class Schedule {
     return this.#setAside.has(stepId)
   }
 
-  /** Takes the next step that may start, in the plan's order, and counts it as running; undefined when none may. */
+  /** Marks the next step that may start, in plan order, as running and returns it; undefined when there is none. */
   takeNext(): Step | undefined {
     const running = this.#plan.steps.filter(({ id }) => this.stateOf(id) === 'running')
     if (running.length >= this.#maxParallel) return undefined
@@ -68,9 +68,9 @@ export class Schedule {
   }
 
   /**
-   * Skips every pending step that can no longer start, and all that follows from that; each is given before others are looked
-   * at, for their conditions may be about it. A condition is asked when nothing else is waited for, so that it does not matter
-   * which of two steps ended first.
+   * Skips every pending step that can no longer start, and all that depend on it. Yields each before checking others,
+   * since their conditions may refer to it. A condition is evaluated after all dependencies ended, so the order in
+   * which steps end does not matter.
    */
   *skipImpossible(): Generator<SkippedStep, void> {
     for (let found = true; found; ) {
@@ -116,7 +116,9 @@ export class Schedule {
   }
 }
 
-/** Whether two lists of paths may name the same file; `*` stands for any run of characters, a folder for all below it. */
+/**
+ * Whether two path lists may name the same file; `*` matches any characters, a folder matches everything below it.
+ */
 export function writesOverlap(a: readonly string[], b: readonly string[]): boolean {
   return a.some((one) => b.some((other) => pathsOverlap(one, other)))
 }
@@ -132,7 +134,7 @@ function pathsOverlap(a: string, b: string): boolean {
   )
 }
 
-/** The part before the first wildcard; the workspace itself, and paths that say `..`, count as any path. */
+/** The part before the first wildcard; the workspace root and paths with `..` count as any path. */
 function readPattern(text: string): { head: string; open: boolean } {
   const names = text
     .replace(/^\/mnt\/workspace(\/|$)/, '')

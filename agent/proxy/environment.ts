@@ -1,19 +1,19 @@
 /**
- * What tells programs of the sandbox that there is a proxy, and which. Owns the address; every program that reads one of
- * these variables finds it, and one that reads none has no network at all.
+ * The environment variables that point sandboxed programs to the proxy, and its address. A program that reads none of
+ * them has no network access.
  */
 
 export const proxyHost = '127.0.0.1'
-/** Fixed, so that it may stand in a configuration file; where proxies usually are, and no development server is. */
+/** Fixed, so that configuration files can contain it; a usual proxy port that development servers do not use. */
 export const proxyPort = 3128
 
 const proxyUrl = `http://${proxyHost}:${proxyPort}`
-/** What is inside the VM is reached directly. */
+/** Addresses inside the VM are reached directly. */
 const inside = 'localhost,127.0.0.1,::1,0.0.0.0,caisson'
 
 /**
- * curl reads `http_proxy` in lower case alone, others the upper case. No ALL_PROXY: what is neither http nor https cannot
- * pass, and without a proxy it fails at once, by name.
+ * curl reads only lower-case `http_proxy`, others the upper case. No ALL_PROXY: other protocols cannot pass, and
+ * without a proxy they fail at once with a clear error.
  */
 export const proxyEnvironment: Readonly<Record<string, string>> = {
   HTTP_PROXY: proxyUrl,
@@ -22,9 +22,9 @@ export const proxyEnvironment: Readonly<Record<string, string>> = {
   http_proxy: proxyUrl,
   https_proxy: proxyUrl,
   no_proxy: inside,
-  // Node looks at the others only when told to.
+  // Node reads the other variables only when this is set.
   NODE_USE_ENV_PROXY: '1',
-  // Look for news of themselves, which would each be a refused connection.
+  // Disables update checks, each of which would be a refused connection.
   PIP_DISABLE_PIP_VERSION_CHECK: '1',
   NPM_CONFIG_UPDATE_NOTIFIER: 'false',
   NPM_CONFIG_FUND: 'false',

@@ -1,33 +1,33 @@
 /**
- * How many streams programs may have open at once, and how quickly they may break them off: the port is shared with the
- * model, and a session with too many resets is ended by the host.
+ * Limits the number of open streams of programs and their resets: the model shares the port, and the host ends a
+ * session with too many resets.
  */
 
 export interface GateOptions {
-  /** Streams at once; others wait. */
+  /** Maximum concurrent streams; others wait. */
   readonly maxOpen: number
-  /** How long one waits for a free place before it is turned away. */
+  /** How long to wait for a free slot before refusing. */
   readonly waitMs: number
-  /** Streams that may be broken off at once, and how many more each second. */
+  /** Resets allowed at once, and how many more per second. */
   readonly resetBurst: number
   readonly resetsPerSecond: number
 }
 
-/** Well below what the host takes: 64 streams, 512 resets at once and 64 more each second. */
+/** Well below the host's limits: 64 streams, 512 resets at once and 64 more per second. */
 export const defaultGate: GateOptions = { maxOpen: 40, waitMs: 30_000, resetBurst: 200, resetsPerSecond: 30 }
 
 export class Gate {
   readonly #options: GateOptions
   readonly #waiting = new Set<() => void>()
   #open = 0
-  /** When all resets so far will have been made up for, by `performance.now()`. */
+  /** When the reset allowance is full again, by `performance.now()`. */
   #paidAt = 0
 
   constructor(options: GateOptions = defaultGate) {
     this.#options = options
   }
 
-  /** Takes a place; false when none became free in time or the signal aborted. */
+  /** Takes a slot; false when none became free in time or the signal aborted. */
   async enter(signal: AbortSignal): Promise<boolean> {
     const deadline = performance.now() + this.#options.waitMs
     for (;;) {
@@ -43,7 +43,7 @@ export class Gate {
     }
   }
 
-  /** Gives a place back. @param wasReset whether the stream was broken off from this side */
+  /** Releases a slot. @param wasReset whether this side reset the stream */
   leave(wasReset: boolean): void {
     this.#open -= 1
     if (wasReset)

@@ -1,18 +1,18 @@
 /**
- * A stream to the host for one connection or request of a program, up to the host's answer. Refuses the gateway's own
- * name: the model route and the gateway's services are the agent's, not its programs'.
+ * Opens a stream to the host for a program's connection or request and reads the host's answer. Refuses the gateway's
+ * own name: its routes serve the agent, not its programs.
  */
 import type { ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2'
 import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { HttpSessionLostError, type OpenStreamOptions } from '../link/http.ts'
 import type { Gate } from './gate.ts'
 
-/** What is needed of {@link import('../link/http.ts').GuestHttp}. */
+/** The part of {@link import('../link/http.ts').GuestHttp} in use here. */
 export interface StreamOpener {
   openStream(headers: OutgoingHttpHeaders, options?: OpenStreamOptions): Promise<ClientHttp2Stream>
 }
 
-/** `refused`: by the host or by us, with its status and words; otherwise the host's answer has begun. */
+/** `refused`: by the host or locally, with status and message; otherwise the host's answer has begun. */
 export type Opened =
   | { readonly kind: 'open'; readonly stream: ClientHttp2Stream; readonly headers: AnswerHeaders }
   | { readonly kind: 'refused'; readonly status: number; readonly reason: string }
@@ -54,7 +54,7 @@ export async function openOutward(
   return refused(status < 400 ? 502 : status, reason)
 }
 
-/** The stream goes with the program as long as nothing was answered; whoever has it open looks after it then. */
+/** Until there is an answer the stream ends with the program; afterwards the caller owns it. */
 function leaveWhenClosed(gate: Gate, stream: ClientHttp2Stream, signal: AbortSignal): void {
   const abort = (): void => {
     stream.destroy(new Error('the program has gone'))
@@ -75,7 +75,7 @@ function waitForAnswer(stream: ClientHttp2Stream): Promise<AnswerHeaders | null>
   })
 }
 
-/** The message of the host's JSON; what is no JSON of ours is quoted as it stands. */
+/** The message in the host's JSON; other content is quoted unchanged. */
 async function readReason(stream: ClientHttp2Stream): Promise<string> {
   let text = ''
   try {
@@ -85,21 +85,21 @@ async function readReason(stream: ClientHttp2Stream): Promise<string> {
       if (text.length > refusalMaxBytes) break
     }
   } catch {
-    // What came counts.
+    // Use what arrived.
   }
-  // Ended where that is enough: a stream that is broken off counts against the session.
+  // End the stream normally where that suffices: a reset counts against the session.
   if (stream.readableEnded) stream.end()
   else stream.destroy()
   try {
     const value = JSON.parse(text) as { error?: { message?: unknown } }
     if (typeof value.error?.message === 'string') return value.error.message
   } catch {
-    // Not ours.
+    // Not the host's JSON.
   }
   return text === '' ? 'The host gave no reason.' : text.slice(0, 500)
 }
 
 function refused(status: number, reason: string): Opened {
-  // The word stands before it wherever it is shown.
+  // The prefix is added wherever the message is shown.
   return { kind: 'refused', status, reason: reason.replace(/^refused: /i, '') }
 }

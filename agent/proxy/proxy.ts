@@ -1,30 +1,30 @@
 /**
- * The sandbox's way to the network: a proxy on loopback, loaded and listening from the first program on, and the
- * connections that it could not make. Without a host that allows something it refuses everything, in words.
+ * Network access for the sandbox: a proxy on loopback, loaded when the first program runs, and a record of refused
+ * connections. Unless the host allows a connection, it is refused with a message.
  */
 import { once } from 'node:events'
 import { proxyEnvironment, proxyHost, proxyPort } from './environment.ts'
 import type { StreamOpener } from './outward.ts'
 import { Refusals, type RefusalWatch } from './refusals.ts'
 
-/** What the tools that run programs need of it. */
+/** The part that tools which run programs need. */
 export interface ProgramNetwork {
   /**
-   * Sees to it that the proxy listens. Gives what programs are told in their environment, and a problem in words where
-   * it cannot listen; the next call tries again.
+   * Starts the proxy if needed. Returns the environment for programs, and an error message when it cannot listen; the
+   * next call tries again.
    */
   prepare(): Promise<{ readonly env: Readonly<Record<string, string>>; readonly problem: string | null }>
-  /** Watches for connections that do not come about. */
+  /** Starts recording refused connections. */
   watch(): RefusalWatch
 }
 
-/** @param http the way to the host; asked for with each connection */
+/** @param http returns the path to the host; called for each connection */
 export function createProgramNetwork(http: StreamOpener, port = proxyPort): ProgramNetwork {
   const refusals = new Refusals()
   let listening: Promise<string | null> | undefined
 
   const listen = async (): Promise<string | null> => {
-    // Late: nothing of it is needed to be ready for a task.
+    // Loaded late: not needed to be ready for a task.
     const { createProxyServer } = await import('./server.ts')
     const server = createProxyServer({ http, refusals })
     try {

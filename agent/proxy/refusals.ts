@@ -1,15 +1,15 @@
 /**
- * The connections that did not come about, since programs such as curl and git hide why. Bounded in number and length;
- * what is said is for a model to act on.
+ * Records refused connections, since programs such as curl and git hide the reason. Bounded in number and length; the
+ * text is for the model.
  */
 
 const keptMax = 256
-/** What one call is told of. */
+/** Maximum number of lines per call. */
 const listedMax = 20
 const lineMaxChars = 600
 
 export interface RefusalWatch {
-  /** What was refused since the watch began, one line each, equal ones once; calls at the same time see each other's. */
+  /** Refusals since recording began, one line each, without duplicates; concurrent calls see each other's. */
   list(): string[]
 }
 
@@ -17,7 +17,10 @@ export class Refusals {
   #kept: string[] = []
   #dropped = 0
 
-  /** @param target method and address @param reason what the host said */
+  /**
+   * @param target method and address
+   * @param reason the host's message
+   */
   note(target: string, reason: string): void {
     // The host often names the target itself.
     this.#kept.push(oneLine(reason.startsWith(target) ? reason : `${target}: ${reason}`))

@@ -1,6 +1,6 @@
 /**
- * The proxy on loopback: what programs send to it by CONNECT or as a request with a whole address goes to the host as
- * HTTP/2 streams, byte for byte, and refusals come back with their words. Decides nothing: the host does.
+ * The proxy server on loopback: forwards CONNECT and absolute-form requests to the host as HTTP/2 streams, byte for
+ * byte, and returns refusals with their messages. The host makes all decisions.
  */
 
 import {
@@ -37,7 +37,7 @@ export function createProxyServer({ http, refusals, gate = new Gate() }: ProxySe
       return
     }
     if (/:80$/.test(authority)) {
-      // Some programs (Node's fetch) ask for a tunnel for http as well: what comes in it are requests to that server.
+      // Some programs (Node's fetch) use CONNECT for http too: requests inside it go to that server.
       sayEstablished(socket)
       if (head.length > 0) socket.unshift(head)
       authorities.set(socket, authority)
@@ -118,7 +118,7 @@ export function createProxyServer({ http, refusals, gate = new Gate() }: ProxySe
     requireHostHeader: false,
   }
   const server = createServer(options, serve)
-  /** Whose tunnels hold requests in the clear, and to where. */
+  /** Tunnels that carry plain-text requests, with their targets. */
   const authorities = new WeakMap<Socket, string>()
   const inTunnels = createServer(options, serve)
   server.on('connect', (request, socket, head) => {
@@ -139,7 +139,7 @@ function isAuthority(text: string): boolean {
   return /^[a-z0-9._~%:[\]-]{1,300}$/i.test(text)
 }
 
-/** For HTTP/2; what a server is sent is decided by the host. */
+/** Headers for HTTP/2; the host decides which of them a server receives. */
 function passHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
   const named = (headers.connection ?? '').toLowerCase().split(/\s*,\s*/)
   const passed: OutgoingHttpHeaders = {}
@@ -153,7 +153,7 @@ function passHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
 function sendBody(request: IncomingMessage, stream: ClientHttp2Stream): void {
   request.pipe(stream)
   request.once('close', () => {
-    // A body that broke off must not look whole.
+    // A truncated body must not look complete.
     if (!request.complete && !stream.destroyed) stream.destroy(new Error('the program broke off'))
   })
 }
@@ -172,7 +172,7 @@ function answer(stream: ClientHttp2Stream, headers: object, response: ServerResp
     else response.destroy()
   }
   stream.pipe(response, { end: false })
-  // An answer without a body may be over before anybody could listen.
+  // An answer without a body may end before a listener is attached.
   if (stream.destroyed) finish()
   else stream.once('close', finish)
 }
@@ -182,7 +182,7 @@ function refuse(response: ServerResponse, status: number, reason: string): void 
     response.destroy()
     return
   }
-  // Whatever of a body is still to come is nobody's.
+  // Discard the rest of the body.
   response.writeHead(status, statusLine(reason), {
     'content-type': 'text/plain; charset=utf-8',
     connection: 'close',
@@ -190,7 +190,7 @@ function refuse(response: ServerResponse, status: number, reason: string): void 
   response.end(`Refused: ${reason}\n`)
 }
 
-/** The reason stands in the status line too: Python, pip and Node show that and hide the rest. */
+/** The reason is also in the status line: Python, pip and Node show only that. */
 function refusalText(status: number, reason: string): string {
   const body = `Refused: ${reason}\n`
   return [

@@ -1,6 +1,6 @@
 /**
- * A program's connection and its stream to the host, joined: each one's end is the other's, and what was broken off looks
- * broken off. Says why where the host ended it.
+ * Joins a program's connection and its stream to the host: the end of one is the end of the other, and a reset stays
+ * visible as a reset. Reports why the host ended it.
  */
 import type { ClientHttp2Stream } from 'node:http2'
 import type { Socket } from 'node:net'
@@ -8,19 +8,19 @@ import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 
 const established = 'HTTP/1.1 200 Connection established\r\n\r\n'
 
-/** Fatal alert `unrecognized_name`: the words for it that every TLS client has. */
+/** Fatal alert `unrecognized_name`: every TLS client has a message for it. */
 const unrecognizedName = Buffer.from([0x15, 3, 1, 0, 2, 2, 112])
 const earlyMaxBytes = 64 * 1024
 
-/** What a tunnel is opened with. */
+/** Options of a tunnel. */
 export function sayEstablished(socket: Socket): void {
   socket.write(established)
 }
 
 /**
- * Joins them.
- * @param early what the program has said already
- * @param onRefused is told in words what the host ended
+ * Joins both sides.
+ * @param early data that the program has already sent
+ * @param onRefused receives the message of the host's refusal
  */
 export function joinTunnel(
   socket: Socket,
@@ -41,17 +41,17 @@ export function joinTunnel(
     hasPassed = true
   })
   stream.on('end', () => {
-    // HTTP/2 ends a stream that was reset as if it were complete.
+    // HTTP/2 ends a reset stream as if it were complete.
     if ((stream.rstCode ?? 0) !== 0) return
     if (reason === null) return socket.end()
     onRefused(reason)
     if (hasPassed) return socket.resetAndDestroy()
-    // Nothing has passed yet: the program is told in words of TLS.
+    // Nothing has passed yet: send the program a TLS alert.
     socket.end(unrecognizedName)
   })
   const onOver = (): void => {
     socket.unpipe(stream)
-    // Ended in good order: what the program still says is for nobody.
+    // Ended normally: discard what the program still sends.
     if (stream.readableEnded && (stream.rstCode ?? 0) === 0) socket.resume()
     else socket.resetAndDestroy()
   }
@@ -64,7 +64,10 @@ export function joinTunnel(
   else socket.once('close', onClose)
 }
 
-/** What a program says before its tunnel is open, in bounds; and whether it has gone, which only a reader notices. */
+/**
+ * Buffers, within bounds, what a program sends before its tunnel is open; also detects that it has gone, which only a
+ * reader notices.
+ */
 export class EarlyBytes {
   readonly #socket: Socket
   readonly #gone = new AbortController()
@@ -82,7 +85,7 @@ export class EarlyBytes {
     return this.#gone.signal
   }
 
-  /** The bytes; from here on the socket is the caller's, paused. */
+  /** The buffered bytes; from here on the caller owns the paused socket. */
   take(): Buffer {
     this.#socket.pause().off('data', this.#onData).off('end', this.#onGone).off('close', this.#onGone)
     return Buffer.concat(this.#pieces)

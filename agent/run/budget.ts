@@ -1,9 +1,8 @@
 /**
- * What one run may still spend: wall time, tool calls, tokens. The first bound that is passed trips the budget, which
- * aborts its signal for good. The clock stands still while a person thinks about an approval.
- *
- * A sub-agent's budget is a part of its parent's: what the part spends, the whole spends with it. The part trips by itself
- * alone; the whole never promises more to its parts than it has left, and what a part leaves over is free again at its end.
+ * What a run may still spend: wall time, tool calls, tokens. The first exceeded limit trips the budget and aborts its
+ * signal permanently. The clock stops while a person considers an approval.
+ * A sub-agent's budget is a part of its parent's: the parent pays what the part spends. A part trips alone. Parts
+ * never get more than the parent has left; the unused remainder returns at the part's end.
  */
 
 import type { RunReason } from '#specs/protocol/error.ts'
@@ -12,10 +11,10 @@ import { addUsage, noUsage, type RunLimits, type Usage } from '#specs/protocol/t
 
 export type LimitReason = Extract<RunReason, 'limit_calls' | 'limit_time' | 'limit_tokens'>
 
-/** What of a run's limits a budget counts. */
+/** The limits of a run that a budget counts. */
 export type BudgetLimits = Pick<RunLimits, 'maxToolCalls' | 'maxTokens' | 'maxWallMs'>
 
-/** Of the time left, what a sub-agent gets that asks for no other: its parent needs time for what it brings. */
+/** Share of the remaining time for a sub-agent that asks for none: its parent needs time for the result. */
 const wallShare = 0.75
 
 export class RunBudget {
@@ -26,7 +25,7 @@ export class RunBudget {
   readonly #controller = new AbortController()
   #timer: NodeJS.Timeout | undefined
   #spentMs = 0
-  /** When the clock was last started; null while it stands. */
+  /** When the clock was last started; null while it is stopped. */
   #startedAt: number | null
   #waiting = 0
   #held: PromiseWithResolvers<void> | null = null
@@ -35,22 +34,22 @@ export class RunBudget {
   #usage: Usage = noUsage
   #tripped: { reason: LimitReason; message: string } | null = null
 
-  /** Starts the clock. `now` counts milliseconds and never goes back. */
+  /** Starts the clock. `now` is monotonic, in milliseconds. */
   constructor(limits: BudgetLimits, now: () => number = () => performance.now(), parent?: RunBudget) {
     this.#limits = limits
     this.#parent = parent ?? null
     this.#now = now
-    // A part may begin while a person thinks.
+    // A part may begin while a person considers an approval.
     this.#waiting = parent === undefined ? 0 : parent.#whole.#waiting
     this.#startedAt = this.#waiting === 0 ? now() : null
     if (this.#waiting === 0) this.#arm()
   }
 
   /**
-   * A part of what is left, with a clock of its own that runs from now on; null where nothing is left to give.
-   * @param wanted what the part asks for; it never gets more than there is. Of calls and tokens that it says nothing of it
-   *   gets an equal share with all the others that may run at once and its parent
-   * @param atOnce how many parts there may be at one time, this one included
+   * Reserves a part of what is left, with its own clock that starts now; null when nothing is left.
+   * @param wanted what the part asks for, capped by what is left. An absent number of calls or tokens is an equal
+   * share with the parent and the other parallel parts
+   * @param atOnce maximum number of parallel parts, including this one
    */
   part(wanted: AgentLimits, atOnce: number): RunBudget | null {
     const sharers = Math.max(1, atOnce - this.#parts.size) + 1
@@ -70,7 +69,7 @@ export class RunBudget {
     return this.#limits
   }
 
-  /** What is neither spent nor promised to a part; of the time, what is not spent. */
+  /** What is neither spent nor reserved by a part; of the time, what is not spent. */
   #left(): { calls: number; tokens: number; wallMs: number } {
     let calls = this.#limits.maxToolCalls - this.#calls
     let tokens = this.#limits.maxTokens - tokensOf(this.#usage)
@@ -82,7 +81,7 @@ export class RunBudget {
     return { calls, tokens, wallMs: this.#limits.maxWallMs - this.#spentMs - runningMs }
   }
 
-  /** Aborted once a bound is passed. */
+  /** Aborted once a limit is exceeded. */
   get signal(): AbortSignal {
     return this.#controller.signal
   }
@@ -95,7 +94,7 @@ export class RunBudget {
     return this.#usage
   }
 
-  /** What may still be spent and is promised to no part: tool calls, tokens in and out, milliseconds. */
+  /** What is neither spent nor reserved: tool calls, input and output tokens, milliseconds. */
   get left(): { readonly calls: number; readonly tokens: number; readonly wallMs: number } {
     const { calls, tokens, wallMs } = this.#left()
     return {
@@ -126,8 +125,8 @@ export class RunBudget {
   }
 
   /**
-   * Awaits `work` with the clock standing; several may wait at once. A whole's clock stands while a part waits, and then
-   * all its parts' stand with it: one time is spent by all.
+   * Awaits `work` with the clock stopped; several may wait at once. While a part waits, the clocks of the whole and
+   * of all its parts are stopped, since they share one time.
    */
   async whileWaiting<T>(work: Promise<T>): Promise<T> {
     const whole = this.#whole
@@ -159,7 +158,7 @@ export class RunBudget {
     this.#arm()
   }
 
-  /** Lets the clock stand while the host says so; said twice it is the same. */
+  /** Stops the clock while the host requests it; repeated requests have no effect. */
   hold(waiting: boolean): void {
     if (waiting === (this.#held !== null)) return
     if (waiting) {
@@ -171,7 +170,7 @@ export class RunBudget {
     }
   }
 
-  /** Ends the clock; the budget trips no more by time. Of a part, what it has left is its parent's again. */
+  /** Ends the clock; time no longer trips the budget. A part returns its remainder to its parent. */
   stop(): void {
     this.#stopped = true
     this.#halt()

@@ -1,6 +1,6 @@
 /**
- * The host's hooks as the agent keeps to them: it stops at the points that the task names, asks, and does as it is told, for
- * itself and for its sub-agents. Whom the host asks there is not known here. A hook that cannot be asked counts as a no.
+ * The agent's side of the host's hooks: stops at the points that the task names, asks the host, and obeys the answer,
+ * also for sub-agents. Does not know whom the host asks. A hook that cannot be asked counts as a denial.
  */
 import type { Logger } from 'pino'
 import {
@@ -17,26 +17,26 @@ export type AskHooks = (request: Omit<HookRequest, 'runId'>, signal: AbortSignal
 export interface AgentHooks {
   readonly hooks: readonly AgentHook[]
   readonly ask: AskHooks
-  /** The next id of a question; no two of a run are the same. */
+  /** The next id of a question; unique within a run. */
   nextId(): string
 }
 
-/** The hooks of a run; undefined where the task names none. */
+/** The hooks of a run; undefined when the task names none. */
 export function openHooks(hooks: readonly AgentHook[] | undefined, ask: AskHooks): AgentHooks | undefined {
   if (hooks === undefined || hooks.length === 0) return undefined
   let count = 0
   return { hooks, ask, nextId: () => `hook-${++count}` }
 }
 
-/** Bytes of one text of a question, as JSON. */
+/** Maximum JSON bytes of one text in a question. */
 export const hookTextMaxBytes = limits.frameMaxBytes / 4
 
-/** Whether any of them is asked there; of a point of steps there is no tool. */
+/** Whether any hook applies there; points of steps have no tool. */
 export function isHooked(hooks: readonly AgentHook[], point: AgentHookPoint, tool?: string): boolean {
   return hooks.some((hook) => isAskedAt(hook, point, tool))
 }
 
-/** What fails here is a no. */
+/** A failure counts as a denial. */
 export async function askSafely(
   { ask, nextId }: AgentHooks,
   request: Omit<HookRequest, 'runId' | 'hookId'>,

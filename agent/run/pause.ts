@@ -1,6 +1,6 @@
 /**
- * A run's pauses: told to the host once each, with the run's clock standing still, and no request to the model meanwhile. What
- * else is an effect waits by itself, for `Steering.ready`.
+ * Pauses of a run: reports each to the host once, stops the run's clock, and holds model requests. Other effects wait
+ * for `Steering.ready` themselves.
  */
 import type { Logger } from 'pino'
 import { modelError } from '#runtime/llm/errors.ts'
@@ -9,7 +9,7 @@ import type { RunBudget } from './budget.ts'
 import type { Report } from './run.ts'
 import type { Steering } from './steering.ts'
 
-/** Follows the pauses until `end`, which also ends one that is under way. */
+/** Follows the pauses until `end`, which also ends a current pause. */
 export function followPauses(
   steering: Steering,
   budget: RunBudget,
@@ -42,7 +42,7 @@ export function followPauses(
   }
 }
 
-/** `model`, asked only while the run does not hold. */
+/** Wraps `model` so that it is called only while the run is not paused. */
 export function holdModel(model: Model, steering: Steering): Model {
   return async (request, hooks) => {
     await steering.ready(hooks.signal)

@@ -1,4 +1,4 @@
-/** What planner, executor and steps of one run share: the task, the model, the tools, and the ways to the host. */
+/** What planner, executor and steps of one run share: task, model, tools, and access to the host. */
 
 import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
@@ -19,9 +19,9 @@ import type { AgentHooks } from './hooks.ts'
 import type { Steering } from './steering.ts'
 import type { OutputStore } from './tool-outputs.ts'
 
-/** What the host hears while a run is under way. */
+/** Reports to the host during a run. */
 export interface Report {
-  /** Resolves when the event is on its way or safely kept; waits while too many are unheard. */
+  /** Resolves when the event is sent or buffered; waits while too many are unacknowledged. */
   event(event: AgentEvent): Promise<void>
   /** May be lost. */
   delta(delta: Delta): void
@@ -29,36 +29,36 @@ export interface Report {
 
 export interface AgentRun {
   readonly task: Task
-  /** Whose run this is: `root`, or `root/NAME` of a sub-agent. */
+  /** Path of the agent: `root`, or `root/NAME` of a sub-agent. */
   readonly agentPath: string
   readonly model: Model
   readonly registry: Registry
-  /** What the workspace holds, as the prompts show it; the same text for the whole run. */
+  /** Workspace listing for the prompts; the same text for the whole run. */
   readonly workspaceListing: string
-  /** What the workspace's own AGENTS.md says, as the prompts show it; absent: there is none. */
+  /** Text of the workspace's AGENTS.md for the prompts; absent: none. */
   readonly guidance?: string
-  /** The skills that can be loaded; the same for the whole run. Absent: none. */
+  /** Skills that can be loaded; constant for the run. Absent: none. */
   readonly skills?: SkillCatalog
   readonly report: Report
-  /** Waits for as long as a person thinks. */
+  /** Waits until a person decides. */
   requestApproval(request: Omit<ApprovalRequest, 'runId'>, signal: AbortSignal): Promise<ApprovalDecision>
-  /** The host's hooks, for the run and its sub-agents; absent: there are none. */
+  /** The host's hooks, for the run and its sub-agents; absent: none. */
   readonly hooks?: AgentHooks
   readonly budget: RunBudget
   readonly steering: Steering
-  /** Starts sub-agents; absent in a sub-agent itself. */
+  /** Starts sub-agents; absent in a sub-agent. */
   readonly agents?: Agents
-  /** For the step that is carried out; absent in a sub-agent, and where no plan is carried out. */
+  /** For the executing step; absent in a sub-agent, and outside of a plan's execution. */
   readonly revisePlan?: RevisePlan
   /** Aborted when the run is cancelled or its budget has tripped. */
   readonly signal: AbortSignal
   readonly callIds: CallIds
-  /** What its calls said, for `read_output`. */
+  /** Outputs of its calls, for `read_output`. */
   readonly outputs: OutputStore
   readonly logger: Logger
 }
 
-/** What is heard while the model speaks for a step (`plan` while planning): its words as deltas, its pauses as notes. */
+/** Reports the model's output for a step (`plan` while planning): text as deltas, retries as notes. */
 export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): TurnHooks {
   return {
     signal,
@@ -72,7 +72,7 @@ export function listenTo(stepId: string, run: AgentRun, signal: AbortSignal): Tu
   }
 }
 
-/** A pause may be long: people should see what is waited for. */
+/** A retry delay may be long, so people see why the run waits. */
 function noteRetry(stepId: string, run: AgentRun, error: ModelError, delayMs: number): void {
   const { code, status, message } = error
   run.logger.warn({ stepId, code, status, delayMs }, `model: ${message}`)
@@ -93,7 +93,7 @@ export interface RunEnding {
   readonly summary: string
 }
 
-/** The ids of a run's tool calls: the model's own where they are usable and new, drawn ones otherwise. */
+/** The ids of a run's tool calls: the model's own when valid and unused, else random ones. */
 export class CallIds {
   readonly #used = new Set<string>()
   readonly #draw: () => string
@@ -110,18 +110,18 @@ export class CallIds {
   }
 }
 
-/** Nine letters and digits: what every model family accepts. */
+/** Nine letters and digits, which every model family accepts. */
 function drawCallId(): string {
   const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'
   return Array.from(randomBytes(9), (byte) => alphabet[byte % alphabet.length]).join('')
 }
 
-/** The pieces of a long text that fit a delta each. */
+/** Splits a long text into pieces that fit a delta. */
 export function* sliceText(text: string): Generator<string> {
   const size = limits.textMaxChars / 2
   for (let at = 0; at < text.length; ) {
     const last = text.charCodeAt(at + size - 1)
-    // A pair is not split.
+    // Never split a surrogate pair.
     const end = at + size - (last >= 0xd800 && last <= 0xdbff ? 1 : 0)
     yield text.slice(at, end).toWellFormed()
     at = end

@@ -1,7 +1,7 @@
 /**
- * What a person does to a running agent: messages for it, and whether it holds. One for a run and all its sub-agents: they
- * share the pause, and messages go to the root agent alone, there to every step that runs, once each. Nothing here grows with
- * the length of a run.
+ * Messages from a person to a running agent, and its pause. One for a run and all its sub-agents: all share the
+ * pause. Messages go to the root agent alone, once to each running step. Memory use does not grow with the run's
+ * length.
  */
 import { limits } from '#specs/protocol/limits.ts'
 
@@ -10,19 +10,19 @@ export interface SteerMessage {
   readonly text: string
 }
 
-/** What one conversation hears of the person; closed with it. */
+/** One conversation's view of the messages; closed with it. */
 export interface MessageReader extends Disposable {
-  /** Whether `take` would give anything. */
+  /** Whether `take` would return anything. */
   readonly pending: boolean
-  /** The messages since the last call, in the order in which they came; `limits.steerMaxPending` at most. */
+  /** The messages since the last call, in order of arrival; at most `limits.steerMaxPending`. */
   take(): readonly SteerMessage[]
 }
 
-/** Messages that other conversations saw and that a new one is told at its beginning: the last so many. */
+/** Number of recent messages, seen by other conversations, that a new one receives at its beginning. */
 const rememberedMessages = 32
 /**
- * Ids by which a message that comes again is known. The host sends one again whose answer was lost with its session, and no more
- * than this many requests are without an answer at once.
+ * Number of remembered message ids, to detect repeats. The host resends a message whose answer was lost with its
+ * session, and never has more than this many unanswered requests.
  */
 const rememberedIds = limits.pendingMaxRequests
 
@@ -30,7 +30,7 @@ export class Steering {
   readonly #known = new Set<string>()
   /** Messages that no conversation has seen. */
   #unseen: SteerMessage[] = []
-  /** Messages that one has. */
+  /** Messages that one has seen. */
   #seen: SteerMessage[] = []
   readonly #readers = new Set<{ queue: SteerMessage[] }>()
   #paused = false
@@ -41,7 +41,10 @@ export class Steering {
     return this.#paused
   }
 
-  /** `busy`: too many wait to be seen already, by anybody or by one conversation; `over`: nobody will see it. One that is known by its id changes nothing. */
+  /**
+   * Adds a message. `busy`: too many are unseen, in total or by one conversation; `over`: the run has ended. A
+   * message with a known id changes nothing.
+   */
   push(message: SteerMessage): 'taken' | 'busy' | 'over' {
     if (this.#known.has(message.messageId)) return 'taken'
     if (this.#closed) return 'over'
@@ -55,12 +58,12 @@ export class Steering {
     return 'taken'
   }
 
-  /** What others of this run have seen already: a conversation that begins is told it with all else. */
+  /** Messages that others in this run have seen: a new conversation receives them first. */
   get seen(): readonly SteerMessage[] {
     return this.#seen
   }
 
-  /** Hears from here on, and what nobody has seen yet. */
+  /** Subscribes to new messages and to those that nobody has seen. */
   join(): MessageReader {
     const reader = { queue: [...this.#unseen] }
     this.#readers.add(reader)
@@ -78,7 +81,7 @@ export class Steering {
     }
   }
 
-  /** The end of the run: takes no more, and gives the messages that no conversation has seen. */
+  /** Ends the run: rejects further messages and returns those that no conversation has seen. */
   close(): readonly SteerMessage[] {
     this.#closed = true
     const unseen = this.#unseen
@@ -92,14 +95,16 @@ export class Steering {
     for (const listener of [...this.#listeners]) listener(paused)
   }
 
-  /** Called at each beginning and end of a pause, and at once when one is under way; returns what ends that. */
+  /**
+   * Calls `listener` at each beginning and end of a pause, and at once during one; returns the unsubscribe function.
+   */
   onPause(listener: (paused: boolean) => void): () => void {
     this.#listeners.add(listener)
     if (this.#paused) listener(true)
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Resolves as soon as nothing is held back; also, for the caller to look at, when `signal` is aborted. */
+  /** Resolves when the run is not paused; also when `signal` is aborted, which the caller must check. */
   async ready(signal: AbortSignal): Promise<void> {
     while (this.#paused && !signal.aborted) {
       await new Promise<void>((resolve) => {

@@ -1,4 +1,4 @@
-/** Tasks on their way from the host to the loop: one at a time, each run at most once, cancelled by its id. */
+/** Passes tasks from the host to the loop: one at a time, each run at most once, cancelled by id. */
 import type { Task } from '#specs/protocol/task.ts'
 import { Steering, type SteerMessage } from './steering.ts'
 
@@ -6,12 +6,12 @@ export interface ReceivedTask {
   readonly task: Task
   /** Aborted by a cancel; its reason is the host's text. */
   readonly signal: AbortSignal
-  /** Called whenever a person begins or ceases to be asked about what the agent waits for. */
+  /** Called whenever the host starts or stops asking a person on the agent's behalf. */
   onHold(listener: (waiting: boolean) => void): void
   readonly steering: Steering
 }
 
-/** Finished runs that are remembered, so that a task submitted again after a lost session is not run again. */
+/** Number of remembered finished runs, so that a task resubmitted after a lost session does not run again. */
 const rememberedRuns = 64
 
 export class TaskInbox {
@@ -25,12 +25,12 @@ export class TaskInbox {
   #onTask: (() => void) | null = null
   readonly #finished: string[] = []
 
-  /** The run that was submitted and has not been completed. */
+  /** The submitted run that has not been completed. */
   get currentRunId(): string | undefined {
     return this.#current?.task.runId
   }
 
-  /** `known`: that run is under way or over, nothing changes; `busy`: another one is under way. */
+  /** `known`: that run is active or over, nothing changes; `busy`: another one is active. */
   submit(task: Task): 'accepted' | 'known' | 'busy' {
     if (this.#current?.task.runId === task.runId || this.#finished.includes(task.runId)) return 'known'
     if (this.#current !== null) return 'busy'
@@ -45,27 +45,27 @@ export class TaskInbox {
     return 'accepted'
   }
 
-  /** False when no such run was ever submitted; a run that is over stays as it is. */
+  /** False for an unknown run; a finished run stays as it is. */
   cancel(runId: string, reason: string): boolean {
     if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
     this.#current.controller.abort(reason)
     return true
   }
 
-  /** False when no such run was ever submitted. */
+  /** False for an unknown run. */
   hold(runId: string, waiting: boolean): boolean {
     if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
     this.#current.hold(waiting)
     return true
   }
 
-  /** `busy`: too many messages wait to be seen; a run that is over takes none and says `over`. */
+  /** `busy`: too many unseen messages; a finished run answers `over`. */
   steer(runId: string, message: SteerMessage): 'taken' | 'busy' | 'over' | 'unknown' {
     if (this.#current?.task.runId === runId) return this.#current.steering.push(message)
     return this.#finished.includes(runId) ? 'over' : 'unknown'
   }
 
-  /** False when no such run was ever submitted; a run that is over stays as it is. */
+  /** False for an unknown run; a finished run stays as it is. */
   pause(runId: string, paused: boolean): boolean {
     if (this.#current?.task.runId !== runId) return this.#finished.includes(runId)
     this.#current.steering.setPaused(paused)
@@ -91,7 +91,7 @@ export class TaskInbox {
     return null
   }
 
-  /** Makes room for the next task. */
+  /** Accepts the next task from here on. */
   finish(runId: string): void {
     if (this.#current?.task.runId !== runId) return
     this.#current = null

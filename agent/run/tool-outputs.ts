@@ -1,20 +1,20 @@
 /**
- * What tools of one run said, whole, so that a conversation can hold the beginning and the end of it. Bounded in bytes: the
- * oldest is dropped first, and asking for it says so.
+ * Complete outputs of a run's tools, so that a conversation needs only their head and tail. Bounded in bytes: drops
+ * the oldest first, and a later read says so.
  */
 import { Buffer } from 'node:buffer'
 import type { Result } from '#specs/protocol/error.ts'
 import { type OutputPage, type OutputReader, toolFailure } from '../tool-calls/tool.ts'
 
 export interface OutputBounds {
-  /** Of all outputs together; default 16 MiB. */
+  /** Maximum bytes of all outputs. Default 16 MiB. */
   readonly maxBytes?: number
-  /** Of one output, the rest is left out of its middle; default 4 MiB. */
+  /** Maximum bytes of one output, cut in its middle. Default 4 MiB. */
   readonly maxBytesEach?: number
 }
 
 interface Kept {
-  /** UTF-8: half the memory of a string, and none of V8's. */
+  /** As UTF-8: half the memory of a string, and outside V8's heap. */
   readonly bytes: Buffer
   readonly lostBytes: number
 }
@@ -22,7 +22,7 @@ interface Kept {
 export class OutputStore implements OutputReader {
   readonly #maxBytes: number
   readonly #maxBytesEach: number
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #kept = new Map<string, Kept>()
   readonly #dropped = new Set<string>()
   #bytes = 0
@@ -42,7 +42,7 @@ export class OutputStore implements OutputReader {
     return this.#kept.has(callId)
   }
 
-  /** Keeps the output of a call; an id that is known keeps its first. */
+  /** Keeps the output of a call; for a known id the first output stays. */
   keep(callId: string, text: string): void {
     if (this.#kept.has(callId) || this.#dropped.has(callId)) return
     const kept = this.#bound(text)
@@ -56,7 +56,7 @@ export class OutputStore implements OutputReader {
     }
   }
 
-  /** A page of at most `limit` characters. Failure: `not_found`, with why. */
+  /** A page of at most `limit` characters. Failure: `not_found`, with the reason. */
   read(callId: string, offset: number, limit: number): Result<OutputPage> {
     const kept = this.#kept.get(callId)
     if (kept === undefined) {
@@ -74,7 +74,7 @@ export class OutputStore implements OutputReader {
   }
 
   #bound(text: string): Kept {
-    // Before it is encoded: what is many times too long is not copied whole.
+    // Cut before encoding, so that a far too long text is not copied whole.
     const half = Math.floor(this.#maxBytesEach / 2)
     if (text.length <= half) {
       const bytes = Buffer.from(text)
@@ -90,14 +90,14 @@ export class OutputStore implements OutputReader {
   }
 }
 
-/** At most `max` bytes of the beginning, ending with a whole character. */
+/** At most `max` bytes of the beginning, ending with a complete character. */
 function wholeHead(bytes: Buffer, max: number): Buffer {
   let end = Math.min(max, bytes.length)
   while (end > 0 && end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end--
   return bytes.subarray(0, end)
 }
 
-/** At most `max` bytes of the end, beginning with a whole character. */
+/** At most `max` bytes of the end, beginning with a complete character. */
 function wholeTail(bytes: Buffer, max: number): Buffer {
   let start = Math.max(0, bytes.length - max)
   while (start < bytes.length && ((bytes[start] ?? 0) & 0xc0) === 0x80) start++

@@ -1,6 +1,6 @@
 /**
- * The search over the workspace as an agent has it: an index for each tree that is searched, made by its first search and gone
- * with the run or the sub-agent that it was for. Decides which passages answer a query.
+ * Search over an agent's workspace: one index per tree, created by the first search and released with its run or
+ * sub-agent. Decides which passages answer a query.
  */
 import { comparePaths } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -15,11 +15,11 @@ import { type LeftOut, leftOutReasons } from './walk.ts'
 import { matchOf } from './words.ts'
 import { type FoundPassage, type IndexBounds, WorkspaceIndex } from './workspace-index.ts'
 
-/** Passages of one file in one result. */
+/** Maximum passages of one file in a result. */
 const perFile = 2
-/** Passages of one file among those that words find for a search by meaning. */
+/** Maximum passages of one file among the text matches for a semantic search. */
 const perFileMeant = 8
-/** Passages that one search makes vectors of. */
+/** Maximum passages that one search embeds. */
 const meantMaxPassages = 256
 
 const noModel =
@@ -28,21 +28,21 @@ const noModel =
 export interface CodeSearch {
   /** `search_code` over one tree. */
   toolOver(files: FileToolsOptions): Tool
-  /** Brings no tools; gives indexes up with the workspaces that they are of. */
+  /** Provides no tools; releases indexes together with their workspaces. */
   readonly extension: OpenExtension
 }
 
 export interface CodeSearchOptions {
-  /** The way to the embedding model, for runs that have one; absent: there is none. */
+  /** Access to the embedding model, for runs that have one; absent: none. */
   readonly gateway?: Pick<GatewayClient, 'post'>
-  /** Of all indexes together. */
+  /** Memory of all indexes together. */
   readonly room?: IndexMemoryBudget
   readonly bounds?: IndexBounds
 }
 
 export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
   const { gateway, room = new IndexMemoryBudget(), bounds = {} } = options
-  /** Of the run under way. */
+  /** State of the current run. */
   let vectors: Vectors | undefined
   const indexes = new Map<string, WorkspaceIndex>()
   const indexOf = (root: string): WorkspaceIndex => {
@@ -62,7 +62,7 @@ export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
       return createSearchCode((request, signal) => searchIn(indexOf(root), vectors, request, signal), files)
     },
     extension: async ({ task }) => {
-      // What a call made that came late in the run before: the same names may be other files now.
+      // Discard what a late call of the previous run created: the same paths may be other files now.
       await dropAll()
       vectors = task.embeddingModel === undefined || gateway === undefined ? undefined : new Vectors(gateway)
       return {
@@ -79,7 +79,7 @@ export function createCodeSearch(options: CodeSearchOptions = {}): CodeSearch {
   }
 }
 
-/** Decides who answers: words alone, or vectors beside them. */
+/** Chooses the ranking: text alone, or text and vectors. */
 async function searchIn(
   index: WorkspaceIndex,
   vectors: Vectors | undefined,
@@ -109,8 +109,8 @@ async function searchByWords(
 }
 
 /**
- * Vectors are made of every passage where these are few, else of those that words find best: a whole repository would cost millions
- * of tokens. The two rankings are then put into one.
+ * Embeds all passages when they are few, else the best text matches: a whole repository would cost millions of
+ * tokens. Then fuses the two rankings.
  */
 async function searchByMeaning(
   index: WorkspaceIndex,
@@ -125,7 +125,7 @@ async function searchByMeaning(
   const all = await index.find(every, signal)
   if (!all.ok) return all
   const isFew = all.value.passages.length <= meantMaxPassages
-  // In one order, whichever file was read last: so the same search asks the same of the host.
+  // A fixed order, so that the same search sends the same request.
   const candidates = (isFew ? all.value.passages : byWords.value.passages).toSorted(
     (a, b) => comparePaths(a.path, b.path) || a.firstLine - b.firstLine,
   )
@@ -163,7 +163,7 @@ async function searchByMeaning(
 
 const keyOf = ({ path, firstLine }: FoundPassage) => `${firstLine} ${path}`
 
-/** The first `limit` passages, with no more of one file than a result has. */
+/** The first `limit` passages, with the maximum per file. */
 function best(passages: readonly FoundPassage[], limit: number): FoundPassage[] {
   const counts = new Map<string, number>()
   return passages

@@ -1,9 +1,9 @@
-/** The memory that indexes may take, counted over all of an agent. Frees nothing itself: who notes something leaves again. */
+/** Memory budget of all indexes of an agent. Frees nothing: users must release what they reserve. */
 import { totalmem } from 'node:os'
 
 const MiB = 1024 * 1024
 
-/** Memory that all indexes of the agent take together: a VM has little. */
+/** Maximum memory of all indexes; a VM has little. */
 export class IndexMemoryBudget {
   readonly #maxBytes: number
   readonly #taken = new Map<object, number>()
@@ -13,20 +13,20 @@ export class IndexMemoryBudget {
     this.#maxBytes = maxBytes
   }
 
-  /** Notes what `index` takes; whether there is room for more. */
+  /** Records the size of `index`; returns whether the budget allows more. */
   note(index: object, bytes: number): boolean {
     this.#taken.set(index, bytes)
     return this.takenBytes < this.#maxBytes
   }
 
-  /** Of all indexes that there are. */
+  /** Total of all indexes. */
   get takenBytes(): number {
     let all = 0
     for (const taken of this.#taken.values()) all += taken
     return all
   }
 
-  /** For what an index gathers before it sorts it in, which is not noted: a twelfth of all. */
+  /** Maximum for an index's unsorted buffer, which is not recorded: a twelfth of the total. */
   get gatherBytes(): number {
     return this.#maxBytes / 12
   }

@@ -1,4 +1,4 @@
-/** The files of an index as they were read, and which rows of its store are passages of which. Knows no words and no content. */
+/** The files of an index as they were read, and the store rows of their passages. Knows nothing of text. */
 import type { Passage } from './passages.ts'
 import type { FileState } from './read-file.ts'
 import type { LeftOut } from './walk.ts'
@@ -6,13 +6,13 @@ import type { LeftOut } from './walk.ts'
 export interface IndexedFile {
   readonly path: string
   readonly state: FileState
-  /** It may have changed again without that showing. */
+  /** Whether it may have changed again without a visible sign. */
   readonly isFresh: boolean
-  /** Of its first passage; the others follow. */
+  /** Row of its first passage; the others follow. */
   readonly firstRow: number
   /** First and last line of each passage. */
   readonly lines: Uint32Array
-  /** Why nothing of it is searched. */
+  /** Why the file is not searched. */
   readonly leftOut?: LeftOut
   /** The last update that saw it. */
   seenIn: number
@@ -27,11 +27,11 @@ export interface HitBounds {
   /** A file or folder below the root; empty: all. */
   readonly path: string
   readonly limit: number
-  /** Passages of one file. */
+  /** Maximum passages of one file. */
   readonly perFile: number
 }
 
-/** Rows that one file may have: its passages. */
+/** Rows reserved per file: its maximum number of passages. */
 const rowsPerFile = 65_536
 
 export class IndexedFiles {
@@ -51,7 +51,7 @@ export class IndexedFiles {
     return this.#byPath.values()
   }
 
-  /** Gives a file its rows. @param passages of which no more are taken than a file has rows */
+  /** Assigns rows to a file. @param passages extra ones beyond the file's rows are ignored */
   add(file: Omit<IndexedFile, 'firstRow' | 'lines'>, passages: readonly Passage[]): IndexedFile {
     const number = this.#nextNumber++
     const taken = passages.slice(0, rowsPerFile)
@@ -75,7 +75,7 @@ export class IndexedFiles {
     for (const file of this) yield* rowsOf(file)
   }
 
-  /** What stands at the first of `rows` that lie within `bounds`. */
+  /** What is at the first of `rows` that are within `bounds`. */
   hitsAt(rows: Iterable<number>, { path, limit, perFile }: HitBounds): Hit[] {
     const counts = new Map<IndexedFile, number>()
     const hits: Hit[] = []

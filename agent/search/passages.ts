@@ -1,4 +1,7 @@
-/** Cuts a text into passages that are found and shown one by one: some forty lines, ended at a blank line where there is one. */
+/**
+ * Splits a text into passages that are found and shown separately: about forty lines, ended at a blank line where
+ * there is one.
+ */
 
 /** Lines of the text, from 1, both included. */
 export interface Passage {
@@ -11,14 +14,14 @@ export interface CutPassage extends Passage {
 }
 
 export const passageMaxLines = 40
-/** A passage goes on at least this far before a blank line ends it. */
+/** Minimum length before a blank line ends a passage. */
 const passageMinLines = 16
-/** Characters of a passage; only its first line may bring more. */
+/** Maximum characters of a passage; only its first line may exceed it. */
 const passageMaxChars = 4_000
-/** Of one line; what follows is neither found nor shown. */
+/** Maximum characters of a line; the rest is neither found nor shown. */
 const lineMaxChars = 1_000
 
-/** Lines of a text without their ends, long ones cut. */
+/** Lines of a text without line ends; long ones are cut. */
 export function linesOf(text: string): string[] {
   const lines = (text.charCodeAt(0) === 0xfeff ? text.slice(1) : text).split('\n')
   if (lines.at(-1) === '') lines.pop()
@@ -29,7 +32,7 @@ function isPlain(text: string): boolean {
   return !text.includes('\r') && !hasLongLine(text)
 }
 
-/** Looks at the ends of lines alone, by V8's own code: no line is long where each has its end in time. */
+/** Checks only line ends, with native code: no line is long when each ends in time. */
 function hasLongLine(text: string): boolean {
   for (let start = 0; start + lineMaxChars < text.length; ) {
     const end = text.lastIndexOf('\n', start + lineMaxChars)
@@ -44,11 +47,11 @@ function plainLine(line: string): string {
   return whole.length <= lineMaxChars ? whole : `${whole.slice(0, lineMaxChars)}…`.toWellFormed()
 }
 
-/** The passages of a text with what stands in them, as {@link cutPassages} and {@link textOf} give them. */
+/** The passages of a text with their content, as {@link cutPassages} and {@link textOf} return them. */
 export function cutText(text: string): CutPassage[] {
   const lines = linesOf(text)
   const passages = cutPassages(lines)
-  // Where lines are what they are in the text, a passage is a piece of it, and nothing is copied.
+  // When no line is cut, a passage is a slice of the text and nothing is copied.
   if (text.charCodeAt(0) === 0xfeff || !isPlain(text))
     return passages.map((passage) => ({ ...passage, text: textOf(lines, passage) }))
   let line = 0
@@ -63,7 +66,7 @@ export function cutText(text: string): CutPassage[] {
   })
 }
 
-/** The passages of a text in their order; those of blank lines alone are left out. */
+/** The passages of a text in order, without those of blank lines alone. */
 export function cutPassages(lines: readonly string[]): Passage[] {
   const passages: Passage[] = []
   for (let start = 0; start < lines.length; ) {
@@ -75,7 +78,7 @@ export function cutPassages(lines: readonly string[]): Passage[] {
   return passages
 }
 
-/** The line behind the passage that begins at `start`. */
+/** The line after the passage that begins at `start`. */
 function endOf(lines: readonly string[], start: number): number {
   let end = start
   for (let chars = 0; end < lines.length && end - start < passageMaxLines; end++) {

@@ -1,9 +1,9 @@
-/** Reads one file for the index: whole, within a bound, and text alone. */
+/** Reads one file for the index: complete, within a bound, text only. */
 import { Buffer, isAscii, isUtf8 } from 'node:buffer'
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats } from 'node:fs'
 import type { FoundFile, LeftOut } from './walk.ts'
 
-/** How a file was when it was read; another state is another content, as far as the system tells. */
+/** File state at reading time; a different state means different content, as far as the system shows. */
 export interface FileState {
   readonly size: number
   readonly ino: number
@@ -11,7 +11,7 @@ export interface FileState {
   readonly ctimeMs: number
 }
 
-/** A change within this time of the one before may carry the same time: the system's clock for files is coarse. */
+/** A second change within this time may have the same timestamp: the file system's clock is coarse. */
 const clockStepMs = 100
 
 export function stateOf({ size, ino, mtimeMs, ctimeMs }: Stats): FileState {
@@ -22,28 +22,28 @@ export function isSameState(a: FileState, b: FileState): boolean {
   return a.size === b.size && a.ino === b.ino && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs
 }
 
-/** Whether it was changed so shortly before `nowMs` that a further change might not show. */
+/** Whether it changed so shortly before `nowMs` that another change might be invisible. */
 export function isFresh({ ctimeMs }: FileState, nowMs: number): boolean {
   return ctimeMs > nowMs - clockStepMs
 }
 
 export interface ReadText {
   readonly state: FileState
-  /** Absent where there is none to be had, for the reason beside it. */
+  /** Absent when the file has no usable text; the reason is beside it. */
   readonly text?: string
-  /** Whether that has no character beyond ASCII. */
+  /** Whether the text is ASCII alone. */
   readonly isAscii: boolean
   readonly leftOut?: LeftOut
 }
 
 /**
- * By its name in an open directory, no link followed. What a walk saw to be a file may be something else by now: a FIFO opens
- * at once and is closed again, and devices do nothing on a workspace, which is mounted without them. So it takes half of
- * the calls to the system that a {@link Place} makes, to be certain before it opens.
+ * Opens a file by name in an open directory, without following links. A file may have been replaced by a FIFO
+ * meanwhile: that opens at once and is closed again. Devices do nothing because the mount disables them. Needs half
+ * the system calls of a {@link Place}.
  */
 const openFlags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
-/** The text of a file, with the state that it had before it was read; undefined where it is not there any more. */
+/** The text of a file with its state before reading; undefined when the file is gone. */
 export function readText(
   { directory, name }: Pick<FoundFile, 'directory' | 'name'>,
   maxBytes: number,

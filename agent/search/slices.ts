@@ -1,4 +1,4 @@
-/** Long work in slices, so that whatever else the agent has to do comes in between; ended by a signal. */
+/** Runs long work in time slices so that other work of the agent can proceed; a signal ends it. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 
 const sliceMs = 12
@@ -11,12 +11,12 @@ export class Slices {
     this.#signal = signal
   }
 
-  /** Whether the slice is full; asked between two small pieces of work, as often as there are such. */
+  /** Whether the slice is used up; check between small pieces of work. */
   get isDue(): boolean {
     return performance.now() - this.#since >= sliceMs
   }
 
-  /** Lets others have their turn. Throws the signal's reason once it is aborted. */
+  /** Yields to other work. Throws the signal's reason once it is aborted. */
   async pause(): Promise<void> {
     await nextTurn()
     this.#signal.throwIfAborted()

@@ -1,32 +1,32 @@
 /**
- * The words of passages in memory, ranked by BM25: SQLite's full-text search (FTS5), as Node has it built in. Keeps no text:
- * that is read from the file again when it is shown.
+ * In-memory full-text index of passages with BM25 ranking: Node's built-in SQLite FTS5. Stores no text; results are
+ * read from the file again.
  */
 
-/** Weight of a word in the path against one in the text. */
+/** Weight of a match in the path relative to one in the text. */
 const pathWeight = 2
 
 export interface Store extends Disposable {
-  /** Everything until `commit` goes into the index together, which costs a fraction of each alone. */
+  /** Everything until `commit` is one transaction, which costs a fraction of separate ones. */
   begin(): void
   commit(): void
-  /** @param row a number of its own */
+  /** @param row unique number */
   add(row: number, path: string, text: string): void
   remove(row: number): void
-  /** Rows that match, the best first. @param match of `matchOf` */
+  /** Matching rows, best first. @param match from `matchOf` */
   find(match: string): Iterable<number>
-  /** Memory that it takes. */
+  /** Memory in use, in bytes. */
   readonly bytes: number
 }
 
-/** Words that are gathered before they are sorted into the index, in bytes: four times SQLite's default are a fifth less work. */
+/** Buffered bytes before merging into the index: four times SQLite's default saves a fifth of the work. */
 const gatherMaxBytes = 4 * 1024 * 1024
-/** Parts of the index of about one size that are merged into one; at SQLite's default of 4 much is merged again and again. */
+/** Segments of similar size that are merged into one; SQLite's default of 4 merges repeatedly. */
 const mergedParts = 16
 
 /**
- * SQLite is loaded with the first index: an agent that searches nothing has no use for it.
- * @param gatherBytes memory for what is not in the index yet; `bytes` does not count it
+ * Loads SQLite with the first index: an agent that searches nothing does not need it.
+ * @param gatherBytes buffer memory, not counted by `bytes`
  */
 export async function openStore(gatherBytes = gatherMaxBytes): Promise<Store> {
   const { DatabaseSync } = await import('node:sqlite')

@@ -1,6 +1,6 @@
 /**
- * Vectors of texts by way of the host, kept for a run: each text is paid for once. Knows how near two of them are, and nothing of
- * models, keys and addresses.
+ * Embedding vectors of texts, requested from the host and cached for a run, so that each text is paid for once. Knows
+ * no models, keys or addresses.
  */
 import { hash } from 'node:crypto'
 import { EmbeddingsAnswer, embeddingLimits } from '#specs/protocol/embeddings.ts'
@@ -8,16 +8,16 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { toolFailure } from '../tool-calls/tool.ts'
 
-/** Of a text; what follows is not read. About as much as small models take in at once. */
+/** Maximum characters of a text, about the input of small models; the rest is ignored. */
 const textMaxChars = Math.min(1_500, embeddingLimits.textMaxChars)
-/** Numbers that are kept, four bytes each; the oldest texts leave first. */
+/** Maximum cached numbers, four bytes each; the oldest texts are evicted first. */
 const keptMaxNumbers = 4 * 1024 * 1024
 
 export type Vector = Float32Array
 
 export class Vectors {
   readonly #gateway: Pick<GatewayClient, 'post'>
-  /** By kind and content, the oldest first; each of length 1. */
+  /** By kind and content, oldest first; normalised to length 1. */
   readonly #kept = new Map<string, Vector>()
   #numbers = 0
 
@@ -25,7 +25,7 @@ export class Vectors {
     this.#gateway = gateway
   }
 
-  /** A vector for each text, in their order, all of one length; those that are not kept are asked for. */
+  /** Returns one vector per text, in order, all of one length; requests those that are not cached. */
   async of(
     texts: readonly string[],
     kind: 'query' | 'passage',
@@ -73,15 +73,15 @@ function keyOf(kind: string, text: string): string {
   return `${kind} ${hash('sha256', text, 'base64')}`
 }
 
-/** Of length 1; zeros where there is no direction, or none that can be computed. */
+/** Normalises to length 1; zeros when there is no computable direction. */
 function unit(numbers: readonly number[]): Vector {
   const length = Math.hypot(...numbers)
   const isUsable = length > 0 && Number.isFinite(length)
-  // Divided first: a single number may be beyond what 32 bits hold.
+  // Divide first: a single number may exceed 32 bits.
   return Float32Array.from(numbers, (number) => (isUsable ? number / length : 0))
 }
 
-/** How near two vectors are: 1 the same direction, 0 none in common; 0 also where they are not of one kind. */
+/** Cosine similarity; 0 also when the vectors have different lengths. */
 export function nearness(a: Vector, b: Vector): number {
   if (a.length !== b.length) return 0
   let sum = 0
@@ -89,12 +89,12 @@ export function nearness(a: Vector, b: Vector): number {
   return sum
 }
 
-/** What each place further down a ranking counts less. */
+/** Rank constant of the fusion. */
 const rankOffset = 60
 
 /**
- * One ranking out of several, by reciprocal rank (Cormack et al. 2009): what stands high in one of them stands high, what stands high in two
- * stands higher. The order of the first ranking decides between equals.
+ * Fuses rankings by reciprocal rank (Cormack et al. 2009): a high rank in one counts, a high rank in two counts more.
+ * The first ranking breaks ties.
  */
 export function fuseRankings<T>(rankings: readonly (readonly T[])[]): T[] {
   const scores = new Map<T, number>()

@@ -1,13 +1,13 @@
 /**
- * Looks through a workspace for the files that an index takes: by descriptor, no link followed, nothing opened but directories.
- * What is left out is counted under its reason, so that a search can say what it did not search.
+ * Walks a workspace for files to index: by descriptor, without following links, opening only directories. Counts what
+ * it leaves out by reason, so that a search can report it.
  */
 import { lstatSync, type Stats } from 'node:fs'
 import type { Directory } from '#specs/node/directory.ts'
 import { attempt } from '#specs/node/file-error.ts'
 import type { Slices } from './slices.ts'
 
-/** Why a file or folder is not searched, in the words of a result. */
+/** Why a file or folder is not searched, as shown in a result. */
 export const leftOutReasons = {
   folder: 'folders of packages, caches and version control',
   generated: 'lock files and other generated files',
@@ -22,7 +22,7 @@ export const leftOutReasons = {
 } as const
 export type LeftOut = keyof typeof leftOutReasons
 
-/** Never entered: large, and hardly ever what is sought. */
+/** Never entered: large, and rarely relevant. */
 export const closedFolders: ReadonlySet<string> = new Set([
   '.git',
   '.hg',
@@ -53,35 +53,35 @@ const lockFiles: ReadonlySet<string> = new Set([
 ])
 const generatedNames = /\.min\.(?:js|mjs|css)$|\.(?:js|css|mjs|cjs)\.map$/
 
-/** Folders within folders. */
+/** Maximum folder depth. */
 const maxDepth = 64
-/** Names that are looked at, whatever they are. */
+/** Maximum number of names of any kind. */
 const maxEntries = 400_000
 
 export interface FoundFile {
   readonly directory: Directory
   readonly name: string
-  /** Below the workspace's root. */
+  /** Path below the workspace's root. */
   readonly path: string
   readonly stat: Stats
 }
 
 export interface Walk {
   readonly slices: Slices
-  /** Larger ones are left out, in bytes. */
+  /** Maximum file size in bytes; larger files are left out. */
   readonly fileMaxBytes: number
-  /** Each file that may be taken; its directory is open until this resolves. */
+  /** Called for each candidate file; its directory is open until this resolves. */
   onFile(file: FoundFile): Promise<void> | undefined
   onLeftOut(reason: LeftOut): undefined
 }
 
-/** Whether everything was looked at; otherwise the bound of names ended it. */
+/** Whether everything was visited; false when the limit on names ended the walk. */
 export async function walkWorkspace(top: Directory, walk: Walk): Promise<boolean> {
   const state = { entries: 0 }
   return await enter(top, '', 0, walk, state)
 }
 
-/** Files before folders: what lies near counts first where something is bounded. */
+/** Files before folders: near files come first when a limit applies. */
 async function enter(
   directory: Directory,
   path: string,
@@ -96,7 +96,7 @@ async function enter(
   for (const { name, kind } of entries) {
     if (++state.entries > maxEntries) return false
     if (kind === 'file') {
-      // Most files are as they were: nothing is waited for then.
+      // Most files are unchanged, so nothing is awaited for them.
       const work = look(directory, name, path, walk)
       if (work !== undefined) await work
     } else if (kind !== 'directory') walk.onLeftOut('special')

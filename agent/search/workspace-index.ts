@@ -1,6 +1,6 @@
 /**
- * What is searched of one workspace by its words: the index and the files in it as they were read. Brought up to date before
- * each search, in slices and within bounds; what they leave out is told. Keeps no text of a file.
+ * Text index of one workspace with its files as they were read. Updated before each search, in time slices and within
+ * limits; results report what the limits left out. Stores no file text.
  */
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { Mutex } from '#specs/node/semaphore.ts'
@@ -15,13 +15,13 @@ import { openStore, type Store } from './store.ts'
 import { type FoundFile, type LeftOut, walkWorkspace } from './walk.ts'
 import { prepareText } from './words.ts'
 
-/** Each has a default. */
+/** Limits, each with a default. */
 export interface IndexBounds {
-  /** Default 512 KiB. */
+  /** Maximum file size. Default 512 KiB. */
   readonly fileMaxBytes?: number
-  /** Default 50,000. */
+  /** Maximum number of files. Default 50,000. */
   readonly maxFiles?: number
-  /** Of one search, for reading what is new or has changed; that goes on between searches. Default 45 s. */
+  /** Time per search for reading new or changed files; reading continues between searches. Default 45 s. */
   readonly updateMaxMs?: number
 }
 
@@ -33,12 +33,12 @@ export interface IndexOptions {
 }
 
 export interface FindRequest {
-  /** Of `matchOf`; null: every passage, in the order of the files. */
+  /** Expression from `matchOf`; null: every passage, in file order. */
   readonly match: string | null
   /** A file or folder below the root; empty: all. */
   readonly path: string
   readonly limit: number
-  /** Passages of one file. */
+  /** Maximum passages of one file. */
   readonly perFile: number
 }
 
@@ -48,14 +48,14 @@ export interface FoundPassage extends Passage {
 }
 
 export interface Found {
-  /** The best first. */
+  /** Best first. */
   readonly passages: readonly FoundPassage[]
-  /** Files that were searched. */
+  /** Number of files searched. */
   readonly files: number
   readonly leftOut: Readonly<Partial<Record<LeftOut, number>>>
 }
 
-/** Updates between two searches: files that change again and again are to be no work without end. */
+/** Maximum updates between two searches, so that constantly changing files do not cause endless work. */
 const aheadMaxRounds = 10
 
 export class WorkspaceIndex {
@@ -68,14 +68,14 @@ export class WorkspaceIndex {
   #store: Store | undefined
   #updates = 0
   #leftOut: Partial<Record<LeftOut, number>> = {}
-  /** Spent by the update under way on files that are new or have changed; the look at the others is never cut short. */
+  /** Time that the current update has spent on new or changed files; checking the others is never cut short. */
   #readingMs = 0
 
   constructor(options: IndexOptions) {
     this.#options = options
   }
 
-  /** Brings the index up to date and looks; a search that waits for another one ends with `signal`, too. */
+  /** Updates the index and searches; a search that waits for another one also ends with `signal`. */
   async find(request: FindRequest, signal: AbortSignal): Promise<Result<Found>> {
     const ends = AbortSignal.any([signal, this.#closing.signal])
     this.#ahead.abort()
@@ -93,7 +93,7 @@ export class WorkspaceIndex {
     })
   }
 
-  /** Goes on with what a search had no time for, until the next one comes: the model thinks meanwhile. */
+  /** Continues unfinished updates until the next search, while the model thinks. */
   #goOn(store: Store): void {
     this.#ahead.abort()
     this.#ahead = new AbortController()
@@ -104,11 +104,11 @@ export class WorkspaceIndex {
         if (!updated.ok || this.#leftOut.late === undefined) return
       }
     }
-    // What failed here fails the next search in the same way, which says so.
+    // An error here recurs in the next search, which reports it.
     void this.#turns.run(readOn).catch(() => undefined)
   }
 
-  /** Gives the memory back, once the search that runs has ended. */
+  /** Frees the memory once the current search has ended. */
   async close(): Promise<void> {
     this.#closing.abort()
     await this.#turns.run(() => Promise.resolve())
@@ -150,7 +150,7 @@ export class WorkspaceIndex {
     return undefined
   }
 
-  /** Takes a file into the index, unless it is there as it is. */
+  /** Adds a file to the index unless its current state is there. */
   #take(
     found: FoundFile,
     round: number,
@@ -165,7 +165,7 @@ export class WorkspaceIndex {
       return known.leftOut === undefined ? undefined : this.#leave(known.leftOut)
     }
     if (known !== undefined) this.#drop(known, store)
-    // What takes the place of something as large needs no more room.
+    // A replacement of the same size needs no extra memory.
     const isMore = known === undefined || stat.size > known.state.size
     if (isMore && !this.#hasRoom(store)) return this.#leave('room')
     if (this.#readingMs >= (this.#options.bounds?.updateMaxMs ?? 45_000)) return this.#leave('late')
@@ -210,7 +210,7 @@ export class WorkspaceIndex {
     }
   }
 
-  /** A file that an end cuts through is as if it had never been read. */
+  /** A file whose reading is interrupted counts as unread. */
   async #pauseIn(file: IndexedFile, store: Store, slices: Slices): Promise<void> {
     try {
       await slices.pause()
@@ -243,7 +243,7 @@ export class WorkspaceIndex {
         lines = readAgain(root, file)
         texts.set(file, lines)
       }
-      // Changed or gone since the index was brought up to date: what is there now was not searched.
+      // Changed or deleted since the update: its current content was not searched.
       if (lines !== null) passages.push({ path: file.path, ...passage, text: textOf(lines, passage) })
     }
     let files = 0
@@ -252,7 +252,7 @@ export class WorkspaceIndex {
   }
 }
 
-/** The lines of a file that is still as it was when the index took it; null where it is not. */
+/** The lines of a file that is unchanged since indexing; null otherwise. */
 function readAgain(root: Root, { path, state }: IndexedFile): readonly string[] | null {
   const located = root.locate(path, { links: 'refuse' })
   if (!located.ok) return null

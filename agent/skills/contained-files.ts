@@ -1,6 +1,6 @@
 /**
- * The workspace as the registry of skills reads a file system: by descriptors, never out of the workspace, and no more names
- * than a bound, whatever lies there.
+ * The workspace as a file system for the skill registry: by descriptors, never outside the workspace, with a limit on
+ * names.
  */
 import type { Buffer } from 'node:buffer'
 import { opendirSync } from 'node:fs'
@@ -10,15 +10,15 @@ import type { SkillFiles } from '#specs/node/skills/files.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { defaultRoot, type FileToolsOptions, readBounded, withPlace } from '../workspace/file-access.ts'
 
-/** Names that are looked at in one scan, over all folders. */
+/** Maximum number of names in one scan, over all folders. */
 const namesMaxCount = 1_000
 
 export interface ContainedFiles extends SkillFiles {
-  /** Whether there were more names than are looked at. */
+  /** Whether there were more names than the limit. */
   readonly isCut: boolean
 }
 
-/** Paths are those of the guest, below the workspace; a rejection says why in words. */
+/** Paths are those of the guest, below the workspace; a rejection has a message. */
 export function containedFiles(options: FileToolsOptions): ContainedFiles {
   const known = options.knownAs ?? options.root ?? defaultRoot
   let left = namesMaxCount
@@ -60,7 +60,7 @@ export function containedFiles(options: FileToolsOptions): ContainedFiles {
   }
 }
 
-/** Names of folders, links and SKILL.md: nothing else can lead to a skill. */
+/** Only folders, links and SKILL.md can lead to a skill. */
 function readNames(folder: string | Buffer, max: number): { names: string[]; isCut: boolean } {
   const names: string[] = []
   const directory = opendirSync(folder, { encoding: 'latin1' })

@@ -1,4 +1,6 @@
-/** Lays the files of one of the user's skills into the home folder of the sandbox, where its programs can read and run them. */
+/**
+ * Installs the files of one of the user's skills in the sandbox's home folder, where programs can read and run them.
+ */
 import type { Result } from '#specs/protocol/error.ts'
 import type { SkillLoadAnswer } from '#specs/protocol/extension.ts'
 import type { Helper } from '../link/root-helper.ts'
@@ -7,7 +9,7 @@ import { toolFailure } from '../tool-calls/tool.ts'
 const home = '/home/work/.skills'
 const limits = { wallMs: 60_000, memoryBytes: 256 * 1024 * 1024, pids: 16, cpuPercent: 100 } as const
 
-/** Made beside its place and renamed, so that nobody finds half of it. */
+/** Written beside its place and renamed, so that no program sees a partial skill. */
 const program = `
 import base64, json, os, shutil, sys, tempfile
 skill = json.load(sys.stdin)
@@ -29,12 +31,12 @@ except BaseException as error:
     sys.exit(str(error))
 `
 
-/** Where a skill of the user's lies for programs, once it was laid. */
+/** Path of an installed skill of the user. */
 export function skillRootOf(skillId: string): string {
   return `${home}/${skillId}`
 }
 
-/** @param view the view that programs are given; absent: the workspace itself */
+/** @param view the view for programs; absent: the workspace itself */
 export async function installSkill(
   helper: Pick<Helper, 'execInSandbox'>,
   { skillId, instructions, files }: SkillLoadAnswer,

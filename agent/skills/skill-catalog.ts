@@ -1,6 +1,6 @@
 /**
- * The skills of one run: those that the task brings from the user, and those that lie in the workspace. A skill of the workspace
- * never stands in the place of one of the user's, also where their ids differ in case.
+ * The skills of one run: the user's, from the task, and those in the workspace. A workspace skill never replaces one
+ * of the user's, also when their ids differ only in case.
  */
 import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -14,7 +14,9 @@ const workspaceBounds = { maxFolders: 500, maxSkills: 64 } as const
 const descriptionMaxChars = 500
 const problemsMaxCount = 5
 
-/** The shelf of a task, with what lies in the workspace now. Never rejects for what lies there. */
+/**
+ * Builds the catalog of a task with the current skills of the workspace. Never rejects for problems in the workspace.
+ */
 export async function openSkills(
   heads: readonly SkillHead[] = [],
   files: FileToolsOptions = {},
@@ -60,7 +62,7 @@ async function findInWorkspace(files: FileToolsOptions): Promise<Found> {
   const there: string[] = []
   for (const root of workspaceSkillFolders) if (await isThere(files, root)) there.push(`${known}/${root}`)
   if (there.length === 0) return { skills: [], problems: [] }
-  // Loaded where a workspace has skills: with it comes the reader of their heads.
+  // Loaded only for a workspace with skills: it brings the front-matter parser.
   const { SkillRegistry } = await import('#specs/node/skills/registry.ts')
   const contained = containedFiles(files)
   const registry = new SkillRegistry({ roots: there, files: contained, ...workspaceBounds })

@@ -1,4 +1,4 @@
-/** The host's hooks around one tool call, as the registry asks them. */
+/** The host's hooks around one tool call, in the form that the registry calls. */
 import type { ToolError } from '#specs/protocol/error.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -8,7 +8,7 @@ import { truncateJson, truncateMiddle } from '../text/truncate.ts'
 import type { CallHooks } from '../tool-calls/around-call.ts'
 import { defaultsMaxCount } from '../tool-calls/call.ts'
 
-/** The hooks around one call; undefined where there are none about tools. */
+/** The hooks around one call; undefined when no hook concerns tools. */
 export function callHooks(
   run: AgentRun,
   {
@@ -22,7 +22,7 @@ export function callHooks(
   const ask = async (subject: HookRequest['subject'], tool: string): Promise<HookDecision | undefined> => {
     if (!isHooked(hooks.hooks, subject.point, tool)) return undefined
     const decision = await askSafely(hooks, { agentPath: run.agentPath, stepId, subject }, signal, run.logger)
-    // A yes that is given in a pause does not end it.
+    // Approval during a pause does not end the pause.
     await run.steering.ready(signal)
     return decision
   }

@@ -1,6 +1,6 @@
 /**
- * What one step says to the model and hears from it, within the model's window: the history, how long it is, and when it is
- * made shorter. A request that turns out too long all the same teaches the window, and is made once more.
+ * One step's conversation with the model, within the model's window: history, token count and compaction. When a
+ * request is still too long, the window is lowered and the request repeated once.
  */
 import type { Turn } from '#runtime/llm/client.ts'
 import type { ModelError } from '#runtime/llm/errors.ts'
@@ -22,16 +22,16 @@ import { defaultOutputMaxChars } from '../tool-calls/call.ts'
 import { readOutputName } from '../tools/read-output.ts'
 import { bridgeResults, History } from './history.ts'
 
-/** Of the room for input: where compaction begins, and what it leaves. */
+/** Shares of the input limit: where compaction begins, and its target. */
 const fullShare = 0.85
 const targetShare = 0.5
-/** Of the room for input: what one output may have. */
+/** Share of the input limit for one output. */
 const outputShare = 0.25
-/** Outputs up to this length are never cut, and so not kept for reading again. */
+/** Outputs up to this length are never cut, so they need not be kept for `read_output`. */
 const shortOutputChars = 1_000
 const summaryMaxTokens = 2_048
 
-/** Models that were seen to refuse a user's message behind a tool's result. */
+/** Models that rejected a user message after a tool result. */
 const strictModels = new WeakSet<Model>()
 
 export class Conversation {
@@ -40,10 +40,10 @@ export class Conversation {
   readonly #opening: Opening
   readonly #run: AgentRun
   readonly #meter: TokenMeter
-  /** What the person wrote while the step was under way: it outlives compaction. */
+  /** Messages from the person during this step; kept by compaction. */
   readonly #said: SteerMessage[] = []
   #summary = ''
-  /** Tokens that the last compaction left: the next waits until there is more. */
+  /** Tokens left by the last compaction; the next waits until there are more. */
   #leftTokens = 0
 
   constructor(stepId: string, opening: Opening, run: AgentRun) {
@@ -54,13 +54,13 @@ export class Conversation {
     this.history = new History(this.#open())
   }
 
-  /** Takes in what a person wrote. */
+  /** Adds a message from the person. */
   hear(messages: readonly SteerMessage[]): void {
     this.#said.push(...messages)
     this.history.addUser(describeMessages(messages))
   }
 
-  /** The model's answer to the conversation as it is, made shorter first where that is due. */
+  /** Asks the model with the current conversation, compacted first when needed. */
   async ask(hooks: TurnHooks): Promise<Result<Turn, ModelError>> {
     if (this.#isFull()) await this.#compact(hooks)
     for (let wasLong = false; ; ) {
@@ -90,7 +90,7 @@ export class Conversation {
     return model({ messages: sent, tools: registry.specs, ...bound }, hooks)
   }
 
-  /** `output` as long as the conversation bears, with a note of where all of it can be read. */
+  /** Cuts `output` to the length that the conversation allows, with a note where all of it can be read. */
   cutOutput(callId: string, tool: string, output: string): string {
     const { inputTokens } = windowOf(windowOptionsOf(this.#run))
     const maxChars = Math.min(defaultOutputMaxChars, this.#meter.charsFor(inputTokens * outputShare))
@@ -109,14 +109,14 @@ export class Conversation {
     return typeof this.#opening === 'function' ? this.#opening() : this.#opening
   }
 
-  /** Whether the conversation has outgrown its room, and by more than it could not be helped the last time. */
+  /** Whether the conversation is over its limit by more than the last compaction had to leave. */
   #isFull(): boolean {
     const tokens = this.#meter.count(this.history.messages)
     const { inputTokens } = windowOf(windowOptionsOf(this.#run))
     return tokens > inputTokens * fullShare && tokens > this.#leftTokens * 1.1
   }
 
-  /** False when there was nothing to make shorter. */
+  /** False when nothing could be shortened. */
   async #compact(hooks: TurnHooks): Promise<boolean> {
     const { inputTokens } = windowOf(windowOptionsOf(this.#run))
     const meter = this.#meter
@@ -149,7 +149,9 @@ export class Conversation {
     return afterTokens < beforeTokens
   }
 
-  /** Of its own: no tools, nothing of it shown as the step's words. Undefined when the model gives none. */
+  /**
+   * Makes a separate request without tools, not shown as the step's text. Undefined when the model gives no summary.
+   */
   async #summarise(record: string, { signal, onRetry }: TurnHooks): Promise<string | undefined> {
     const { maxTokens = summaryMaxTokens } = windowOf(windowOptionsOf(this.#run))
     const step = this.#open()[1]?.content ?? ''
@@ -177,7 +179,10 @@ export class Conversation {
   }
 }
 
-/** Such as `Unexpected role 'user' after role 'tool'`, of templates that know a turn of calls only with an answer behind it. */
+/**
+ * Matches errors such as `Unexpected role 'user' after role 'tool'`, from templates that require an assistant message
+ * after tool results.
+ */
 function isAboutRoles({ code, message }: ModelError): boolean {
   const isRefusal = code === 'invalid_request' || code === 'unprocessable' || code === 'server_error'
   return isRefusal && /\broles?\b/i.test(message) && /\b(?:after|alternate|order|unexpected)\b/i.test(message)

@@ -1,16 +1,15 @@
 /**
- * The conversation of one step, in a form that every provider takes at every moment: a call has its result from the moment it
- * is asked (`interrupted` until the real one comes), no assistant message is empty, and roles take turns. What is there is
- * never rewritten, except that words are added to a last message that has not been answered, and that `replace` makes
- * the whole shorter.
+ * The messages of one step, valid for every provider at all times: each call has a result at once (`interrupted`
+ * until the real one arrives), no assistant message is empty, and roles alternate. Messages are never rewritten, with
+ * two exceptions: text is appended to an unanswered last message, and `replace` shortens the whole.
  */
 import type { ChatMessage, ToolCallRequest } from '#runtime/llm/messages.ts'
 
-/** What stands for the result of a call that has none yet. */
+/** Placeholder result of a call that has none yet. */
 export const interruptedOutput =
   'Error (cancelled): interrupted: this call has no result; its effect is unknown'
 
-/** What the model said in one turn. */
+/** The model's output in one turn. */
 export interface AssistantTurn {
   readonly text: string
   readonly reasoning: string
@@ -19,15 +18,15 @@ export interface AssistantTurn {
 
 export class History {
   #messages: ChatMessage[]
-  /** Where the result of a call stands that has none yet. */
+  /** Index of the placeholder result of each open call. */
   readonly #open = new Map<string, number>()
 
-  /** `opening`: the system's message and the user's, as every request of the step begins. */
+  /** @param opening the system and user messages that begin every request of the step */
   constructor(opening: readonly ChatMessage[]) {
     this.#messages = [...opening]
   }
 
-  /** Valid as it is. Not to be kept: the next change is made in it. */
+  /** Always valid. Do not keep it: the next change mutates it. */
   get messages(): readonly ChatMessage[] {
     return this.#messages
   }
@@ -37,7 +36,7 @@ export class History {
     return [...this.#open.keys()]
   }
 
-  /** Takes in what the model said; nothing, where it said nothing. Its calls are open from here on. */
+  /** Adds the model's turn, unless it is empty. Its calls are open from here on. */
   addTurn({ text, reasoning, toolCalls }: AssistantTurn): void {
     const calls = toolCalls.filter(
       ({ id }, index) => !this.#open.has(id) && toolCalls.findIndex((other) => other.id === id) === index,
@@ -45,7 +44,7 @@ export class History {
     if (text.trim() === '' && calls.length === 0) return
     const last = this.#messages.at(-1)
     if (last?.role === 'assistant') {
-      // Two answers with nothing between them: the first has no calls, or results would follow it.
+      // Two consecutive answers: the first has no calls, or results would follow it.
       this.#messages.pop()
       text = joinTexts(last.content, text)
     }
@@ -57,7 +56,7 @@ export class History {
     }
   }
 
-  /** Puts in the result of an open call; false when there is no such call, and nothing changes. */
+  /** Stores the result of an open call; false, without a change, when there is no such call. */
   setResult(callId: string, content: string): boolean {
     const index = this.#open.get(callId)
     if (index === undefined) return false
@@ -66,7 +65,7 @@ export class History {
     return true
   }
 
-  /** Words for the model: a message of their own, or the rest of one that was not answered. */
+  /** Adds text for the model: as a new message, or appended to an unanswered one. */
   addUser(text: string): void {
     if (text.trim() === '') return
     const last = this.#messages.at(-1)
@@ -75,8 +74,8 @@ export class History {
   }
 
   /**
-   * A word of ours behind the last message, whosesoever it is: a message of its own where the model spoke last. Some
-   * providers refuse a user's message behind a result.
+   * Appends our own message at the end: a separate message when the model spoke last. Some providers reject a user
+   * message after a result.
    */
   addNote(text: string): void {
     if (text.trim() === '') return
@@ -86,8 +85,8 @@ export class History {
   }
 
   /**
-   * Puts other messages in the place of all: what compaction made of them, valid as well. Refused with false while calls are
-   * open, whose results would have no place.
+   * Replaces all messages with a valid compacted list. Returns false while calls are open, since their results would
+   * have no place.
    */
   replace(messages: readonly ChatMessage[]): boolean {
     if (this.#open.size > 0) return false
@@ -96,7 +95,7 @@ export class History {
   }
 }
 
-/** For models that take no user's message behind a tool's result: with a word of the assistant between the two. */
+/** For models that reject a user message after a tool result: inserts an assistant message between them. */
 export function bridgeResults(messages: readonly ChatMessage[]): readonly ChatMessage[] {
   const bridge: ChatMessage = {
     role: 'assistant',

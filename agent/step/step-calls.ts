@@ -1,6 +1,6 @@
 /**
- * The tool calls of one turn: in the order asked, at once only when all of them bear it, as reading ones do; results always in the order asked.
- * A call that was cut off, is one too many, or comes after the end is answered without being run.
+ * Runs the tool calls of one turn: in order, or in parallel when all of them allow it, such as reads; results are
+ * always in order. A call that is truncated, exceeds the maximum, or comes after the end is answered without running.
  */
 
 import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
@@ -17,18 +17,18 @@ import type { ApprovalQuestion, Invocation, InvokeContext } from '../tool-calls/
 import { type AskUser, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 import { callHooks } from './call-hooks.ts'
 
-/** Calls that one reply may hold; the rest are answered with an error. */
+/** Maximum calls in one reply; the rest are answered with an error. */
 const callsPerTurnMax = 64
-/** Calls that run at once. */
+/** Maximum parallel calls. */
 const parallelMax = 8
 
-/** What is put before the host; without an id of its own it has the call's. */
+/** An approval request; without its own id it has the call's. */
 type HostQuestion = ApprovalQuestion & Partial<Pick<ApprovalRequest, 'approvalId' | 'question'>>
 
-/** How a call's output becomes as long as the conversation bears. */
+/** Cuts a call's output to the length that the conversation allows. */
 export type CutOutput = (callId: string, tool: string, output: string) => string
 
-/** Runs the turn's calls; one invocation per call, in the order asked. */
+/** Runs the turn's calls and returns one invocation per call, in order. */
 export async function runCalls(
   stepId: string,
   turn: Turn,
@@ -49,7 +49,7 @@ export async function runCalls(
         `more than ${callsPerTurnMax} calls in one reply`,
       )
     }
-    // Not the last alone: servers may send the fragments of several calls by turns.
+    // Not only the last: servers may interleave the fragments of several calls.
     if (turn.finishReason === 'length' && !isWholeObject(call.argumentsText)) {
       return answerCutOff(stepId, call, run)
     }
@@ -103,13 +103,13 @@ async function runCall(
     context,
   )
   const { writtenAs } = call
-  // For people alone: a model cannot help that its server did not understand its form.
+  // For people only: the model cannot change that its server misread its format.
   const corrections = writtenAs === undefined ? [] : [`written as text (${writtenAs}), taken as a call`]
   await reportEnd(stepId, { ...invocation, corrections: [...corrections, ...invocation.corrections] }, run)
   return invocation
 }
 
-/** The host's answer, with the run's clock standing. */
+/** The host's answer; the run's clock is stopped meanwhile. */
 async function waitForHost(
   stepId: string,
   question: HostQuestion,
@@ -117,12 +117,12 @@ async function waitForHost(
   signal: AbortSignal,
 ): Promise<ApprovalDecision> {
   const decision = await run.budget.whileWaiting(askHost(stepId, question, run, signal))
-  // A yes that is given in a pause does not end it.
+  // Approval during a pause does not end the pause.
   await run.steering.ready(signal)
   return decision
 }
 
-/** Puts questions of one call before the person. */
+/** Asks the person on behalf of one call. */
 function createAskUser(stepId: string, callId: string, run: AgentRun, signal: AbortSignal): AskUser {
   let asked = 0
   return async (question, withdrawn) => {
@@ -130,7 +130,7 @@ function createAskUser(stepId: string, callId: string, run: AgentRun, signal: Ab
     const decision = await waitForHost(
       stepId,
       {
-        // Not the id of the question whether the call may be made.
+        // Differs from the id of the call's approval.
         approvalId: `ask-${callId}${asked === 1 ? '' : `-${asked}`}`,
         callId,
         tool: askTool,
@@ -154,7 +154,7 @@ function createAskUser(stepId: string, callId: string, run: AgentRun, signal: Ab
   }
 }
 
-/** The host's answer; rejects once the signal is aborted, whether or not the host's side notices. */
+/** The host's answer; rejects once the signal is aborted, even if the host does not react. */
 export async function askHost(
   stepId: string,
   question: HostQuestion,
@@ -172,7 +172,7 @@ export async function askHost(
   }
 }
 
-/** Arguments that the model's length limit cut off are never completed, and so never carried out. */
+/** Arguments truncated by the model's output limit are never completed, so the call is never executed. */
 function answerCutOff(stepId: string, call: ToolCallRequest, run: AgentRun): Promise<Invocation> {
   const name = truncate(call.name === '' ? '(no name)' : call.name, 64)
   const message = `the reply reached its length limit within the arguments of ${name}, and nothing was done: make the call again with shorter arguments, and give long content in several calls`
@@ -185,7 +185,7 @@ function answerCutOff(stepId: string, call: ToolCallRequest, run: AgentRun): Pro
   return reportUnrun(stepId, call, run, { ...unrun(call, error.code, error.message), output })
 }
 
-/** Answers a call that is not run, and tells the host so. */
+/** Answers a call that is not run and reports it to the host. */
 function answerUnrun(
   stepId: string,
   call: ToolCallRequest,

@@ -1,4 +1,4 @@
-/** The host's hooks around a step of the plan, and around all of a sub-agent's work. */
+/** The host's hooks around a plan step and around a sub-agent's whole run. */
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { Step } from '#specs/protocol/plan.ts'
@@ -7,7 +7,9 @@ import type { AgentRun } from '../run/run.ts'
 import { truncate, truncateJson } from '../text/truncate.ts'
 import type { StepResult } from './step.ts'
 
-/** The work of a step, or of a sub-agent, between its hooks: a no before it means that it never begins, one after it that it failed. */
+/**
+ * Runs a step or sub-agent between its hooks. A denied `before` hook skips it; a denied `after` hook marks it failed.
+ */
 export async function aroundStep<R extends StepResult>(
   { id, title, instructions }: Pick<Step, 'id' | 'title' | 'instructions'>,
   run: AgentRun,
@@ -31,7 +33,7 @@ export async function aroundStep<R extends StepResult>(
     return denied(`a hook refused the step: ${before.reason ?? 'no reason given'}`, [])
   const result = await work()
   if (signal.aborted) {
-    // Nobody can be asked any more: it is not done before its hooks have looked at it.
+    // Cancelled: the after-hook can no longer run, so the step does not count as completed.
     const isSeen = result.state !== 'completed' || !isHooked(hooks.hooks, 'after-step')
     return isSeen ? result : { ...result, state: 'cancelled', reason: 'cancelled' }
   }

@@ -1,6 +1,6 @@
 /**
- * The answer of a step that has a schema: JSON that fits it, in canonical form. An answer that does not is asked for again in the
- * step's own conversation, at most twice, and never guessed.
+ * The answer of a step with a schema: canonical JSON that fits it. An answer that does not fit is requested again in
+ * the step's conversation, at most twice, and never guessed.
  */
 
 import { type AnswerSchema, openSchema } from '#runtime/arguments/json-schema.ts'
@@ -14,15 +14,15 @@ import type { OutputSchema } from '#specs/protocol/plan.ts'
 import { type AgentRun, listenTo } from '../run/run.ts'
 import { reportTurn, type StepResult } from './step.ts'
 
-/** Requests for an answer that did not fit. */
+/** Maximum requests after an answer that did not fit. */
 const moreRequests = 2
 
-/** What a step with a schema is told behind its instructions. */
+/** Text after the instructions of a step with a schema. */
 export function describeOutput(schema: OutputSchema): string {
   return `When the step is done, answer with JSON alone, without any other word, that fits this JSON schema:\n${JSON.stringify(schema)}`
 }
 
-/** The value in a step's answer; the error says what is wrong with it. */
+/** Parses the value from a step's answer; the error says what is wrong with it. */
 export async function readOutput(text: string, schema: OutputSchema): Promise<Result<unknown, string>> {
   const opened = await openSchema(schema)
   return opened.ok ? readValue(text, opened.value) : opened
@@ -33,7 +33,7 @@ function readValue(text: string, schema: AnswerSchema<unknown>): Result<unknown,
   return parsed.ok ? schema.check(parsed.value.value) : parsed
 }
 
-/** The result of a completed step with its answer in the form that the schema asks for; or a failed one that says what was wrong. */
+/** Returns a completed step's result in the form of its schema, or a failed result with the reason. */
 export async function settleOutput(
   result: StepResult,
   schema: OutputSchema,
@@ -79,7 +79,7 @@ function withValue(result: StepResult, value: unknown): StepResult & { value: un
   return { ...result, text: toCanonicalJson(value), value }
 }
 
-/** The conversation with the step's answer at its end. */
+/** The conversation, ending with the step's answer. */
 function withAnswer({ history, text }: StepResult): readonly ChatMessage[] {
   const last = history.at(-1)
   return last?.role === 'assistant' && last.toolCalls.length === 0

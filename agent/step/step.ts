@@ -1,6 +1,6 @@
 /**
- * One step of a plan: the model speaks, tools answer, until the model answers in text. The turn loop is the runtime's; this is
- * what a step makes of it: what counts as an answer, what the person says meanwhile, and a value for every way it can end.
+ * Runs one plan step: the model and its tools take turns until the model answers in text. Uses the runtime's turn
+ * loop; adds what counts as an answer, messages from the person, and one value for every way it can end.
  */
 import type { LLMResponse } from '#runtime/contract/contract.ts'
 import type { Turn } from '#runtime/llm/client.ts'
@@ -26,23 +26,23 @@ export interface StepResult {
   readonly text: string
   /** `completed` when it did. */
   readonly reason: RunReason
-  /** The conversation as the model saw it last, its answer included; every tool call in it has its result. */
+  /** The conversation as the model last saw it, including its answer; every tool call has a result. */
   readonly history: readonly ChatMessage[]
 }
 
-/** Empty answers in a row, and cut ones, that are asked again. */
+/** Maximum consecutive retries of empty or truncated answers. */
 const wastedTurnsMax = 2
-/** Times that the same calls may give the same results. */
+/** How often the same calls may return the same results. */
 const sameCallsMax = 3
-/** A cancelled tool has a second to end, and its end has to be told. */
+/** A cancelled tool has a second to end, and its end must be reported. */
 const interruptGraceMs = 1_500
 
-/** A turn as the loop takes it. */
+/** A turn in the form of the loop. */
 interface StepResponse extends LLMResponse {
   readonly turn: Turn
 }
 
-/** Ends the loop with a failure that is the step's. */
+/** Ends the loop with the step's failure. */
 class StepFailure extends Error {
   readonly reason: RunReason
   constructor(reason: RunReason, message: string) {
@@ -51,14 +51,14 @@ class StepFailure extends Error {
   }
 }
 
-/** Runs the step to its end. `opening` is the system and the user message; `signal` ends it early as cancelled. */
+/** Runs the step to its end. `opening` is the system and user message; `signal` cancels it. */
 export async function runStep(
   step: Step,
   opening: Opening,
   run: AgentRun,
   signal: AbortSignal,
 ): Promise<StepResult> {
-  // Messages of the person are the root agent's.
+  // Only the root agent receives the person's messages.
   using reader = run.agentPath === 'root' ? run.steering.join() : null
   const work = new StepUnderWay(step.id, opening, run, signal, reader)
   const end = (state: StepResult['state'], reason: RunReason, text: string): StepResult => ({
@@ -86,7 +86,7 @@ class StepUnderWay {
   readonly #run: AgentRun
   readonly #signal: AbortSignal
   readonly #reader: MessageReader | null
-  /** Text of the answer on its way. */
+  /** Streamed text of the answer. */
   #partial: string[] = []
   #cutAnswers = 0
   denied = false
@@ -114,7 +114,7 @@ class StepUnderWay {
       abortSignal: this.#signal,
       maxIterations: maxTurnsPerStep,
       maxConsecutiveToolTurns: maxTurnsPerStep,
-      // The run's budget has the clock, which stands still while a person thinks.
+      // The run's budget keeps the time, since its clock stops during approvals.
       maxWallTimeMs: Number.MAX_SAFE_INTEGER,
       interruptGraceMs,
       emptyTextRetryLimit: wastedTurnsMax,
@@ -133,14 +133,14 @@ class StepUnderWay {
           'Your reply was cut off at its length limit. Go on with a tool call, or give a shorter answer.'
         return { classification: 'non_progressing', transientInstruction }
       },
-      // What came while the model gave its answer is not left unheard: it gets another turn.
+      // A message that arrived with the final answer gets another turn.
       onTextResponse: ({ iteration }) =>
         this.#reader?.pending === true && iteration < maxTurnsPerStep ? go : { state: null },
       onToolCallsResponse: async ({ response }) => ({ ...go, toolResults: await this.#call(response.turn) }),
     })
   }
 
-  /** What the model had said when it was cancelled: for the journal, and in the history. */
+  /** Reports what the model had said when it was cancelled, in the journal and the history. */
   async keepPartial(number: number): Promise<void> {
     const text = this.#partial.join('')
     if (text.trim() === '') return
@@ -150,7 +150,7 @@ class StepUnderWay {
     await reportTurn(this.#stepId, number, turn, this.#run)
   }
 
-  /** Before the model is asked: a pause is waited for, and what there is to say is said. */
+  /** Before each model request: waits for the end of a pause and adds new messages. */
   async #openTurn(instruction: string | undefined, emptyAnswers: number): Promise<void> {
     await this.#run.steering.ready(this.#signal)
     if (this.#signal.aborted) return
@@ -179,7 +179,7 @@ class StepUnderWay {
         heard.onRetry?.(error, delayMs)
       },
     })
-    // The loop has ended already, and tells what was said so far.
+    // The loop has ended and reports the text so far.
     if (this.#signal.aborted) throw new StepFailure('cancelled', 'interrupted')
     if (!answer.ok) {
       const { error } = answer
@@ -194,7 +194,7 @@ class StepUnderWay {
     return toResponse(turn)
   }
 
-  /** Carries the turn's calls out; their results are in the history, also those that came late. */
+  /** Executes the turn's calls; their results are in the history, including late ones. */
   async #call(turn: Turn): Promise<{ toolCallId: string; content: string }[]> {
     this.doing = 'during tool calls'
     this.#cutAnswers = 0
@@ -208,7 +208,7 @@ class StepUnderWay {
   }
 }
 
-/** Ids that no other call of the run has, in the alphabet that hosts and providers accept. */
+/** Ids unique in the run, in the alphabet that hosts and providers accept. */
 function withOwnIds(turn: Turn, run: AgentRun): Turn {
   const toolCalls = turn.toolCalls.map(
     (call): ToolCallRequest => ({ ...call, id: run.callIds.claim(call.id) }),
@@ -216,7 +216,7 @@ function withOwnIds(turn: Turn, run: AgentRun): Turn {
   return { ...turn, toolCalls }
 }
 
-/** For a conversation that is about to begin: what the person wrote and nobody has seen becomes what the run has seen. */
+/** For a new conversation: marks the person's unseen messages as seen by the run. */
 export async function hearPerson(stepId: string, run: AgentRun, signal: AbortSignal): Promise<void> {
   await run.steering.ready(signal)
   using reader = run.steering.join()
@@ -229,7 +229,7 @@ async function reportSeen(stepId: string, said: readonly SteerMessage[], run: Ag
   await run.report.event({ type: 'steer-seen', stepId, messageIds })
 }
 
-/** Tells the host of a turn, and the budget of its tokens. */
+/** Reports a turn to the host and its tokens to the budget. */
 export async function reportTurn(stepId: string, number: number, turn: Turn, run: AgentRun): Promise<void> {
   run.budget.addUsage(turn.usage)
   await run.report.event({

@@ -1,4 +1,7 @@
-/** The run that a sub-agent is: its parent's with a path, tools, budget and context of its own; and its conversation from beginning to end. */
+/**
+ * The run of a sub-agent: its parent's, with its own path, tools, budget and context; and its conversation from start
+ * to end.
+ */
 
 import type { ChatMessage } from '#runtime/llm/messages.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -15,10 +18,10 @@ import { truncate } from '../text/truncate.ts'
 import type { Registry } from '../tool-calls/registry.ts'
 import type { AgentRequest } from '../tool-calls/sub-agent-types.ts'
 
-/** Stands for a step in a sub-agent's events. */
+/** Step id in a sub-agent's events. */
 export const agentStepId = 'agent'
 
-/** Behind the rules of every agent. */
+/** Text after the rules of every agent. */
 const rules = `
 You are a sub-agent: another agent has given you a part of its work, and this step is all of it. You have the workspace as it was when you began; others may work elsewhere at the same time, and you do not see what they do. When you end, what you changed is brought into the workspace of the agent that asked, which gets your answer and nothing else of what you did and saw. Decide what you can, and say in your answer what you decided; what only the user can decide may be asked with ask_user, if you have it: nobody else answers questions.`
 
@@ -33,7 +36,10 @@ export interface ChildParts {
   readonly signal: AbortSignal
 }
 
-/** The child's run. Call ids are drawn with the parent's, so that no two calls, and no two approvals, of a run share one. */
+/**
+ * Creates the child's run. Call ids come from the parent's generator, so calls and approvals of a run never share
+ * one.
+ */
 export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildParts): AgentRun {
   const { agents: _agents, revisePlan: _revisePlan, ...shared } = parent
   const { maxTurnsPerStep } = parent.task.limits
@@ -54,7 +60,7 @@ export function childRun(parent: AgentRun, request: AgentRequest, parts: ChildPa
   }
 }
 
-/** The child's conversation to its end. */
+/** Runs the child's conversation to its end. */
 export async function converse(
   request: AgentRequest,
   run: AgentRun,
@@ -70,7 +76,7 @@ export async function converse(
     onFailure: 'abort',
   }
   const plan: Plan = { goal: step.title, steps: [step] }
-  // What a person writes is for the root agent.
+  // A person's messages are for the root agent.
   const alone = { ...run, steering: new Steering() }
   const opening = (): readonly ChatMessage[] => {
     const [system, ...rest] = stepOpening(alone, { plan, step, results: [] })
@@ -82,7 +88,7 @@ export async function converse(
   })
 }
 
-/** What the model has said last, for a child that did not come to its end. */
+/** The model's last text, for a child that did not finish. */
 export function lastWords(history: readonly ChatMessage[]): string {
   const said = history.findLast(({ role, content }) => role === 'assistant' && content.trim() !== '')
   return said?.content.trim() ?? ''

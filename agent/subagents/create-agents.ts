@@ -1,6 +1,6 @@
 /**
- * The sub-agents of one run: taken in order, at most so many at once and in all, each with a part of the budget and a view of
- * its own; brought home one after the other. None of their ends is an exception, and none outlives `close`.
+ * The sub-agents of one run: started in order within limits on number and parallelism, each with a part of the budget
+ * and its own view; merged one after the other. Failures are returned, not thrown; `close` stops all agents.
  */
 import type { Owner } from '#specs/node/directory.ts'
 import { Mutex, Semaphore } from '#specs/node/semaphore.ts'
@@ -22,28 +22,28 @@ import { type AgentView, type ViewSource, Views } from './views.ts'
 
 export interface AgentsParts {
   readonly views: ViewSource
-  /** The tools of an agent whose workspace is the view; none that starts agents. */
+  /** The tools of an agent whose workspace is the view, without those that start agents. */
   toolsFor(view: AgentView): readonly Tool[]
   reportFor(agentPath: string): Report
-  /** What the task brought, over the view; default nothing. */
+  /** The task's extension tools over the view; default none. */
   readonly extensionTools?: OpenedExtensions['toolsFor']
-  /** The parent's workspace; default as the guest mounts it. */
+  /** The parent's workspace; default: the guest's mount point. */
   readonly root?: string
-  /** Of what is brought home; default the guest's `work`. */
+  /** Owner of merged files; default the guest's `work`. */
   readonly owner?: Owner
 }
 
 export interface RunAgents extends Agents {
-  /** Ends those that still run, waits for their ends, and throws their views away. */
+  /** Stops running sub-agents, waits for their ends, and discards their views. */
   close(): Promise<void>
 }
 
-/** The agents of `parent`, which is a root run. */
+/** Creates the agents of `parent`, a root run. */
 export function createAgents(parent: AgentRun, parts: AgentsParts): RunAgents {
   return new RootAgents(parent, parts)
 }
 
-/** A child that has been admitted. */
+/** An admitted sub-agent. */
 interface Child {
   readonly agentPath: string
   readonly request: AgentRequest
@@ -181,14 +181,14 @@ class RootAgents implements RunAgents {
     }
   }
 
-  /** From the first event to the last. */
+  /** Runs a sub-agent from its first event to its last. */
   async #live(child: Child): Promise<AgentResult> {
     const { agentPath, request, stepId, budget, view } = child
     const report = new ChildReport(this.#parts.reportFor(agentPath))
     const signal = AbortSignal.any([child.signal, budget.signal])
     const tools = this.#parts.toolsFor(view)
     const over = { agentPath, root: view.path, view: view.id }
-    // What was started in the view ends before it is brought home.
+    // Everything started in the view ends before the merge.
     const ending = new AbortController()
     const brought = (await this.#parts.extensionTools?.(over, AbortSignal.any([signal, ending.signal]))) ?? []
     const registry = this.#registryOf([...tools, ...brought], request)
@@ -224,7 +224,7 @@ class RootAgents implements RunAgents {
     return result
   }
 
-  /** Those that the parent has, or fewer; of them what can be had over a view. */
+  /** The requested tools that the parent has and that work over a view. */
   #registryOf(tools: readonly Tool[], request: AgentRequest): Registry {
     const allowed = new Set(request.tools ?? this.#parent.registry.names)
     const chosen = tools.filter(({ name }) => allowed.has(name) && this.#parent.registry.names.includes(name))
@@ -236,7 +236,7 @@ class RootAgents implements RunAgents {
   }
 }
 
-/** How a conversation that ended counts: by the run's end, by a limit of the child's own, or as it says. */
+/** The outcome of an ended conversation: by the run's end, by a limit of the child's, or its own result. */
 function endingOf(
   result: StepResult,
   { budget, signal }: Child,
@@ -246,7 +246,7 @@ function endingOf(
     return { state: 'cancelled', reason: 'cancelled', text: lastWords(result.history) || text }
   const limit: RunReason | undefined =
     budget.tripped?.reason ?? (reason === 'limit_turns' ? reason : undefined)
-  // It may have come to its answer with the last of its budget.
+  // It may have answered with the last of its budget.
   if (limit === undefined || state === 'completed') return { state, reason, text }
   const why = budget.tripped?.message ?? text
   const words = lastWords(result.history)
@@ -261,7 +261,7 @@ function nothing(agentPath: string): Omit<AgentResult, 'state' | 'reason'> {
   return { agentPath, text: '', usage: noUsage, ...nothingMerged }
 }
 
-/** One that never began. */
+/** Result of a sub-agent that never started. */
 function refused(agentPath: string, error: ToolError): AgentResult {
   return {
     ...nothing(agentPath),
@@ -272,7 +272,7 @@ function refused(agentPath: string, error: ToolError): AgentResult {
   }
 }
 
-/** In the alphabet of agent paths. */
+/** A name in the alphabet of agent paths. */
 function plainName(wanted: string | undefined): string {
   const name = (wanted ?? '')
     .replaceAll(/[^A-Za-z0-9_-]+/g, '-')

@@ -1,4 +1,7 @@
-/** A sub-agent's work on its way into its parent's workspace: merged, with both versions of what could not be, or path by path as its parent asks. */
+/**
+ * Merges a sub-agent's changes into its parent's workspace. Returns both versions of conflicts; single paths can be
+ * taken later.
+ */
 import { Root } from '#specs/node/descriptor-walk.ts'
 import type { Owner } from '#specs/node/directory.ts'
 import { fileFailure } from '#specs/node/file-error.ts'
@@ -13,7 +16,7 @@ export type MergeOutcome = Pick<AgentResult, 'merged' | 'conflicts' | 'leftOut'>
 
 export const nothingMerged: MergeOutcome = { merged: [], conflicts: [], leftOut: [] }
 
-/** Conflicts that are shown with both versions, and characters of each. */
+/** Maximum conflicts shown with both versions, and characters of each. */
 const shownConflicts = 20
 const shownChars = 2_000
 
@@ -59,7 +62,7 @@ function textOf(root: string, path: string): string | undefined {
   }
 }
 
-/** Makes `path` of `to` what it is in `from`; the path as it was taken. */
+/** Makes `path` in `to` equal to `from`; returns the normalised path. */
 export async function takeFile(
   from: string,
   to: string,
@@ -71,7 +74,7 @@ export async function takeFile(
   try {
     if (!source.ok) return source
     if (!target.ok) return target
-    // The child may have taken the directory away too.
+    // The child may have deleted the directory too.
     const found = source.value.locate(path, { links: 'refuse' })
     using place = found.ok ? found.value : undefined
     if (!found.ok && found.error.code !== 'not_found' && found.error.code !== 'not_a_directory') return found

@@ -1,4 +1,4 @@
-/** What the host hears of a sub-agent, under its path: `agent-start` first, `agent-end` last, and nothing behind that. */
+/** Reports a sub-agent to the host under its path: `agent-start` first, `agent-end` last, nothing after that. */
 import type { AgentEvent, Delta } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { BudgetLimits } from '../run/budget.ts'
@@ -7,7 +7,7 @@ import { truncate, truncateJson } from '../text/truncate.ts'
 import type { AgentRequest, AgentResult } from '../tool-calls/sub-agent-types.ts'
 
 const textMaxBytes = limits.frameMaxBytes / 4
-/** As many as an event may name. */
+/** Maximum number of names in an event. */
 const conflictsMaxCount = 1_000
 
 export class ChildReport implements Report {
@@ -42,13 +42,13 @@ export class ChildReport implements Report {
         ...(wanted?.maxTurns === undefined ? {} : { maxTurns: wanted.maxTurns }),
         maxToolCalls,
         maxTokens,
-        // The protocol knows no shorter one.
+        // The protocol's minimum.
         maxWallMs: Math.max(1_000, maxWallMs),
       },
     })
   }
 
-  /** Nothing is heard any more but `end`: tools that were left behind have nothing more to say. */
+  /** After this only `end` is reported: abandoned tools can report nothing. */
   close(): void {
     this.#isOpen = false
   }

@@ -1,6 +1,6 @@
 /**
- * The views of a run's sub-agents: made together where they are asked for together, ended behind everybody's back, kept where
- * something could not be brought over. When room is short, the view that was kept longest gives way. None of it throws.
+ * The workspace views of a run's sub-agents: created in batches, removed in the background, kept after a conflict.
+ * When space is short, the oldest kept view is removed. Never throws.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -8,14 +8,14 @@ import type { Logger } from 'pino'
 import type { Mutex } from '#specs/node/semaphore.ts'
 import type { HelperError, HelperResult, ViewPaths } from '../link/root-helper.ts'
 
-/** Whoever can make views. */
+/** Creates views. */
 export interface ViewSource {
-  /** Views of the workspace as it is at one moment, in the order of their ids; all or none. */
+  /** Creates views of the current workspace, in the order of their ids; all or none. */
   openViews(ids: readonly string[]): Promise<HelperResult<readonly ViewPaths[]>>
   closeViews(ids: readonly string[]): Promise<HelperResult<void>>
 }
 
-/** A view under the id by which programs are started in it. */
+/** A view with the id by which programs start in it. */
 export interface AgentView extends ViewPaths {
   readonly id: string
 }
@@ -27,20 +27,20 @@ export class Views {
   readonly #turns: Mutex
   readonly #logger: Logger
   readonly #open = new Set<AgentView>()
-  /** By the agent's path, the oldest first. */
+  /** By agent path, oldest first. */
   readonly #kept = new Map<string, AgentView>()
   #asked: PromiseWithResolvers<Opened>[] = []
   #leaving: AgentView[] = []
   #closing: Promise<void> | null = null
 
-  /** @param turns whose work nothing is to be seen of in a view while it is half done */
+  /** @param turns merges that a new view must not see half done */
   constructor(source: ViewSource, turns: Mutex, logger: Logger) {
     this.#source = source
     this.#turns = turns
     this.#logger = logger
   }
 
-  /** A view of the workspace as it is when its turn comes, together with all that are asked for until then. */
+  /** Creates a view of the workspace, in one batch with all requests that arrive before its turn. */
   async open(): Promise<Opened> {
     const asked = Promise.withResolvers<Opened>()
     this.#asked.push(asked)
@@ -48,7 +48,7 @@ export class Views {
     return await asked.promise
   }
 
-  /** Keeps the view of an agent that has ended. */
+  /** Keeps the view of an ended agent. */
   keep(agentPath: string, view: AgentView): void {
     this.#kept.set(agentPath, view)
   }
@@ -57,14 +57,14 @@ export class Views {
     return this.#kept.get(agentPath)
   }
 
-  /** Nobody waits for it: what is asked for meanwhile goes together with the next. */
+  /** Runs in the background; requests that arrive meanwhile join the next batch. */
   close(view: AgentView): void {
     if (!this.#open.delete(view)) return
     this.#leaving.push(view)
     this.#closing ??= this.#closeLeaving()
   }
 
-  /** Resolves when none is left. */
+  /** Resolves when no view is left. */
   async closeAll(): Promise<void> {
     this.#kept.clear()
     for (const view of this.#open) this.close(view)
@@ -72,7 +72,7 @@ export class Views {
   }
 
   async #openAsked(): Promise<void> {
-    // What one reply of the model asks for is asked for within a turn.
+    // The calls of one model reply arrive within one turn of the event loop.
     await nextTurn()
     const asked = this.#asked
     this.#asked = []
@@ -88,7 +88,7 @@ export class Views {
     }
   }
 
-  /** As many as there is room for, the same failure for all others. */
+  /** Creates as many views as fit; all others get the same failure. */
   async #openTogether(count: number): Promise<Opened[]> {
     for (;;) {
       const ids = Array.from({ length: count }, () => `v${randomBytes(6).toString('hex')}`)
@@ -104,7 +104,7 @@ export class Views {
     }
   }
 
-  /** Whether there may be more of it now. */
+  /** Whether a retry may succeed now. */
   async #makeRoom(): Promise<boolean> {
     if (this.#closing === null) {
       const [oldest] = this.#kept

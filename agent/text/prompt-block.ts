@@ -1,4 +1,4 @@
-/** Foreign text for a model, in a block that it cannot leave. */
+/** Untrusted text for a model, in a block that it cannot leave. */
 
 /**
  * `text` between an opening and a closing tag, each alone on its line. A closing tag of the same name inside is written
@@ -10,7 +10,7 @@ export function block(tag: string, text: string, attributes = ''): string {
   return `<${tag}${attributes}>\n${inert}\n</${tag}>`
 }
 
-/** `text` on one line, for a place where a line break would begin something else. */
+/** `text` on one line, where a line break would start a new item. */
 export function oneLine(text: string): string {
   return text.replaceAll(/\s+/g, ' ').trim()
 }

@@ -1,8 +1,8 @@
-/** Long text made short, in its middle and with a note of how much is gone. */
+/** Truncates long text in its middle, with a note of how much is missing. */
 
 /**
  * `text` in at most `maxChars` characters; never splits a surrogate pair.
- * @param more behind the number of characters that are gone, such as where they can be read
+ * @param more text after the number of missing characters, such as where they can be read
  */
 export function truncateMiddle(text: string, maxChars: number, more = ''): string {
   if (text.length <= maxChars) return text

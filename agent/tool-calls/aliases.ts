@@ -1,6 +1,6 @@
 /**
- * Calls by the names that other systems have for tools of ours, with the parameters that go with those names. What has one
- * meaning is put into our parameters; anything else is refused with the name to use, for a guess could run something.
+ * Accepts calls by tool names of other systems, with the parameters of those names. Translates unambiguous calls;
+ * refuses others with the name to use, since a guess could run something.
  */
 import { isRecord } from '#runtime/llm/json-schema.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -9,13 +9,13 @@ import { plainName, toolAliases } from '#specs/protocol/tool-names.ts'
 type Alias = keyof typeof toolAliases
 type Arguments = Readonly<Record<string, unknown>>
 
-/** The name of our tool; undefined for a name that stands for none. */
+/** Our tool's name; undefined for an unknown alias. */
 export function aliasedTool(name: string): string | undefined {
   const alias = aliasOf(name)
   return alias === undefined ? undefined : toolAliases[alias]
 }
 
-/** The arguments as our tool takes them; those of any other call as they came. The error says what to call instead. */
+/** Translates the arguments of an alias; returns others unchanged. The error says what to call instead. */
 export function translateArguments(name: string, argumentsText: string): Result<string, string> {
   const alias = aliasOf(name)
   if (alias === undefined) return { ok: true, value: argumentsText }
@@ -28,7 +28,7 @@ export function translateArguments(name: string, argumentsText: string): Result<
   }
 }
 
-/** By each name, from parameters that it is known by; null where they do not say one thing. */
+/** Translations by alias, from known parameters; null when they are ambiguous. */
 const translators: Readonly<Record<Alias, (given: Arguments) => Arguments | null>> = {
   grep: (given) =>
     rename(given, {
@@ -61,7 +61,7 @@ const translators: Readonly<Record<Alias, (given: Arguments) => Arguments | null
       return null
     if (typeof command !== 'string' || !Array.isArray(args) || !args.every((one) => typeof one === 'string'))
       return null
-    // A program's name alone; more of it could be a line for a shell, or a name with spaces.
+    // Only a program's name: more text could be a shell command or a name with spaces.
     if (!/^[A-Za-z0-9_./+-]+$/.test(command)) return null
     return {
       command: [command, ...args.map(quote)].join(' '),
@@ -75,7 +75,7 @@ function aliasOf(name: string): Alias | undefined {
   return Object.hasOwn(toolAliases, plain) ? (plain as Alias) : undefined
 }
 
-/** Null for a parameter that is not known, and for two that are the same one. */
+/** Null for an unknown parameter, and for two that mean the same. */
 function rename(given: Arguments, names: Readonly<Record<string, string>>): Arguments | null {
   const renamed: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(given)) {
@@ -86,7 +86,7 @@ function rename(given: Arguments, names: Readonly<Record<string, string>>): Argu
   return renamed
 }
 
-/** One word for a shell, whatever is in it. */
+/** Quotes a text as one shell word. */
 function quote(word: string): string {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
 }

@@ -1,7 +1,7 @@
 /**
- * A tool's arguments as a model wrote them, made into its typed input. What already fits is not touched; otherwise only
- * slips with one meaning are put right, each recorded, and for tools that may destroy something not even those.
- * Everything else is refused with an artifact that names every problem.
+ * Turns a model's arguments into a tool's typed input. Arguments that fit are unchanged. Mistakes with one meaning
+ * are coerced and recorded, but not for tools that may destroy something. Everything else is refused with a message
+ * that names every problem.
  */
 
 import { coerceArguments, findMeant, isDestructive, propertiesOf } from '#runtime/arguments/coerce.ts'
@@ -17,15 +17,15 @@ export interface ParsedArguments {
   readonly input: unknown
   /** Canonical JSON of `input`: keys sorted at every level. */
   readonly canonical: string
-  /** Names in `input` that were not given. */
+  /** Names in `input` that the model did not give. */
   readonly defaults: readonly string[]
   readonly corrections: readonly string[]
 }
 
-/** What the ladder needs to know of a tool. */
+/** The properties of a tool that matter here. */
 export type ArgumentsOf = Pick<Tool, 'name' | 'inputSchema' | 'readOnly' | 'destructive'>
 
-/** Characters of arguments beyond what any tool takes. */
+/** Maximum characters of arguments; no tool takes more. */
 const argumentsMaxChars = limits.frameMaxBytes
 
 /**

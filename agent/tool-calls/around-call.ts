@@ -1,6 +1,6 @@
 /**
- * A call between the hooks of the host: with the arguments that they give it, and without what they withhold. Whom the host asks
- * is not known here.
+ * Runs a call between the host's hooks, which may change its arguments and withhold its result. Does not know whom
+ * the host asks.
  */
 import type { Result, ToolError } from '#specs/protocol/error.ts'
 import type { HookDecision } from '#specs/protocol/hook.ts'
@@ -10,9 +10,9 @@ import { type ParsedArguments, parseArguments } from './arguments.ts'
 import { describeError, interrupted } from './call-texts.ts'
 import { type Tool, toolFailure } from './tool.ts'
 
-/** What the host's hooks say before and after a call; undefined where none is about the tool. Arguments are canonical JSON. */
+/** The host's hooks before and after a call; undefined when none concerns the tool. Arguments are canonical JSON. */
 export interface CallHooks {
-  /** Whether any of them looks at what calls of the tool give. */
+  /** Whether any hook inspects the results of the tool. */
   looksAfter(tool: string): boolean
   /** @param defaults names of arguments that the model did not give */
   before(tool: string, given: string, defaults: readonly string[]): Promise<HookDecision | undefined>
@@ -20,8 +20,8 @@ export interface CallHooks {
 }
 
 /**
- * The call between its hooks: with the arguments that they give it, and without what they withhold.
- * @param notes gets what they have to say of it
+ * Runs the call between its hooks, with the arguments and the result that they allow.
+ * @param notes receives the hooks' notes
  */
 export async function aroundCall(
   tool: Tool,
@@ -49,7 +49,7 @@ export async function aroundCall(
   if (allowed !== parsed)
     notes.push(`a hook changed the arguments to ${truncateMiddle(allowed.canonical, 300)}`)
   const result = await run(allowed)
-  // Nobody can be asked any more: what a hook was to look at first is withheld.
+  // Cancelled: a result that a hook must inspect first is withheld.
   if (signal.aborted) return result.ok && hooks.looksAfter(tool.name) ? interrupted() : result
   const told = result.ok ? result.value : describeError(result.error)
   const after = await hooks.after(tool.name, allowed.canonical, told, result.ok ? undefined : result.error)
@@ -61,7 +61,7 @@ export async function aroundCall(
   )
 }
 
-/** Exactly what the hook gave, or null where the tool does not take it. */
+/** The hook's arguments unchanged, or null when the tool does not accept them. */
 function changeArguments(tool: Tool, given: string): ParsedArguments | null {
   const parsed = parseArguments({ ...tool, readOnly: false, destructive: true }, given)
   return parsed.ok ? parsed.value : null

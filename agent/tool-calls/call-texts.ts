@@ -1,4 +1,4 @@
-/** The words in which a model is told how a call went, and why one was not made. */
+/** Messages to the model about a call: its result, or why it did not run. */
 
 import type { ValidationFailure } from '#runtime/arguments/failure.ts'
 import type { Result, ToolError } from '#specs/protocol/error.ts'
@@ -24,7 +24,7 @@ export function refusedTool(name: string): { ok: false; error: ValidationFailure
   return { ok: false, error: { error, output: describeError(error) } }
 }
 
-/** What the model is told of an executed call; what was put right comes last, so that it is written right the next time. */
+/** Message about an executed call; corrections come last, so that the model writes the next call correctly. */
 export function describeResult(
   result: Result<string> | null,
   corrections: readonly string[],

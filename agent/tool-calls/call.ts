@@ -1,6 +1,6 @@
 /**
- * One call of a tool, from what the model wrote to what it is told: the tool found by whatever name, arguments validated, approval
- * asked where due, output validated, the call logged. Nothing a tool or a model does makes a call throw.
+ * Runs one tool call: finds the tool, validates arguments, requests approval, validates the output and logs the call.
+ * Nothing that a tool or a model does makes a call throw.
  */
 import type { Logger } from 'pino'
 import { correctionsMaxCount, validationFailure } from '#runtime/arguments/failure.ts'
@@ -15,23 +15,23 @@ import { aroundCall, type CallHooks } from './around-call.ts'
 import { boundError, describeResult, interrupted, refusedTool, unknownTool } from './call-texts.ts'
 import { type Tool, type ToolContext, toolFailure } from './tool.ts'
 
-/** One call as the model asked for it. */
+/** One call as the model wrote it. */
 export interface ToolCall {
   readonly callId: string
   readonly name: string
   readonly argumentsText: string
 }
 
-/** What a call needs from the run that makes it. */
+/** What a call needs from its run. */
 export interface InvokeContext extends ToolContext {
-  /** Tools whose every call asks, besides those that ask by themselves. */
+  /** Tools that require approval for every call, besides those that always do. */
   readonly askTools: ReadonlySet<string>
-  /** Called once, before anything happens: the tool's own name where it is known, and canonical arguments. */
+  /** Called once before anything runs: the tool's own name when known, and canonical arguments. */
   onStart(tool: string, canonicalArguments: string): Promise<void>
   requestApproval(question: ApprovalQuestion): Promise<ApprovalDecision>
-  /** The host's hooks around the call; absent: there are none about tools. */
+  /** The host's hooks around the call; absent: none concerns tools. */
   readonly hooks?: CallHooks
-  /** Makes what a tool said as long as the conversation bears; absent: its middle is cut at `outputMaxChars`. */
+  /** Cuts a tool's output to the conversation's limit; absent: its middle is cut at `outputMaxChars`. */
   cutOutput?(tool: string, text: string): string
 }
 
@@ -39,44 +39,44 @@ export interface ApprovalQuestion {
   readonly callId: string
   readonly tool: string
   readonly arguments: string
-  /** Names of those that the model did not give. */
+  /** Names of arguments that the model did not give. */
   readonly defaults?: string[]
   readonly preview: string
 }
 
-/** Names of arguments that a question, also one to a hook, lists as not given. */
+/** Names of arguments that approval and hook requests list as not given. */
 export const defaultsMaxCount = 64
 
-/** How a call ended. */
+/** The result of a call. */
 export interface Invocation {
   readonly callId: string
   readonly tool: string
   readonly arguments: string
-  /** What the model is told; never empty. */
+  /** Text for the model; never empty. */
   readonly output: string
   /** Absent when the call succeeded. */
   readonly error?: ToolError
-  /** What of the call was put right, in words; the model is told too. */
+  /** Corrections of the call, in text; the model receives them too. */
   readonly corrections: readonly string[]
   readonly durationMs: number
 }
 
-/** What a model is told of one call at most, in characters. */
+/** Maximum characters that the model receives of one call. */
 export const defaultOutputMaxChars = 64 * 1024
 
 export interface InvokeOptions {
   readonly logger: Logger
-  /** What a model is told of one call at most, where the call's context does not say; a note on the call comes on top. Default 64 Ki characters. */
+  /** Maximum characters of one output when the call's context sets none, without notes. Default 64 Ki characters. */
   readonly outputMaxChars?: number
-  /** How long a cancelled tool may take to end before its call is given up. Default 1 s. */
+  /** How long a cancelled tool may take to end before its call is abandoned. Default 1 s. */
   readonly cancelGraceMs?: number
   /** Milliseconds, for durations. */
   readonly now?: () => number
-  /** Tools that there are, but not for this run; default none. */
+  /** Tools that exist but not for this run; default none. */
   readonly refused?: ReadonlyMap<string, Tool>
 }
 
-/** Carries out the call of one of these tools. Never rejects, but for what `context` rejects with. */
+/** Executes a call of one of these tools. Rejects only if `context` rejects. */
 export async function invokeTool(
   byName: ReadonlyMap<string, Tool>,
   call: ToolCall,
@@ -114,7 +114,7 @@ export async function invokeTool(
     callId: call.callId,
     tool: name,
     arguments: shown,
-    // The artifact of a failed validation is within its own bound, and has to stay whole.
+    // The message of a failed validation has its own bound and must stay whole.
     output: parsed.ok
       ? describeResult(result, corrections, notes, (text) => cutOutput(name, text, context, options))
       : parsed.error.output,
@@ -126,7 +126,7 @@ export async function invokeTool(
   return invocation
 }
 
-/** Exact name first; then without case, `-` and a `functions.` that some models put before it, where that is one tool alone. */
+/** Finds the exact name; else ignores case, `-` and the prefix `functions.` of some models, when one tool matches. */
 export function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool | undefined {
   const exact = byName.get(name)
   if (exact !== undefined) return exact
@@ -135,14 +135,14 @@ export function findTool(byName: ReadonlyMap<string, Tool>, name: string): Tool 
   return (others.length === 0 ? found : undefined) ?? byName.get(aliasedTool(name) ?? '')
 }
 
-/** Also of a call by a name that another system has for the tool. */
+/** Also accepts an alias from another system. */
 function readArguments(tool: Tool, { name, argumentsText }: ToolCall): ReturnType<typeof parseArguments> {
   const translated = translateArguments(name, argumentsText)
   if (translated.ok) return parseArguments(tool, translated.value)
   return { ok: false, error: validationFailure(tool.name, translated.error, []) }
 }
 
-/** Runs the call; whatever is thrown becomes `internal`, whose details go to the log alone. */
+/** Executes the call; a thrown error becomes `internal`, with details only in the log. */
 async function guard(
   tool: Tool,
   call: ToolCall,
@@ -180,14 +180,14 @@ async function guard(
   }
 }
 
-/** Whether the call may go ahead, with what the host said to it. The digest of what was shown is over the very input that is then executed. */
+/** Whether the call may run, with the host's message. The digest covers exactly the input that is then executed. */
 async function gate(
   tool: Tool,
   call: ToolCall,
   parsed: ParsedArguments,
   context: InvokeContext,
 ): Promise<Result<string | undefined>> {
-  // Of its own tools the host asks itself, in words of its own.
+  // The host asks about its own tools itself.
   if (tool.runs === 'host') return { ok: true, value: undefined }
   const asks =
     tool.requiresApproval || context.askTools.has(tool.name) || (await tool.asks?.(parsed.input)) === true
@@ -214,7 +214,7 @@ async function gate(
   )
 }
 
-/** The tool's result, or `given up` when it does not end within the grace after the signal. */
+/** The tool's result, or `given up` when it does not end within the grace period after the signal. */
 async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: number): Promise<T | 'given up'> {
   let timer: NodeJS.Timeout | undefined
   let onAbort: () => void = () => undefined
@@ -225,7 +225,7 @@ async function withGrace<T>(work: Promise<T>, signal: AbortSignal, graceMs: numb
     signal.addEventListener('abort', onAbort, { once: true })
   })
   try {
-    // A tool that was given up may still fail later; nobody is left to hear it.
+    // An abandoned tool may still fail later; ignore it.
     work.catch(() => undefined)
     return await Promise.race([work, end])
   } finally {

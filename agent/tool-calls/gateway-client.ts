@@ -1,6 +1,6 @@
 /**
- * Requests to the gateway's own paths: JSON out, JSON of a schema back, failures as tool errors that a model can act on.
- * Knows no key, repeats nothing, and takes no more than a bound of an answer.
+ * Client of the gateway's own routes: sends JSON, validates the JSON answer, and returns failures as tool errors.
+ * Knows no key, never retries, and bounds the answer.
  */
 import type * as z from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
@@ -9,16 +9,16 @@ import { toolFailure } from './tool.ts'
 
 export interface GatewayClient {
   /**
-   * `POST http://gateway{path}` with `body` as JSON. Waits for the answer as long as `signal` allows: the host has its
-   * own time-outs, and a person may be asked there. Never throws.
+   * `POST http://gateway{path}` with `body` as JSON. Waits for the answer until `signal` aborts: the host has its own
+   * timeouts, and may ask a person. Never throws.
    */
   post<T>(path: `/${string}`, body: object, schema: z.ZodType<T>, signal: AbortSignal): Promise<Result<T>>
 }
 
-/** Bytes of one answer: a document of the protocol's bound, as JSON. */
+/** Maximum bytes of an answer: one document of the protocol, as JSON. */
 const answerMaxBytes = 4 * 1024 * 1024
 
-/** What the gateway calls it, and what a tool does. */
+/** Maps the gateway's error codes to tool errors. */
 const toolCodes: Readonly<Record<string, ToolErrorCode>> = {
   egress_denied: 'denied',
   invalid_request: 'invalid_input',
@@ -31,9 +31,9 @@ const toolCodes: Readonly<Record<string, ToolErrorCode>> = {
   not_found: 'not_found',
 }
 
-/** @param http asked at each request, so that a client can be made before there is a link */
+/** @param http called per request, so that a client can exist before the link */
 export function createGatewayClient(http: () => GuestHttp): GatewayClient {
-  // Loaded with the first request, as the model's client is: an agent that waits for its task has no use for it.
+  // Loaded with the first request, like the model's client: an idle agent does not need it.
   let loaded: Promise<Send> | undefined
   const load = async (): Promise<Send> => {
     const [{ request }, { Http2Dispatcher }] = await Promise.all([
@@ -51,7 +51,7 @@ export function createGatewayClient(http: () => GuestHttp): GatewayClient {
         headersTimeout: 0,
         bodyTimeout: 0,
       })
-      // A failed response emits its error also where nobody reads any more.
+      // A failed response emits its error even when nobody reads it any more.
       response.body.on('error', () => undefined)
       return { status: response.statusCode, text: await readBounded(response.body) }
     }

@@ -1,5 +1,5 @@
 /**
- * The tools of an agent under their names: which there are, which of them a run or a step has, and the one way to call them (see
+ * The tools of an agent by name: which exist, which a run or a step may use, and the only way to call them (see
  * `call.ts`).
  */
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
@@ -21,20 +21,20 @@ import { chooseNames } from './tool-names.ts'
 export interface Registry {
   /** Sorted. */
   readonly names: readonly string[]
-  /** For the model, sorted by name; the same bytes each time. */
+  /** Definitions for the model, sorted by name; identical bytes each time. */
   readonly specs: readonly ToolSpec[]
-  /** Whether the call names a tool that only reads. */
+  /** Whether the call names a read-only tool. */
   isReadOnly(name: string): boolean
-  /** Whether the call names a tool whose calls may run at once with others. */
+  /** Whether the call names a tool whose calls may run in parallel. */
   isConcurrent(name: string): boolean
-  /** The names that a list of names and patterns means; an entry about no tool is refused. */
+  /** Resolves names and patterns to tool names; an entry that matches no tool is an error. */
   choose(wanted: readonly string[]): Result<readonly string[]>
-  /** The registry of `names` alone; an unknown name is refused. */
+  /** The registry limited to `names`; an unknown name is an error. */
   select(names: readonly string[]): Result<Registry>
-  /** The registry with these beside its own, or in the place of those of the same name. */
+  /** The registry with these tools added; they replace those of the same name. */
   with(tools: readonly Tool[]): Registry
   /**
-   * For a run that only plans: the tools that read, and those that may run where the workspace cannot be changed, if it cannot.
+   * For a run that only plans: read-only tools, and those that may run when the workspace is read-only, if it is.
    * Calls of the others are answered as `denied`.
    */
   forPlanning(isWorkspaceReadOnly: boolean): Registry
@@ -42,8 +42,8 @@ export interface Registry {
 }
 
 /**
- * A registry of `tools`. Throws for a name used twice, and for one that is not of the form `verb_noun`, or, of a tool that runs
- * elsewhere, that not all providers take: that is a programmer's mistake.
+ * Creates a registry of `tools`. Throws for a duplicate name, a name not of the form `verb_noun`, or a remote tool's
+ * name that some providers reject: these are programming errors.
  */
 export function createRegistry(tools: readonly Tool[], options: InvokeOptions): Registry {
   const byName = new Map<string, Tool>()
@@ -56,7 +56,7 @@ export function createRegistry(tools: readonly Tool[], options: InvokeOptions): 
   let specs: readonly ToolSpec[] | undefined
   return {
     names: [...byName.keys()],
-    // Made when first asked for: a daemon that waits for its task has no use for them.
+    // Created on first use: a daemon waiting for its task does not need them.
     get specs() {
       specs ??= [...byName.values()].map(({ name, description, inputSchema, parameters }) => ({
         name,

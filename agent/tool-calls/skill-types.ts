@@ -1,4 +1,4 @@
-/** What is known of a run's skills: a line of each, and where the user's are laid once. */
+/** A run's skills: one line for each, and the installation of the user's, once per run. */
 import type { Result } from '#specs/protocol/error.ts'
 
 export interface KnownSkill {
@@ -6,18 +6,15 @@ export interface KnownSkill {
   /** One line; may be empty. */
   readonly description: string
   readonly source: 'user' | 'workspace'
-  /** Of the workspace's: its folder, relative to the workspace, links followed. */
+  /** Folder of a workspace skill, relative to the workspace, with links resolved. */
   readonly folder?: string
 }
 
 export interface SkillCatalog {
-  /** The user's first, each part sorted by id; the same for the whole run. */
+  /** The user's first, each part sorted by id; constant for the run. */
   readonly list: readonly KnownSkill[]
-  /** What is wrong with skills of the workspace, in words; its beginning. */
+  /** Problems of workspace skills, in text, up to a limit. */
   readonly problems: readonly string[]
-  /**
-   * Has the files of a skill of the user's laid where programs find them, once in the run however many agents load it; what
-   * failed is tried again.
-   */
+  /** Installs the files of a user's skill once per run, however many agents load it; retries after a failure. */
   installOnce(skillId: string, install: () => Promise<Result<void>>): Promise<Result<void>>
 }

@@ -1,24 +1,24 @@
-/** What the rest of the agent knows of sub-agents: what one is asked for, and what it comes back with. */
+/** The contract of sub-agents for the rest of the agent: the request and the result. */
 import type { Result, RunReason, ToolError } from '#specs/protocol/error.ts'
 import type { AgentLimits, OutputSchema } from '#specs/protocol/plan.ts'
 import type { Usage } from '#specs/protocol/task.ts'
 
 export interface AgentRequest {
-  /** The last part of its path; absent: one is made. Made unique when it is taken. */
+  /** Last part of its path; absent: generated. Made unique on admission. */
   readonly name?: string
-  /** All that it is told of its work. */
+  /** Its complete instructions. */
   readonly brief: string
-  /** Names of tools, each one that the parent has; absent: all of the parent's that a sub-agent can have. */
+  /** Names of tools, all of them the parent's; absent: every tool of the parent that a sub-agent can use. */
   readonly tools?: readonly string[]
   readonly limits?: AgentLimits
-  /** What its answer must be; absent: text. */
+  /** Schema of its answer; absent: text. */
   readonly output?: OutputSchema
 }
 
-/** A path that both had changed; the parent's version stands. A side that removed the path has no text, as has one that is no text. */
+/** A path that both changed; the parent's version is kept. A side without text deleted the path or it is not text. */
 export interface AgentConflict {
   readonly path: string
-  /** Cut to a bound. */
+  /** Truncated. */
   readonly parentText?: string
   readonly childText?: string
 }
@@ -27,34 +27,34 @@ export interface AgentResult {
   /** Such as `root/tests`. */
   readonly agentPath: string
   readonly state: 'completed' | 'failed' | 'cancelled'
-  /** `completed` when it did; `limit_…` when a limit of its own ended it, with what it has. */
+  /** `completed` when it did; `limit_…` when one of its limits ended it, with a partial result. */
   readonly reason: RunReason
-  /** Its answer, or what it has of one. */
+  /** Its answer, possibly partial. */
   readonly text: string
   readonly usage: Usage
-  /** Paths that came into the parent's view. */
+  /** Paths merged into the parent's view. */
   readonly merged: readonly string[]
   readonly conflicts: readonly AgentConflict[]
-  /** What could not be brought over, such as a socket, with the reason. */
+  /** Paths that could not be merged, such as sockets, with the reason. */
   readonly leftOut: readonly { readonly path: string; readonly reason: string }[]
-  /** Why it never began; absent when it did. */
+  /** Why it never started; absent when it did. */
   readonly refused?: ToolError
 }
 
 export interface Agents {
-  /** How many of those that the run may have are used up, those that wait for their turn included. */
+  /** Number of sub-agents used up of the run's maximum, including queued ones. */
   readonly begun: number
   /**
-   * Runs one to its end, waiting for its turn when `maxParallelAgents` run; every failure is a value. Its work is merged
-   * into the parent's view before this resolves.
+   * Runs one to its end, after queueing while `maxParallelAgents` run; every failure is a value. Its changes are
+   * merged into the parent's view before this resolves.
    * @param stepId the parent's step that it works for
    */
   spawn(request: AgentRequest, stepId: string, signal: AbortSignal): Promise<AgentResult>
-  /** Where the tree of a sub-agent lies that has ended with conflicts. @param agent its path or the last part of it */
+  /** Path of the tree of a sub-agent that ended with conflicts. @param agent its path or the last part of it */
   findView(agent: string): Result<string>
   /**
-   * Makes a path of the workspace what it is in the view of a sub-agent that has ended with conflicts: file, link, directory
-   * or nothing. Gives the path as it was taken.
+   * Makes a path of the workspace equal to the view of a sub-agent that ended with conflicts: file, link, directory
+   * or nothing. Returns the normalised path.
    */
   takeFile(agent: string, path: string): Promise<Result<string>>
 }

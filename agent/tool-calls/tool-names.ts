@@ -1,11 +1,11 @@
 /**
- * Which tools are meant by a list of names: patterns with `*`, and `!` in front to take some away. A list whose first entry takes
- * away begins with all.
+ * Resolves a list of tool names: patterns with `*`, and exclusions with a leading `!`. A list that begins with an
+ * exclusion starts from all tools.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { matchesPattern } from '#specs/protocol/pattern.ts'
 
-/** The names that are meant, in the order of `all`; the error holds the entries that are about none of them. */
+/** The matching names in the order of `all`; the error holds the entries that match nothing. */
 export function chooseNames(
   all: readonly string[],
   wanted: readonly string[],
@@ -16,7 +16,7 @@ export function chooseNames(
   for (const entry of wanted) {
     const pattern = isNegative(entry) ? entry.slice(1) : entry
     const matching = all.filter((name) => matchesPattern(pattern, name))
-    // Nothing to take away is no mistake where a pattern says so; a name that nothing has is one.
+    // An exclusion pattern may match nothing; an unknown name is an error.
     if (matching.length === 0 && !(isNegative(entry) && pattern.includes('*'))) unknown.push(entry)
     for (const name of matching) {
       if (isNegative(entry)) chosen.delete(name)

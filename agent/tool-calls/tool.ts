@@ -1,4 +1,4 @@
-/** What a tool is: a typed value that returns, never throws. Knows nothing of the loop that calls it. */
+/** The contract of a tool: a typed value that returns and never throws. Knows nothing of the loop that calls it. */
 
 import type { z } from 'zod'
 import type { Result, ToolError, ToolErrorCode } from '#specs/protocol/error.ts'
@@ -6,104 +6,109 @@ import type { UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import type { SkillCatalog } from './skill-types.ts'
 import type { Agents } from './sub-agent-types.ts'
 
-/** A part of what an earlier call said. */
+/** A page of an earlier call's output. */
 export interface OutputPage {
   readonly text: string
-  /** The first character of the page, from 0. */
+  /** Offset of the page's first character, from 0. */
   readonly offset: number
-  /** Of what is kept. */
+  /** Total characters kept. */
   readonly totalChars: number
-  /** Bytes of its middle that were never kept; 0: it is whole. */
+  /** Bytes missing from its middle because they were never kept; 0: complete. */
   readonly lostBytes: number
 }
 
 /** The outputs of the run's earlier calls. */
 export interface OutputReader {
-  /** At most `limit` characters; `not_found`, with why, where nothing is kept under the id. */
+  /** At most `limit` characters; `not_found`, with the reason, when nothing is kept under the id. */
   read(callId: string, offset: number, limit: number): Result<OutputPage>
 }
 
 /**
- * Puts a plan in the place of the one that is carried out, as far as that has not begun; what the model is told of it.
- * @param plan not looked at yet
+ * Replaces the part of the current plan that has not started; returns the text for the model.
+ * @param plan not validated yet
  */
 export type RevisePlan = (plan: unknown, reason: string, signal: AbortSignal) => Promise<Result<string>>
 
-/** What came of a question. */
+/** The answer to a question. */
 export interface UserReply {
   readonly answer: UserAnswer
-  /** What else is to be known of it, such as that nobody was there and the default was taken. */
+  /** Further information, such as that the default was taken because nobody was there. */
   readonly note?: string
 }
 
 /**
- * Puts a question before the person; `denied` where they do not answer, and where nobody does and there is no default.
- * @param withdrawn takes the question back; then the promise rejects
+ * Asks the person; `denied` when they decline, and when nobody can be asked and there is no default.
+ * @param withdrawn aborts the question; the promise then rejects
  */
 export type AskUser = (question: UserQuestion, withdrawn?: AbortSignal) => Promise<Result<UserReply>>
 
-/** What a call is given beside its input. */
+/** What a call receives besides its input. */
 export interface ToolContext {
-  /** Ends the call, and with it everything that it started. */
+  /** Ends the call and everything that it started. */
   readonly signal: AbortSignal
-  /** What the host said when it allowed the call; absent when it was not asked or said nothing. */
+  /** The host's message with its approval; absent when it was not asked or gave none. */
   readonly allowed?: string
-  /** Absent where none are kept. */
+  /** Absent when no outputs are kept. */
   readonly outputs?: OutputReader
-  /** Absent where the call is for no step of a plan. */
+  /** Absent when the call belongs to no plan step. */
   readonly revisePlan?: RevisePlan
-  /** Absent where there are no sub-agents. */
+  /** Absent without sub-agents. */
   readonly agents?: Agents
-  /** The run that calls; with the two below, whose conversation it is. Absent: there is but one. */
+  /** Id of the calling run; with the two fields below it identifies the conversation. Absent: there is only one. */
   readonly runId?: string
-  /** Absent where there are no skills. */
+  /** Absent without skills. */
   readonly skills?: SkillCatalog
-  /** The step that calls. */
+  /** Id of the calling step. */
   readonly stepId?: string
-  /** Whose call it is: `root`, or `root/NAME` of a sub-agent; absent: the root's. */
+  /** Path of the calling agent: `root`, or `root/NAME` of a sub-agent; absent: the root. */
   readonly agentPath?: string
-  /** The call's own id; absent where nothing outside has to know it. */
+  /** The call's own id; absent when nothing outside needs it. */
   readonly callId?: string
-  /** Absent where nobody can be asked. */
+  /** Absent when nobody can be asked. */
   readonly askUser?: AskUser
   /** Shows output while the call runs; the result does not depend on it. */
   emitOutput(stream: 'stdout' | 'stderr', text: string): void
 }
 
 export interface Tool<I extends z.ZodType = z.ZodType, O extends z.ZodType = z.ZodType> {
-  /** `verb_noun`, what the model calls it by. */
+  /** Name for the model, of the form `verb_noun`. */
   readonly name: string
-  /** For the model: what it does, when to use it, its bounds. */
+  /** Description for the model: effect, when to use it, limits. */
   readonly description: string
   readonly inputSchema: I
   readonly outputSchema: O
-  /** Whether a call is put before the host first. */
+  /** Whether calls require approval. */
   readonly requiresApproval: boolean
-  /** Whether this very call is put before the host, where not every one is; absent: as `requiresApproval` says. */
+  /** Whether this call requires approval when not every call does; absent: as `requiresApproval` says. */
   asks?(input: z.output<I>): Promise<boolean>
-  /** Whether calls only read, so that several may run at once. */
+  /** Whether calls only read, so that several may run in parallel. */
   readonly readOnly: boolean
-  /** Whether a run that only plans may call it, where the workspace is mounted read-only; absent: only if it reads. */
+  /** Whether a run that only plans may call it while the workspace is read-only; absent: only if it reads. */
   readonly mayPlan?: boolean
-  /** Whether calls may run at once with others although they do more than read; absent: no. */
+  /** Whether calls may run in parallel with others although they do more than read; absent: no. */
   readonly concurrent?: boolean
   /**
-   * Whether a call can delete, move, overwrite or run something. Then only exact parameter names and types are taken, for
-   * nothing that destroys is guessed. Absent: whatever does not only read can.
+   * Whether a call can delete, move, overwrite or run something. Such a tool accepts only exact parameter names and
+   * types: no guess may destroy anything. Absent: true unless it only reads.
    */
   readonly destructive?: boolean
-  /** Where it runs when not in the VM's workspace: `host`, a tool of the application; `server`, one of an MCP server. Absent: `agent`. */
+  /**
+   * Where it runs if not in the VM's workspace: `host`, a tool of the application; `server`, one of an MCP server.
+   * Absent: `agent`.
+   */
   readonly runs?: 'agent' | 'host' | 'server'
-  /** What the model is shown in the place of a schema made from `inputSchema`, where the schema is another's own. */
+  /**
+   * The schema shown to the model instead of one made from `inputSchema`, when an external definition provides it.
+   */
   readonly parameters?: Readonly<Record<string, unknown>>
-  /** What the call would do, for the person who decides; absent: the arguments say it all. */
+  /** Preview of the call for the person who approves it; absent: the arguments suffice. */
   preview?(input: z.output<I>, context: ToolContext): Promise<string>
   execute(input: z.output<I>, context: ToolContext): Promise<Result<z.output<O>>>
-  /** What the model is told; absent: the value as JSON. */
+  /** Text for the model; absent: the value as JSON. */
   render?(value: z.output<O>): string
 }
 
-/** Types a tool's functions from its schemas; the value itself is returned unchanged. */
+/** Infers the types of a tool's functions from its schemas; returns the value unchanged. */
 export function defineTool<I extends z.ZodType, O extends z.ZodType>(tool: Tool<I, O>): Tool<I, O> {
   return tool
 }
@@ -117,7 +122,7 @@ export function toolFailure(
   return { ok: false, error: { code, message, retryable } }
 }
 
-/** A good result. */
+/** A successful result. */
 export function toolSuccess<T>(value: T): { ok: true; value: T } {
   return { ok: true, value }
 }

@@ -1,6 +1,6 @@
 /**
- * The tool `ask_user`: puts a question with a given form of answer before the person, and gives what they answer. It asks and does
- * nothing else; whether anybody is asked, and whether an answer is one, is decided by the host.
+ * The tool `ask_user`: asks the person a question with a given form of answer and returns the answer. The host
+ * decides whether anyone is asked and validates the answer.
  */
 import * as z from 'zod'
 import { askTool, UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
@@ -46,7 +46,7 @@ export function createAskTool(): Tool {
       'Asks the user one question and waits for the answer. Use it only for a decision that is theirs and changes what you do; never for what you can find out, for permission to call a tool, or to report. Give a default where you could go on without an answer: maybe nobody is there.',
     inputSchema,
     outputSchema,
-    // The question itself goes to the person.
+    // The person sees the question itself.
     requiresApproval: false,
     readOnly: true,
     execute: async (input, { askUser }) => {

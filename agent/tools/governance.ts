@@ -1,4 +1,7 @@
-/** The tool `governance_note`: adds a note to a proposal, or lists those that it has. The host keeps them, and a person decides which. */
+/**
+ * The tool `governance_note`: adds a note to a proposal or lists its notes. The host stores them, and a person
+ * decides which to keep.
+ */
 import * as z from 'zod'
 import { GovernanceNote, NoteAddAnswer, NoteListAnswer, ProposalId } from '#specs/protocol/extension.ts'
 import { Text } from '#specs/protocol/text.ts'
@@ -29,7 +32,7 @@ export function createGovernanceTool(gateway: GatewayClient): Tool {
     outputSchema,
     requiresApproval: false,
     readOnly: false,
-    // It changes nothing in the VM.
+    // Changes nothing in the VM.
     mayPlan: true,
     concurrent: true,
     destructive: false,

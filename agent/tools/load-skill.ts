@@ -1,6 +1,6 @@
 /**
- * The tool `load_skill`: the instructions of a skill in a block that they cannot leave, and the files beside them. Those of the
- * user come from the host; those of the workspace are read in it, and said to be its words.
+ * The tool `load_skill`: returns a skill's instructions in a block that they cannot leave, and the files beside them.
+ * The user's skills come from the host; those of the workspace are read there and marked as such.
  */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
@@ -19,7 +19,7 @@ import { nameInLine } from '../workspace/listing.ts'
 export { loadSkillName }
 
 const fileMaxBytes = 1024 * 1024
-/** Names of files that one answer lists. */
+/** Maximum file names in one answer. */
 const listedMaxCount = 100
 
 const inputSchema = z.strictObject({
@@ -37,7 +37,7 @@ export interface LoadSkillParts {
   readonly gateway: GatewayClient
   readonly helper: Pick<Helper, 'execInSandbox'>
   readonly files: FileToolsOptions
-  /** The view that programs are given; absent: the workspace itself. */
+  /** The view for programs; absent: the workspace itself. */
   readonly view?: string
 }
 
@@ -49,7 +49,7 @@ export function createLoadSkillTool(parts: LoadSkillParts): Tool {
     inputSchema,
     outputSchema,
     requiresApproval: false,
-    // What it lays for programs lies in their home, not in the workspace.
+    // Files for programs are installed in the home folder, not in the workspace.
     readOnly: true,
     async execute({ skillId, file }, context) {
       const known = context.skills?.list ?? []
@@ -65,7 +65,7 @@ export function createLoadSkillTool(parts: LoadSkillParts): Tool {
   })
 }
 
-/** One of the user's, from the host, with its files installed for programs. */
+/** Loads a user's skill from the host and installs its files for programs. */
 async function loadOwn(
   { skillId }: KnownSkill,
   file: string | undefined,
@@ -96,7 +96,7 @@ async function loadOwn(
   return toolSuccess([content, ...notes].join('\n'))
 }
 
-/** One of the workspace, or of a sub-agent's view of it, as it is there now. */
+/** Loads a skill from the current workspace, or from a sub-agent's view of it. */
 async function loadOfWorkspace(
   { skillId, description, folder = '' }: KnownSkill,
   file: string | undefined,

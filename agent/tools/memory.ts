@@ -1,4 +1,7 @@
-/** The tools `remember` and `recall`: notes on the workspace that outlive the run. The host keeps them, and a person decides which. */
+/**
+ * The tools `remember` and `recall`: notes on the workspace that outlive the run. The host stores them, and a person
+ * decides which to keep.
+ */
 import * as z from 'zod'
 import {
   MemoryNote,
@@ -39,7 +42,7 @@ export function createMemoryTools(gateway: GatewayClient): Tool[] {
       outputSchema: rememberOutput,
       requiresApproval: false,
       readOnly: false,
-      // It changes nothing in the VM.
+      // Changes nothing in the VM.
       mayPlan: true,
       concurrent: true,
       destructive: false,
@@ -67,5 +70,5 @@ export function createMemoryTools(gateway: GatewayClient): Tool[] {
   ]
 }
 
-/** Offered where the run has a memory. */
+/** Offered when the run has a memory. */
 export const memoryToolNames: readonly string[] = ['remember', 'recall', 'governance_note']

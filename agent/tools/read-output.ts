@@ -1,4 +1,4 @@
-/** `read_output`: what an earlier call said, again and whole, in pages. Reads nothing but the run's own outputs. */
+/** `read_output`: returns an earlier call's complete output in pages. Reads only the run's own outputs. */
 import * as z from 'zod'
 import { Count, Id } from '#specs/protocol/text.ts'
 import { block } from '../text/prompt-block.ts'
@@ -41,7 +41,7 @@ export function createOutputTool(): Tool {
       const facts = [`characters ${Math.min(offset, totalChars)} to ${end} of ${totalChars}`]
       if (end < totalChars) facts.push(`read on with offset ${end}`)
       if (lostBytes > 0) facts.push(`${lostBytes} bytes of its middle were never kept`)
-      // Part of a page or a file may lack the marks that stood around the whole.
+      // A part of a page or a file may lack the marks around the whole.
       return `[${facts.join('; ')}]\n${block('output', text)}`
     },
   })

@@ -1,6 +1,6 @@
 /**
- * The tool `request_access`: asks for a way out of the VM. The asking is the host's own: it words the question, decides by
- * rule or person and opens the way; this tool only carries the request there, as an approval, and the answer back.
+ * The tool `request_access`: requests network access. The host words the question, decides by rule or person, and
+ * opens the access; the tool only transports the request, as an approval, and the answer.
  */
 import * as z from 'zod'
 import { AccessRequest } from '#specs/protocol/egress.ts'
@@ -20,10 +20,10 @@ export function createAccessTool(): Tool {
       'Asks for access to an address on the network. Use it only when web_fetch or a command was refused by the egress policy and the task needs that address. The host says exactly what it would allow and asks a person; the result says what is allowed now. Then try again what was refused.',
     inputSchema,
     outputSchema: z.string(),
-    // The host recognises the name and asks a question of its own.
+    // The host recognises the name and asks its own question.
     requiresApproval: true,
     readOnly: false,
-    // It asks; what it may lead to is decided by a person who sees the host's words.
+    // It asks; a person who sees the host's wording decides what it may lead to.
     destructive: false,
     execute: (_input, { allowed }) =>
       Promise.resolve(toolSuccess(allowed ?? 'allowed; try again what was refused')),

@@ -1,4 +1,4 @@
-/** `revise_plan`: another plan in the place of the one that is carried out. What it may change is decided by whoever carries it out. */
+/** `revise_plan`: submits a new plan to replace the current one. The executor decides what it may change. */
 import * as z from 'zod'
 import { toModelSchema } from '#runtime/llm/json-schema.ts'
 import { Plan } from '#specs/protocol/plan.ts'
@@ -9,7 +9,7 @@ export const revisePlanName = 'revise_plan'
 
 const inputSchema = z.strictObject({
   reason: Line.min(1).describe('Why the plan has to change, in one line for people'),
-  // Read where the plan in force is known: there its slips are put right too.
+  // Parsed by the executor, which also repairs mistakes.
   plan: z.unknown().meta(toModelSchema(Plan)),
 })
 

@@ -1,6 +1,6 @@
 /**
- * The tools around sub-agents: `spawn_agent` has one carry out a part of the work, `read_agent_file` and `take_agent_file` are
- * for what it could not bring over. They only carry words to and fro; whoever runs the step gives them the agents.
+ * The sub-agent tools: `spawn_agent` delegates a part of the work; `read_agent_file` and `take_agent_file` handle
+ * conflicting files. They only pass requests; the step's runner provides the agents.
  */
 import * as z from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
@@ -11,7 +11,7 @@ import { defaultRoot, pathArgument } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
 import { createReadFile } from './files/file-read.ts'
 
-/** Paths and reasons that are listed of each kind. */
+/** Maximum paths and reasons listed of each kind. */
 const listedMax = 100
 const textMaxChars = 48 * 1024
 
@@ -61,7 +61,7 @@ const takeInput = z.strictObject({ agent: agentArgument, path: pathArgument })
 
 const names = { spawn: 'spawn_agent', read: 'read_agent_file', take: 'take_agent_file' } as const
 
-/** Whether it is a tool of this file: no sub-agent has one. */
+/** Whether the tool is defined here: no sub-agent has one. */
 export function isAgentTool(name: string): boolean {
   return name === names.spawn || name === names.read || name === names.take
 }
@@ -80,7 +80,7 @@ function spawnTool(): Tool<typeof spawnInput, typeof spawnOutput> {
     requiresApproval: false,
     readOnly: false,
     concurrent: true,
-    // It begins work; the calls of that work are checked each for itself.
+    // It starts work whose calls are checked individually.
     destructive: false,
     preview: ({ brief, tools }) =>
       Promise.resolve(
@@ -133,7 +133,7 @@ function toConflict({ path, parentText, childText }: AgentConflict): SpawnOutput
   }
 }
 
-/** The answer first; then what became of its files, in the words that the two other tools go by. */
+/** The answer first, then the state of its files, with names that the other two tools use. */
 function renderResult(value: SpawnOutput): string {
   const { agent, state, reason, text, merged, mergedCount, conflicts, conflictCount, leftOut } = value
   const how = state === 'completed' ? 'completed' : `${state} (${reason})`

@@ -1,4 +1,4 @@
-/** `search_code`: passages of the workspace for words, or for what they mean, the best first. What it left out it says. */
+/** `search_code`: workspace passages by text or meaning, best first. Reports what it left out. */
 import * as z from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { Count } from '#specs/protocol/text.ts'
@@ -7,7 +7,7 @@ import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
 import { type FileToolsOptions, pathArgument, withPlace } from '../workspace/file-access.ts'
 import { nameInLine } from '../workspace/listing.ts'
 
-/** Characters of all passages together. */
+/** Maximum characters of all passages. */
 const totalMaxChars = 40_000
 
 const inputSchema = z.strictObject({
@@ -34,16 +34,16 @@ const outputSchema = z.strictObject({
       text: z.string(),
     }),
   ),
-  /** Files that were searched, in the whole workspace. */
+  /** Number of files searched in the whole workspace. */
   files: Count,
-  /** What was not searched, and other things to know of the result; a phrase each. */
+  /** What was not searched, and other notes on the result; one phrase each. */
   notes: z.array(z.string()),
 })
 export type CodeSearchResult = z.output<typeof outputSchema>
 
 export interface CodeSearchRequest {
   readonly query: string
-  /** As it is below the root; empty: the whole workspace. */
+  /** Path below the root; empty: the whole workspace. */
   readonly path: string
   readonly limit: number
   readonly by: 'words' | 'meaning'
@@ -91,7 +91,7 @@ export function createSearchCode(
   })
 }
 
-/** As many of the passages as a model can be shown. */
+/** As many passages as fit the model's result. */
 function bound(result: CodeSearchResult): CodeSearchResult {
   let chars = 0
   const passages = result.passages.filter(({ text }) => {

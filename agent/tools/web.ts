@@ -1,6 +1,6 @@
 /**
- * `web_fetch` and `web_search`: a page, and a search, by way of the host, which decides and makes the requests. What comes
- * back is put in a block that it cannot leave, and never taken for instructions.
+ * `web_fetch` and `web_search`: a page and a search through the host, which decides and makes the requests. Results
+ * are in a block that they cannot leave, and are never taken as instructions.
  */
 import * as z from 'zod'
 import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
@@ -9,10 +9,10 @@ import { block } from '../text/prompt-block.ts'
 import type { GatewayClient } from '../tool-calls/gateway-client.ts'
 import { defineTool, type Tool, toolSuccess } from '../tool-calls/tool.ts'
 
-/** Of a page that one call shows; the registry cuts what is much longer. */
+/** Maximum characters of a page per call; the registry cuts much longer ones. */
 const windowChars = 40_000
 const webTag = 'web-content'
-/** Of a page's address. */
+/** Maximum characters of a page's address. */
 const urlShownChars = 300
 
 export function createWebTools(gateway: GatewayClient): Tool[] {
@@ -30,7 +30,7 @@ const FetchInput = z.strictObject({
 
 const FetchOutput = z.strictObject({
   ...WebFetchAnswer.omit({ content: true }).shape,
-  /** The part that was asked for. */
+  /** The requested part. */
   text: z.string(),
   offset: Count,
   totalChars: Count,
@@ -62,7 +62,7 @@ export function createWebFetch(gateway: GatewayClient): Tool<typeof FetchInput, 
       if (end < totalChars) facts.push(`read on with offset ${end}`)
       else if (cut) facts.push('the page is longer, but no more of it can be fetched')
       const head = title === '' || offset > 0 ? '' : `Title: ${title}\n\n`
-      // Where it leads on to is a stranger's choice of words, and stands in front of the block.
+      // The redirect target is untrusted text in front of the block.
       const place = url.length <= urlShownChars ? url : `${url.slice(0, urlShownChars)}…`
       return `[${place} · ${facts.join(' · ')}]\n${block(webTag, head + text)}`
     },

@@ -25,25 +25,25 @@ export const guestPaths = {
   upper: '/run/caisson/scratch/upper',
 } as const
 
-/** A directory with a longer path could hold names that the protocol has no room for. */
+/** A longer directory path could hold names that exceed the protocol's limit. */
 const MAX_DIRECTORY_PATH = limits.pathMaxBytes - limits.nameMaxBytes - 1
-/** How long the walk keeps the thread before others get a turn, in milliseconds. */
+/** How long the walk runs before yielding, in milliseconds. */
 const TURN_MS = 8
-/** Names between two looks at the clock, which costs an emulated guest as much as reading a small file. */
+/** Names between two clock reads; in an emulated guest one read costs as much as reading a small file. */
 const NAMES_PER_LOOK = 16
-/** Piece in which large files are sent. */
+/** Chunk size for large files, in bytes. */
 const PIECE_BYTES = 256 * 1024
 
 export interface CollectOptions {
-  /** The workspace as it is. */
+  /** The current workspace. */
   readonly merged?: string
-  /** The workspace as it went in; missing on disk means that it was empty. */
+  /** The workspace as it was copied in; missing on disk means that it was empty. */
   readonly base?: string
   /** The overlay's upper directory; missing on disk means that everything is compared. */
   readonly upper?: string
   readonly signal?: AbortSignal
   readonly maxEntries?: number
-  /** A file that would not fit any more is named unsupported. */
+  /** Maximum bytes of content; a file that does not fit is reported as unsupported. */
   readonly maxContentBytes?: number
 }
 
@@ -53,11 +53,11 @@ export interface CollectSummary {
 }
 
 /**
- * Compares and writes the whole stream, its end included; `sink` itself is left open. It must need a chunk no more when
- * it calls back for it: the next lies in the same memory.
+ * Compares and writes the whole stream, including its end; leaves `sink` open. The sink must be done with a chunk
+ * when it calls back: the next chunk reuses the memory.
  * @returns counts, or `cancelled`, `limit_reached`, `unavailable` (the sink ended, or a file changed while it was
- *   sent), or what the system said of the directories. After a failure the stream has no end frame, so that its
- *   receiver knows it for cut.
+ * sent), or the system's error about the directories. After a failure the stream has no end frame, so the receiver
+ * detects that it is truncated.
  */
 export async function collectChanges(
   sink: Writable,
@@ -108,7 +108,7 @@ class Collection {
     const before = new Map(pair.before.map(({ name, kind }) => [name, kind]))
     const after = new Map(pair.after.map(({ name, kind }) => [name, kind]))
     const names = before.size === 0 ? [...after.keys()] : [...new Set([...after.keys(), ...before.keys()])]
-    // Only at the top does a name that the upper directory lacks mean that nothing below it was touched.
+    // Only at the top does a name missing in the upper directory mean that nothing below it was touched.
     const touched = pair.depth === 0 ? pair.written : undefined
     for (const name of names.sort()) {
       const was = before.get(name)
@@ -117,7 +117,7 @@ class Collection {
       if (++this.#names % NAMES_PER_LOOK === 0 && performance.now() > this.#turnEnd) await this.#yield()
       const finding = is === undefined ? deletion(pair.path, name) : this.#examine(pair, name, was, is)
       if (finding === undefined) continue
-      // Most findings are small files, and thousands of promises cost more than these.
+      // Most findings are small files; thousands of promises would cost more.
       const { large, enter } = finding
       const wait = large === undefined && enter === undefined ? this.#write(finding) : this.#take(finding)
       if (wait !== undefined) await wait
@@ -188,7 +188,7 @@ class Collection {
   }
 }
 
-/** Writes one chunk and waits until the sink needs it no more. Rejects when it ends or fails instead. */
+/** Writes one chunk and waits until the sink is done with it. Rejects when the sink ends or fails. */
 function writeChunk(sink: Writable, chunk: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     if (sink.destroyed || sink.writableEnded) return reject(sinkEnded(sink.errored))
@@ -197,7 +197,7 @@ function writeChunk(sink: Writable, chunk: Buffer): Promise<void> {
       if (error || sink.destroyed) reject(sinkEnded(error ?? sink.errored))
       else resolve()
     }
-    // What is being written when a stream is destroyed may never be called back for.
+    // A write pending when a stream is destroyed may never call back.
     sink.on('close', settle).on('error', settle)
     sink.write(chunk, settle)
   })
@@ -214,7 +214,7 @@ function deletion(parent: string, name: string): Finding {
   return { entry: { kind: 'deleted', path: parent === '' ? name : `${parent}/${name}` } }
 }
 
-/** The directory, or nothing when it cannot be opened: the base of an empty workspace, a hint that is not there. */
+/** Opens the directory; nothing when it cannot be opened: the base of an empty workspace, or a missing hint. */
 function openIfThere(path: string): Directory | undefined {
   return existsSync(path) ? Directory.openTrusted(path) : undefined
 }

@@ -1,6 +1,6 @@
 /**
- * Looks at one name in the workspace and in its base and says what differs: the half of the change set that reads
- * and never writes. Blocks on nothing: devices and FIFOs are named, not opened.
+ * Compares one name in the workspace and in its base: the read-only half of the change set. Never blocks: devices and
+ * FIFOs are reported, not opened.
  */
 import { Buffer } from 'node:buffer'
 import {
@@ -19,38 +19,38 @@ import { fileFailure } from '#specs/node/file-error.ts'
 import { decodePath } from '#specs/node/path-text.ts'
 import { limits } from '#specs/protocol/limits.ts'
 
-/** Files up to this size are read whole before they are announced, so that what is announced is what comes. */
+/** Files up to this size are read whole before they are announced, so that the announcement matches the content. */
 const SMALL_BYTES = 64 * 1024
-/** Piece in which larger files are compared. */
+/** Chunk size for comparing larger files, in bytes. */
 const PIECE_BYTES = 1024 * 1024
-/** How often a small file that changes under the reader is read again. */
+/** How often a small file that changes during reading is read again. */
 const READ_ATTEMPTS = 3
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 
-/** One directory in both trees; without `base` all in it is new. */
+/** One directory in both trees; without `base` everything in it is new. */
 export interface DirectoryPair {
   readonly merged: Directory
   readonly base: Directory | undefined
-  /** The same path in the overlay's upper directory; absent where there is none or it cannot be read. */
+  /** The same path in the overlay's upper directory; absent when there is none or it is unreadable. */
   readonly upper: Directory | undefined
-  /** What is in each of the two. */
+  /** Entries of each tree. */
   readonly after: readonly DirectoryEntry[]
   readonly before: readonly DirectoryEntry[]
-  /** What `upper` holds by name. A regular file in it is the one that the workspace shows under that name. */
+  /** Entries of `upper` by name. A regular file in it is the one that the workspace shows under that name. */
   readonly written: ReadonlyMap<string, EntryKind> | undefined
-  /** Below the workspace; empty for the root. */
+  /** Path below the workspace; empty for the root. */
   readonly path: string
   readonly depth: number
 }
 
-/** What differs at one name. */
+/** A difference at one name. */
 export interface Finding {
   readonly entry?: PathChange
-  /** Content of a small file; lives until the next examination. */
+  /** Content of a small file; valid until the next examination. */
   readonly bytes?: Buffer
-  /** A large file to be sent; closed by whoever takes the finding. */
+  /** A large file to send; whoever takes the finding closes it. */
   readonly large?: { readonly fd: number; readonly stat: Stats }
-  /** A directory to go into; closed by whoever takes the finding. */
+  /** A directory to enter; whoever takes the finding closes it. */
   readonly enter?: DirectoryPair
 }
 
@@ -60,11 +60,11 @@ export class Examiner {
   readonly #pieces: [Buffer, Buffer] = [Buffer.alloc(0), Buffer.alloc(0)]
 
   /**
-   * What differs at `name`, or nothing. A small file that was written to is given without a look at the base, which
-   * would cost as much as sending it: the host knows by its digest whether it differs.
+   * The difference at `name`, or nothing. A written small file is returned without comparing the base, which costs as
+   * much as sending it: the host compares digests.
    * @param was its kind in the base, if it is there
    * @param is its kind in the workspace
-   * @param roomBytes what the change set still has room for: nothing that is the same may be called too large for it
+   * @param roomBytes what still fits in the change set: an unchanged file must not be reported as too large
    */
   examine(
     pair: DirectoryPair,
@@ -89,7 +89,7 @@ export class Examiner {
     }
   }
 
-  /** A small file with its content; nothing if it is large, or anything else than expected. */
+  /** A small file with its content; nothing if it is large or not a file. */
   #readWritten(merged: Directory, name: string, path: string, roomBytes: number): Finding | undefined {
     const fd = openSync(merged.at(name), OPEN_FILE)
     try {
@@ -146,7 +146,7 @@ export class Examiner {
     }
   }
 
-  /** Compares piece by piece and stops at the first that differs. */
+  /** Compares in chunks and stops at the first difference. */
   #equalsLarge(fd: number, base: Directory, name: string): boolean {
     if (this.#pieces[0].length === 0) this.#pieces.fill(Buffer.allocUnsafeSlow(PIECE_BYTES), 0, 1)
     if (this.#pieces[1].length === 0) this.#pieces.fill(Buffer.allocUnsafeSlow(PIECE_BYTES), 1, 2)
@@ -165,24 +165,24 @@ export class Examiner {
   }
 }
 
-/** An entry that cannot come home. */
+/** An entry that the change set cannot contain. */
 export function unsupported(path: string, reason: string): Finding {
   return { entry: { kind: 'unsupported', path, reason: reason.slice(0, limits.lineMaxChars) } }
 }
 
 /**
- * Fills `into` from `position` on, or less at the file's end. A short read is the end: of a regular file there is no
- * other, and each call that is saved counts when there are thousands of files.
+ * Fills `into` from `position` on, or less at the file's end. A short read is the end of a regular file; avoiding
+ * another call matters with thousands of files.
  */
 export function readPiece(fd: number, into: Buffer, position: number): Buffer {
   return into.subarray(0, readSync(fd, into, 0, into.length, position))
 }
 
-/** A file's whole content; nothing if it grew beyond a small file or changes all the time. */
+/** A file's whole content; nothing if it outgrew a small file or keeps changing. */
 function readSmall(fd: number, expectedSize: number, into: Buffer): Buffer | undefined {
   let size = expectedSize
   for (let attempt = 0; attempt < READ_ATTEMPTS && size < into.length; attempt++) {
-    // One byte more than there should be, so that growth shows.
+    // One extra byte, so that growth is visible.
     const bytes = readPiece(fd, into.subarray(0, size + 1), 0)
     if (bytes.length === size) return bytes
     size = fstatSync(fd).size
@@ -191,8 +191,8 @@ function readSmall(fd: number, expectedSize: number, into: Buffer): Buffer | und
 }
 
 /**
- * Whether two trees show the very same inode, as the workspace does the base's where nothing was changed. A file that was
- * copied up has another change time, and nobody in the guest can set that; so not a byte has to be read.
+ * Whether two trees show the same inode, as workspace and base do for unchanged files. A copied-up file has another
+ * change time, which nobody in the guest can set; so no content need be read.
  */
 export function isSameInode(is: Stats, was: Stats): boolean {
   return is.ino === was.ino && is.ctimeMs === was.ctimeMs && is.size === was.size && is.mode === was.mode
@@ -225,14 +225,14 @@ function examineDirectory(
 /** The directories of a pair; whoever takes the pair closes them. */
 export type Directories = Pick<DirectoryPair, 'merged' | 'base' | 'upper'>
 
-/** Lists all, now, so that a directory that cannot be read is known before it is announced. */
+/** Lists everything now, so that an unreadable directory is known before it is announced. */
 export function openPair(directories: Directories, path: string, depth: number): DirectoryPair {
   const { merged, base, upper } = directories
   const written = upper === undefined ? undefined : listHint(upper)
   return { ...directories, after: merged.list(), before: base?.list() ?? [], written, path, depth }
 }
 
-/** The directory `name` of the upper directory. Nothing when it has none: what has no hint is compared. */
+/** Opens the directory `name` of the upper directory; nothing when there is none, and then everything is compared. */
 function openHint({ upper, written }: DirectoryPair, name: string): Directory | undefined {
   if (written?.get(name) !== 'directory') return undefined
   try {

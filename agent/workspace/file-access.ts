@@ -1,4 +1,4 @@
-/** What the file tools share: their options, and reaching a path. Leaves the workspace never. */
+/** Shared options of the file tools, and path resolution. Never accesses paths outside the workspace. */
 import { Buffer } from 'node:buffer'
 import { readSync } from 'node:fs'
 import * as z from 'zod'
@@ -20,41 +20,41 @@ export {
 } from '#runtime/tools/workspace-file.ts'
 
 export interface FileToolsOptions {
-  /** The workspace. Default `/mnt/workspace`. */
+  /** Path of the workspace. Default `/mnt/workspace`. */
   readonly root?: string
-  /** The path by which calls and links name the workspace, where it is not the one that is opened. */
+  /** Path by which calls and links name the workspace, when it differs from the opened one. */
   readonly knownAs?: string
-  /** Owner of what is created, where this process may give things away. Default the guest's user `work`. */
+  /** Owner of created files, if this process may set it. Default the guest's user `work`. */
   readonly owner?: Owner
-  /** What the conversations know of the files; absent: nothing is refused as `stale`. */
+  /** Ledger of what conversations have read; absent: nothing is refused as `stale`. */
   readonly ledger?: ReadLedger
 }
 
 export const defaultRoot = '/mnt/workspace'
-/** The user of the guest that programs run as. */
+/** The guest's user for programs. */
 export const workOwner: Owner = { uid: 1000, gid: 1000 }
 
-/** A path argument; its meaning is checked by the walk. */
+/** A path argument; the walk validates it. */
 export const pathArgument = z
   .string()
   .min(1)
   .max(8192)
   .describe('Path relative to the workspace, such as src/main.py')
 
-/** Opens the workspace, finds `path`, runs `action` on it and closes both. */
+/** Opens the workspace, resolves `path`, runs `action` on it and closes both. */
 export async function withPlace<T>(
   options: FileToolsOptions,
   path: string,
   locate: LocateOptions,
   action: (place: Place, root: Root) => Result<T> | Promise<Result<T>>,
 ): Promise<Result<T>> {
-  // Opened for each call: the workspace may have been mounted anew since the last one.
+  // Opened per call: the workspace may have been mounted again since the last one.
   const { root = defaultRoot, knownAs, owner = workOwner } = options
   const place = { path: root, owner, ...(knownAs === undefined ? {} : { knownAs }) }
   return await withPlaceIn(place, path, locate, action)
 }
 
-/** The first `maxBytes` of a regular file in the workspace, and one more where it is longer. */
+/** The first `maxBytes` of a regular file in the workspace, plus one byte if it is longer. */
 export function readBounded(
   options: FileToolsOptions,
   file: string,

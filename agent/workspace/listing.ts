@@ -1,4 +1,4 @@
-/** What a workspace holds, in the lines that prompts show: `path (N bytes)`, folders as `path/`, nearest first. */
+/** Lists a workspace for the prompts: `path (N bytes)`, folders as `path/`, nearest first. */
 import * as z from 'zod'
 import { nameInLine } from '#specs/node/path-text.ts'
 import type { Tool, ToolContext } from '../tool-calls/tool.ts'
@@ -8,13 +8,13 @@ export { nameInLine }
 const depth = 3
 const limit = 300
 
-/** The part of the listing tool's output that is read here. */
+/** The part of the listing tool's output in use here. */
 const Listing = z.object({
   entries: z.array(z.object({ path: z.string(), type: z.string(), sizeBytes: z.number().optional() })),
   truncated: z.boolean(),
 })
 
-/** The listing by `list_files` of `tools`; a sentence in its place when that fails. */
+/** The listing by `list_files` of `tools`; an error sentence when that fails. */
 export async function describeWorkspace(tools: readonly Tool[], signal: AbortSignal): Promise<string> {
   const listFiles = tools.find(({ name }) => name === 'list_files')
   if (listFiles === undefined) return '(there is no tool that lists the workspace)'

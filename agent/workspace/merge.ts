@@ -1,7 +1,7 @@
 /**
- * Brings what a sub-agent changed in its view into the workspace of its parent. Three trees are compared: the view as it is,
- * the view as it began, and the parent's workspace as it is now. What the parent has as it was when the view began is brought
- * over; what both changed to different things is a conflict, and the parent's stays. A name is brought over whole or not at all.
+ * Merges a sub-agent's view into its parent's workspace by comparing three trees: the view now, the view at its
+ * start, and the parent's workspace now. Paths that the parent has not changed are updated. Paths that both changed
+ * differently are conflicts and keep the parent's version. A name is merged whole or not at all.
  */
 import { rmdirSync, type Stats } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -10,35 +10,35 @@ import { errnoOf, reasonOf } from '#specs/node/file-error.ts'
 import { isSameInode } from './examine.ts'
 import { isSame, kindAt, makeDirectory, openSpot, removeAt, type Spot, stageCopy, statSpot } from './trees.ts'
 
-/** Directories within directories; each level holds three descriptors. */
+/** Maximum directory depth; each level holds three descriptors. */
 const MAX_DEPTH = 256
-/** How long the walk keeps the thread before others get a turn, in milliseconds. */
+/** How long the walk runs before yielding, in milliseconds. */
 const TURN_MS = 8
 
 export interface MergeTrees {
-  /** The view as it is. */
+  /** The view now. */
   readonly child: string
-  /** The view as it began. */
+  /** The view at its start. */
   readonly start: string
-  /** The workspace that it goes into. */
+  /** The workspace to update. */
   readonly parent: string
   /** The view's upper directory; missing on disk means that everything is compared. */
   readonly upper?: string
 }
 
 export interface MergeOptions {
-  /** Of what is created, where this process may give things away. */
+  /** Owner of created entries, if this process may set it. */
   readonly owner: Owner
-  /** Ends the merge between two paths, or two pieces of a file. */
+  /** Stops the merge between two paths, or two chunks of a file. */
   readonly signal?: AbortSignal
 }
 
 export interface MergeResult {
-  /** Paths that are now as in the view, also those that are gone. */
+  /** Paths that now equal the view, including deleted ones. */
   readonly merged: readonly string[]
-  /** Paths that both had changed. */
+  /** Paths that both changed. */
   readonly conflicts: readonly string[]
-  /** What could not be brought over. */
+  /** Paths that could not be merged, with the reason. */
   readonly leftOut: readonly { readonly path: string; readonly reason: string }[]
 }
 
@@ -50,7 +50,7 @@ interface Trio {
   readonly path: string
 }
 
-/** The same directory in the three trees, as far as it is there; never all missing. */
+/** The same directory in the three trees; at least one exists. */
 interface Level {
   readonly child: Directory | undefined
   readonly start: Directory | undefined
@@ -59,7 +59,10 @@ interface Level {
   readonly depth: number
 }
 
-/** Merges; whatever cannot be read or written is named in the result. Throws only when a tree cannot be opened. */
+/**
+ * Merges the trees; reports every unreadable or unwritable path in the result. Throws only when a tree cannot be
+ * opened.
+ */
 export async function mergeView(trees: MergeTrees, options: MergeOptions): Promise<MergeResult> {
   using child = Directory.openTrusted(trees.child)
   using start = Directory.openTrusted(trees.start)
@@ -70,15 +73,16 @@ export async function mergeView(trees: MergeTrees, options: MergeOptions): Promi
 }
 
 /**
- * Makes `name` of the parent what it is in the child: a file, a link, a directory with all in it, or nothing. What the parent
- * has goes only when all of the other is there. Both directories are those that hold `name`. Throws the system's error.
+ * Makes `name` of the parent equal to the child's: a file, a link, a directory with its content, or nothing. The
+ * parent's old entry is removed only when the new one is complete. Both directories hold `name`. Throws the system's
+ * error.
  */
 export async function takeName(from: Directory, to: Directory, name: string, owner: Owner): Promise<void> {
   const kind = kindAt({ directory: from, name })
   if (kind === 'missing') return removeAt(to, name)
   if (kind === 'other') throw Object.assign(new Error('it is a device, FIFO or socket'), { code: 'ENXIO' })
   using staged = await stageCopy({ directory: from, name }, { directory: to, name }, owner)
-  // No rename puts one of the two in the place of the other.
+  // No rename replaces one kind with the other.
   if (kind === 'directory' || kindAt({ directory: to, name }) === 'directory') removeAt(to, name)
   staged.place()
 }
@@ -106,7 +110,7 @@ class Merge implements MergeResult {
     this.#signal = signal
   }
 
-  /** @param touched names that were written to; all others are as they were. Only at the top can that be known. */
+  /** @param touched names that were written; all others are unchanged. Only the top level knows them. */
   async level(level: Level, touched?: ReadonlySet<string>): Promise<void> {
     const before = new Map(level.start?.list().map(({ name, kind }) => [name, kind]))
     const after = new Map(level.child?.list().map(({ name, kind }) => [name, kind]))
@@ -137,7 +141,7 @@ class Merge implements MergeResult {
     if (kindAt(start) !== 'other') this.leftOut.push({ path, reason: 'it is a device, FIFO or socket' })
   }
 
-  /** A file or link of the child's. */
+  /** A file or link of the child. */
   async #content(trio: Trio): Promise<void> {
     const { child, start, parent, path } = trio
     if ((await this.#isSame(child, start)) || (await this.#isSame(child, parent))) return
@@ -148,7 +152,7 @@ class Merge implements MergeResult {
     }
     const target = { directory: parent.directory, name: parent.name }
     using staged = await stageCopy(child, target, this.#owner, this.#signal)
-    // A program of the parent's may have written meanwhile.
+    // A program of the parent may have written meanwhile.
     if (!isUntouched(seen, statSpot(parent))) {
       this.conflicts.push(path)
       return
@@ -179,7 +183,7 @@ class Merge implements MergeResult {
     await this.level({ ...directories, path, depth: depth + 1 })
   }
 
-  /** Of a directory that was one already. */
+  /** Updates a directory that exists on both sides. */
   async #mode({ child, start, parent, path }: Trio): Promise<void> {
     if ((await this.#isSame(child, start)) || (await this.#isSame(child, parent))) return
     if (!(await this.#isSame(parent, start))) return void this.conflicts.push(path)
@@ -188,7 +192,7 @@ class Merge implements MergeResult {
     this.merged.push(path)
   }
 
-  /** Whether the parent now has it. */
+  /** Whether the parent has it now. */
   async #newDirectory({ child, start, parent, path }: Trio): Promise<boolean> {
     if (parent.directory === undefined || !(await this.#isSame(parent, start))) {
       this.conflicts.push(path)
@@ -212,7 +216,9 @@ class Merge implements MergeResult {
     this.merged.push(path)
   }
 
-  /** All in it that the parent has not changed, and the directory itself when nothing is left. Whether it is gone. */
+  /**
+   * Deletes everything in it that the parent has not changed, then the empty directory. Returns whether it is gone.
+   */
   async #deletedDirectory(
     { start, parent }: Pick<Trio, 'start' | 'parent'>,
     path: string,
@@ -239,7 +245,7 @@ class Merge implements MergeResult {
   }
 }
 
-/** Whether nothing at all differs, in directories neither. */
+/** Whether nothing differs, also in directories. */
 async function isSameTree(a: Spot, b: Spot, signal: AbortSignal | undefined, depth = 0): Promise<boolean> {
   if (depth > MAX_DEPTH) throw new Error('it is nested too deep')
   if (!(await isSame(a, b, signal))) return false

@@ -1,7 +1,7 @@
 /**
- * What each conversation knows of the files that it has read or written: a fingerprint of their content. A change to a file
- * that became another one meanwhile is refused as `stale`, so that no agent undoes what it has not seen. Files that a
- * conversation never looked at are free to it.
+ * Records a fingerprint of each file that a conversation has read or written. A change to a file that has changed
+ * meanwhile is refused as `stale`, so that no agent overwrites unseen changes. Files that a conversation never read
+ * are not restricted.
  */
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -10,19 +10,19 @@ import type { OpenFile, Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import { type ToolContext, toolFailure, toolSuccess } from '../tool-calls/tool.ts'
 
-/** What a file holds, in short; `absent` where there is none. */
+/** Fingerprint of a file's content; `absent` when there is none. */
 export type Fingerprint = `sha256:${string}` | `stat:${string}` | 'absent'
 
-/** Larger files are known by size, time and inode alone. */
+/** Larger files are identified by size, time and inode alone. */
 const hashMaxBytes = 8 * 1024 * 1024
-/** The conversation that was quiet for longest is forgotten first; so are the files of one. */
+/** Maximum conversations, and files of one; the least recently used is forgotten first. */
 const maxConversations = 64
 const maxFiles = 10_000
 
-/** Whose knowledge it is. */
+/** The conversation. */
 export type Reader = Pick<ToolContext, 'runId' | 'agentPath' | 'stepId'>
 
-/** The fingerprint of content that is at hand. */
+/** Fingerprint of content in memory. */
 export function fingerprintBytes(bytes: Uint8Array): Fingerprint {
   return `sha256:${hash('sha256', bytes)}`
 }
@@ -37,7 +37,7 @@ export function fingerprintFile(file: OpenFile): Result<Fingerprint> {
 export class ReadLedger {
   readonly #conversations = new Map<string, Map<string, Fingerprint>>()
 
-  /** Notes what the conversation has seen at the place, or put there. */
+  /** Records what the conversation has seen or written at the place. */
   note(reader: Reader, place: Place, seen: Fingerprint): void {
     const files = this.#filesOf(reader)
     files.delete(place.path)
@@ -45,14 +45,14 @@ export class ReadLedger {
     forgetFirst(files, maxFiles)
   }
 
-  /** Notes the content that this conversation has just put there. */
+  /** Records content that this conversation has just written. */
   noteBytes(reader: Reader, place: Place, bytes: Uint8Array): void {
     this.note(reader, place, fingerprintBytes(bytes))
   }
 
   /**
-   * Whether the place is as the conversation saw it; so it is too where it never looked. A failure is `stale`, and says
-   * what to do; of a file that cannot be read the reason.
+   * Whether the place is unchanged since the conversation saw it, or was never seen. A failure is `stale` with
+   * advice, or the reason why the file cannot be read.
    */
   check(reader: Reader, place: Place): Result<void> {
     const seen = this.#conversations.get(keyOf(reader))?.get(place.path)
@@ -62,14 +62,14 @@ export class ReadLedger {
     return compare(place, seen, now.value)
   }
 
-  /** As {@link check}, for content that is at hand, of at most 8 MiB. */
+  /** As {@link check}, for content in memory of at most 8 MiB. */
   checkBytes(reader: Reader, place: Place, bytes: Uint8Array): Result<void> {
     const seen = this.#conversations.get(keyOf(reader))?.get(place.path)
     if (seen === undefined) return toolSuccess(undefined)
     return compare(place, seen, fingerprintBytes(bytes))
   }
 
-  /** What was known of a path, or of all below it, is known of another from now on. */
+  /** Moves the records of a path and everything below it to another path. */
   move(reader: Reader, from: string, to: string): void {
     const files = this.#filesOf(reader)
     for (const [path, seen] of [...files]) {
@@ -79,7 +79,7 @@ export class ReadLedger {
     }
   }
 
-  /** Nothing is known any more of what was below a directory. */
+  /** Forgets everything below a directory. */
   forgetBelow(reader: Reader, directory: string): void {
     const files = this.#filesOf(reader)
     for (const path of [...files.keys()]) if (path.startsWith(`${directory}/`)) files.delete(path)
@@ -104,7 +104,7 @@ function forgetFirst<K, V>(map: Map<K, V>, maxSize: number): void {
   if (map.size > maxSize && first !== undefined) map.delete(first)
 }
 
-/** What is there now; what is no file has nothing of a file that was read. */
+/** Current fingerprint; an entry that is not a file never matches one. */
 function fingerprintAt(place: Place): Result<Fingerprint> {
   const opened = place.openFile('read')
   if (!opened.ok) {

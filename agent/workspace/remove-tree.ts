@@ -1,25 +1,25 @@
-/** Counts and removes whole directories by descriptor, so that nothing outside of them can be hit. */
+/** Counts and removes whole directories by descriptor, so that nothing outside of them is affected. */
 import { lstatSync, rmdirSync, unlinkSync } from 'node:fs'
 import type { Directory } from '#specs/node/directory.ts'
 
-/** Directories within directories; each level holds a descriptor. */
+/** Maximum directory depth; each level holds a descriptor. */
 export const removeMaxDepth = 256
 
 export interface TreeCount {
   files: number
   directories: number
-  /** Of the files. */
+  /** Total size of the files. */
   bytes: number
 }
 
-/** Thrown where a tree is deeper than {@link removeMaxDepth}. */
+/** Thrown when a tree is deeper than {@link removeMaxDepth}. */
 export class TooDeepError extends Error {
   override readonly name = 'TooDeepError'
 }
 
 /**
- * Counts what is in `directory`, it itself not counted; directories that cannot be read are counted without content.
- * @param visit called for each path below it, files and directories, until it returns false
+ * Counts the entries of `directory`, without itself; unreadable directories count without content.
+ * @param visit called for each path below it until it returns false
  */
 export function countTree(directory: Directory, visit?: (path: string) => void): TreeCount {
   const count: TreeCount = { files: 0, directories: 0, bytes: 0 }
@@ -27,7 +27,7 @@ export function countTree(directory: Directory, visit?: (path: string) => void):
   return count
 }
 
-/** Removes all that is in `directory`; it itself stays. Throws the system's error, with part of the work done. */
+/** Removes everything in `directory` but not itself. Throws the system's error, with part of the work done. */
 export function emptyDirectory(directory: Directory, signal?: AbortSignal): TreeCount {
   const count: TreeCount = { files: 0, directories: 0, bytes: 0 }
   emptyInto(directory, count, 0, signal)

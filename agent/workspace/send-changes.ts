@@ -1,4 +1,4 @@
-/** Sends the change set to the host as one `POST /changes/RUN`, and makes sure that the host has taken all of it. */
+/** Sends the change set to the host as one `POST /changes/RUN`, and verifies that the host has received all of it. */
 
 import type { ClientHttp2Stream } from 'node:http2'
 import { errorMessage } from '#specs/errors.ts'
@@ -6,7 +6,7 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { GuestHttp } from '../link/http.ts'
 import { type CollectOptions, type CollectSummary, collectChanges } from './collect.ts'
 
-/** Counts of what was sent; fails when the host refuses the stream or the session ends in its midst. */
+/** Counts of what was sent; fails when the host refuses the stream or the session ends. */
 export async function sendChanges(
   runId: string,
   http: GuestHttp,
@@ -35,11 +35,11 @@ export async function sendChanges(
   }
 }
 
-/** The host's answer. Never rejects before it is awaited with nobody to hear it. */
+/** The host's answer. Never causes an unhandled rejection before it is awaited. */
 function statusOf(stream: ClientHttp2Stream): Promise<number> {
   const status = new Promise<number>((resolve, reject) => {
     stream.once('response', (headers) => {
-      // Nothing is expected in the answer; unread data would hold the stream open.
+      // The answer has no expected content; unread data would hold the stream open.
       stream.resume()
       resolve(headers[':status'] ?? 0)
     })

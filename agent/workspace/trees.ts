@@ -1,6 +1,6 @@
 /**
- * What merging asks of one name in two trees, and what it does to one: whether they hold the same, copy a file over, remove a
- * subtree. By descriptor alone, and links are never followed.
+ * Operations of the merge on names in trees: compare two, copy a file, remove a subtree. By descriptor alone; links
+ * are never followed.
  */
 import { Buffer } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
@@ -31,13 +31,13 @@ const PIECE_BYTES = 256 * 1024
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 const NEW_FILE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
 
-/** A name in a directory that may itself not be there. */
+/** A name in a directory that may not exist. */
 export interface Spot {
   readonly directory: Directory | undefined
   readonly name: string
 }
 
-/** What is at a spot; nothing where there is nothing. */
+/** The entry at a spot; nothing if there is none. */
 export function statSpot({ directory, name }: Spot): Stats | undefined {
   if (directory === undefined) return undefined
   try {
@@ -48,13 +48,13 @@ export function statSpot({ directory, name }: Spot): Stats | undefined {
   }
 }
 
-/** The kind at a spot; `missing` where there is nothing. */
+/** The kind of entry at a spot; `missing` if there is none. */
 export function kindAt(spot: Spot): EntryKind | 'missing' {
   const stat = statSpot(spot)
   return stat === undefined ? 'missing' : kindOf(stat)
 }
 
-/** The directory at a spot; nothing where there is none. Whoever asks closes it. */
+/** Opens the directory at a spot; nothing if there is none. The caller closes it. */
 export function openSpot({ directory, name }: Spot): Directory | undefined {
   try {
     return directory?.open(name)
@@ -66,8 +66,8 @@ export function openSpot({ directory, name }: Spot): Directory | undefined {
 }
 
 /**
- * Whether both hold the same: kind, permission bits and content, of a directory the bits alone. Devices, FIFOs and sockets
- * are the same when both are such. Throws the signal's reason between two pieces of a file.
+ * Whether both are equal: kind, permission bits and content; for a directory the bits alone. Two devices, FIFOs or
+ * sockets are equal. Throws the signal's reason between two chunks of a file.
  */
 export async function isSame(a: Spot, b: Spot, signal?: AbortSignal): Promise<boolean> {
   const [statA, statB] = [statSpot(a), statSpot(b)]
@@ -108,15 +108,15 @@ function readTarget({ directory, name }: Spot): Buffer {
   return readlinkSync(directory.at(name), { encoding: 'buffer' })
 }
 
-/** What was made beside its place and waits to be put there; disposing it takes it away again. */
+/** A new entry beside its place, ready to be moved there; disposing it removes it. */
 export interface Staged extends Disposable {
-  /** Puts it in the place of whatever file or link is there, at once. */
+  /** Atomically replaces the file or link at its place. */
   place(): void
 }
 
 /**
- * A copy of the file, link or directory `from` beside the name `to`; of a directory without devices, FIFOs and sockets in it.
- * Throws the system's error, or the signal's reason between two pieces of a file.
+ * Copies the file, link or directory `from` beside the name `to`; omits devices, FIFOs and sockets in a directory.
+ * Throws the system's error, or the signal's reason between two chunks of a file.
  */
 export async function stageCopy(
   from: Spot,
@@ -150,7 +150,7 @@ interface CopyOptions {
   readonly depth: number
 }
 
-/** Makes what `from` is at a spot where nothing is. */
+/** Copies `from` to a free spot. */
 async function copyInto(
   from: Spot,
   to: { readonly directory: Directory; readonly name: string },
@@ -186,7 +186,7 @@ async function copyFile(from: Spot, to: string | Buffer, { owner, signal }: Copy
     const target = openSync(to, NEW_FILE, 0o600)
     try {
       const piece = Buffer.allocUnsafe(PIECE_BYTES)
-      // As large as it is now: one that a program still writes to might never end.
+      // Limited to the current size: a program that keeps writing would never end it.
       const { size, mode } = fstatSync(source)
       for (let at = 0; at < size; ) {
         const bytes = readPiece(source, piece, at)
@@ -215,7 +215,7 @@ export function makeDirectory(directory: Directory, name: string, mode: number, 
   made.chmod(mode)
 }
 
-/** Takes away whatever is there, a directory with all that is in it. */
+/** Removes the entry, a directory with its content. */
 export function removeAt(directory: Directory, name: string): void {
   const kind = kindAt({ directory, name })
   if (kind === 'directory') {
@@ -229,12 +229,12 @@ function emptyTree(directory: Directory, name: string): void {
   emptyDirectory(tree)
 }
 
-/** Text of a file for people and models, cut to `maxChars`; absent where there is no file or it is no text. */
+/** Text of a file for people and models, cut to `maxChars`; absent when there is no file or it is not text. */
 export function readTextAt(spot: Spot, maxChars: number): string | undefined {
   if (kindAt(spot) !== 'file') return undefined
   const fd = openFile(spot)
   try {
-    // Four bytes a character at most, and one more to know whether that is all.
+    // At most four bytes per character, plus one to detect more.
     const bytes = readPiece(fd, Buffer.allocUnsafe(maxChars * 4 + 1), 0)
     if (bytes.includes(0)) return undefined
     const text = bytes.toString('utf8')

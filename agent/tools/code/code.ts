@@ -1,6 +1,6 @@
 /**
- * The tools that run programs: `run_bash` and `run_python`. Owns time, memory and process limits, and how output is kept
- * and shown; a program that fails, is killed or never stops is a value, not an error of the tool.
+ * The tools that run programs: `run_bash` and `run_python`. Owns limits on time, memory and processes, and how output
+ * is kept and shown. A program that fails, is killed or never stops is a value, not a tool error.
  */
 import type { Buffer } from 'node:buffer'
 import { availableParallelism } from 'node:os'
@@ -17,28 +17,28 @@ const KiB = 1024
 const MiB = 1024 * KiB
 const DEFAULT_TIMEOUT_MS = 120_000
 const MAX_TIMEOUT_MS = 600_000
-/** Below this, a program that failed is told that the disk is full. */
+/** Free space below which a failed program's result mentions the full disk, in bytes. */
 const DISK_FULL_BYTES = 1 * MiB
 
-/** Each has a default; sizes in bytes. */
+/** Limits, each with a default; sizes in bytes. */
 export interface CodeToolsOptions {
-  /** Kept of standard output; default 24 KiB of its beginning and 24 KiB of its end. */
+  /** Kept standard output. Default: the first and last 24 KiB. */
   readonly stdout?: OutputBounds
-  /** Kept of standard error; default 4 KiB and 8 KiB. */
+  /** Kept standard error. Default: the first 4 KiB and the last 8 KiB. */
   readonly stderr?: OutputBounds
-  /** Shown while a call runs, of both together; default 256 KiB. */
+  /** Output shown during a call, both streams together. Default 256 KiB. */
   readonly shownMaxBytes?: number
-  /** What a program may say before it is ended; default 64 MiB. */
+  /** Output after which a program is ended. Default 64 MiB. */
   readonly outputMaxBytes?: number
-  /** What one call may use with all its processes; default 768 MiB. The VM's own bound comes first where it is lower. */
+  /** Memory of one call with all its processes. Default 768 MiB; the VM's own limit may be lower. */
   readonly memoryBytes?: number
-  /** Processes and threads of one call at once; default 512. */
+  /** Maximum processes and threads of one call. Default 512. */
   readonly pids?: number
-  /** 100 is one core; default all cores. */
+  /** CPU share in percent; 100 is one core. Default all cores. */
   readonly cpuPercent?: number
-  /** The view that programs have as their workspace; absent: the workspace itself. */
+  /** The view that programs use as their workspace; absent: the workspace itself. */
   readonly view?: string
-  /** The way to the network of programs; absent: none is offered. */
+  /** Network access of programs; absent: none. */
   readonly network?: ProgramNetwork
 }
 
@@ -51,13 +51,13 @@ const defaults = {
   pids: 512,
 } as const
 
-/** What one program may use with all its processes, unless it is said otherwise. */
+/** Default limits of one program with all its processes. */
 export function defaultProgramLimits(): Pick<ExecRequest['limits'], 'memoryBytes' | 'pids' | 'cpuPercent'> {
   const { memoryBytes, pids } = defaults
   return { memoryBytes, pids, cpuPercent: availableParallelism() * 100 }
 }
 
-/** Programs that know nobody is there to answer, and leave no caches in the workspace. */
+/** Makes programs non-interactive and keeps caches out of the workspace. */
 export const programEnvironment = {
   PYTHONDONTWRITEBYTECODE: '1',
   PYTHONUNBUFFERED: '1',
@@ -85,35 +85,35 @@ const pythonInput = z.strictObject({
 })
 
 const outputSchema = z.strictObject({
-  /** As text; cut in the middle with a note where it was long. */
+  /** Output as text; long output is cut in the middle with a note. */
   stdout: z.string(),
   stderr: z.string(),
-  /** Null when the program was ended from outside. */
+  /** Exit code; null when the program was ended from outside. */
   exitCode: z.int().nullable(),
   /** What ended it from outside. */
   signal: z.string().nullable(),
   timedOut: z.boolean(),
   oomKilled: z.boolean(),
-  /** Forks that were refused at the limit of processes. */
+  /** Number of forks refused at the process limit. */
   pidsRefused: z.int().min(0),
-  /** It was ended because it said more than anybody could use. */
+  /** Whether it was ended for too much output. */
   outputExceeded: z.boolean(),
-  /** It failed while the disk of the workspace was full. */
+  /** Whether it failed while the workspace's disk was full. */
   diskFull: z.boolean(),
-  /** Connections that did not come about while it ran, a line each; programs such as git hide why. */
+  /** Connections that were refused while it ran, one line each; programs such as git hide the reason. */
   refusedConnections: z.array(z.string().max(700)).max(32),
   durationMs: z.int().min(0),
 })
 type CodeOutput = z.output<typeof outputSchema>
 
-/** `run_bash` and `run_python` over one helper. */
+/** Creates `run_bash` and `run_python` over one helper. */
 export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}): Tool[] {
   const common = {
     outputSchema,
-    // What they do in the VM can be taken back, and asking would not stop a script that does the same.
+    // Their effects in the VM can be undone, and approval would not stop a script with the same effect.
     requiresApproval: false,
     readOnly: false,
-    // What they would change is not theirs to change then.
+    // A read-only workspace prevents the changes that they could make.
     mayPlan: true,
     render: (value: CodeOutput) => describeOutput(value, options),
   }
@@ -139,7 +139,7 @@ export function createCodeTools(helper: Helper, options: CodeToolsOptions = {}):
   ]
 }
 
-/** What the file tools need of the sandbox: programs of ours, with their raw output and no input. */
+/** Runs the file tools' own programs in the sandbox, with raw output and no input. */
 export function createRunSandboxed(helper: Helper, options: CodeToolsOptions = {}): RunSandboxed {
   return async ({ argv, timeoutMs: wallMs }, { signal, onOutput }) => {
     const request = requestOf({ argv, wallMs }, options)
@@ -200,7 +200,7 @@ async function run(
   return toolSuccess({ ...output.texts(), ...result, outputExceeded, diskFull, refusedConnections })
 }
 
-/** Both streams of one call: kept for the result, shown while they come. */
+/** The two streams of one call: kept for the result, shown while they arrive. */
 class Output {
   readonly #kept: Record<'stdout' | 'stderr', OutputKeeper>
   readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }
@@ -230,7 +230,7 @@ class Output {
     if (this.#mayShow <= 0) this.#show(stream, '\n[… what follows is not shown while the call runs …]\n')
   }
 
-  /** Shows what a decoder still holds of a character that never came to its end. */
+  /** Shows an incomplete character that a decoder still holds. */
   finish(): void {
     for (const stream of ['stdout', 'stderr'] as const) this.#show(stream, this.#decoders[stream].decode())
   }
@@ -269,7 +269,7 @@ function failed(error: HelperError): { ok: false; error: ReturnType<typeof toolF
   return toolFailure(code, `The program could not be run: ${error.message}`, retryable)
 }
 
-/** Output as it was, then standard error, then in brackets what there is to know about the end. */
+/** The output, then standard error, then notes about the end in brackets. */
 function describeOutput(value: CodeOutput, options: CodeToolsOptions): string {
   const parts = [value.stdout.trimEnd()]
   if (value.stderr.trim() !== '') parts.push(`[standard error]\n${value.stderr.trimEnd()}`)

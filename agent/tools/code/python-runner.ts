@@ -1,12 +1,12 @@
 /**
- * How Python runs code that is in no file: it comes by standard input, under a name that tracebacks can quote lines of.
- * A file in the workspace would become part of what the run has changed.
+ * Runs Python code without a file: it arrives on standard input, under a name that lets tracebacks quote its lines. A
+ * file in the workspace would become part of the run's changes.
  */
 
-/** The name of the code in tracebacks. */
+/** Name of the code in tracebacks. */
 export const PYTHON_CODE_NAME = '<code>'
 
-/** Runs in `__main__` itself, so that pickle and multiprocessing find what the code defines; leaves no name behind. */
+/** Runs in `__main__`, so that pickle and multiprocessing find the code's definitions; adds no other name. */
 const RUNNER = `
 def _run():
     import linecache, sys, traceback
@@ -25,7 +25,7 @@ def _run():
 _run()
 `
 
-/** The command that runs what it reads, with `args` as sys.argv[1:]. */
+/** The command that runs its standard input, with `args` as sys.argv[1:]. */
 export function pythonCommand(args: readonly string[]): string[] {
   return ['python3', '-c', RUNNER, ...args]
 }

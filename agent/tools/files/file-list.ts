@@ -1,4 +1,4 @@
-/** `list_files`: what is in a directory and below it, nearest first, bounded in depth and number. */
+/** `list_files`: entries of a directory tree, nearest first, with limits on depth and number. */
 import * as z from 'zod'
 import { closedDirectories, type ListedEntry, listed, Walk } from '#runtime/tools/walk.ts'
 import { comparePaths, nameInLine, quotedNamesNote } from '#specs/node/path-text.ts'
@@ -25,14 +25,14 @@ const Listed = z.strictObject({
   /** Relative to the workspace. */
   path: z.string(),
   type: z.enum(['file', 'directory', 'link', 'other']),
-  /** Of a file. */
+  /** Size of a file, in bytes. */
   sizeBytes: Count.optional(),
 })
 
 const outputSchema = z.strictObject({
   path: z.string(),
   entries: z.array(Listed),
-  /** Whether there is more than was returned, for the limit on entries or on depth. */
+  /** Whether the limit on entries or depth left something out. */
   truncated: z.boolean(),
   notes: z.array(z.string()),
 })

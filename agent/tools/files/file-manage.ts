@@ -1,4 +1,4 @@
-/** `move_file` and `delete_file`: names, not content. A link is moved or deleted itself, never what it points to. */
+/** `move_file` and `delete_file`: change names, not content. A link itself is moved or deleted, never its target. */
 import * as z from 'zod'
 import { fileFailure } from '#specs/node/file-error.ts'
 import { nameInLine } from '#specs/node/path-text.ts'
@@ -21,7 +21,7 @@ import {
   type TreeCount,
 } from '../../workspace/remove-tree.ts'
 
-/** Names that a preview lists. */
+/** Maximum names in a preview. */
 const PREVIEW_NAMES = 20
 
 const moveInput = z.strictObject({
@@ -92,7 +92,7 @@ const deleteInput = z.strictObject({
 })
 const deleteOutput = z.strictObject({
   path: z.string(),
-  /** What was deleted: files and links, directories, and the files' size. */
+  /** Counts of deleted files (with links) and directories, and the files' total size. */
   files: Count,
   directories: Count,
   bytes: Count,
@@ -175,7 +175,7 @@ function notEmpty<T>(place: Place, code: string, otherwise: T): T | ReturnType<t
   )
 }
 
-/** What a person is shown before they allow it. */
+/** Preview for the person who approves the call. */
 function describeDeletion(place: Place): Result<string> {
   const stat = place.stat()
   if (!stat.ok) return stat

@@ -1,4 +1,4 @@
-/** `read_file`: text in pages. Binary files are named with their size, never dumped. */
+/** `read_file`: text in pages. A binary file is reported with its size, never printed. */
 import * as z from 'zod'
 import { notesOf, readPage } from '#runtime/tools/text-page.ts'
 import { nameInLine, quotePath } from '#specs/node/path-text.ts'
@@ -32,14 +32,14 @@ const outputSchema = z.strictObject({
   /** Number of the first line returned. */
   offset: z.int().min(1),
   lines: Count,
-  /** Lines of the file; nothing where it is too large to count. */
+  /** Number of lines in the file; absent when it is too large to count. */
   totalLines: Count.nullable(),
-  /** Where the next page begins; nothing at the file's end. */
+  /** Start of the next page; absent at the file's end. */
   nextOffset: z.int().min(1).nullable(),
   sizeBytes: Count,
   /** Whether bytes that are not UTF-8 are shown as U+FFFD. */
   lossy: z.boolean(),
-  /** What else is to be known before the file is edited. */
+  /** Other facts that matter before an edit. */
   notes: z.array(z.string()),
 })
 
@@ -62,7 +62,7 @@ export function createReadFile(
           return withHint(opened.error, path)
         }
         using file = opened.value
-        // Before the page: what changes while it is read counts as not seen.
+        // Recorded before the page: a change during reading counts as unseen.
         const seen = ledger === undefined ? undefined : fingerprintFile(file)
         const sizeBytes = file.stat.size
         const request = { offset, maxLines: limit, maxBytes: PAGE_MAX_BYTES, maxLineChars: LINE_MAX_CHARS }

@@ -1,4 +1,7 @@
-/** A whole text file that is to be changed: read once, and known again just before it is replaced. Refuses what is no UTF-8 text. */
+/**
+ * Reads a whole text file for editing, and detects changes just before it is replaced. Refuses text that is not
+ * UTF-8.
+ */
 import { type Buffer, isUtf8 } from 'node:buffer'
 import { readFileSync } from 'node:fs'
 import { attempt } from '#specs/node/file-error.ts'
@@ -7,18 +10,18 @@ import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { formatSize } from '../../workspace/file-access.ts'
 
-/** Largest file that is changed in parts. */
+/** Maximum size of an editable file, in bytes. */
 export const editMaxBytes = 8 * 1024 * 1024
 
 export interface FileText {
-  /** With its byte order mark, if it has one. */
+  /** Includes the byte order mark, if any. */
   readonly text: string
   readonly bytes: Buffer
   /** Permission bits. */
   readonly mode: number
 }
 
-/** Failures: those of opening it, `too_large`, and `binary_file` for NUL characters and what is not UTF-8. */
+/** Failures: those of opening it; `too_large`; and `binary_file` for NUL characters or invalid UTF-8. */
 export function readText(place: Place): Result<FileText> {
   const opened = place.openFile('read')
   if (!opened.ok) return opened
@@ -44,8 +47,8 @@ export function readText(place: Place): Result<FileText> {
 }
 
 /**
- * Whether the file still holds what was read. Compared by content, for times are too coarse to tell a change within the same
- * instant. A failure is `stale`, and the same call may succeed.
+ * Whether the file still holds the text that was read. Compares content, since timestamps are too coarse. A failure
+ * is `stale`; a retry may succeed.
  */
 export function checkUnchanged(place: Place, { bytes }: Pick<FileText, 'bytes'>): Result<void> {
   const opened = place.openFile('read')

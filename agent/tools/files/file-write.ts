@@ -1,4 +1,7 @@
-/** `write_file` and `edit_file`: whole files and replacements in them, each seen by others as old or new, never in part. */
+/**
+ * `write_file` and `edit_file`: write whole files and replace text in them. Others see the old or the new content,
+ * never a part.
+ */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { nameInLine, quotePath } from '#specs/node/path-text.ts'
@@ -47,7 +50,7 @@ export function createWriteFile(options: FileToolsOptions = {}): Tool<typeof wri
         if (!target.ok) return target
         const bytes = Buffer.from(content, 'utf8')
         const replace = mode === 'overwrite'
-        // Whoever says "create" knows that nothing is there, whatever was.
+        // `create` states that nothing is there, whatever was read before.
         const check = () =>
           replace && ledger !== undefined ? ledger.check(context, place) : toolSuccess(undefined)
         const written = writeWhole(place, bytes, { ...target.value, replace, check })
@@ -77,10 +80,10 @@ const editInput = z.strictObject({
 const editOutput = z.strictObject({
   path: z.string(),
   replacements: z.int().min(1),
-  /** Line of the first replacement, from 1. */
+  /** Line number of the first replacement, from 1. */
   line: z.int().min(1),
   bytes: Count,
-  /** What of the match was not exact; absent: it was. */
+  /** How the match was inexact; absent: it was exact. */
   note: z.string().optional(),
 })
 
@@ -156,12 +159,12 @@ function replaceText(place: Place, text: string, edit: Edit): Result<Edited> {
       `oldText is in ${place} ${found} times (lines ${lines}${more}). Include more of the lines around the one you mean, or set replaceAll.`,
     )
   }
-  // A character is a byte at least; what is far too large must not even be put together.
+  // A character has at least one byte; avoid building a far too large text.
   if (text.length + found * (newText.length - oldText.length) > editMaxBytes) return tooLarge(place)
   return toolSuccess({ text: pieces.join(newText), replacements: found, line: countLines(pieces[0] ?? '') })
 }
 
-/** Where the text is there but for its white space, once; never for all occurrences, which could be others than are meant. */
+/** Matches once when white space is ignored; never for all occurrences, which could include unintended ones. */
 function replaceTolerantly(
   place: Place,
   text: string,
@@ -191,14 +194,14 @@ function replaceTolerantly(
   }
 }
 
-/** Both texts with CR LF where the file has no other line end. */
+/** Converts both texts to CR LF when the file has no other line end. */
 function asInFile(text: string, { oldText, newText }: Edit): { oldText: string; newText: string } {
   const isCrlf = text.includes('\r\n') && !/(?<!\r)\n/.test(text)
   if (!isCrlf) return { oldText, newText }
   return { oldText: oldText.replace(/\r?\n/g, '\r\n'), newText: newText.replace(/\r?\n/g, '\r\n') }
 }
 
-/** The lines at which the text between the pieces begins. */
+/** Line numbers at which the text between the pieces begins. */
 function linesOf(pieces: readonly string[], between: string): number[] {
   const lines: number[] = []
   let line = 1

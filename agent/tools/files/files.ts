@@ -1,4 +1,4 @@
-/** The file tools of an agent, all over one workspace. */
+/** The file tools of an agent over one workspace. */
 
 import type { Tool } from '../../tool-calls/tool.ts'
 import type { FileToolsOptions } from '../../workspace/file-access.ts'
@@ -14,8 +14,8 @@ export type { FileToolsOptions } from '../../workspace/file-access.ts'
 export type { RunSandboxed } from './search.ts'
 
 /**
- * @param run runs ripgrep in the sandbox, with the workspace as its directory
- * @param shared what the conversations know of its files is the tools' own unless given
+ * @param run runs ripgrep in the sandbox, in the workspace's root
+ * @param shared ledger of what conversations have read; default: a new one
  */
 export function createFileTools(run: RunSandboxed, shared: FileToolsOptions = {}): Tool[] {
   const options = { ledger: new ReadLedger(), ...shared }

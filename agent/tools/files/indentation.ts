@@ -1,6 +1,6 @@
 /**
- * How lines that were written with one indentation stand in a file that has another: a shift of all of them, or tabs for so
- * many spaces. Only what the lines that were found say for certain; everything else is refused. Pure.
+ * Adapts new lines to a file's indentation: a constant shift, or tabs for a number of spaces. Applies only what the
+ * matched lines prove; refuses everything else. Pure.
  */
 
 /** The white space before a line's text. */
@@ -8,14 +8,14 @@ export function indentOf(line: string): string {
   return /^[ \t]*/.exec(line)?.[0] ?? ''
 }
 
-/** Gives a line of the new text the file's indentation; null where it is not certain which that is. */
+/** Applies the file's indentation to a new line; null when it is ambiguous. */
 export type Reindent = (line: string) => string | null
 
 const units = ['\t', '  ', '   ', '    ', '        ']
 
 /**
- * What was done to the indentation between `written` and `found`, the same lines but for their white space; null where that
- * is not one thing.
+ * Finds the indentation change between `written` and `found`, lines equal except for white space; null when it is
+ * ambiguous.
  */
 export function findReindent(written: readonly string[], found: readonly string[]): Reindent | null {
   const known = new Map<string, string>()
@@ -37,7 +37,7 @@ export function findReindent(written: readonly string[], found: readonly string[
 
 type Rule = (indent: string) => string | null
 
-/** A shift where one explains all pairs; otherwise every exchange of units that does. */
+/** One shift if it explains all pairs; otherwise every unit conversion that does. */
 function rulesFor(pairs: readonly (readonly [string, string])[]): readonly Rule[] {
   const fits = (rule: Rule): boolean => pairs.every(([from, to]) => rule(from) === to)
   const [from, to] = pairs[0] ?? ['', '']
@@ -62,7 +62,7 @@ function exchange(unit: string, other: string): Rule {
   }
 }
 
-/** What all rules that say something say; null where they differ or none does. */
+/** The common result of all rules that apply; null when they differ or none applies. */
 function agreed(answers: readonly (string | null)[]): string | null {
   const said = new Set(answers.filter((answer) => answer !== null))
   const [only] = said

@@ -1,4 +1,7 @@
-/** Where in a file a text that was not found most nearly is: what an edit that missed is told. Pure; bounded work. */
+/**
+ * Finds the region of a file most similar to a text that was not found, for the message of a failed edit. Pure;
+ * bounded work.
+ */
 
 import { truncateMiddle } from '../../text/truncate.ts'
 
@@ -7,26 +10,26 @@ export interface Region {
   readonly startLine: number
   readonly endLine: number
   readonly text: string
-  /** Whether it differs from what was sought in white space alone. */
+  /** Whether it differs from the sought text only in white space. */
   readonly whitespaceOnly: boolean
 }
 
-/** Lines of the file that are looked at. */
+/** Maximum lines of the file that are compared. */
 const MAX_LINES = 50_000
-/** Lines of the text sought that count. */
+/** Maximum lines of the sought text that are compared. */
 const MAX_SOUGHT_LINES = 200
-/** Places that one line of the text sought may lie at; more common lines (`}`) say nothing. */
+/** Maximum positions for one sought line; more common lines (`}`) are ignored. */
 const MAX_PLACES = 500
-/** Lines compared letter by letter when no line is equal. */
+/** Maximum lines compared by letters when no line is equal. */
 const MAX_COMPARED = 5_000
-/** Share of letter pairs below which two lines are taken for unlike. */
+/** Similarity below which two lines count as different, as a share of letter pairs. */
 const MIN_LIKENESS = 0.5
 const MAX_REGION_LINES = 40
 
-/** Characters of a region that are shown. */
+/** Maximum characters shown of a region. */
 const MAX_SHOWN_CHARS = 4_000
 
-/** A sentence on the lines that come nearest to `sought`, and they themselves behind their numbers. */
+/** A sentence about the nearest lines, and the lines with their numbers. */
 export function nearestText(content: string, sought: string): string {
   const nearest = findNearestRegion(content.replace(/^\ufeff/, ''), sought)
   if (nearest === undefined) return ' Nothing in it is like it: read the file again before you change it.'
@@ -37,7 +40,7 @@ export function nearestText(content: string, sought: string): string {
   return head + truncateMiddle(lines.join('\n'), MAX_SHOWN_CHARS)
 }
 
-/** The region most like `sought`, or nothing if no line is like any of it. */
+/** The most similar region; nothing if no line is similar. */
 export function findNearestRegion(content: string, sought: string): Region | undefined {
   const lines = content.split(/\r?\n/, MAX_LINES)
   const wanted = trimBlankEdges(sought.split(/\r?\n/)).slice(0, MAX_SOUGHT_LINES)
@@ -54,7 +57,7 @@ export function findNearestRegion(content: string, sought: string): Region | und
   }
 }
 
-/** The place at which most of the wanted lines are equal but for white space, longer lines counting more. */
+/** The position with most equal lines, ignoring white space and weighting longer lines higher. */
 function startByEqualLines(lines: readonly string[], wanted: readonly string[]): number | undefined {
   const places = new Map<string, number[]>()
   for (const [index, line] of lines.entries()) {
@@ -84,7 +87,7 @@ function startByEqualLines(lines: readonly string[], wanted: readonly string[]):
   return best
 }
 
-/** The place of the line most like the longest wanted one. */
+/** The position of the line most similar to the longest sought line. */
 function startByLikeness(lines: readonly string[], wanted: readonly string[]): number | undefined {
   const longest = wanted.reduce((left, right) => (right.trim().length > left.trim().length ? right : left))
   const pairs = letterPairs(longest)

@@ -1,12 +1,12 @@
 /**
- * Reads ripgrep's output, which another program in the sandbox may have written: bounded, and never thrown at. Lines of
- * text, not its JSON: that says of a long line where each of its matches is, and so more than the line is long.
+ * Parses ripgrep's output, bounded, without throwing: another program in the sandbox could have written it. Reads
+ * text lines rather than JSON, which lists every match of a long line.
  */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { decodePath } from '#specs/node/path-text.ts'
 
-/** `path NUL number : text`, with `-` before the text of a line of context; long lines are cut by ripgrep itself. */
+/** `path NUL number : text`, with `-` before the text of a context line; ripgrep itself cuts long lines. */
 export const ripgrepFormat = [
   '--no-heading',
   '--with-filename',
@@ -18,10 +18,10 @@ export const ripgrepFormat = [
   '--color=never',
 ] as const
 
-/** A path and a line, with what ripgrep notes between them; longer is passed over. */
+/** Maximum length of a path and a line together; longer lines are skipped. */
 const RECORD_MAX_BYTES = 64 * 1024
 const TEXT_MAX_CHARS = 500
-/** Characters of all lines together; the search ends there. */
+/** Maximum characters of all lines; the search ends there. */
 const TOTAL_MAX_CHARS = 64 * 1024
 const NEWLINE = 0x0a
 
@@ -49,7 +49,7 @@ export class RipgrepReader {
     this.#maxMatches = maxMatches
   }
 
-  /** Takes output as it comes; false when there is enough. */
+  /** Takes output in chunks; false when there is enough. */
   take(bytes: Uint8Array): boolean {
     let rest = Buffer.concat([this.#pending, bytes])
     if (this.#isOverlong) {
@@ -67,7 +67,7 @@ export class RipgrepReader {
       rest = rest.subarray(end + 1)
     }
     this.#isOverlong = rest.length > RECORD_MAX_BYTES
-    // A copy: what is left is not to hold all that came with it.
+    // A copy, so that the remainder does not retain the whole chunk.
     this.#pending = this.#isOverlong ? Buffer.alloc(0) : Buffer.from(rest)
     return true
   }
@@ -91,7 +91,7 @@ export class RipgrepReader {
 
 function readRecord(record: Buffer, pathEnd: number): SearchLine | undefined {
   const before = record.subarray(0, pathEnd)
-  // Notes about binary files are lines without NUL; every path that is asked for begins with `./`.
+  // Notes about binary files are lines without NUL; every requested path begins with `./`.
   const path = before.subarray(before.lastIndexOf('\n./') + 1)
   const body = record.subarray(pathEnd + 1)
   const [head = '', digits = '', sign] = /^([0-9]{1,15})([:-])/.exec(body.toString('latin1', 0, 16)) ?? []

@@ -1,4 +1,7 @@
-/** `search_files`: ripgrep in the sandbox, its output read and bounded. The program never runs outside the sandbox. */
+/**
+ * `search_files`: runs ripgrep in the sandbox and parses its output within limits. The program never runs outside the
+ * sandbox.
+ */
 import * as z from 'zod'
 import { nameInLine, quotedNamesNote, quotePath } from '#specs/node/path-text.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -36,12 +39,12 @@ const inputSchema = z.strictObject({
 
 const outputSchema = z.strictObject({
   lines: z.array(SearchLine),
-  /** Matching lines among them. */
+  /** Number of matching lines. */
   matches: Count,
   files: Count,
   /** Whether the search was stopped at a limit. */
   truncated: z.boolean(),
-  /** What to try where nothing was found. */
+  /** Suggestion when nothing was found. */
   hint: z.string().optional(),
 })
 
@@ -58,7 +61,7 @@ export function createSearchFiles(
     requiresApproval: false,
     readOnly: true,
     async execute(input, { signal }) {
-      // Found here first, so that a link given as the path cannot lead the search elsewhere.
+      // Resolved here first, so that a link as the path cannot redirect the search.
       const place = await withPlace(options, input.path, {}, (found) => {
         const stat = found.stat()
         return stat.ok ? toolSuccess(found.path) : stat
@@ -78,7 +81,7 @@ export function createSearchFiles(
   })
 }
 
-/** A path that looks as if its line's number stood in it is quoted, too. */
+/** Also quotes a path that looks as if it contained the line number. */
 const pathOf = (path: string) => (/:\d+[:-] /.test(path) ? quotePath(path) : nameInLine(path))
 
 const counted = (count: number, noun: string) => `${count} ${noun}${count === 1 ? '' : 's'}`
@@ -105,7 +108,7 @@ async function search(
   )
   if (signal.aborted) return toolFailure('cancelled', 'The search was cancelled.')
   const found = reader.result()
-  // Ended by ourselves at the limit: however that looks from outside, what was found is good.
+  // We ended it at the limit: the results are valid whatever its exit status.
   if (enough.signal.aborted) return toolSuccess({ ...found, truncated: true })
   if (!ended.ok) return ended
   if (ended.value.timedOut) {
@@ -114,7 +117,7 @@ async function search(
       'The search took longer than 60 seconds; search in a directory, or with a glob.',
     )
   }
-  // 0: found; 1: nothing found; 2: an error, though there may be matches beside it.
+  // 0: matches; 1: no matches; 2: an error, possibly with matches.
   if (ended.value.exitCode === 0 || ended.value.exitCode === 1 || found.matches > 0) {
     const isWords = found.matches === 0 && !input.regex && /\S\s+\S/.test(input.pattern)
     return toolSuccess(isWords ? { ...found, hint: wordsHint } : found)
@@ -126,7 +129,7 @@ async function search(
   )
 }
 
-/** All files but .git, whatever ignore files say: what should not be there never came in. */
+/** All files except .git, whatever ignore files say: the workspace was filtered when it was copied in. */
 function argumentsOf(input: z.output<typeof inputSchema>, path: string): string[] {
   return [
     'rg',

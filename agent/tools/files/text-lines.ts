@@ -1,20 +1,20 @@
 /**
- * A text as lines with their ends, and where in it a block of lines stands: exactly, or without regard to white space. Pure;
- * the work is bounded.
+ * A text as lines with their ends, and a search for blocks of lines, exact or ignoring white space. Pure; bounded
+ * work.
  */
 
-/** How one line ends; the last may not. */
+/** One line's end; the last line may have none. */
 export type LineEnd = '\n' | '\r\n' | ''
 
 export interface TextLines {
-  /** Whether a byte order mark stands before the first line, of which it is no part. */
+  /** Whether a byte order mark precedes the first line; it is not part of that line. */
   readonly byteOrderMark: boolean
   readonly lines: readonly string[]
-  /** One for each line. */
+  /** One per line. */
   readonly ends: readonly LineEnd[]
 }
 
-/** A text that ends in a newline has no empty line behind it; an empty text has no lines. */
+/** A trailing newline adds no empty line; an empty text has no lines. */
 export function splitLines(text: string): TextLines {
   const byteOrderMark = text.startsWith('\ufeff')
   const lines: string[] = []
@@ -29,27 +29,27 @@ export function splitLines(text: string): TextLines {
   return { byteOrderMark, lines, ends }
 }
 
-/** The text again. */
+/** Joins the lines to a text again. */
 export function joinLines({ byteOrderMark, lines, ends }: TextLines): string {
   return (byteOrderMark ? '\ufeff' : '') + lines.map((line, at) => line + ends[at]).join('')
 }
 
-/** The end that most lines have. */
+/** The most common line end. */
 export function usualEnd(ends: readonly LineEnd[]): '\n' | '\r\n' {
   let crlf = 0
   for (const end of ends) crlf += end === '\r\n' ? 1 : end === '\n' ? -1 : 0
   return crlf > 0 ? '\r\n' : '\n'
 }
 
-/** A line without the white space at its ends, and one space for each run of it within. */
+/** A line trimmed, with each run of white space as one space. */
 export function squeezeLine(line: string): string {
   return line.trim().replace(/\s+/g, ' ')
 }
 
-/** Comparisons of lines that one index bears, so that texts of equal lines end in a refusal and not in hours. */
+/** Maximum comparisons per index, so that texts of equal lines are refused quickly. */
 const maxComparisons = 50_000_000
 
-/** Where lines stand among others. */
+/** Positions of lines. */
 export class LineIndex {
   readonly #ids: Int32Array
   readonly #idByLine = new Map<string, number>()
@@ -71,8 +71,8 @@ export class LineIndex {
   }
 
   /**
-   * The first lines of the blocks that equal `wanted`, from `from` on, in order, at most `limit`; null when the comparisons
-   * are used up. None for nothing wanted.
+   * First lines of the blocks equal to `wanted`, starting at `from`, in order, at most `limit`; null when the
+   * comparisons are used up. Empty for an empty `wanted`.
    */
   find(wanted: readonly string[], from: number, limit: number): readonly number[] | null {
     const ids = wanted.map((line) => this.#idByLine.get(line) ?? -1)
@@ -93,7 +93,7 @@ export class LineIndex {
     return this.#comparisons > maxComparisons ? null : found
   }
 
-  /** Whether `wanted` stands at this very line. */
+  /** Whether `wanted` is at exactly this line. */
   isAt(start: number, wanted: readonly string[]): boolean {
     return this.#isAt(
       start,

@@ -1,23 +1,23 @@
 /**
- * An edit whose old text is in the file but for its white space: line ends, trailing blanks, indentation, tabs, runs of blanks.
- * Whole lines only, and only where there is one such place and one way to indent what is new. Pure.
+ * An edit whose old text matches the file except for white space: line ends, trailing blanks, indentation, tabs.
+ * Whole lines only, and only with one possible place and one possible indentation. Pure.
  */
 import { findReindent } from './indentation.ts'
 import { joinLines, type LineEnd, LineIndex, splitLines, squeezeLine, usualEnd } from './text-lines.ts'
 
 export type TolerantEdit =
   | { readonly found: 'none' }
-  /** Lines at which it would stand, from 1; the first few. */
+  /** Line numbers of possible places, from 1; the first few. */
   | { readonly found: 'several'; readonly lines: readonly number[] }
-  /** One place, from 1 and both included, but it cannot be told how the new text is to be indented. */
+  /** One place (line numbers from 1, inclusive), but the new text's indentation is ambiguous. */
   | { readonly found: 'unclear'; readonly startLine: number; readonly endLine: number }
   | {
       readonly found: 'one'
       readonly startLine: number
       readonly endLine: number
-      /** Whether lines of the new text were indented otherwise than they were written. */
+      /** Whether the indentation of the new text was changed. */
       readonly reindented: boolean
-      /** The text as it is with the edit. */
+      /** The text after the edit. */
       readonly text: string
     }
 
@@ -26,11 +26,11 @@ const maxPlaces = 11
 export function editTolerantly(text: string, oldText: string, newText: string): TolerantEdit {
   const old = splitLines(oldText)
   const isWhole = oldText.endsWith('\n')
-  // What takes the newline away joins two lines: that is for exact edits.
+  // Removing the newline joins two lines: only an exact edit may do that.
   if (old.lines.every((line) => line.trim() === '') || (isWhole && newText !== '' && !newText.endsWith('\n')))
     return { found: 'none' }
   const sought = old.lines.map(squeezeLine)
-  // What changes white space alone has to say exactly which.
+  // A change of white space alone requires an exact match.
   if (sought.join('\n') === splitLines(newText).lines.map(squeezeLine).join('\n')) return { found: 'none' }
   const file = splitLines(text)
   const places = new LineIndex(file.lines.map(squeezeLine)).find(sought, 0, maxPlaces)
@@ -46,7 +46,7 @@ export function editTolerantly(text: string, oldText: string, newText: string): 
   if (lines === null) return { found: 'unclear', startLine, endLine }
   const middle = file.ends.find((_, at) => at >= start && at < end) || usualEnd(file.ends)
   const ends: LineEnd[] = lines.map(() => middle)
-  // The file's last line keeps its want of a newline.
+  // The file's last line stays without a newline.
   if (lines.length > 0) ends[lines.length - 1] = file.ends[end - 1] ?? ''
   const edited = {
     byteOrderMark: file.byteOrderMark,
@@ -57,7 +57,7 @@ export function editTolerantly(text: string, oldText: string, newText: string): 
   return { found: 'one', startLine, endLine, reindented, text: joinLines(edited) }
 }
 
-/** The new lines as they are to stand; those that head and tail share with the old ones stay as the file has them. */
+/** The final new lines; those that equal old lines at head and tail stay as in the file. */
 function carryOver(
   old: readonly string[],
   written: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * Works out an expression while it is read. Numbers, operators, brackets, and names out of two short lists are all that there is:
- * nothing in an expression is looked up in an object, and nothing is run.
+ * Parses and evaluates an arithmetic expression. Accepts only numbers, operators, brackets, and names from two short
+ * lists; looks nothing up in objects and runs no code.
  */
 import {
   add,
@@ -17,15 +17,15 @@ import {
   subtract,
 } from './math-values.ts'
 
-/** Brackets, signs and exponents within each other. */
+/** Maximum nesting of brackets, signs and exponents. */
 const maxDepth = 100
-/** A whole number from here on takes time to be made. */
+/** Whole numbers from here on are expensive to compute. */
 const large = 10n ** 300n
-/** Powers that are so large; a root weighs as much as several. */
+/** Maximum number of such powers; a root counts as several. */
 const maxWeight = 100
 const rootWeight = 8
 
-/** @throws MathError with the place in words */
+/** @throws {MathError} with the position */
 export function evaluateMath(expression: string): MathValue {
   return new Reader(expression).read()
 }
@@ -77,7 +77,7 @@ class Reader {
     }
   }
 
-  /** A sign binds less than a power: -2**2 is -4. */
+  /** A sign binds weaker than a power: -2**2 is -4. */
   #signed(): MathValue {
     return this.#deeper(() => {
       if (this.#take('-')) return negate(this.#signed())
@@ -90,7 +90,7 @@ class Reader {
     })
   }
 
-  /** All that takes time begins with a power, or is a root: a few digits of text that become thousands. */
+  /** All expensive work begins with a power or a root: few digits become thousands. */
   #weigh(value: MathValue, weight: number): void {
     if (typeof value !== 'bigint' || (value < large && value > -large)) return
     this.#weight += weight

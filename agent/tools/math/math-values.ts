@@ -1,9 +1,9 @@
 /**
- * The arithmetic of `math`: whole numbers exactly, up to a bound of digits, and everything else as doubles. What has no value, or
- * none that can be said, throws a {@link MathError}; it never gives a number that stands for something else.
+ * Arithmetic of `math`: exact whole numbers up to a number of digits, doubles otherwise. A result without a
+ * representable value throws a {@link MathError}; it never becomes a special number.
  */
 
-/** A whole number, or a double that is finite. */
+/** A whole number or a finite double. */
 export type MathValue = bigint | number
 
 /** Why there is no value; the message is for the model. */
@@ -11,11 +11,11 @@ export class MathError extends Error {
   override readonly name = 'MathError'
 }
 
-/** Decimal digits of a whole number. */
+/** Maximum decimal digits of a whole number. */
 export const maxDigits = 10_000
-/** Bits that so many digits have at most. */
+/** Maximum bits of that many digits. */
 const maxBits = Math.ceil(maxDigits * Math.log2(10))
-/** The first number with more digits; made when it is first needed. */
+/** The first number with more digits; computed on first use. */
 let beyond: bigint | undefined
 
 export function add(a: MathValue, b: MathValue): MathValue {
@@ -30,14 +30,14 @@ export function multiply(a: MathValue, b: MathValue): MathValue {
   return isWhole(a) && isWhole(b) ? bounded(a * b) : finite(toDouble(a) * toDouble(b))
 }
 
-/** Exact where it comes out even. */
+/** Exact when it divides evenly. */
 export function divide(a: MathValue, b: MathValue): MathValue {
   if (isZero(b)) throw new MathError('division by zero')
   if (!isWhole(a) || !isWhole(b)) return finite(toDouble(a) / toDouble(b))
   return a % b === 0n ? a / b : finite(ratio(a, b))
 }
 
-/** What is left over, with the sign of the left side. */
+/** The remainder, with the sign of the left side. */
 export function remainder(a: MathValue, b: MathValue): MathValue {
   if (isZero(b)) throw new MathError('division by zero')
   return isWhole(a) && isWhole(b) ? a % b : finite(toDouble(a) % toDouble(b))
@@ -49,7 +49,7 @@ export function power(base: MathValue, exponent: MathValue): MathValue {
     return finite(toDouble(base) ** toDouble(exponent))
   if (base === 0n || base === 1n) return exponent === 0n ? 1n : base
   if (base === -1n) return exponent % 2n === 0n ? 1n : -1n
-  // Before it is worked out: 9**9**9 has more digits than there is memory.
+  // Checked first: 9**9**9 has more digits than fit in memory.
   const bits = BigInt(bitLength(base) - 1)
   if (bits * exponent > BigInt(maxBits)) throw tooLarge()
   return bounded(base ** exponent)
@@ -59,12 +59,12 @@ export function negate(value: MathValue): MathValue {
   return -value
 }
 
-/** As it is written: whole numbers exactly, doubles with the digits that tell them from their neighbours. */
+/** Decimal form: whole numbers exactly, doubles with the shortest unambiguous digits. */
 export function formatValue(value: MathValue): string {
   return value === 0 ? '0' : String(value)
 }
 
-/** A whole number that is written out, or a double from a decimal. */
+/** A whole number, or a double from a decimal. */
 export function parseNumber(text: string): MathValue {
   if (/^\d+$/.test(text)) return bounded(BigInt(text))
   const value = finite(Number(text))
@@ -92,7 +92,7 @@ const some = (isBetter: (a: MathValue, b: MathValue) => boolean): FunctionEntry 
   apply: (...values) => values.reduce((a, b) => (isBetter(b, a) ? b : a)),
 })
 
-/** By name; a map, so that no name leads to anything else. */
+/** By name; a map, so that no name reaches anything else. */
 export const mathFunctions: ReadonlyMap<string, FunctionEntry> = new Map([
   ['abs', one((value) => (value < 0 ? negate(value) : value))],
   ['ceil', one((value) => whole(value, Math.ceil))],
@@ -123,7 +123,7 @@ function logarithm(value: MathValue = 1n, base: MathValue = 10n): MathValue {
   return finite(Math.log(number) / logOfBase)
 }
 
-/** Halves away from zero. */
+/** Rounds halves away from zero. */
 function round(value: MathValue = 0n, digits?: MathValue): MathValue {
   const places = digits === undefined ? 0 : Number(digits)
   if (!Number.isInteger(places) || places < 0 || places > 15)
@@ -142,7 +142,7 @@ function squareRoot(value: MathValue): MathValue {
   return root * root === value ? root : Math.sqrt(toDouble(value))
 }
 
-/** The largest whole number whose square is not larger; Newton's way, from above. */
+/** Integer square root by Newton's method, from above. */
 function wholeRoot(value: bigint): bigint {
   if (value < 2n) return value
   let root = 1n << BigInt(Math.ceil(bitLength(value) / 2))
@@ -153,16 +153,16 @@ function wholeRoot(value: bigint): bigint {
   }
 }
 
-/** A double made whole is exact as long as doubles tell whole numbers apart. */
+/** Rounding a double is exact as long as doubles represent whole numbers. */
 function whole(value: MathValue, toWhole: (value: number) => number): MathValue {
   if (isWhole(value)) return value
   const made = toWhole(value)
   return Number.isSafeInteger(made) ? BigInt(made) : made
 }
 
-/** A quotient that does not come out even, also of numbers too large for doubles. */
+/** An inexact quotient, also of numbers too large for doubles. */
 function ratio(a: bigint, b: bigint): number {
-  // So many bits that what is cut off lies below a double's last.
+  // Enough bits that truncation happens below a double's last bit.
   const shift = Math.max(0, 80 - (bitLength(a) - bitLength(b)))
   const scaled = Number((a << BigInt(shift)) / b)
   const half = Math.floor(shift / 2)

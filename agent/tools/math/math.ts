@@ -1,4 +1,4 @@
-/** `math`: an expression worked out, so that a model need not reckon in its head or start a program. */
+/** `math`: evaluates an expression, so that a model need not calculate or start a program. */
 import * as z from 'zod'
 import { defineTool, type Tool, toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { evaluateMath } from './math-parse.ts'
@@ -14,7 +14,7 @@ const inputSchema = z.strictObject({
 
 const outputSchema = z.strictObject({
   result: z.string(),
-  /** Whether every digit is right; otherwise it is a double, of which about 15 are. */
+  /** Whether every digit is correct; otherwise a double with about 15 correct digits. */
   exact: z.boolean(),
 })
 

@@ -1,4 +1,4 @@
-/** `apply_patch`: one change over several files, whole or not at all. A patch that deletes files is put before a person first. */
+/** `apply_patch`: one change over several files, all or nothing. A patch that deletes files requires approval. */
 
 import * as z from 'zod'
 import { nameInLine } from '#specs/node/path-text.ts'
@@ -12,7 +12,7 @@ import type { FilePatch } from './patch-model.ts'
 import { patchMaxFiles, readPatch } from './patch-read.ts'
 import { type StagedFile, type StageParts, stagePatch } from './patch-stage.ts'
 
-/** Notes of one file that are told. */
+/** Maximum notes reported per file. */
 const maxNotes = 10
 
 const inputSchema = z.strictObject({
@@ -28,11 +28,11 @@ const outputSchema = z.strictObject({
     z.strictObject({
       path: z.string(),
       action: z.enum(['add', 'update', 'delete']),
-      /** Its new path; absent: it stays. */
+      /** New path; absent: unchanged. */
       to: z.string().optional(),
       addedLines: Count,
       removedLines: Count,
-      /** How hunks landed that did not stand exactly where they said. */
+      /** How hunks matched that were not exactly at their line numbers. */
       notes: z.array(z.string()),
     }),
   ),
@@ -75,7 +75,7 @@ export function createApplyPatch(
 
 const pastOf = { add: 'Added', update: 'Updated', delete: 'Deleted' } as const
 
-/** Reads and stages the patch, and closes all places in the end. */
+/** Parses and stages the patch; closes all descriptors at the end. */
 async function withStage<T>(
   options: FileToolsOptions,
   patch: string,
@@ -100,7 +100,7 @@ function describeFile({ patch, change }: StagedFile): z.output<typeof outputSche
   return { path, action, ...(to === undefined ? {} : { to }), ...lines, notes }
 }
 
-/** For the person who decides: every file with what becomes of it, deletions first; then the lines. */
+/** Preview for the approver: every file with its change, deletions first; then the lines. */
 function describeStage(staged: readonly StagedFile[]): string {
   const sorted = staged.toSorted(
     (a, b) => Number(b.patch.action === 'delete') - Number(a.patch.action === 'delete'),

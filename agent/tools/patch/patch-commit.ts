@@ -1,7 +1,6 @@
 /**
- * Writes what a patch was staged to be: all of it, or nothing. New content is written beside its place first; then names change
- * one after another, and where one cannot, those before it are changed back. Whatever ends the process meanwhile leaves each
- * file old or new.
+ * Writes a staged patch: all of it or nothing. New content is written beside its place first; then names change one
+ * by one, and an error reverts the earlier ones. If the process dies, each file is old or new.
  */
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import type { Place } from '#specs/node/place.ts'
@@ -15,13 +14,13 @@ export function commitPatch(staged: readonly StagedFile[], parts: StageParts): R
   const log: Log = { undo: [], besides: [], asides: [] }
   const done = write(staged, parts, log)
   if (done.ok) {
-    // What is left of a file that is gone is nobody's any more; that it cannot be removed harms nothing.
+    // Leftovers of a deleted file belong to nobody; failing to remove them is harmless.
     for (const aside of log.asides) aside.unlink()
     noteAll(staged, parts)
     return done
   }
   const { code, message, retryable } = done.error
-  // First what takes room, for putting content back needs some.
+  // Steps that need space first, since reverting needs some.
   for (const beside of log.besides) beside.unlink()
   const stuck = log.undo.reverse().filter(({ back }) => !back())
   const state =
@@ -31,23 +30,23 @@ export function commitPatch(staged: readonly StagedFile[], parts: StageParts): R
   return toolFailure(code, `${message} ${state}`, retryable)
 }
 
-/** What has been done so far. */
+/** Progress so far. */
 interface Log {
-  /** Changes that were made, the last at the end. */
+  /** Changes made, newest last. */
   readonly undo: Undo[]
   /** New content that may not be in its place. */
   readonly besides: Place[]
-  /** Files that are gone once nothing can go wrong any more. */
+  /** Files to delete once nothing can fail any more. */
   readonly asides: Place[]
 }
 
 interface Undo {
   readonly path: string
-  /** Takes it back; whether it is as it was. */
+  /** Reverts it; returns whether the old state is restored. */
   back(): boolean
 }
 
-/** A file with the places that it is written to. */
+/** A file with the places to write. */
 interface Ready {
   readonly file: StagedFile
   readonly target?: Place
@@ -62,7 +61,7 @@ function write(staged: readonly StagedFile[], parts: StageParts, log: Log): Resu
     if (!one.ok) return one
     ready.push(one.value)
   }
-  // Nothing is to be seen of the patch yet, and from here on nobody else has a turn in this process.
+  // Nothing of the patch is visible yet, and nothing else in this process runs from here on.
   for (const { source, read } of staged) {
     const unchanged = source === undefined || read === undefined ? null : checkUnchanged(source, read)
     if (unchanged?.ok === false) return unchanged
@@ -89,7 +88,7 @@ function prepare(file: StagedFile, parts: StageParts, log: Log): Result<Ready> {
   return toolSuccess({ file, target, beside: written.value })
 }
 
-/** Makes the directories before a new file that are missing, and finds its place. */
+/** Creates missing parent directories of a new file and opens its place. */
 function makeParents(path: string, { root, scope }: StageParts, undo: Undo[]): Result<Place> {
   const names = path.split('/')
   for (let count = 1; count < names.length; count++) {
@@ -126,7 +125,10 @@ function putInPlace({ file, target, beside }: Ready, log: Log): Result<void> {
   return source === undefined || read === undefined ? put : setAside(source, log)
 }
 
-/** New content under the name of the old; the old comes back from memory, for two names of one file would be two copies on disk. */
+/**
+ * Puts new content under the old name. A revert writes the old content from memory, since hard links would become two
+ * copies on disk.
+ */
 function replace({ source, read }: StagedFile, beside: Place, undo: Undo[]): Result<void> {
   if (source === undefined || read === undefined) return toolSuccess(undefined)
   const put = beside.renameTo(source, { replace: true })
@@ -136,7 +138,7 @@ function replace({ source, read }: StagedFile, beside: Place, undo: Undo[]): Res
   return put
 }
 
-/** Takes a file's name away; the file itself is there until nothing can go wrong any more. */
+/** Removes a file's name; the file remains until nothing can fail any more. */
 function setAside(source: Place, { undo, asides }: Log): Result<void> {
   const aside = placeBeside(source)
   const moved = source.renameTo(aside, { replace: true })
@@ -146,7 +148,7 @@ function setAside(source: Place, { undo, asides }: Log): Result<void> {
   return moved
 }
 
-/** What this conversation knows of the files from now on. */
+/** Records what this conversation knows of the files from now on. */
 function noteAll(staged: readonly StagedFile[], { root, scope, ledger, reader }: StageParts): void {
   if (ledger === undefined) return
   for (const { source, target, bytes } of staged) {

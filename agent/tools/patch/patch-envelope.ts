@@ -1,4 +1,7 @@
-/** The form of patches that begins with `*** Begin Patch`: files by name, hunks by context alone, without line numbers. Pure. */
+/**
+ * Parses patches that begin with `*** Begin Patch`: files by name, hunks by context alone, without line numbers.
+ * Pure.
+ */
 import type { Result } from '#specs/protocol/error.ts'
 import { toolSuccess } from '../../tool-calls/tool.ts'
 import {
@@ -27,13 +30,13 @@ interface OpenFile {
 }
 
 /**
- * What stands before and behind the marks is no part of it. Blanks before a mark are passed over where no line of a hunk can
- * stand: before the patch, at its end, and outside of updates. So is an indentation that all lines share.
+ * Ignores text before and after the marks. Ignores blanks before a mark where no hunk line can be: before the patch,
+ * at its end, and outside of updates. Also ignores an indentation that all lines share.
  */
 export function parseEnvelope(given: readonly string[]): Result<readonly FilePatch[]> {
   const lines = withoutIndentation(given)
   const reader = new EnvelopeReader()
-  // Text behind the patch begins with a letter, and no line of a patch does.
+  // Text after the patch begins with a letter, and no patch line does.
   const last = lines.findLastIndex((line) => line.trim() !== '' && /^[ \t+\-@*]/.test(line))
   let isInside = false
   for (const [at, written] of lines.entries()) {
@@ -64,7 +67,7 @@ export function parseEnvelope(given: readonly string[]): Result<readonly FilePat
   return toolSuccess(reader.files.map(closeFile))
 }
 
-/** The lines without the blanks that the head has before it, where all lines have them. */
+/** Removes the head's indentation when all lines have it. */
 function withoutIndentation(lines: readonly string[]): readonly string[] {
   const some = lines.filter((line) => line.trim() !== '')
   const indentation = /^[ \t]*/.exec(some[0] ?? '')?.[0] ?? ''
@@ -72,7 +75,7 @@ function withoutIndentation(lines: readonly string[]): readonly string[] {
   return lines.map((line) => (line.trim() === '' ? line : line.slice(indentation.length)))
 }
 
-/** A mark with blanks before it as the mark alone; any other line as it is. */
+/** A mark without the blanks before it; any other line unchanged. */
 function withPlainMark(line: string): string {
   return isMark(line) ? line.trimStart() : line
 }
@@ -80,12 +83,12 @@ function withPlainMark(line: string): string {
 class EnvelopeReader {
   readonly files: OpenFile[] = []
 
-  /** Whether a line that begins with a space may be one of a file. */
+  /** Whether a line that begins with a space may be a file's line. */
   get mayBeContent(): boolean {
     return this.files.at(-1)?.action === 'update'
   }
 
-  /** Takes a line; what is wrong with it, or null. */
+  /** Adds a line; returns the error, or null. */
   take(line: string, patchLine: number): string | null {
     const head = /^\*\*\* (Add|Update|Delete) File: *(.+?)\s*$/.exec(line)
     const file = this.files.at(-1)
@@ -122,7 +125,7 @@ function takeHeading(file: OpenFile, line: string, patchLine: number): string | 
   if (file.action !== 'update') return 'only an update has hunks'
   const heading = headingOf(line)
   const last = file.hunks.at(-1)
-  // Several headings before one hunk lead into each other: a class, then a method of it.
+  // Several headings before one hunk are nested: a class, then its method.
   const hunk = last !== undefined && last.lines.length === 0 ? last : openHunk(file, patchLine)
   if (heading !== null) hunk.headings.push(heading)
   return null
@@ -161,7 +164,7 @@ function closeFile({ action, path, to, hunks }: OpenFile): FilePatch {
   }
 }
 
-/** Empty lines at the end part a hunk from the next more often than they stand for empty lines of the file. */
+/** Empty lines at the end usually separate hunks rather than stand for empty lines of the file. */
 function withoutLastBlanks(lines: readonly HunkLine[]): readonly HunkLine[] {
   const last = lines.findLastIndex(({ op, text }) => op !== ' ' || text !== '')
   return lines.slice(0, last + 1)

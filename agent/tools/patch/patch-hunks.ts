@@ -1,6 +1,6 @@
 /**
- * The hunks of a patch put into the text of a file. A hunk lands where its lines stand: exactly at the line it names, at the only
- * place there is, or at the only place without regard to white space, which is said. Pure; the work is bounded.
+ * Applies a patch's hunks to a file's text. A hunk matches exactly at its line number, else at the only exact match,
+ * else at the only match ignoring white space, which is reported. Pure; bounded work.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
@@ -21,14 +21,14 @@ export interface Patched {
   readonly text: string
   readonly added: number
   readonly removed: number
-  /** How hunks landed that did not stand exactly where they said. */
+  /** How hunks matched that were not exactly at their line numbers. */
   readonly notes: readonly string[]
 }
 
-/** Places that a message names. */
+/** Maximum places in a message. */
 const maxPlaces = 11
 
-/** Where a hunk lands: its first line, from 0, and whether white space was passed over. */
+/** Where a hunk matches: its first line, from 0, and whether white space was ignored. */
 interface Landing {
   readonly at: number
   readonly tolerant: boolean
@@ -63,7 +63,7 @@ export function applyHunks(name: string, text: string, hunks: readonly Hunk[]): 
   return toolSuccess({ ...after.end(hunks.at(-1)), notes })
 }
 
-/** Finds hunks in the text before the patch. */
+/** Locates hunks in the original text. */
 class HunkFinder {
   readonly #name: string
   readonly #text: string
@@ -77,7 +77,7 @@ class HunkFinder {
     this.#lines = lines
   }
 
-  /** @param from the first line that no earlier hunk has taken, from 0 */
+  /** @param from first line not used by an earlier hunk, from 0 */
   find(label: string, hunk: Hunk, from: number, drift: number): Result<Landing> {
     const old = hunk.lines.filter(({ op }) => op !== '+').map(({ text }) => text)
     const start = this.#behindHeadings(label, hunk, from)
@@ -137,7 +137,7 @@ class HunkFinder {
     return !hunk.atEnd || at + length === this.#lines.length
   }
 
-  /** Lines that are added without any that stand beside them: by number, behind a heading, at the end, or into an empty file. */
+  /** Places lines added without context: by number, after a heading, at the end, or in an empty file. */
   #findInsertion(label: string, hunk: Hunk, from: number, drift: number): Result<Landing> {
     const { length } = this.#lines
     // The number of a hunk without old lines is that of the line before it.
@@ -150,7 +150,7 @@ class HunkFinder {
     )
   }
 
-  /** The line behind the last heading; each has to be there, from the one before it on. */
+  /** The line after the last heading; each heading must follow the previous one. */
   #behindHeadings(label: string, { headings }: Hunk, from: number): Result<number> {
     let start = from
     for (const heading of headings) {
@@ -194,9 +194,9 @@ function tooMuch(label: string): ReturnType<typeof toolFailure> {
   return toolFailure('too_large', `${label}: the file has too many equal lines to find it; use run_python.`)
 }
 
-/** The lines as they become, from the file's beginning on. */
+/** The resulting lines, from the file's beginning. */
 class PatchedLines {
-  /** The first line of the text before the patch that is not yet taken, from 0. */
+  /** First unused line of the original text, from 0. */
   next = 0
   readonly #before: TextLines
   readonly #usualEnd: '\n' | '\r\n'
@@ -210,7 +210,7 @@ class PatchedLines {
     this.#usualEnd = usualEnd(before.ends)
   }
 
-  /** False where it is not certain how the new lines are to be indented; then nothing is to be made of all this. */
+  /** False when the indentation of the new lines is ambiguous; the result is then unusable. */
   take(hunk: Hunk, at: number, tolerant: boolean): boolean {
     this.#copyTo(at)
     const old = hunk.lines.filter(({ op }) => op !== '+').map(({ text }) => text)
@@ -234,7 +234,7 @@ class PatchedLines {
     return true
   }
 
-  /** @param last the hunk that came last; only it can say how the file ends */
+  /** @param last the last hunk; only it can change how the file ends */
   end(last: Hunk | undefined): Pick<Patched, 'text' | 'added' | 'removed'> {
     const { byteOrderMark, lines, ends } = this.#before
     const reached = this.next === lines.length
@@ -254,7 +254,7 @@ class PatchedLines {
     }
   }
 
-  /** As the line that is replaced or stands before ends, so that mixed files stay as they are. */
+  /** Line end of the replaced or following line, so that files with mixed ends keep them. */
   #endHere(start: number): LineEnd {
     const { ends } = this.#before
     return ends[Math.max(start, this.next - 1)] || ends[start - 1] || this.#usualEnd

@@ -1,45 +1,45 @@
-/** What a patch says, whichever form it is written in: files, and of each the hunks. */
+/** A parsed patch of either format: files and their hunks. */
 import { toolFailure } from '../../tool-calls/tool.ts'
 
 export interface HunkLine {
   readonly op: ' ' | '-' | '+'
   /** Without its end. */
   readonly text: string
-  /** How an added line ends, where the patch says so; absent: as the file's lines do. */
+  /** End of an added line, if the patch says; absent: like the file's lines. */
   readonly end?: '\n' | '\r\n'
 }
 
 export interface Hunk {
   /** In the patch, from 1. */
   readonly patchLine: number
-  /** Line of the file at which it says that it begins, from 1, before the patch; absent: it does not say. */
+  /** Line number in the file before the patch, from 1; absent: not given. */
   readonly oldStart?: number
-  /** Lines of the file behind which it lies, in order. */
+  /** Heading lines of the file that precede the hunk, in order. */
   readonly headings: readonly string[]
   readonly lines: readonly HunkLine[]
-  /** Whether its last line is the file's last. */
+  /** Whether its last line is the file's last line. */
   readonly atEnd: boolean
-  /** Whether the file then ends with or without a newline; absent: as before. */
+  /** Whether the file then ends with a newline; absent: unchanged. */
   readonly finished?: boolean
 }
 
 export interface FilePatch {
   readonly action: 'add' | 'update' | 'delete'
   readonly path: string
-  /** Its new path; absent: it stays. */
+  /** New path; absent: unchanged. */
   readonly to?: string
-  /** Permission bits that it is given; absent: those that it has, or those of a new file. */
+  /** Permission bits to set; absent: unchanged, or those of a new file. */
   readonly mode?: number
-  /** None where nothing of the content changes, and of a deletion that does not say what is lost. */
+  /** Empty when the content does not change, and for a deletion without the lost lines. */
   readonly hunks: readonly Hunk[]
 }
 
-/** Whether a line has the words of a mark of `*** Begin Patch`, with or without blanks before it. */
+/** Whether a line is a mark of `*** Begin Patch`, with or without leading blanks. */
 export function isMark(line: string): boolean {
   return /^\s*\*\*\* (?:Begin Patch|End Patch|End of File|(?:Add|Update|Delete) File:|Move to:)/.test(line)
 }
 
-/** What is wrong with a patch, and where. */
+/** An error in a patch, with its line. */
 export function badPatch(problem: string, line: number): ReturnType<typeof toolFailure> {
   return toolFailure(
     'invalid_input',
@@ -47,14 +47,14 @@ export function badPatch(problem: string, line: number): ReturnType<typeof toolF
   )
 }
 
-/** A line of a hunk without the mark before it; a line end of its own is told apart from the text. */
+/** A hunk line without its prefix; its own line end is separated. */
 export function hunkLine(op: HunkLine['op'], text: string, hasOwnEnds: boolean): HunkLine {
   const isCrlf = text.endsWith('\r')
   const plain = isCrlf ? text.slice(0, -1) : text
   return hasOwnEnds ? { op, text: plain, end: isCrlf ? '\r\n' : '\n' } : { op, text: plain }
 }
 
-/** What a hunk's mark says beside line numbers; null for nothing. */
+/** What a hunk's mark says besides line numbers; null for nothing. */
 export function headingOf(line: string): string | null {
   if (/^@@ -\d/.test(line)) return null
   const text = line

@@ -1,17 +1,14 @@
-/**
- * Reads a patch in either of its forms. Touches no file; what has two meanings or none is refused, with the line of the patch at
- * which it stands.
- */
+/** Parses a patch in either format. Touches no file; refuses ambiguous patches with the line number in the patch. */
 import type { Result } from '#specs/protocol/error.ts'
 import { toolFailure, toolSuccess } from '../../tool-calls/tool.ts'
 import { parseEnvelope } from './patch-envelope.ts'
 import { badPatch, type FilePatch } from './patch-model.ts'
 import { parseUnified } from './patch-unified.ts'
 
-/** Files that one patch changes. */
+/** Maximum files in one patch. */
 export const patchMaxFiles = 300
 
-/** Reads a patch: a unified diff as git or diff write it, or the form that begins with `*** Begin Patch`. */
+/** Parses a unified diff as git or diff write it, or the format that begins with `*** Begin Patch`. */
 export async function readPatch(text: string): Promise<Result<readonly FilePatch[]>> {
   const lines = unwrap(text)
   const files = isEnvelope(lines) ? parseEnvelope(lines) : await parseUnified(lines)
@@ -26,15 +23,17 @@ export async function readPatch(text: string): Promise<Result<readonly FilePatch
   return toolSuccess(files.value)
 }
 
-/** Whether a line is the mark of the form. Blanks before it are taken only at the head, for elsewhere they begin a line of a hunk. */
+/**
+ * Whether a line is the format's mark. Leading blanks are allowed only at the head; elsewhere they begin a hunk line.
+ */
 function isEnvelope(lines: readonly string[]): boolean {
   const first = lines.find((line) => line.trim() !== '') ?? ''
   return [first.trimStart(), ...lines].some((line) => /^\*\*\* Begin Patch\s*$/.test(line))
 }
 
 /**
- * The lines, without a fence around them, and without the CR of a patch that was written with CR LF throughout: then it is the
- * patch that ends its lines so, and not the file.
+ * The lines without a surrounding code fence. Removes CR when the whole patch uses CR LF: then it is the patch's line
+ * end, not the file's.
  */
 function unwrap(text: string): readonly string[] {
   const lines = text.replace(/^\ufeff/, '').split('\n')
@@ -45,6 +44,6 @@ function unwrap(text: string): readonly string[] {
   const last = plain.findLastIndex((line) => line.trim() !== '')
   const isFenced =
     last > first && /^```[\w-]*\s*$/.test(plain[first] ?? '') && /^```\s*$/.test(plain[last] ?? '')
-  // Emptied and not taken out, so that line numbers hold.
+  // Blanked rather than removed, so that line numbers hold.
   return isFenced ? plain.map((line, at) => (at === first || at === last ? '' : line)) : plain
 }

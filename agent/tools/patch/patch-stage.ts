@@ -1,6 +1,6 @@
 /**
- * What a patch would do to the workspace: every path found, every file read and every hunk put in its place, in memory. Nothing is
- * written; whatever is wrong with any of the files refuses the whole.
+ * Stages a patch in memory: resolves every path, reads every file and applies every hunk. Writes nothing; a problem
+ * in one file refuses the whole patch.
  */
 
 import { Buffer } from 'node:buffer'
@@ -14,38 +14,38 @@ import { editMaxBytes, type FileText, readText } from '../files/file-text.ts'
 import { applyHunks, type Patched } from './patch-hunks.ts'
 import { badPatch, type FilePatch } from './patch-model.ts'
 
-/** One file, ready to be written. Its places stay open as long as the stage. */
+/** One file ready to be written. The stage owns its descriptors. */
 export interface StagedFile {
   readonly patch: FilePatch
-  /** What is there now; absent for a new file. */
+  /** The current entry; absent for a new file. */
   readonly source?: Place
-  /** Its text as it was read; absent where its content is not looked at. */
+  /** Its text; absent when the content is not needed. */
   readonly read?: FileText
-  /** Where content is put; absent for a deletion. */
+  /** Where content is written; absent for a deletion. */
   readonly target?: Target
-  /** The content to be; absent where it stays. */
+  /** New content; absent when it stays. */
   readonly bytes?: Buffer
-  /** Permission bits to be given; absent: those that it has, or those of a new file. */
+  /** Permission bits to set; absent: unchanged, or those of a new file. */
   readonly mode?: number
   readonly change: Omit<Patched, 'text'>
 }
 
-/** A path at which nothing is yet, or the file that is replaced. */
+/** A free path, or the file to replace. */
 export interface Target {
   /** Resolved, below the root. */
   readonly path: string
-  /** Absent where directories are missing on the way. */
+  /** Absent when parent directories are missing. */
   readonly place?: Place
 }
 
-/** Bytes that all files of a patch may have together, before or after it. */
+/** Maximum bytes of all files of a patch, before or after it. */
 const totalMaxBytes = 64 * 1024 * 1024
-/** Failures that one message names. */
+/** Maximum failures in one message. */
 const maxFailures = 5
 
 export interface StageParts {
   readonly root: Root
-  /** Closes the places. */
+  /** Closes the descriptors. */
   readonly scope: DisposableStack
   readonly ledger: ReadLedger | undefined
   readonly reader: Reader
@@ -98,7 +98,7 @@ export function stagePatch(files: readonly FilePatch[], parts: StageParts): Resu
   return { ok: false, error: { ...first, message } }
 }
 
-/** The file that an earlier part of the patch brings to the path of `file`: a new one, or one under its new name. */
+/** The file that an earlier part of the patch creates or renames to the path of `file`. */
 function findMade(
   staged: readonly StagedFile[],
   { action, path }: FilePatch,
@@ -110,7 +110,7 @@ function findMade(
   return free.ok ? made.find(({ target }) => target?.path === free.value.path) : undefined
 }
 
-/** Hunks for a file that the patch itself makes: they apply to what it is by then. */
+/** Applies hunks to a file that the patch itself creates. */
 function stageMade(made: StagedFile, file: FilePatch, { ledger, reader }: StageParts): Result<StagedFile> {
   const name = quotePath(file.path)
   if (file.action === 'delete' || file.to !== undefined) {
@@ -243,7 +243,7 @@ function locate(path: string, links: 'keep' | 'follow', { root, scope }: StagePa
   return toolSuccess(scope.use(found.value))
 }
 
-/** A path at which nothing is; directories may be missing on the way. */
+/** A free path; parent directories may be missing. */
 function findFree(path: string, parts: StageParts): Result<Target> {
   if (path.endsWith('/'))
     return toolFailure('invalid_input', `${quotePath(path)} names a directory; name a file in it.`)
@@ -256,7 +256,7 @@ function findFree(path: string, parts: StageParts): Result<Target> {
   )
 }
 
-/** The path below the deepest directory that is there. */
+/** The path below the deepest existing directory. */
 function findBelowMissing(path: string, { root }: StageParts): Result<Target> {
   const names = path
     .split('/')

@@ -1,6 +1,6 @@
 /**
- * Unified diffs as git and diff write them, and as models do: the library reads heads and hunks, after the counts in the marks of
- * hunks were put right, for they are what models get wrong. Lines that the library would pass over are refused.
+ * Parses unified diffs as git, diff and models write them. Corrects the line counts of hunks, which models get wrong,
+ * then uses the library. Refuses lines that the library would ignore.
  */
 
 import type { StructuredPatch } from 'diff'
@@ -31,7 +31,7 @@ export async function parseUnified(lines: readonly string[]): Promise<Result<rea
   return toolSuccess(files)
 }
 
-/** What the mark of a hunk says. */
+/** The content of a hunk's mark. */
 interface Mark {
   readonly patchLine: number
   readonly oldStart?: number
@@ -39,9 +39,9 @@ interface Mark {
 }
 
 interface Counted {
-  /** The patch with right counts. */
+  /** The patch with correct counts. */
   readonly lines: readonly string[]
-  /** In the order of the hunks. */
+  /** In hunk order. */
   readonly marks: readonly Mark[]
 }
 
@@ -72,7 +72,7 @@ function countHunks(lines: readonly string[]): Result<Counted> {
         `the patch changes a binary file at its line ${at + 1}; use run_python for that.`,
       )
     }
-    // Before the first file a patch may have a letter's head; later nothing is passed over.
+    // Before the first file a patch may have a mail header; later nothing is skipped.
     if (isBegun && line.trim() !== '' && !headPattern.test(line))
       return badPatch(
         `${JSON.stringify(line.slice(0, 60))} belongs to no hunk and is no head of a file`,
@@ -119,7 +119,7 @@ function countHunk(
   })
 }
 
-/** Where the hunk ends by its own counts; undefined where they cannot be right. */
+/** Where the hunk ends by its own counts; undefined when they cannot be right. */
 function endByCounts(
   lines: readonly string[],
   from: number,
@@ -139,7 +139,7 @@ function endByCounts(
   return at < end && isBody(lines, at, end) ? undefined : at
 }
 
-/** Where the next hunk or file begins; empty lines before it are no part of the hunk. */
+/** Where the next hunk or file begins; preceding empty lines belong to neither. */
 function endByContent(lines: readonly string[], from: number, end: number): number {
   let at = from
   while (at < end && !/^(@@|diff |Index: )/.test(lines[at] ?? '') && !isFileHead(lines, at, end)) at++
@@ -147,7 +147,7 @@ function endByContent(lines: readonly string[], from: number, end: number): numb
   return at
 }
 
-/** Whether a line that cannot stand between hunks is here. */
+/** Whether the line cannot be between hunks. */
 function isBody(lines: readonly string[], at: number, end: number): boolean {
   return /^[ +-]/.test(lines[at] ?? '') && !isFileHead(lines, at, end)
 }
@@ -156,7 +156,7 @@ function isFileHead(lines: readonly string[], at: number, end: number): boolean 
   return at + 1 < end && /^--- \S/.test(lines[at] ?? '') && /^\+\+\+ \S/.test(lines[at + 1] ?? '')
 }
 
-/** Where the patch ends, before the two lines that mail programs put behind one. */
+/** Where the patch ends, before the two-line signature of mail programs. */
 function withoutSignature(lines: readonly string[]): number {
   const last = lines.findLastIndex((line) => line.trim() !== '')
   return last > 0 && lines[last - 1] === '-- ' && /^\d+\.[\d.]+/.test(lines[last] ?? '')
@@ -167,7 +167,7 @@ function withoutSignature(lines: readonly string[]): number {
 function readHunk(hunk: StructuredPatch['hunks'][number], mark: Mark | undefined): Hunk {
   const hasOwnEnds = hunk.lines.some((line) => line.endsWith('\r'))
   const lines: HunkLine[] = []
-  // The side that the note "\ No newline at end of file" speaks of is that of the line before it.
+  // The note "\ No newline at end of file" refers to the side of the line before it.
   const unfinished = new Set<string>()
   for (const line of hunk.lines) {
     const op = line[0]
@@ -212,7 +212,7 @@ function readFile(section: StructuredPatch, hunks: readonly Hunk[]): Result<File
   )
 }
 
-/** The paths without what diff puts before them; null is `/dev/null`, and null altogether that no file is named. */
+/** The paths without diff's prefixes; a null path is `/dev/null`, a null result means that no file is named. */
 function namesOf(
   old: string | undefined,
   changed: string | undefined,
@@ -223,7 +223,7 @@ function namesOf(
   const to = changed === '/dev/null' ? null : changed
   const prefixes = [from, to].filter((path) => path !== null).map((path) => /^[abciow]\//.exec(path)?.[0])
   const [first, second] = prefixes
-  // git has other letters than a and b where it is told to; two equal ones are a folder's name.
+  // git can be configured with prefixes other than a and b; two equal prefixes are a folder's name.
   const isMarked =
     first !== undefined &&
     (prefixes.length === 1
