@@ -99,6 +99,7 @@ const Options = z.strictObject({
   egress: z.strictObject({ rules: z.array(EgressRule).optional() }).optional(),
   continue: text.optional(),
   keepVm: z.boolean().optional(),
+  onApproval: givenFunction.optional(),
   onProgress: givenFunction.optional(),
   onNotes: givenFunction.optional(),
   replay: text.optional(),

@@ -30,6 +30,7 @@ import type { ProviderChoice } from './providers/providers.ts'
 import { openRecording, recordedProvider } from './recording/open.ts'
 import type { Recording } from './recording/replay.ts'
 import type { RunOptions } from './run-options.ts'
+import { answerApprovals, warnOfUnanswered } from './runs/approval-handler.ts'
 import { RunChanges } from './runs/changes.ts'
 import { findContinued } from './runs/continued-run.ts'
 import { findGivenPlan, type GivenPlan, givenPlanOf, requireAgents } from './runs/given-plan.ts'
@@ -160,12 +161,12 @@ export class Host implements AsyncDisposable {
   }
 
   /**
-   * Starts a run and returns at once when its journal is open; what happens then is in {@link Run.watch} and {@link Run.ended}.
+   * Starts a run and returns when its journal is open; {@link Run.watch} shows its progress, {@link Run.result} its end.
    * Call it from the main thread: a VM ends with the thread that started it.
-   * Unless `interactive` says that the application answers approvals, what would be asked is denied.
+   * Without `onApproval` or `interactive` nothing answers approvals: they are denied, and a warning says what to pass.
    * @throws {OptionsError} for an option that cannot be used. @throws when folders, provider or image cannot be; then there is no run
    */
-  async start(options: RunOptions): Promise<Run> {
+  async run(options: RunOptions): Promise<Run> {
     return await withCode(async () => {
       if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
       checkRunOptions(options)
@@ -174,8 +175,17 @@ export class Host implements AsyncDisposable {
       await this.runs.clearScratch()
       await requireRoomForRun(this.folders.runs, keptBoundsOf(await this.config()))
       const paths = await this.runs.create(plan.runId)
-      return new Run(plan, await RunRecord.open(paths))
+      const run = new Run(plan, await RunRecord.open(paths))
+      this.#attend(run, options)
+      return run
     }, options?.signal)
+  }
+
+  /** Connects the run's approvals to who answers them. */
+  #attend(run: Run, { onApproval, interactive, approve }: RunOptions): void {
+    const warn = (text: string): void => this.#warn([text])
+    if (onApproval !== undefined) void answerApprovals(run, onApproval, warn)
+    else if (interactive === undefined && approve === undefined) void warnOfUnanswered(run, warn)
   }
 
   /**
@@ -294,7 +304,11 @@ export class Host implements AsyncDisposable {
       acceptIgnoreRules: options.acceptIgnoreRules ?? false,
       limits,
       vm,
-      approvals: { mode: options.approve ?? 'ask', rules, interactive: options.interactive ?? false },
+      approvals: {
+        mode: options.approve ?? 'ask',
+        rules,
+        interactive: options.interactive ?? options.onApproval !== undefined,
+      },
       ...(options.context === undefined ? {} : { context: options.context }),
       ...(tools === undefined ? {} : { tools }),
       hostTools,

@@ -23,6 +23,7 @@ export { OptionsError } from './check-options.ts'
 export type { Config, ConfigInput } from './config/schema.ts'
 export type { VmInfo } from './control/messages.ts'
 export type { RunClient, WatchEnd } from './control/run-client.ts'
+export type { CancelOptions, RunActor, RunHandle, RunResult } from './control/run-handle.ts'
 export type { Shell, ShellEnd } from './control/shell.ts'
 export type { Forwarding, ForwardOptions, VmClient } from './control/vm-client.ts'
 export type { VmDirectory, VmEntry } from './control/vms.ts'
@@ -42,6 +43,11 @@ export type { FeedItem } from './journal/run-feed.ts'
 export { RunStore, type RunSummary } from './journal/run-store.ts'
 export { LockHeldError } from './locks/file-lock.ts'
 export type { DamagedLine, NoteStore, StoredNote } from './memory/note-store.ts'
+export type {
+  ApprovalReply,
+  OnApproval,
+  PendingApproval,
+} from './runs/approval-handler.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'

@@ -5,6 +5,7 @@ import type { PlanInput } from '#specs/protocol/plan.ts'
 import type { RunLimits } from '#specs/protocol/task.ts'
 import type { ApprovalMode } from './approvals/queue.ts'
 import type { CodeHook } from './hooks/code-hook.ts'
+import type { OnApproval } from './runs/approval-handler.ts'
 import type { HostTools } from './tools/host-tools.ts'
 import type { ToolChoice } from './tools/tool-list.ts'
 import type { Accelerator } from './vm/qemu/qemu-args.ts'
@@ -58,7 +59,9 @@ export interface RunOptions {
   /** What answers approvals that no rule does: `ask` waits for {@link Run.answer} where `interactive`, else denies. Default `ask`. */
   readonly approve?: ApprovalMode
   readonly approvalRules?: readonly ApprovalRule[]
-  /** Whether the application answers approvals with {@link Run.answer}. Default false: what would be asked is denied. */
+  /** Answers the approvals of the run. Absent, with `interactive` absent: approvals are denied, with a warning. */
+  readonly onApproval?: OnApproval
+  /** Whether the application answers approvals with {@link Run.answer}. Default: whether `onApproval` is given. */
   readonly interactive?: boolean
   /** What may leave the VM beside the model, in this run alone; what the configuration denies or asks stays so. */
   readonly egress?: { readonly rules?: readonly EgressRule[] }

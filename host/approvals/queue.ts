@@ -92,7 +92,7 @@ export class ApprovalQueue {
   }
 
   /** Resolves when the question does not wait for a person any more, whoever or whatever answered it. */
-  async settled(approvalId: string): Promise<void> {
+  async whenResolved(approvalId: string): Promise<void> {
     await this.#waiting.get(approvalId)?.answered.promise
   }
 
@@ -157,7 +157,7 @@ export class ApprovalQueue {
   }
 
   /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
-  leave(): void {
+  detach(): void {
     this.#interactive = false
     for (const [id, { request, enforced }] of [...this.#waiting]) {
       const { question } = request

@@ -60,7 +60,7 @@ export class Interrupts implements Disposable {
       this.#onFirst()
       this.#first.abort()
     }
-    this.#run.cancel(by, !isFirst)
+    void this.#run.cancel({ by, now: !isFirst })
   }
 
   [Symbol.dispose](): void {

@@ -4,14 +4,22 @@
  */
 
 import * as z from 'zod'
-import { errorMessage } from '#specs/errors.ts'
+import { CaissonError, errorMessage } from '#specs/errors.ts'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import type { RunState } from '#specs/protocol/run-state.ts'
+import { initialRunState, type RunState, reduceRun } from '#specs/protocol/run-state.ts'
 import type { ApprovalAnswer } from '../approvals/queue.ts'
 import { Feed, type FeedItem } from '../journal/run-feed.ts'
 import { askControl, errorOfControl, nextFrame, parseMessage } from './client.ts'
 import { ControlFailure, type ControlRequest, Reply, WatchInput, WatchOutput } from './messages.ts'
+import {
+  application,
+  type CancelOptions,
+  type RunActor,
+  type RunHandle,
+  type RunResult,
+  resultOf,
+} from './run-handle.ts'
 
 /** How the watching ended: with the run, by leaving it, or because its process is gone. */
 export type WatchEnd =
@@ -22,7 +30,7 @@ export type WatchEnd =
 const Refusal = z.strictObject({ ok: z.literal(false), error: ControlFailure })
 const Message = z.union([WatchOutput, Refusal])
 
-export class RunClient {
+export class RunClient implements RunHandle {
   readonly id: string
   /** Resolves when there is no more to come; never rejects. */
   readonly ended: Promise<WatchEnd>
@@ -32,6 +40,7 @@ export class RunClient {
   /** Questions that wait, and who wants to know when they do not any more. */
   readonly #open = new Map<string, PromiseWithResolvers<void>>()
   readonly #answers = new Map<string, ((taken: boolean) => void)[]>()
+  #state = initialRunState
   #hasLeft = false
 
   private constructor(id: string, path: string, stream: FramedStream) {
@@ -57,7 +66,7 @@ export class RunClient {
   }
 
   /** Resolves when the approval does not wait for an answer any more. */
-  async settled(approvalId: string): Promise<void> {
+  async whenResolved(approvalId: string): Promise<void> {
     await this.#open.get(approvalId)?.promise
   }
 
@@ -72,42 +81,44 @@ export class RunClient {
     return await Promise.race([taken.promise, this.ended.then(() => false)])
   }
 
-  /** Asks the run to stop, in good order or at once. */
-  cancel(by: string, now = false): void {
-    void this.#say({ type: 'cancel', by: by.slice(0, limits.lineMaxChars), now })
+  async result(): Promise<RunResult> {
+    const end = await this.ended
+    if (end.kind === 'ended') return resultOf(this.id, { ...this.#state, end: end.end }, end.journalHead)
+    const message = end.kind === 'left' ? 'this process has detached from the run' : end.message
+    throw new CaissonError('connection_lost', `${this.id}: ${message}`)
   }
 
-  /** A message for the agent, as `Run.steer`; the reason when it is not taken. */
-  steer(text: string, by: string): Promise<string | undefined> {
+  async cancel({ by = application, now = false }: CancelOptions = {}): Promise<void> {
+    await this.#say({ type: 'cancel', by: by.slice(0, limits.lineMaxChars), now })
+  }
+
+  async steer(text: string, { by = application }: RunActor = {}): Promise<void> {
     if (text.length > limits.textMaxChars)
-      return Promise.resolve(`the message is longer than ${limits.textMaxChars} characters`)
-    return this.#ask({ op: 'run/steer', text, by: by.slice(0, limits.lineMaxChars) })
+      throw new CaissonError(
+        'not_possible_now',
+        `the message is longer than ${limits.textMaxChars} characters`,
+      )
+    await this.#ask({ op: 'run/steer', text, by: by.slice(0, limits.lineMaxChars) })
   }
 
-  /** Has the agent hold before its next effect; the reason when that cannot be. */
-  pauseAgent(by: string): Promise<string | undefined> {
-    return this.#ask({ op: 'run/pause', paused: true, by: by.slice(0, limits.lineMaxChars) })
+  async pause({ by = application }: RunActor = {}): Promise<void> {
+    await this.#ask({ op: 'run/pause', paused: true, by: by.slice(0, limits.lineMaxChars) })
   }
 
-  /** Lets an agent that holds go on. */
-  resumeAgent(by: string): Promise<string | undefined> {
-    return this.#ask({ op: 'run/pause', paused: false, by: by.slice(0, limits.lineMaxChars) })
+  async resume({ by = application }: RunActor = {}): Promise<void> {
+    await this.#ask({ op: 'run/pause', paused: false, by: by.slice(0, limits.lineMaxChars) })
   }
 
   /** On a connection of its own, so that each answer is to its question. */
-  async #ask(request: ControlRequest): Promise<string | undefined> {
-    try {
-      const stream = await askControl(this.#path, request)
-      const reply = parseMessage(stream, await nextFrame(stream), Reply)
-      stream.end()
-      return reply.ok ? undefined : reply.error.message
-    } catch (error) {
-      return errorMessage(error)
-    }
+  async #ask(request: ControlRequest): Promise<void> {
+    const stream = await askControl(this.#path, request)
+    const reply = parseMessage(stream, await nextFrame(stream), Reply)
+    stream.end()
+    if (!reply.ok) throw errorOfControl(reply.error)
   }
 
   /** Stops watching; the run goes on. */
-  leave(): void {
+  async detach(): Promise<void> {
     this.#hasLeft = true
     this.#stream.destroy('left')
   }
@@ -147,6 +158,7 @@ export class RunClient {
       if (event.type === 'approval-request' && message.waits)
         this.#open.set(event.request.approvalId, Promise.withResolvers<void>())
       if (event.type === 'approval-decision') this.#settle(event.approvalId)
+      this.#state = reduceRun(this.#state, message.event)
       this.#feed.push(message.event)
     }
   }

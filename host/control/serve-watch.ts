@@ -30,10 +30,10 @@ function outputOf(run: RunService, item: FeedItem): WatchOutput {
 async function takeInput(run: RunService, client: FramedStream): Promise<void> {
   for (let frame = await client.next(); frame !== null; frame = await client.next()) {
     const input = WatchInput.parse(client.parseJson(frame))
-    if (input.type === 'cancel') run.cancel(input.by, input.now)
+    if (input.type === 'cancel') await run.cancel({ by: input.by, now: input.now })
     else {
       const { type: _, approvalId, reach, hint, plan, answer, ...rest } = input
-      const taken = run.answer(approvalId, {
+      const taken = await run.answer(approvalId, {
         ...rest,
         ...(reach === undefined ? {} : { reach }),
         ...(hint === undefined ? {} : { hint }),

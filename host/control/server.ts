@@ -1,3 +1,4 @@
+import { hasCode } from '#specs/errors.ts'
 /**
  * The control socket of a host process for one VM or one run: other processes of the same user look at it, use it and
  * end it through here. Bounded in connections, silence and frames; what a peer does wrong ends its connection alone.
@@ -158,11 +159,22 @@ async function serveRun(
     case 'run/watch':
       return await serveWatch(run, client)
     case 'run/steer':
-      return await answerWith(client, await run.steer(request.text, request.by))
+      return await answerWith(client, await problemOf(run.steer(request.text, { by: request.by })))
     case 'run/pause': {
       const { paused, by } = request
-      return await answerWith(client, await (paused ? run.pauseAgent(by) : run.resumeAgent(by)))
+      return await answerWith(client, await problemOf(paused ? run.pause({ by }) : run.resume({ by })))
     }
+  }
+}
+
+/** Why something was not done; undefined when it was. @throws whatever is not a refusal */
+async function problemOf(done: Promise<void>): Promise<string | undefined> {
+  try {
+    await done
+    return undefined
+  } catch (error) {
+    if (hasCode(error, 'not_possible_now')) return error.message
+    throw error
   }
 }
 

@@ -4,10 +4,9 @@ import type { Duplex } from 'node:stream'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import type { ShellOptions } from '#specs/protocol/methods.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import type { ApprovalAnswer } from '../approvals/queue.ts'
-import type { FeedItem } from '../journal/run-feed.ts'
 import type { AccessResult } from './guest-access.ts'
 import type { VmInfo } from './messages.ts'
+import type { RunHandle } from './run-handle.ts'
 
 export interface VmService {
   describe(): VmInfo
@@ -26,17 +25,9 @@ export interface VmService {
   }
 }
 
-export interface RunService {
-  watch(): AsyncIterableIterator<FeedItem>
-  answer(approvalId: string, answer: ApprovalAnswer): boolean
+export interface RunService
+  extends Pick<RunHandle, 'watch' | 'answer' | 'cancel' | 'steer' | 'pause' | 'resume'> {
   hasPendingApproval(approvalId: string): boolean
-  cancel(by: string, now?: boolean): void
-  /** A message for the agent; the reason when it is not taken. */
-  steer(text: string, by: string): Promise<string | undefined>
-  /** Has the agent hold; the reason when that cannot be. */
-  pauseAgent(by: string): Promise<string | undefined>
-  /** Lets it go on. */
-  resumeAgent(by: string): Promise<string | undefined>
   readonly ended: Promise<RunState>
   readonly journalHead: string
 }

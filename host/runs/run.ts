@@ -5,6 +5,15 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import { asksAboutPlan } from '../approvals/plan-question.ts'
 import { type ApprovalAnswer, ApprovalQueue } from '../approvals/queue.ts'
+import {
+  application,
+  type CancelOptions,
+  type RunActor,
+  type RunHandle,
+  type RunResult,
+  requireDone,
+  resultOf,
+} from '../control/run-handle.ts'
 import { ControlServer } from '../control/server.ts'
 import { RunHooks } from '../hooks/run-hooks.ts'
 import type { FeedItem } from '../journal/run-feed.ts'
@@ -32,7 +41,7 @@ const defaultHibernateAfterMs = 5 * 60_000
 /** Time over the run's own wall time before the host ends the run itself; the agent is expected to keep the limit. */
 const wallGraceMs = 15_000
 
-export class Run {
+export class Run implements RunHandle {
   readonly id: string
   /** Resolves with the final state; never rejects. */
   readonly ended: Promise<RunState>
@@ -114,8 +123,7 @@ export class Run {
     return this.#record.feed.watch()
   }
 
-  /** Answers an approval that waits; false when it does not wait any more. */
-  answer(approvalId: string, answer: ApprovalAnswer): boolean {
+  async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
     return this.#approvals.answer(approvalId, answer)
   }
 
@@ -125,20 +133,20 @@ export class Run {
   }
 
   /** Resolves when the approval does not wait for an answer any more. */
-  settled(approvalId: string): Promise<void> {
-    return this.#approvals.settled(approvalId)
+  whenResolved(approvalId: string): Promise<void> {
+    return this.#approvals.whenResolved(approvalId)
   }
 
-  /** Nobody will answer any more: approvals that wait and that come are denied. */
-  leave(): void {
-    this.#approvals.leave()
+  /** This process answers no more approvals: those that wait and those to come are denied. The run goes on. */
+  async detach(): Promise<void> {
+    this.#approvals.detach()
   }
 
-  /**
-   * Asks the agent to stop and ends the VM after a grace period; ends it at once with `now`, or when there is no agent
-   * at work yet.
-   */
-  cancel(by: string, now = false): void {
+  async result(): Promise<RunResult> {
+    return resultOf(this.id, await this.ended, this.journalHead)
+  }
+
+  async cancel({ by = application, now = false }: CancelOptions = {}): Promise<void> {
     if (now) this.#stop.abort(new CaissonError('cancelled', `ended at once by ${by}`))
     else if (!this.#working) this.#stop.abort(new CaissonError('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
@@ -147,28 +155,17 @@ export class Run {
     this.#cancelled.resolve(by)
   }
 
-  /**
-   * A message for the agent, which has it in its conversation from its next turn on. Resolves when the agent has it; at once
-   * where the agent has not begun, or its VM sleeps or stands still: it gets the message when it goes on.
-   * @param by who says it, for the journal
-   * @returns why it was not taken; undefined when it was
-   */
-  steer(text: string, by = 'the application'): Promise<string | undefined> {
-    return this.#control.steer(text, by)
+  async steer(text: string, { by = application }: RunActor = {}): Promise<void> {
+    await requireDone(this.#control.steer(text, by))
   }
 
-  /**
-   * Has the agent hold before its next effect (a turn of the model, a tool's call, a step); what is under way ends as
-   * usual. The run's time stands still, and a VM that holds for long is saved. Its processors run on: to stop those use
-   * {@link setVmPaused}. Resolves like {@link steer}.
-   */
-  pauseAgent(by = 'the application'): Promise<string | undefined> {
-    return this.#control.setPaused(true, by)
+  /** The VM's processors keep running; to stop those use {@link setVmPaused}. A VM that is paused for long is hibernated. */
+  async pause({ by = application }: RunActor = {}): Promise<void> {
+    await requireDone(this.#control.setPaused(true, by))
   }
 
-  /** Lets an agent that holds go on. Resolves like {@link steer}. */
-  resumeAgent(by = 'the application'): Promise<string | undefined> {
-    return this.#control.setPaused(false, by)
+  async resume({ by = application }: RunActor = {}): Promise<void> {
+    await requireDone(this.#control.setPaused(false, by))
   }
 
   /** One reason more (+1) or less (-1) for the run's time to stand still, and for the VM to be saved after a while. */
@@ -186,7 +183,7 @@ export class Run {
 
   /**
    * Lets the VM's processors stand still, or go on; the run's time limit stands still with them. The agent knows nothing of
-   * it; to have it hold between two effects use {@link pauseAgent}.
+   * it; to have it hold between two effects use {@link pause}.
    * @returns the reason when that cannot be now: no VM at work, or one that is saved
    */
   async setVmPaused(paused: boolean): Promise<string | undefined> {
@@ -252,7 +249,7 @@ export class Run {
       room: this.#room,
     }
     await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
-      stop: (now) => this.cancel('caisson vm stop', now),
+      stop: (now) => void this.cancel({ by: 'caisson vm stop', now }),
       setPaused: (paused) => this.setVmPaused(paused),
     })
     this.#guest = guest

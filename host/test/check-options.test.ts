@@ -87,9 +87,7 @@ async function emptyHost() {
 describe('the options of a run', () => {
   it.each(wrong)('are refused with the name of the field: %s [H.01]', async (_, options, fields, message) => {
     const { home, host } = await emptyHost()
-    const error = await host
-      .start({ prompt: 'x', ...options } as RunOptions)
-      .catch((thrown: unknown) => thrown)
+    const error = await host.run({ prompt: 'x', ...options } as RunOptions).catch((thrown: unknown) => thrown)
     expect(error).toBeInstanceOf(OptionsError)
     expect((error as OptionsError).fields).toEqual(fields)
     expect((error as OptionsError).message).toMatch(message)
@@ -129,6 +127,7 @@ describe('the options of a run', () => {
       egress: { rules: [{ effect: 'allow', host: 'pypi.org' }] },
       continue: 'last',
       keepVm: true,
+      onApproval: () => 'deny',
       onProgress: () => undefined,
       onNotes: () => undefined,
       replay: 'last',
@@ -226,7 +225,7 @@ it('an application that is told of nothing else is warned once of a key that is 
   try {
     const workspace = await temporaryFolder('workspace')
     // Of options that cannot be used nothing but what is wrong is said.
-    await expect(host.start({ prompt: 'x', workspace: '/' })).rejects.toThrow('workspace')
+    await expect(host.run({ prompt: 'x', workspace: '/' })).rejects.toThrow('workspace')
     await new Promise((resolve) => setImmediate(resolve))
     expect(warnings).toEqual([])
     // Given up before anything starts.
@@ -238,7 +237,7 @@ it('an application that is told of nothing else is warned once of a key that is 
       { onProgress: () => undefined },
       { onNotes: (all: readonly string[]) => void notes.push(...all) },
     ])
-      await expect(host.start({ ...ended, ...more })).rejects.toMatchObject({ code: 'cancelled' })
+      await expect(host.run({ ...ended, ...more })).rejects.toMatchObject({ code: 'cancelled' })
     expect(notes.join()).toContain('OPENAI_API_KEY')
     await new Promise((resolve) => setImmediate(resolve))
   } finally {

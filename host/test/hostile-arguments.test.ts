@@ -44,7 +44,7 @@ async function makeHost(): Promise<Host> {
 
 /** Each takes one value, and is nothing but a call of the public method. */
 const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, value: never) => unknown]>> = {
-  start: [runOptions, (host, value) => host.start(value)],
+  run: [runOptions, (host, value) => host.run(value)],
   provider: [wrongOptions, (host, value) => host.provider(value)],
   egressPolicy: [
     fc.anything().filter((value) => value !== undefined && !(Array.isArray(value) && value.length === 0)),
@@ -127,7 +127,7 @@ describe('a host that is given what it cannot use', () => {
     const host = await makeHost()
     await expect(host.changes('run-nope')).rejects.toMatchObject({ code: 'run_not_found' })
     await host.close()
-    await expect(host.start({ prompt: 'x' })).rejects.toMatchObject({ code: 'not_possible_now' })
+    await expect(host.run({ prompt: 'x' })).rejects.toMatchObject({ code: 'not_possible_now' })
   })
 
   it('is cancelled by the caller’s signal with a code, whatever its reason is [E.01]', async () => {

@@ -27,7 +27,7 @@ export async function measureTask(bench: Bench): Promise<Figures> {
 
 async function timeTask(host: Host, workspace: string): Promise<number> {
   const startedAt = performance.now()
-  const run = await host.start({ prompt: 'Run the command `true`', workspace, model: offlineModel })
+  const run = await host.run({ prompt: 'Run the command `true`', workspace, model: offlineModel })
   let plannedMs = Number.NaN
   for await (const item of run.watch()) {
     if (item.source !== 'delta' && item.event.type === 'plan-update' && Number.isNaN(plannedMs))

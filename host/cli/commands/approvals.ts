@@ -107,7 +107,7 @@ async function answer(
     io.stdout.write(`${run.id}: ${request.approvalId} is answered\n`)
     return exitCodes.completed
   } finally {
-    run.leave()
+    await run.detach()
   }
 }
 
@@ -134,7 +134,7 @@ async function atWork(host: Host): Promise<string[]> {
   const open = (await host.runs.list()).filter(({ state }) => state.end === null)
   const answering = await mapBounded(open, async ({ runId }) => {
     const run = await host.attach(runId)
-    run?.leave()
+    await run?.detach()
     return run === null ? [] : [runId]
   })
   return answering.flat().reverse()

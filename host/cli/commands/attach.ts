@@ -91,7 +91,7 @@ class Leaving implements Disposable, Interruption {
   #count = 0
   #timer: NodeJS.Timeout | undefined
   readonly #onInterrupt = () => this.interrupt('Ctrl-C in an attached terminal')
-  readonly #onEnd = () => this.#run.leave()
+  readonly #onEnd = () => void this.#run.detach()
 
   constructor(run: RunClient, output: Writable, say: (line: string) => void) {
     this.#run = run
@@ -111,13 +111,13 @@ class Leaving implements Disposable, Interruption {
     clearTimeout(this.#timer)
     if (this.#count === 1) {
       this.#say(`Leaving in ${leaveAfterMs / 1_000} s, the run goes on; Ctrl-C again cancels it.`)
-      this.#timer = setTimeout(() => this.#run.leave(), leaveAfterMs)
+      this.#timer = setTimeout(() => void this.#run.detach(), leaveAfterMs)
       this.#first.abort()
     } else {
       this.#say(
         this.#count === 2 ? 'Cancelling the run; Ctrl-C again ends it at once.' : 'Ending it at once.',
       )
-      this.#run.cancel(by, this.#count > 2)
+      void this.#run.cancel({ by, now: this.#count > 2 })
     }
   }
 

@@ -1,28 +1,26 @@
 /** Follows a run in this terminal or as JSON lines, whether this process carries it out or another, and puts its questions. */
+import { errorMessage } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { ApprovalAnswer } from '../../approvals/queue.ts'
 import { describeAnswer } from '../../approvals/user-question.ts'
+import type { RunHandle } from '../../control/run-handle.ts'
 import type { FeedItem } from '../../journal/run-feed.ts'
 import type { Io } from '../io.ts'
 import { promptApproval } from '../prompts/approval-prompt.ts'
 import { findEditor } from '../prompts/plan-editor.ts'
-import { SteeringPrompt, type TalkedToRun } from '../prompts/steering-prompt.ts'
+import { SteeringPrompt } from '../prompts/steering-prompt.ts'
 import { type JsonInput, readJsonLines, writeJsonLine } from '../render/json-lines.ts'
 import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
 
 /** A run as it is followed. */
-export interface FollowedRun extends TalkedToRun {
-  watch(): AsyncIterableIterator<FeedItem>
+export interface FollowedRun extends RunHandle {
   /** Whether an approval waits for an answer. */
   hasPendingApproval(approvalId: string): boolean
   /** Resolves when it does not any more, whoever answered. */
-  settled(approvalId: string): Promise<void>
-  /** Whether the answer decided. */
-  answer(approvalId: string, answer: ApprovalAnswer): boolean | Promise<boolean>
-  cancel(by: string): void
+  whenResolved(approvalId: string): Promise<void>
 }
 
 /** What interrupts the following from outside. */
@@ -112,7 +110,7 @@ async function obey(
   questions: ReadonlyMap<string, UserQuestion>,
 ): Promise<void> {
   const by = 'standard input'
-  if ('cancel' in input) return run.cancel(by)
+  if ('cancel' in input) return await run.cancel({ by })
   if ('approvalId' in input) {
     const { approvalId } = input
     if (await run.answer(approvalId, answerOf(input))) return
@@ -121,11 +119,12 @@ async function obey(
     io.stderr.write(`approval ${approvalId} does not wait for an answer, or not for this one${expected}\n`)
     return
   }
-  const problem =
-    'steer' in input
-      ? await run.steer(input.steer, by)
-      : await (input.pause ? run.pauseAgent(by) : run.resumeAgent(by))
-  if (problem !== undefined) io.stderr.write(`not done: ${sanitizeLine(problem)}\n`)
+  try {
+    if ('steer' in input) await run.steer(input.steer, { by })
+    else await (input.pause ? run.pause({ by }) : run.resume({ by }))
+  } catch (error) {
+    io.stderr.write(`not done: ${sanitizeLine(errorMessage(error))}\n`)
+  }
 }
 
 function answerOf(input: Extract<JsonInput, { approvalId: string }>): ApprovalAnswer {
@@ -172,7 +171,7 @@ async function putQuestion(
   view.pause()
   // Whatever else answers it, a withdrawal or the end of the run, clears it; the feed then says what it was.
   const settled = new AbortController()
-  void run.settled(request.approvalId).then(() => settled.abort())
+  void run.whenResolved(request.approvalId).then(() => settled.abort())
   const signal = AbortSignal.any([settled.signal, interrupts.signal])
   const edit = await findEditor(io, folder)
   const { plan: current, steps } = view.state

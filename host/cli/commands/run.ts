@@ -142,7 +142,7 @@ async function runShown(io: Io, given: RunOptions, flags: RunFlags): Promise<Exi
 /** Keys that are typed before the run is there say nothing to anybody, and do not stand in the status line; then they are for who follows it. */
 async function startShown(io: Io, host: Host, options: RunOptions, view: ProgressView): Promise<Run> {
   using keys = options.interactive === true ? captureInput(io.stdin, () => undefined) : undefined
-  const run = await host.start({
+  const run = await host.run({
     ...options,
     onProgress: (text) => view.hint(text),
     onNotes: (notes) => view.lines(notes),
@@ -154,7 +154,7 @@ async function startShown(io: Io, host: Host, options: RunOptions, view: Progres
 /** For programs: one JSON object a line. */
 async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<ExitCode> {
   const host = hostOf(io)
-  const run = await host.start({
+  const run = await host.run({
     ...options,
     onProgress: (text) => io.stderr.write(`${sanitizeLine(text)}\n`),
     onNotes: (notes) => io.stderr.write(notes.map((note) => `${note}\n`).join('')),
@@ -162,7 +162,7 @@ async function runJson(io: Io, options: RunOptions, flags: RunFlags): Promise<Ex
   {
     using _ = new Interrupts(run, io.stdout, () => io.stderr.write('cancelling; again ends it at once\n'))
     // When nobody can answer any more, what waits and what comes is denied.
-    await followAsJson(io, run, () => run.leave())
+    await followAsJson(io, run, () => void run.detach())
   }
   const state = await run.ended
   const emit = (event: object) => writeJsonLine(io.stdout, { ...event, journalHead: run.journalHead })

@@ -9,7 +9,7 @@ export async function runsSteer(io: Io, name: string, text: string): Promise<Exi
   return await say(
     io,
     name,
-    (run) => run.steer(text, 'caisson runs steer'),
+    (run) => run.steer(text, { by: 'caisson runs steer' }),
     () => 'the agent gets the message',
   )
 }
@@ -18,7 +18,7 @@ export async function runsPause(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
-    (run) => run.pauseAgent('caisson runs pause'),
+    (run) => run.pause({ by: 'caisson runs pause' }),
     (runId) => `the agent holds before its next step; to have it go on: caisson runs resume ${runId}`,
   )
 }
@@ -27,7 +27,7 @@ export async function runsResume(io: Io, name: string): Promise<ExitCode> {
   return await say(
     io,
     name,
-    (run) => run.resumeAgent('caisson runs resume'),
+    (run) => run.resume({ by: 'caisson runs resume' }),
     () => 'the agent goes on',
   )
 }
@@ -35,7 +35,7 @@ export async function runsResume(io: Io, name: string): Promise<ExitCode> {
 /** Waits for the end: what the run did comes home first, unless it is ended at once. */
 export async function runsCancel(io: Io, name: string, flags: { now?: boolean }): Promise<ExitCode> {
   const run = await findLive(io, name)
-  run.cancel('caisson runs cancel', flags.now === true)
+  await run.cancel({ by: 'caisson runs cancel', now: flags.now === true })
   const end = await run.ended
   if (end.kind !== 'ended')
     throw new CaissonError('connection_lost', end.kind === 'lost' ? end.message : 'it was left')
@@ -46,16 +46,17 @@ export async function runsCancel(io: Io, name: string, flags: { now?: boolean })
 async function say(
   io: Io,
   name: string,
-  send: (run: RunClient) => Promise<string | undefined>,
+  send: (run: RunClient) => Promise<void>,
   done: (runId: string) => string,
 ): Promise<ExitCode> {
   const run = await findLive(io, name)
   try {
-    const problem = await send(run)
-    if (problem !== undefined)
-      throw new CaissonError('not_possible_now', `${run.id}: ${sanitizeLine(problem)}`)
+    await send(run)
+  } catch (error) {
+    const { code, message } = CaissonError.from(error)
+    throw new CaissonError(code, `${run.id}: ${sanitizeLine(message)}`, { cause: error })
   } finally {
-    run.leave()
+    await run.detach()
   }
   io.stdout.write(`${run.id}: ${done(run.id)}\n`)
   return exitCodes.completed

@@ -3,6 +3,8 @@
  * Nothing is sent by a key alone, and a question of the run takes the prompt's place.
  */
 
+import { errorMessage } from '#specs/errors.ts'
+import type { RunHandle } from '../../control/run-handle.ts'
 import type { Io } from '../io.ts'
 import type { ProgressView } from '../render/progress.ts'
 import { sanitizeLine } from '../render/sanitize.ts'
@@ -10,12 +12,8 @@ import { choose, write } from './ask.ts'
 import { collectKeys } from './settle-keys.ts'
 import { captureInput, plainText, type TakenKeys } from './take-keys.ts'
 
-/** What a person can do to the agent of a run. */
-export interface TalkedToRun {
-  steer(text: string, by: string): Promise<string | undefined>
-  pauseAgent(by: string): Promise<string | undefined>
-  resumeAgent(by: string): Promise<string | undefined>
-}
+/** What the person can do to the run. */
+export type SteeredRun = Pick<RunHandle, 'steer' | 'pause' | 'resume'>
 
 /** How long the terminal may take to hand over what was typed behind an Enter. */
 const settleMs = 40
@@ -27,7 +25,7 @@ const person = 'the person at the terminal'
 export class SteeringPrompt implements Disposable {
   readonly #io: Io
   readonly #view: ProgressView
-  readonly #run: TalkedToRun
+  readonly #run: SteeredRun
   readonly #onClosed: () => void
   #keys: TakenKeys | undefined
   #typed = ''
@@ -36,7 +34,7 @@ export class SteeringPrompt implements Disposable {
   #open: { readonly closed: Promise<void>; readonly withdrawal: AbortController } | undefined
 
   /** @param onClosed called when a prompt is gone and the screen is free */
-  constructor(io: Io, view: ProgressView, run: TalkedToRun, onClosed: () => void) {
+  constructor(io: Io, view: ProgressView, run: SteeredRun, onClosed: () => void) {
     this.#io = io
     this.#view = view
     this.#run = run
@@ -161,19 +159,17 @@ export class SteeringPrompt implements Disposable {
               return 'message'
             },
           )
-    if (wanted === 'pause') this.#tell(this.#run.pauseAgent(person))
-    if (wanted === 'resume') this.#tell(this.#run.resumeAgent(person))
+    if (wanted === 'pause') this.#report(this.#run.pause({ by: person }))
+    if (wanted === 'resume') this.#report(this.#run.resume({ by: person }))
     if (wanted !== 'message') return
     // Lines pasted behind it are part of the message or lost; their line ends send nothing.
     if (isTyped) draft = plainText(`${draft} ${await collectKeys(this.#io.stdin, settleMs, signal)}`).trim()
     const text = await write(io, 'What should the agent know? (Enter sends, Esc does not)', draft)
-    if (text !== null && text.trim() !== '') this.#tell(this.#run.steer(text, person))
+    if (text !== null && text.trim() !== '') this.#report(this.#run.steer(text, { by: person }))
   }
 
   /** The run's own events say that it worked. */
-  #tell(said: Promise<string | undefined>): void {
-    void said.then((problem) => {
-      if (problem !== undefined) this.#view.lines([`Not done: ${sanitizeLine(problem)}`])
-    })
+  #report(done: Promise<void>): void {
+    done.catch((error: unknown) => this.#view.lines([`Not done: ${sanitizeLine(errorMessage(error))}`]))
   }
 }

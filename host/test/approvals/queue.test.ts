@@ -173,7 +173,7 @@ describe('the approval queue', () => {
     const decision = queue.ask(request(), asker.signal)
     const other = queue.ask(request({ approvalId: 'a2' }), new AbortController().signal)
     await expect.poll(() => queue.pending).toEqual(['a1', 'a2'])
-    const settled = queue.settled('a1')
+    const settled = queue.whenResolved('a1')
     asker.abort('the step that asked has ended')
     await settled
     expect(queue.pending).toEqual(['a2'])
@@ -183,7 +183,7 @@ describe('the approval queue', () => {
     expect(waits).toEqual([1, 1, -1])
     queue.answer('a2', { decision: 'allow', scope: 'once' })
     expect(await other).toEqual({ decision: 'allow' })
-    await queue.settled('a2')
+    await queue.whenResolved('a2')
   })
 
   it('does not ask a person what was withdrawn before it came', async () => {

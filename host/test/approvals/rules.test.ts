@@ -207,7 +207,7 @@ describe('rules that a program gives', () => {
       env: { HOME: home, CAISSON_HOME: nodePath.join(home, 'state'), XDG_CONFIG_HOME: home },
       config: {},
     })
-    const start = host.start({
+    const start = host.run({
       prompt: 'p',
       workspace,
       approvalRules: [{ effect: 'deny', tool: 'shell_cmd' }],

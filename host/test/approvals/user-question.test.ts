@@ -130,7 +130,7 @@ describe('a question to the person', () => {
       expect(none.answer).toBeUndefined()
     }
     const { queue, decision } = await asked({ question: 'How many?', kind: 'number', defaultAnswer: 3 })
-    queue.leave()
+    queue.detach()
     expect(await decision).toMatchObject({ decision: 'allow', answer: 3 })
   })
 
@@ -159,7 +159,7 @@ describe('a question of an MCP server', () => {
       expect(events[1]).toMatchObject({ by: 'mode', rule: expect.stringContaining('MCP server') })
     }
     const left = await asked(server)
-    left.queue.leave()
+    left.queue.detach()
     expect(await left.decision).toMatchObject({ decision: 'deny' })
     const there = await asked(server)
     expect(there.answer({ ...yes, answer: 'csv' })).toBe(true)

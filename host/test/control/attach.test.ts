@@ -2,6 +2,7 @@
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { Plan } from '#specs/protocol/plan.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
@@ -55,18 +56,18 @@ async function scriptedRun(): Promise<Scripted> {
   const queue = new ApprovalQueue({ mode: 'ask', rules: [], interactive: true, record: emit })
   const cancels: Scripted['cancels'] = []
   const said: string[] = []
-  const hear = async (text: string): Promise<string | undefined> => {
-    if (scripted.problem === undefined) said.push(text)
-    return scripted.problem
+  const hear = async (text: string): Promise<void> => {
+    if (scripted.problem !== undefined) throw new CaissonError('not_possible_now', scripted.problem)
+    said.push(text)
   }
   const service: RunService = {
     watch: () => feed.watch(),
-    answer: (approvalId, answer) => queue.answer(approvalId, answer),
+    answer: async (approvalId, answer) => queue.answer(approvalId, answer),
     hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
-    cancel: (by, now) => void cancels.push([by, now]),
-    steer: (text, by) => hear(`${by}: ${text}`),
-    pauseAgent: (by) => hear(`${by}: pause`),
-    resumeAgent: (by) => hear(`${by}: resume`),
+    cancel: async ({ by = '', now } = {}) => void cancels.push([by, now]),
+    steer: (text, { by } = {}) => hear(`${by}: ${text}`),
+    pause: ({ by } = {}) => hear(`${by}: pause`),
+    resume: ({ by } = {}) => hear(`${by}: resume`),
     ended: ended.promise,
     journalHead: hash,
   }
@@ -153,7 +154,7 @@ describe('an attached run', () => {
     ]
     const decision = run.ask('a1')
     await until(() => first.hasPendingApproval('a1') && second.hasPendingApproval('a1'), 'the question')
-    const withdrawn = second.settled('a1')
+    const withdrawn = second.whenResolved('a1')
     expect(await first.answer('a1', { decision: 'deny', scope: 'once', hint: 'keep it' })).toBe(true)
     expect(await second.answer('a1', { decision: 'allow', scope: 'once' })).toBe(false)
     expect(await decision).toEqual({ decision: 'deny', hint: 'keep it' })
@@ -196,28 +197,35 @@ describe('an attached run', () => {
     expect(await first.answer('q1', { decision: 'allow', scope: 'once', answer: 3 })).toBe(true)
     expect(await second.answer('q1', { decision: 'allow', scope: 'once', answer: 4 })).toBe(false)
     expect(await decision).toEqual({ decision: 'allow', answer: 3 })
-    await second.settled('q1')
+    await second.whenResolved('q1')
   })
 
   it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
-    expect(await client.steer('use tabs', 'you')).toBeUndefined()
-    expect(await client.pauseAgent('you')).toBeUndefined()
-    expect(await client.resumeAgent('you')).toBeUndefined()
+    const by = 'you'
+    await client.steer('use tabs', { by })
+    await client.pause({ by })
+    await client.resume({ by })
     expect(run.said).toEqual(['you: use tabs', 'you: pause', 'you: resume'])
     run.problem = 'the run has ended'
-    expect(await client.steer('late', 'you')).toBe('the run has ended')
-    expect(await client.steer('x'.repeat(20_000), 'you')).toContain('longer than')
+    await expect(client.steer('late')).rejects.toMatchObject({
+      code: 'not_possible_now',
+      message: 'the run has ended',
+    })
+    await expect(client.steer('x'.repeat(20_000))).rejects.toThrow('longer than')
     await run.server[Symbol.asyncDispose]()
-    expect(await client.pauseAgent('you')).toContain('no host process answers')
+    await expect(client.pause()).rejects.toMatchObject({
+      code: 'connection_lost',
+      message: expect.stringContaining('no host process answers'),
+    })
     expect(run.said).toHaveLength(3)
   })
 
   it('does not ask again what was decided before [V.08 S1.11]', async () => {
     const run = await scriptedRun()
     const decision = run.ask('a1')
-    run.answer('a1', { decision: 'allow', scope: 'once' })
+    await run.answer('a1', { decision: 'allow', scope: 'once' })
     await decision
     const client = await RunClient.connect(runId, run.socket)
     run.finish()
@@ -228,14 +236,14 @@ describe('an attached run', () => {
   it('can be cancelled, and left without harm [V.08]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
-    client.cancel('somebody')
-    client.cancel('somebody', true)
+    await client.cancel({ by: 'somebody' })
+    await client.cancel({ by: 'somebody', now: true })
     await until(() => run.cancels.length === 2, 'both')
     expect(run.cancels).toEqual([
       ['somebody', false],
       ['somebody', true],
     ])
-    client.leave()
+    await client.detach()
     expect(await client.ended).toEqual({ kind: 'left' })
     await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
     const next = await RunClient.connect(runId, run.socket)

@@ -262,7 +262,7 @@ describe('a connection that a rule asks about', () => {
     for (let at = 0; at < 32; at++) void connect(tunnel(`h${at}.example.com:443`))
     await waiting(32)
     expect(await connect(tunnel('one-more.example.com:443'))).toContain('wait already')
-    approvals.leave()
+    approvals.detach()
     await expect.poll(() => approvals.pending).toEqual([])
     for (let at = 32; at < 300; at++) await connect(tunnel(`h${at}.example.com:443`))
     expect(questions()).toHaveLength(256)

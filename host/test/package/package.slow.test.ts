@@ -15,7 +15,7 @@ import { type LLMChatMessage, runTurnLoop } from 'caisson/runtime'
 import { createScriptedModel, text } from 'caisson/testing'
 const options: RunOptions = { prompt: 'x' }
 const host = new Host()
-const start: (options: RunOptions) => Promise<Run> = (given) => host.start(given)
+const start: (options: RunOptions) => Promise<Run> = (given) => host.run(given)
 console.log(typeof start, options.prompt, (await host.provider({ model: 'caisson/offline' })).name)
 const model = createScriptedModel({ replies: [text('said')] })
 const { response } = await runTurnLoop<LLMChatMessage[]>({

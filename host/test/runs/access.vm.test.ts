@@ -71,7 +71,7 @@ describe('a way out of the VM', () => {
       if (item.source !== 'host' || item.event.type !== 'approval-request') continue
       questions.push(item.event)
       const answer = answers[questions.length - 1]
-      if (answer !== undefined) run.answer(item.event.request.approvalId, answer)
+      if (answer !== undefined) await run.answer(item.event.request.approvalId, answer)
     }
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
@@ -116,7 +116,7 @@ describe('a way out of the VM', () => {
       if (item.source !== 'host') continue
       if (item.event.type === 'approval-request') approvalId = item.event.request.approvalId
       if (item.event.type === 'vm-sleep') {
-        expect(run.answer(approvalId, { decision: 'allow', scope: 'run' })).toBe(true)
+        expect(await run.answer(approvalId, { decision: 'allow', scope: 'run' })).toBe(true)
         break
       }
     }

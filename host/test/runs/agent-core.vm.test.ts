@@ -147,7 +147,7 @@ describe('a plan that is asked about', () => {
       for await (const item of run.watch()) {
         if (item.source !== 'host' || item.event.type !== 'approval-request') continue
         expect(Plan.parse(JSON.parse(item.event.request.arguments))).toEqual(plan)
-        expect(run.answer(item.event.request.approvalId, answer)).toBe(true)
+        expect(await run.answer(item.event.request.approvalId, answer)).toBe(true)
       }
       return await finished
     }
@@ -178,8 +178,8 @@ describe('an agent at work', () => {
     const run = await bench.start('Say hello')
     const finished = finish(run)
     await sees(run, 'tool-start')
-    expect(await run.steer('Use the formal form.')).toBeUndefined()
-    expect(await run.pauseAgent('the test')).toBeUndefined()
+    await run.steer('Use the formal form.')
+    await run.pause()
     // Its first call ends only now, so that there is a turn to hold before.
     await inVm(bench, run, 'touch /mnt/workspace/go')
     await sees(run, 'pause-start')
@@ -187,13 +187,13 @@ describe('an agent at work', () => {
     await sleep(1_500)
     expect(model.asked).toHaveLength(before)
     expect(run.state.paused).toBe(true)
-    expect(await run.resumeAgent('the test')).toBeUndefined()
+    await run.resume()
     await sees(run, 'steer-seen')
     await expect.poll(() => model.asked.length, { timeout: 20_000 }).toBe(before + 1)
     const heard = model.asked.at(-1)?.messages.filter(({ role }) => role === 'user')
     expect(JSON.stringify(heard)).toContain('Use the formal form.')
     await expect.poll(() => Object.keys(run.state.openCalls), { timeout: 20_000 }).toEqual(['call00002'])
-    run.cancel('the test')
+    await run.cancel()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled' })
     const types = events.map(({ type }) => type)
@@ -209,7 +209,7 @@ describe('an agent at work', () => {
     expect(events).toContainEqual(expect.objectContaining({ type: 'tool-end', callId: 'call00002' }))
     expect((await (await bench.host.changes(run.id)).review()).map((item) => item.path)).toContain('one.txt')
     expect(await findVms(bench.home)).toEqual([])
-    expect(await run.steer('late')).toContain('ended')
+    await expect(run.steer('late')).rejects.toThrow('ended')
   })
 
   it('that holds for long has its VM saved, hears what was said meanwhile when it goes on, and finishes [A.08 V.04]', async () => {
@@ -221,11 +221,11 @@ describe('an agent at work', () => {
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 }
     const run = await bench.start('Say hello', { vm })
     const finished = finish(run)
-    expect(await run.pauseAgent()).toBeUndefined()
+    await run.pause()
     await sees(run, 'vm-sleep')
-    expect(await run.steer('Be brief.')).toBeUndefined()
+    await run.steer('Be brief.')
     expect(await findVms(bench.home)).toEqual([])
-    expect(await run.resumeAgent()).toBeUndefined()
+    await run.resume()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
     const types = events.map(({ type }) => type)
@@ -239,9 +239,9 @@ describe('an agent at work', () => {
     const vm = { memoryBytes: 512 * 1024 ** 2, hibernateAfterMs: 300 }
     const run = await bench.start('Say hello', { vm })
     const finished = finish(run)
-    expect(await run.pauseAgent()).toBeUndefined()
+    await run.pause()
     await sees(run, 'vm-sleep')
-    run.cancel('the test')
+    await run.cancel()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
     const types = events.map(({ type }) => type)

@@ -12,7 +12,7 @@ it('ends at once while its VM sleeps, and nothing of it is left to end the host 
   const run = await bench.start('Delete b.txt', { interactive: true, vm })
   const finished = finish(run)
   for await (const item of run.watch()) {
-    if (item.source === 'host' && item.event.type === 'vm-sleep') run.cancel('the test', true)
+    if (item.source === 'host' && item.event.type === 'vm-sleep') void run.cancel({ now: true })
   }
   expect((await finished).state.end).toMatchObject({ outcome: 'cancelled' })
   await sleep(100)

@@ -74,7 +74,7 @@ it('applies a patch whole or not at all, asks for what deletes, and overwrites n
     config: { model: 'scripted', providers },
   })
   const rules = [{ effect: 'allow' as const, tool: 'apply_patch', pattern: 'gone.txt', argument: 'path' }]
-  const run = await host.start({
+  const run = await host.run({
     prompt: 'Change it',
     workspace: bench.workspace,
     interactive: false,

@@ -29,8 +29,8 @@ describe('a question to the person', () => {
     const client = await bench.host.attach(run.id)
     expect(await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'xml' })).toBe(false)
     expect(await client?.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'json' })).toBe(true)
-    expect(run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'csv' })).toBe(false)
-    client?.leave()
+    expect(await run.answer(approvalId, { decision: 'allow', scope: 'once', answer: 'csv' })).toBe(false)
+    await client?.detach()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
     expect(state.end?.summary).toContain('The answer: json')

@@ -78,7 +78,7 @@ describe('a run in a real VM', () => {
     for await (const item of run.watch()) {
       if (item.source === 'delta' && item.delta.type === 'tool-output-delta') break
     }
-    run.cancel('the test')
+    void run.cancel()
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled', reason: 'cancelled' })
     expect(events.filter(({ type }) => type === 'run-end')).toHaveLength(1)
@@ -102,7 +102,7 @@ describe('a run in a real VM', () => {
       expect(await findVms(bench.home)).toEqual([])
       await sleep(1_000)
       expect(await findVms(bench.home)).toEqual([])
-      expect(run.answer(asked, { decision: 'allow', scope: 'once' })).toBe(true)
+      expect(await run.answer(asked, { decision: 'allow', scope: 'once' })).toBe(true)
     }
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'completed' })
@@ -122,7 +122,7 @@ describe('a run in a real VM', () => {
     for await (const item of run.watch()) {
       if (item.source !== 'host' || item.event.type !== 'vm-sleep') continue
       expect(await run.setVmPaused(true)).toContain('not running')
-      run.cancel('the test')
+      void run.cancel()
     }
     const { events, state } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled' })
@@ -146,7 +146,7 @@ describe('a run in a real VM', () => {
       reason: 'environment',
       message: expect.stringContaining(first.id),
     })
-    first.cancel('the test', true)
+    void first.cancel({ now: true })
     await first.ended
   })
 
@@ -177,7 +177,7 @@ async function decide(
   for await (const item of run.watch()) {
     if (item.source !== 'host' || item.event.type !== 'approval-request') continue
     asked = item.event.request
-    expect(run.answer(item.event.request.approvalId, { decision, scope: 'once' })).toBe(true)
+    expect(await run.answer(item.event.request.approvalId, { decision, scope: 'once' })).toBe(true)
   }
   return { asked, finished: await finished }
 }

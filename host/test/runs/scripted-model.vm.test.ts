@@ -27,7 +27,7 @@ it('carries a task out in the VM by a script, as the documents show [T.01] [S0.0
     env: { ...process.env, CAISSON_HOME: bench.home },
     config: { model: 'scripted', providers },
   })
-  const run = await host.start({
+  const run = await host.run({
     prompt: 'Write a note',
     context: { owner: 'Ada' },
     tools: ['write_file'],

@@ -192,7 +192,7 @@ describe('sub-agents in a VM', () => {
       if (item.source === 'delta' && item.delta.type === 'tool-output-delta') ready.add(item.agentPath)
       if (ready.size === 2) break
     }
-    run.cancel('the test')
+    void run.cancel()
     const { state, items } = await finished
     expect(state.end).toMatchObject({ outcome: 'cancelled' })
     const ends = items.flatMap((item) =>

@@ -1,6 +1,8 @@
 /** A run with a real journal, queue and control socket, and the command line beside it; only the run's work is scripted. */
+
 import { PassThrough, Writable } from 'node:stream'
 import { onTestFinished } from 'vitest'
+import { CaissonError } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import type { UserQuestion } from '#specs/protocol/question.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
@@ -44,19 +46,19 @@ export async function runAtWork(): Promise<RunAtWork> {
   })
   const ended = Promise.withResolvers<RunState>()
   const watched = Promise.withResolvers<void>()
-  const refused = async () => 'not here'
+  const refused = () => Promise.reject(new CaissonError('not_possible_now', 'not here'))
   const server = await ControlServer.open(record.paths.control, {
     run: {
       watch: () => {
         watched.resolve()
         return record.feed.watch()
       },
-      answer: (approvalId, answer) => queue.answer(approvalId, answer),
+      answer: async (approvalId, answer) => queue.answer(approvalId, answer),
       hasPendingApproval: (approvalId) => queue.pending.includes(approvalId),
-      cancel: () => undefined,
+      cancel: async () => undefined,
       steer: refused,
-      pauseAgent: refused,
-      resumeAgent: refused,
+      pause: refused,
+      resume: refused,
       ended: ended.promise,
       journalHead: '',
     },

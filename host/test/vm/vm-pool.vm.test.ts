@@ -37,7 +37,7 @@ async function runOn(host: Host, files: Readonly<Record<string, string>>, comman
   const workspace = await temporaryFolder('workspace')
   await writeFiles(workspace, files)
   const prompt = `Run the command \`${command}\``
-  const finished = await finish(await host.start({ prompt, workspace, interactive: false, vm }))
+  const finished = await finish(await host.run({ prompt, workspace, interactive: false, vm }))
   expect(finished.state.end, JSON.stringify(finished.state.end)).toMatchObject({ outcome: 'completed' })
   await (await host.changes(finished.run.id)).apply('all')
   const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -105,7 +105,7 @@ describe('a host with a pool', () => {
     const workspace = await temporaryFolder('workspace')
     const other = { ...vm, start: 'cold' } as const
     const finished = await finish(
-      await host.start({ prompt: 'Run the command `true`', workspace, interactive: false, vm: other }),
+      await host.run({ prompt: 'Run the command `true`', workspace, interactive: false, vm: other }),
     )
     expect(finished.state.end).toMatchObject({ outcome: 'completed' })
     const ready = finished.events.find(({ type }) => type === 'vm-ready')
@@ -113,7 +113,7 @@ describe('a host with a pool', () => {
 
     await host.close()
     expect(await idsOf(host.folders)).toEqual([])
-    await expect(host.start({ prompt: 'x', workspace })).rejects.toMatchObject({ code: 'not_possible_now' })
+    await expect(host.run({ prompt: 'x', workspace })).rejects.toMatchObject({ code: 'not_possible_now' })
   })
 
   it('gives a run a VM that sleeps and wakes with the same files while a person thinks [V.01 V.04]', async () => {
@@ -122,7 +122,7 @@ describe('a host with a pool', () => {
     await writeFiles(workspace, { 'old.txt': 'old\n', 'keep.txt': 'keep\n' })
     await using host = new Host({ env: { ...process.env, CAISSON_HOME: home }, pool: { size: 1, vm } })
     await host.warm()
-    const run = await host.start({
+    const run = await host.run({
       prompt: 'Delete old.txt',
       workspace,
       interactive: true,
@@ -134,7 +134,7 @@ describe('a host with a pool', () => {
       if (item.source === 'delta') continue
       types.push(item.event.type)
       if (item.event.type === 'approval-request') asked = item.event.request.approvalId
-      if (item.event.type === 'vm-sleep') run.answer(asked, { decision: 'allow', scope: 'once' })
+      if (item.event.type === 'vm-sleep') await run.answer(asked, { decision: 'allow', scope: 'once' })
     }
     expect((await run.ended).end).toMatchObject({ outcome: 'completed' })
     expect(types).toContain('vm-wake')

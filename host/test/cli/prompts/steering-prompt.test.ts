@@ -10,11 +10,11 @@ function sitDown() {
   Object.assign(person.input, { isTTY: true, setRawMode: () => person.input })
   const stdout = Object.assign(person.output, { isTTY: true })
   const said: string[] = []
-  const note = async (line: string): Promise<undefined> => void said.push(line)
+  const note = async (line: string): Promise<void> => void said.push(line)
   const run = {
     steer: (text: string) => note(`steer ${text}`),
-    pauseAgent: () => note('pause'),
-    resumeAgent: () => note('resume'),
+    pause: () => note('pause'),
+    resume: () => note('resume'),
   }
   const io = { stdin: person.input, stdout, stderr: stdout, env: {}, version: '0' }
   const view = new ProgressView(stdout)

@@ -1,0 +1,82 @@
+/** Lets an application answer the approvals of a run with a function, and warns when nothing answers them. */
+import { errorMessage } from '#specs/errors.ts'
+import type { AccessQuestion, ApprovalRequest } from '#specs/protocol/approval.ts'
+import type { ApprovalAnswer } from '../approvals/queue.ts'
+import type { RunHandle } from '../control/run-handle.ts'
+
+/** An approval that waits for an answer. */
+export interface PendingApproval extends Omit<ApprovalRequest, 'runId'> {
+  /** Of a question about network access: the answers it offers. */
+  readonly access?: AccessQuestion
+}
+
+/** `allow` and `deny` are short for an answer of scope `once`. */
+export type ApprovalReply =
+  | ApprovalAnswer['decision']
+  | (Omit<ApprovalAnswer, 'scope'> & Partial<Pick<ApprovalAnswer, 'scope'>>)
+
+/** @param signal aborted when the approval no longer waits: another process answered it, or the run ended */
+export type OnApproval = (
+  approval: PendingApproval,
+  context: { readonly signal: AbortSignal },
+) => ApprovalReply | Promise<ApprovalReply>
+
+/** A run of this process or of another. */
+export interface AnsweredRun extends Pick<RunHandle, 'id' | 'watch' | 'answer'> {
+  hasPendingApproval(approvalId: string): boolean
+  /** Resolves when the approval no longer waits. */
+  whenResolved(approvalId: string): Promise<void>
+}
+
+/** Called once for each approval that waits, several at once. A handler that throws denies. */
+export async function answerApprovals(
+  run: AnsweredRun,
+  onApproval: OnApproval,
+  warn: (text: string) => void,
+): Promise<void> {
+  for await (const item of run.watch()) {
+    if (item.source !== 'host' || item.event.type !== 'approval-request') continue
+    const { request, access } = item.event
+    if (!run.hasPendingApproval(request.approvalId)) continue
+    void answerOne(run, { ...request, ...(access === undefined ? {} : { access }) }, onApproval, warn)
+  }
+}
+
+async function answerOne(
+  run: AnsweredRun,
+  approval: PendingApproval,
+  onApproval: OnApproval,
+  warn: (text: string) => void,
+): Promise<void> {
+  const { approvalId, tool } = approval
+  const resolved = new AbortController()
+  void run.whenResolved(approvalId).then(() => resolved.abort())
+  const deny = async (why: string): Promise<void> => {
+    warn(`${run.id}: the approval of ${tool} was denied: ${why}`)
+    await run.answer(approvalId, { decision: 'deny', scope: 'once' })
+  }
+  try {
+    const reply = await onApproval(approval, { signal: resolved.signal })
+    const answer = typeof reply === 'string' ? { decision: reply } : reply
+    const isTaken = await run.answer(approvalId, { scope: 'once', ...answer })
+    if (!isTaken && run.hasPendingApproval(approvalId))
+      await deny(
+        'onApproval returned an answer that does not fit it; return "allow", "deny" or an ApprovalAnswer',
+      )
+  } catch (error) {
+    if (run.hasPendingApproval(approvalId)) await deny(`onApproval failed: ${errorMessage(error)}`)
+  }
+}
+
+/** Warns at the first approval that is denied because nothing answers it. */
+export async function warnOfUnanswered(run: AnsweredRun, warn: (text: string) => void): Promise<void> {
+  for await (const item of run.watch()) {
+    if (item.source !== 'host' || item.event.type !== 'approval-decision') continue
+    if (item.event.by !== 'mode' || item.event.decision !== 'deny') continue
+    warn(
+      "An approval was denied because nothing answers approvals; pass onApproval, approve: 'all' or approvalRules. " +
+        'To deny without this warning, pass interactive: false.',
+    )
+    return
+  }
+}
