@@ -367,6 +367,9 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'H.01': now(
     'The library is typed; the CLI shows progress, has colours where a terminal is, plain lines where not, JSON lines with --json, and completes its commands in the shell; a wrong option or setting is refused by its name, and foreign text cannot control the terminal',
   ),
+  'H.05': now(
+    'A run of this process and one of another have one interface, asynchronous and with coded errors; its result holds outcome, summary, changes, usage and cost, and a call whose approvals nothing answers is denied with a warning instead of waiting',
+  ),
   'H.02': later('HTTP API and web page', 'the service is not built yet'),
   'H.03': later('ACP, MCP server, VS Code', 'come later'),
   'H.04': later('Fleet', 'comes later'),

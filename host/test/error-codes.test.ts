@@ -16,8 +16,8 @@ async function makeHost(): Promise<Host> {
 
 it('a plan, a directory and a VM that cannot be have codes of their own [E.01 H.01]', async () => {
   const host = await makeHost()
-  await expect(host.start({ prompt: 'x', plan: {} as never })).rejects.toMatchObject({ code: 'invalid_plan' })
-  await expect(host.start({ prompt: 'x', workspace: '/' })).rejects.toMatchObject({
+  await expect(host.run({ prompt: 'x', plan: {} as never })).rejects.toMatchObject({ code: 'invalid_plan' })
+  await expect(host.run({ prompt: 'x', workspace: '/' })).rejects.toMatchObject({
     code: 'workspace_refused',
   })
   await expect(host.vms.find('nope')).rejects.toMatchObject({ code: 'vm_not_found' })

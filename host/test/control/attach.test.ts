@@ -131,7 +131,7 @@ const typesOf = async (client: RunClient): Promise<string[]> => {
 }
 
 describe('an attached run', () => {
-  it('is shown from its start on and to its end, with the journal’s head [V.08]', async () => {
+  it('is shown from its start on and to its end, with its result and the journal’s head [V.08 H.05]', async () => {
     const run = await scriptedRun()
     await run.emit({ type: 'session-start', session: 1, resumed: false })
     const client = await RunClient.connect(runId, run.socket)
@@ -139,6 +139,14 @@ describe('an attached run', () => {
     await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
     run.finish()
     expect(await seen).toEqual(['session-start', 'egress-denied', 'run-end'])
+    expect(await client.result()).toMatchObject({
+      runId,
+      outcome: 'completed',
+      summary: 'done',
+      changes: null,
+      usage: { requests: 0 },
+      journalHead: hash,
+    })
     expect(await client.ended).toMatchObject({
       kind: 'ended',
       end: { outcome: 'completed' },
@@ -200,7 +208,7 @@ describe('an attached run', () => {
     await second.whenResolved('q1')
   })
 
-  it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08]', async () => {
+  it('can be steered, paused and resumed, in order, and is told what is not taken [V.08 A.08 H.05]', async () => {
     const run = await scriptedRun()
     const client = await RunClient.connect(runId, run.socket)
     const by = 'you'
@@ -245,6 +253,7 @@ describe('an attached run', () => {
     ])
     await client.detach()
     expect(await client.ended).toEqual({ kind: 'left' })
+    await expect(client.result()).rejects.toMatchObject({ code: 'connection_lost' })
     await run.emit({ type: 'egress-denied', target: 't', reason: 'r' })
     const next = await RunClient.connect(runId, run.socket)
     run.finish()

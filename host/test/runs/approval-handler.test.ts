@@ -16,7 +16,7 @@ async function open(onApproval: OnApproval) {
 }
 
 describe('an application that answers approvals with a function', () => {
-  it('is asked once for each approval, several at once, and its answers decide [S1.11]', async () => {
+  it('is asked once for each approval, several at once, and its answers decide [S1.11 H.05]', async () => {
     const asked: string[] = []
     const both = Promise.withResolvers<void>()
     const { ask, warnings } = await open(async ({ approvalId, tool, arguments: given }) => {
@@ -67,7 +67,7 @@ describe('an application that answers approvals with a function', () => {
 })
 
 describe('an application that answers nothing', () => {
-  it('is warned once, with what to pass [S1.11]', async () => {
+  it('is warned once, with what to pass [S1.11 H.05]', async () => {
     const { queue, record } = await runAtWork()
     const run = await RunClient.connect(runId, record.paths.control)
     const warnings: string[] = []

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { exampleTask } from '../../../examples/task.ts'
 import { findVms, finish, readFiles, testBench } from '../support/runs.ts'
 
@@ -55,6 +55,39 @@ describe('a run in a real VM', () => {
     ])
     await changes.apply('all')
     expect(await readFiles(bench.workspace)).toEqual({ 'keep.txt': 'keep\n' })
+  })
+
+  it('gives its approvals to a function and its result to whoever waits; without one it is denied, with a warning [H.05 S1.11]', async () => {
+    const bench = await testBench({ 'old.txt': 'old\n', 'keep.txt': 'keep\n' })
+    const { host, workspace } = bench
+    const vm = { memoryBytes: 512 * 1024 ** 2 }
+    const asked: string[] = []
+    const run = await host.run({
+      prompt: 'Delete old.txt',
+      workspace,
+      vm,
+      onApproval: ({ tool, preview }) => {
+        asked.push(`${tool}: ${preview}`)
+        return 'allow'
+      },
+    })
+    const result = await run.result()
+    expect(asked).toEqual([expect.stringMatching(/^delete_file: .*old\.txt/)])
+    expect(result).toMatchObject({
+      runId: run.id,
+      outcome: 'completed',
+      changes: { entries: 1, flagged: [] },
+    })
+    expect(result.journalHead).toMatch(/^[0-9a-f]{64}$/)
+    expect(result.usage.requests).toBeGreaterThan(0)
+
+    const warnings: string[] = []
+    const onWarning = (warning: Error) => warnings.push(warning.message)
+    process.on('warning', onWarning)
+    onTestFinished(() => void process.off('warning', onWarning))
+    const unanswered = await (await host.run({ prompt: 'Delete keep.txt', workspace, vm })).result()
+    expect(unanswered).toMatchObject({ outcome: 'failed', reason: 'denied' })
+    expect(warnings).toContainEqual(expect.stringMatching(/pass onApproval/))
   })
 
   it('brings home a renamed folder, and nothing of a file that was written with what it had [W.01 W.02]', async () => {
