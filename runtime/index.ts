@@ -1,4 +1,4 @@
-/** `caisson/runtime`: model calls and the turn loop as a library, without a VM; what the agent in the VM is built on. */
+/** `caisson/runtime`: model calls and the turn loop as a library without a VM; the agent in the VM uses it. */
 
 export { CaissonError, type CaissonErrorOptions, type ErrorCode, errorCodes } from '#specs/errors.ts'
 export type { SkillFiles } from '#specs/node/skills/files.ts'

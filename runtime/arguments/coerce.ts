@@ -1,14 +1,14 @@
 /**
- * Harmless slips in a call's arguments: another word for a parameter, a number or truth value as text, one value for a
- * list, null for what may be left out. Each is put right only where it has one meaning, and recorded. Never used for
- * tools that may destroy something.
+ * Coerces harmless mistakes in a call's arguments: an alias of a parameter, a number or boolean as text, a single
+ * value for a list, null for an optional value. Each is corrected only when it has one meaning, and recorded. Never
+ * used for tools that may destroy something.
  */
 import { isRecord } from '../llm/json-schema.ts'
 import { parseModelJson } from '../llm/repair.ts'
 import { correctionsMaxCount, typeName } from './failure.ts'
 import { allowsNull, schemaFor } from './schema-node.ts'
 
-/** Other words that models use, per parameter; compared without case, `_` and `-`. */
+/** Aliases that models use, per parameter; compared without case, `_` and `-`. */
 const aliases: Readonly<Record<string, readonly string[]>> = {
   path: [
     'filepath',
@@ -54,7 +54,10 @@ const aliases: Readonly<Record<string, readonly string[]>> = {
   timeoutMs: ['timeout', 'timeoutmilliseconds'],
 }
 
-/** Whether only exact names and types are taken: so it is unless a tool reads only, or says that it destroys nothing. */
+/**
+ * Whether only exact names and types are accepted: true unless a tool only reads or declares that it destroys
+ * nothing.
+ */
 export function isDestructive({ readOnly, destructive }: ToolEffect): boolean {
   return destructive ?? !readOnly
 }
@@ -65,16 +68,16 @@ export interface ToolEffect {
   readonly destructive?: boolean
 }
 
-/** The parameter of `properties` that `name` is another word for; undefined where there is none, or more than one. */
+/** The parameter of `properties` for which `name` is an alias; undefined when there is none, or more than one. */
 export function findMeant(name: string, properties: Readonly<Record<string, unknown>>): string | undefined {
   const meant = Object.keys(properties).filter((known) => isSpelling(name, known))
   return meant.length === 1 ? meant[0] : undefined
 }
 
-/** Levels of objects and lists in arguments that are looked at. */
+/** Maximum nesting depth of arguments that is examined. */
 const depthMax = 32
 
-/** `value` with what is certain put right by the schema, at every level; the rest stays for validation to refuse. */
+/** Coerces unambiguous mistakes in `value` by the schema, at every level; validation rejects the rest. */
 export function coerceArguments(
   value: Readonly<Record<string, unknown>>,
   schema: Readonly<Record<string, unknown>>,
@@ -92,7 +95,7 @@ class ArgumentCoercion {
     this.#corrections = corrections
   }
 
-  /** @param place of `value` in the arguments, such as `edits.0.`; empty for the arguments themselves */
+  /** @param place path prefix of `value` in the arguments, such as `edits.0.`; empty for the arguments themselves */
   coerceObject(
     value: Readonly<Record<string, unknown>>,
     schema: Readonly<Record<string, unknown>>,
@@ -125,7 +128,7 @@ class ArgumentCoercion {
     })
   }
 
-  /** The parameters that unknown names of `value` stand for. */
+  /** The parameters that unknown names of `value` mean. */
   #findMeanings(
     value: Readonly<Record<string, unknown>>,
     schema: Readonly<Record<string, unknown>>,
@@ -136,13 +139,13 @@ class ArgumentCoercion {
     for (const name of Object.keys(value)) {
       if (Object.hasOwn(properties, name)) continue
       const meant = findMeant(name, properties)
-      // In an open object an unknown name may stand for itself.
+      // In an open object an unknown name may be intended.
       const isOpen = schema.additionalProperties !== false
       if (meant !== undefined && (!isOpen || isRequired(meant, schema))) meanings.set(name, meant)
     }
     const meantNames = [...meanings.values()]
     for (const [name, meant] of meanings) {
-      // Two values for one parameter are nobody's certain meaning.
+      // Two values for one parameter are ambiguous.
       const isDoubled = Object.hasOwn(value, meant) || meantNames.filter((one) => one === meant).length > 1
       if (isDoubled) meanings.delete(name)
       else this.#note(`${place}${name.slice(0, 100)}: taken as ${meant}`)
@@ -165,7 +168,7 @@ class ArgumentCoercion {
   }
 
   #note(correction: string): void {
-    // More than is told of one call; a long list of objects may have the same slip in each.
+    // More than one call reports; a long list of objects may have the same mistake in each.
     if (this.#corrections.length < correctionsMaxCount) this.#corrections.push(correction)
   }
 }
@@ -196,7 +199,7 @@ function coerce(
   root: Readonly<Record<string, unknown>>,
 ): unknown {
   if (typeof value === 'string') return fromText(value, type)
-  // One object for a list of objects.
+  // A single object for a list of objects.
   if (isRecord(value) && type === 'array')
     return schemaFor(items, value, root)?.type === 'object' ? [value] : value
   if (type === 'string')

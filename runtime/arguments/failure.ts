@@ -1,6 +1,6 @@
 /**
- * The failure of a call whose arguments do not fit: the durable artifact for the model and the journal, and a sentence
- * for people. The artifact is always valid JSON within its bound: what is too much is left out, never cut through.
+ * The failure of a call whose arguments do not fit: a durable artifact for the model and the journal, and a sentence
+ * for people. The artifact is always valid JSON within its bound: excess entries are omitted, never cut.
  */
 import type { z } from 'zod'
 import type { ToolError } from '#specs/protocol/error.ts'
@@ -12,17 +12,17 @@ import {
 } from '#specs/protocol/validation-failure.ts'
 import type { SchemaFault } from './json-schema.ts'
 
-/** A failed validation: `output` is the artifact as JSON, `error` says the same in a sentence. */
+/** A failed validation: `output` is the artifact as JSON, `error` the same in a sentence. */
 export interface ValidationFailure {
   readonly error: ToolError
   readonly output: string
 }
 
 const issuesMaxCount = 20
-/** Corrections of one call that are kept. */
+/** Maximum corrections kept per call. */
 export const correctionsMaxCount = 20
 
-/** The failure of a call of `toolName`. `message` is one line. */
+/** Builds the failure of a call of `toolName`. `message` is one line. */
 export function validationFailure(
   toolName: string,
   message: string,
@@ -48,7 +48,7 @@ export function validationFailure(
   }
 }
 
-/** What a schema found wrong with `value`. `suggest` names the parameter that an unknown one may stand for. */
+/** Problems that a schema found in `value`. `suggest` names the parameter that an unknown one may mean. */
 export function describeIssues(
   error: z.ZodError,
   value: unknown,
@@ -77,7 +77,7 @@ export function describeIssues(
   })
 }
 
-/** The same of a JSON schema. */
+/** As above for a JSON schema. */
 export function describeFaults(
   faults: readonly SchemaFault[],
   suggest: (unknownName: string) => string | undefined,
@@ -96,7 +96,7 @@ function describeFault(
     const meant = path.length === 1 ? suggest(name) : undefined
     return { path: where, code: 'unrecognized_keys', message: unknownParameter(name, meant) }
   }
-  // The validator gives no parts, so its words are read; where they are others, they are told as they are.
+  // The validator returns only text, so it is parsed; unknown text is passed on unchanged.
   const [, missing] = /^Instance does not have required property "(.*)"\.$/s.exec(message) ?? []
   if (keyword === 'required' && missing !== undefined)
     return { path: [...path, missing].join('.'), code: 'required', message: 'is required and missing' }
@@ -110,7 +110,7 @@ function describeFault(
   return { path: where, code: keyword, message }
 }
 
-/** `array` and `null` beside the words of typeof. */
+/** `array` and `null` besides the names of typeof. */
 export function typeName(value: unknown): string {
   if (value === null) return 'null'
   return Array.isArray(value) ? 'array' : typeof value

@@ -1,6 +1,6 @@
 /**
- * What an answer has to be: a JSON schema, or a zod schema, as one thing that can be shown to a model and checked against.
- * The validator of JSON schemas interprets them (a schema may be a model's own) and is loaded when the first is opened.
+ * The schema of an answer, from JSON schema or zod: shown to a model and used for validation. JSON schemas are
+ * interpreted, since a model may write them; the validator loads with the first one.
  */
 import type { OutputUnit, Schema, Validator } from '@cfworker/json-schema'
 import * as z from 'zod'
@@ -11,18 +11,18 @@ import { isRecord } from '../llm/json-schema.ts'
 export type JsonSchema = Readonly<Record<string, unknown>>
 
 export interface AnswerSchema<T> {
-  /** As a model is told of it. */
+  /** The schema in the form shown to a model. */
   readonly json: JsonSchema
-  /** The value, or what is wrong with it, in words for the model. */
+  /** The value, or a description of its problems for the model. */
   check(value: unknown): Result<T, string>
 }
 
-/** What of a value a keyword of the schema refuses. */
+/** A keyword of the schema that a part of the value violates. */
 export interface SchemaFault {
-  /** Names and indexes that lead to it; empty for the value itself. */
+  /** Path of names and indexes; empty for the value itself. */
   readonly path: readonly string[]
   readonly keyword: string
-  /** Bounded, in one line. */
+  /** One bounded line. */
   readonly message: string
 }
 
@@ -33,15 +33,15 @@ export interface OpenedSchema extends AnswerSchema<unknown> {
 
 const issuesMaxCount = 12
 const issueMaxChars = 300
-/** Of one value, by a schema that may be a model's own. */
+/** Validates one value against a schema that a model may have written. */
 const checkTimeoutMs = 1_000
 
-/** The schema opened; the error says why it is none, or one that cannot be checked. */
+/** Compiles the schema; the error says why it is invalid or cannot be checked. */
 export async function openSchema(schema: JsonSchema): Promise<Result<OpenedSchema, string>> {
   const { Validator: Interpreter } = await import('@cfworker/json-schema')
   try {
     const validator = new Interpreter(schema as Schema, '2020-12', false)
-    // Whatever breaks it does so at the first value: references to nowhere or in circles, keywords of the wrong type.
+    // Any defect shows with the first value: dangling or circular references, keywords of the wrong type.
     withinTime(() => probes.forEach((probe) => void validator.validate(probe)), checkTimeoutMs)
     const findFaults = (value: unknown) => faultsOf(validator, value)
     return {
@@ -53,7 +53,10 @@ export async function openSchema(schema: JsonSchema): Promise<Result<OpenedSchem
   }
 }
 
-/** The same of a zod schema; transformations of it are applied. Throws where it has no form as JSON schema: that is misuse. */
+/**
+ * As above for a zod schema, whose transformations are applied. Throws when it has no JSON schema form: that is
+ * misuse.
+ */
 export function openZodSchema<T extends z.ZodType>(schema: T): AnswerSchema<z.output<T>> {
   const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input' })
   return {
@@ -67,7 +70,7 @@ export function openZodSchema<T extends z.ZodType>(schema: T): AnswerSchema<z.ou
   }
 }
 
-/** What zod found wrong, in one bounded line. */
+/** Problems reported by zod, in one bounded line. */
 export function describeIssues(error: z.ZodError, root = 'the value'): string {
   return joinIssues(
     error.issues.map(
@@ -107,7 +110,7 @@ function describeBreak(error: unknown): string {
   return error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
 }
 
-/** Keywords whose error only says that something below them is wrong. */
+/** Keywords whose error only repeats an error below them. */
 const wrappers: ReadonlySet<string> = new Set([
   'properties',
   'patternProperties',
@@ -125,7 +128,7 @@ function toFault({ keyword, instanceLocation, error }: OutputUnit): SchemaFault 
   return { path, keyword, message: oneLine(keyword === 'false' ? 'not allowed here' : error) }
 }
 
-/** Of a JSON pointer in a URI's fragment (RFC 6901). */
+/** Decodes a JSON pointer in a URI fragment (RFC 6901). */
 function decodePointer(part: string): string {
   return decodeURIComponentOr(part).replaceAll('~1', '/').replaceAll('~0', '~')
 }
@@ -149,8 +152,8 @@ function oneLine(text: string): string {
 }
 
 /**
- * The schema as one of an object, which is what tools and most servers take: itself, or an object with it as `value`.
- * Definitions stay at its root, where references look for them.
+ * The schema as that of an object, as tools and most servers require: itself, or an object with it as `value`.
+ * Definitions stay at its root, where references expect them.
  */
 export function asObjectSchema(schema: JsonSchema): {
   readonly schema: JsonSchema

@@ -1,11 +1,14 @@
-/** The JSON of a call's arguments as a model wrote it: broken in a way with one meaning, encoded twice, or nothing at all. */
+/**
+ * Parses a call's arguments as a model wrote them: valid JSON, JSON with one possible repair, JSON encoded twice, or
+ * nothing.
+ */
 import type { Result } from '#specs/protocol/error.ts'
 import { type ParsedJson, parseModelJson } from '../llm/repair.ts'
 
 /**
  * The value, or why there is none.
- * @param readOnly whether the tool only reads: then braces missing at the very end are added
- * @param corrections gets what was put right, in words
+ * @param readOnly whether the tool only reads: then missing braces at the very end are added
+ * @param corrections receives descriptions of the repairs
  */
 export function readArgumentsJson(
   argumentsText: string,

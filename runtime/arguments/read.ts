@@ -1,6 +1,6 @@
 /**
- * A call's arguments as a model wrote them, checked against the schema of a tool of the library: what fits is not touched,
- * slips with one meaning are put right and recorded, everything else is the artifact that names each problem.
+ * Validates a call's arguments against a library tool's schema. Arguments that fit are unchanged; mistakes with one
+ * meaning are coerced and recorded; everything else becomes the artifact that names each problem.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -14,18 +14,18 @@ import { readArgumentsJson } from './read-json.ts'
 
 export interface ToolArguments extends ToolEffect {
   readonly name: string
-  /** Null: nothing is checked here, its server does that. */
+  /** Null: not checked here, because its server does. */
   readonly parameters: LLMTool['parameters'] | null
-  /** The same as a model is told of it. */
+  /** The schema in the form shown to a model. */
   readonly schema: Readonly<Record<string, unknown>>
 }
 
 export interface CheckedArguments {
-  /** What the model wrote, put right: JSON, before the schema makes anything of it. */
+  /** The model's JSON after coercion, before the schema transforms it. */
   readonly given: unknown
-  /** What the schema makes of it. */
+  /** The value after the schema's transformations. */
   readonly input: unknown
-  /** What was put right, in words. */
+  /** Descriptions of the corrections. */
   readonly corrections: readonly string[]
 }
 
@@ -76,7 +76,7 @@ async function check(
       : { ok: false, error: describeIssues(parsed.error, value, suggest) }
   }
   const schema = await openedSchema(parameters)
-  // A schema that cannot be checked is the application's; its tool gets what the model wrote.
+  // A schema that cannot be checked is the application's concern; its tool gets what the model wrote.
   const faults = schema.ok ? schema.value.findFaults(value) : []
   return faults.length === 0 ? { ok: true, value } : { ok: false, error: describeFaults(faults, suggest) }
 }

@@ -1,15 +1,15 @@
 /**
- * What a JSON schema says of one value: local references followed, and of several options the only one that can be meant.
- * Answers nothing where more than one option is possible.
+ * Finds the part of a JSON schema that applies to a value: follows local references and selects the only possible
+ * option. Returns nothing when several options are possible.
  */
 import { definitionOf, isRecord } from '../llm/json-schema.ts'
 
 type Schema = Readonly<Record<string, unknown>>
 
-/** References and options that are followed for one value. */
+/** Maximum references and options followed for one value. */
 const stepsMaxCount = 16
 
-/** The schema that holds for `value`; null when the schema leaves open which one does. `root` holds the definitions. */
+/** The schema that applies to `value`; null when it is ambiguous. `root` holds the definitions. */
 export function schemaFor(node: unknown, value: unknown, root: Schema): Schema | null {
   let at: unknown = node
   for (let step = 0; step < stepsMaxCount; step++) {
@@ -22,7 +22,7 @@ export function schemaFor(node: unknown, value: unknown, root: Schema): Schema |
   return null
 }
 
-/** Whether the schema takes null. A schema that names no type takes any value. */
+/** Whether the schema accepts null. A schema without a type accepts any value. */
 export function allowsNull(node: unknown, root: Schema, depth = 0): boolean {
   if (!isRecord(node) || depth > stepsMaxCount) return true
   if (typeof node.$ref === 'string') return allowsNull(definitionOf(node.$ref, root), root, depth + 1)
@@ -33,7 +33,7 @@ export function allowsNull(node: unknown, root: Schema, depth = 0): boolean {
   return node.type === undefined || [node.type].flat().includes('null')
 }
 
-/** The only option besides null, or the only one whose constants are those of `value`. */
+/** The only option besides null, or the only one whose constants match `value`. */
 function onlyOption(options: readonly unknown[], value: unknown, root: Schema): unknown {
   const some = options.filter((option) => !isRecord(option) || option.type !== 'null')
   if (some.length === 1) return some[0]
@@ -59,7 +59,7 @@ function hasConstantsOf(schema: unknown, value: unknown): boolean {
   )
 }
 
-/** `type: ["string", "null"]` is a string that may be null. */
+/** `type: ["string", "null"]` is a nullable string. */
 function withOneType(schema: Schema): Schema {
   if (!Array.isArray(schema.type)) return schema
   const types = schema.type.filter((type) => type !== 'null')

@@ -1,66 +1,66 @@
 /**
- * What the library `caisson/runtime` passes across its borders: messages, tool calls, responses, providers, tools. Shapes are
- * those of OpenAI's chat completions where that has one, so that an application's transcripts need no translation.
+ * The data types of `caisson/runtime`: messages, tool calls, responses, providers, tools. They follow OpenAI's chat
+ * completions where possible, so that an application's transcripts need no conversion.
  */
 import type { z } from 'zod'
 import type { StreamPart } from '../llm/chunk.ts'
 
 export type ReasoningEffort = 'default' | 'none' | 'low' | 'medium' | 'high'
-/** `auto`: tools run; `ask`: the application is asked first; `read`: only tools that read are offered. */
+/** `auto`: tools run; `ask`: the application is asked first; `read`: only read-only tools are offered. */
 export type ToolPermission = 'auto' | 'ask' | 'read'
 
 export interface LLMToolCall {
   readonly id: string
   readonly type: 'function'
-  /** `arguments` is JSON as the model wrote it; not checked. */
+  /** `arguments` is JSON as the model wrote it, unvalidated. */
   readonly function: { readonly name: string; readonly arguments: string }
-  /** Made out of plain text by `parsePlainTextToolIntent`, and marked on request. */
+  /** Created from plain text by `parsePlainTextToolIntent`; marked on request. */
   readonly synthetic?: boolean
 }
 
 export interface LLMChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   readonly content: string
-  /** Of an assistant message. */
+  /** In an assistant message. */
   readonly tool_calls?: readonly LLMToolCall[]
-  /** Of a tool message: the call that it answers. */
+  /** In a tool message: the id of the call that it answers. */
   readonly tool_call_id?: string
-  /** Of an assistant message: what the model thought; sent back only to models that want it. */
+  /** In an assistant message: the model's reasoning; sent back only to models that require it. */
   readonly reasoning_content?: string
-  /** Of an assistant message: what its provider wants back unchanged (signatures of thoughts); opaque. */
+  /** In an assistant message: opaque provider data (signatures of reasoning), sent back unchanged. */
   readonly provider_state?: unknown
 }
 
-/** Tokens as the provider counted them. */
+/** Tokens as counted by the provider. */
 export interface LLMUsage {
   readonly inputTokens: number
   readonly outputTokens: number
-  /** Part of the output tokens. */
+  /** Included in the output tokens. */
   readonly reasoningTokens: number
 }
 
-/** A model's whole answer. */
+/** A model's complete answer. */
 export interface LLMResponse {
   readonly type: 'text' | 'tool_calls'
   /** Empty when there is none. */
   readonly content: string
   /** Present, and not empty, exactly with the type `tool_calls`. */
   readonly tool_calls?: readonly LLMToolCall[]
-  /** To be put into the transcript as it is. */
+  /** The message to append to the transcript unchanged. */
   readonly assistantMessage: LLMChatMessage
-  /** Absent when the provider gave none. */
+  /** Absent when the provider reported none. */
   readonly usage?: LLMUsage
-  /** Why the model stopped, in one word for all providers. */
+  /** Why the model stopped, normalised over all providers. */
   readonly stopKind: 'natural' | 'tool' | 'length' | 'content_filter' | 'unknown'
 }
 
-/** A piece of an answer on its way; exactly one of the two is there. */
+/** A chunk of a streamed answer; exactly one of the two fields is set. */
 export interface LLMStreamChunk {
   readonly content?: string
   readonly reasoningContent?: string
 }
 
-/** A tool as a model is told of it. */
+/** A tool as described to a model. */
 export interface LLMToolDefinition {
   readonly name: string
   readonly description: string
@@ -71,16 +71,16 @@ export interface LLMToolDefinition {
 /** A tool of the application. */
 export interface LLMTool {
   readonly description: string
-  /** JSON schema of an object, nested as deep as it is, or a zod schema of one. */
+  /** JSON schema of an object with any nesting, or a zod schema of one. */
   readonly parameters: Readonly<Record<string, unknown>> | z.ZodType
-  /** Whether it only reads; absent: not known, so not offered under the tool permission `read`. */
+  /** Whether it only reads; absent: unknown, so not offered under the tool permission `read`. */
   readonly readOnly?: boolean
   /**
-   * Whether a call can delete, overwrite or run something: then only exact names and types of arguments are taken. Absent:
-   * whatever does not only read can.
+   * Whether a call can delete, overwrite or run something; then only exact argument names and types are accepted.
+   * Absent: true unless it only reads.
    */
   readonly destructive?: boolean
-  /** Carries a call out; absent: the application does so itself. A value that is no text is told as JSON. */
+  /** Executes a call; absent: the application executes it itself. A value other than text becomes JSON. */
   execute?(input: unknown, context: LLMToolContext): Promise<unknown> | unknown
 }
 
@@ -90,37 +90,37 @@ export interface LLMToolContext {
   readonly signal: AbortSignal
 }
 
-/** One request as every provider gets it. */
+/** One request in the form that every provider receives. */
 export interface ProviderRequest {
   readonly model: string
   readonly messages: readonly LLMChatMessage[]
-  /** Sorted by name; left out of the wire's request when empty. */
+  /** Sorted by name; omitted from the wire's request when empty. */
   readonly tools: readonly LLMToolDefinition[]
   /** Absent: the model chooses. */
   readonly toolChoice?: 'none' | 'required' | { readonly name: string }
-  /** The answer as JSON of this schema, where the provider can. */
+  /** Requests JSON of this schema, if the provider supports it. */
   readonly responseFormat?: { readonly name: string; readonly schema: Readonly<Record<string, unknown>> }
   readonly reasoningEffort: ReasoningEffort
   readonly maxTokens?: number
-  /** Absent: the server's own. */
+  /** Absent: the server's default. */
   readonly temperature?: number
-  /** False: in one piece, where the provider can; a server that streams badly is asked so. */
+  /** False: requests a complete answer without streaming, for servers that stream badly. */
   readonly streamed?: boolean
-  /** Whether the model gets back what it thought before its calls, for models that refuse their calls without it. */
+  /** Whether the model's reasoning before its calls is sent back, for models that otherwise reject their calls. */
   readonly echoReasoning?: boolean
-  /** False: the server is not asked to count tokens at the end of a stream, for it refuses to. */
+  /** False: the server is not asked for token counts at the end of a stream, because it rejects that. */
   readonly countTokens?: boolean
   readonly signal: AbortSignal
 }
 
-/** What a provider yields, one union for all: text, reasoning, fragments of calls, tokens, an end. */
+/** A part of an answer, the same union for all providers: text, reasoning, call fragments, tokens, end. */
 export type { StreamPart as ProviderPart }
 
-/** A model server, whatever it speaks. */
+/** A model server of any protocol. */
 export interface Provider {
   /**
-   * The answer in parts, as many at a time as one read brought. A failure is a part, and the last; nothing is thrown, and the
-   * request is not repeated here. Ends soon after the request's signal is aborted.
+   * The answer in parts, batched per read. A failure is the last part; nothing is thrown, and the request is not
+   * retried here. Ends soon after the request's signal is aborted.
    */
   stream(request: ProviderRequest): AsyncIterable<readonly StreamPart[]>
 }

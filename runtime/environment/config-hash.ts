@@ -1,11 +1,11 @@
-/** A digest by which equal configurations are known; their text, which holds keys, is kept nowhere. */
+/** A digest that identifies equal configurations. Their text, which holds keys, is not stored. */
 import { createHash } from 'node:crypto'
 
-/** Objects that are no plain data (clients, dispatchers, adapters) are equal to themselves alone. */
+/** Objects other than plain data (clients, dispatchers, adapters) equal only themselves. */
 const identities = new WeakMap<object, number>()
 let identityCount = 0
 
-/** sha256 of the value with sorted keys; what is undefined counts as absent. */
+/** sha256 of the value with sorted keys; undefined counts as absent. */
 export function hashConfig(value: unknown): string {
   return createHash('sha256').update(toCanonical(value)).digest('hex')
 }
@@ -20,7 +20,7 @@ function toCanonical(value: unknown): string {
   return `{${sorted.map(([key, child]) => `${JSON.stringify(key)}:${toCanonical(child)}`).join(',')}}`
 }
 
-/** Data alone: an object of the usual kind without methods. */
+/** Whether the value is plain data without methods. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value)
   if (prototype !== Object.prototype && prototype !== null) return false

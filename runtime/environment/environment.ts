@@ -1,6 +1,6 @@
 /**
- * What stays the same from call to call: providers, MCP servers, skills, defaults. An environment that is made by hand holds
- * what it was given and nothing else; calls without one share registries that are kept here by the digest of their configuration.
+ * What stays the same between calls: providers, MCP servers, skills, defaults. An explicit environment holds only
+ * what it was given. Calls without one share cached registries, keyed by the digest of their configuration.
  */
 
 import { CaissonError, requireObject } from '#specs/errors.ts'
@@ -15,7 +15,7 @@ import type { BuiltInSelection } from '../tools/selection.ts'
 import type { WebFetchOptions } from '../tools/web-fetch.ts'
 import { hashConfig } from './config-hash.ts'
 
-/** What a class offers, so that an application's own object can stand in its place. */
+/** The public interface of a class, so that an application can supply its own object. */
 type PublicOf<T> = { readonly [K in keyof T]: T[K] }
 export type LLMProviderStore = PublicOf<ProviderStore>
 export type LLMSkillRegistry = PublicOf<SkillRegistry>
@@ -30,17 +30,17 @@ export interface LLMDefaults {
 
 export interface LLMEnvironmentOptions {
   readonly providers?: ProviderConfigs
-  /** In place of `providers`. */
+  /** Replaces `providers`. */
   readonly providerStore?: LLMProviderStore
-  /** Folders with skills; a later one wins. */
+  /** Folders with skills; later ones take precedence. */
   readonly skillRoots?: readonly string[]
-  /** In place of `skillRoots`. */
+  /** Replaces `skillRoots`. */
   readonly skillRegistry?: LLMSkillRegistry
   readonly mcpConfig?: McpConfig | string
-  /** In place of `mcpConfig`; it is not shut down with the environment. */
+  /** Replaces `mcpConfig`; not shut down with the environment. */
   readonly mcpRegistry?: LLMMcpRegistry
   readonly defaults?: LLMDefaults
-  /** Absent: the call's; where that says nothing as well, see the call. */
+  /** Absent: the call's value; see the call for its default. */
   readonly builtIns?: BuiltInSelection
   readonly webFetch?: WebFetchOptions
 }
@@ -59,13 +59,14 @@ interface Held {
   disposed: boolean
 }
 
-/** What is known of the environments that were made here. */
+/** Internal data of the environments created here. */
 const held = new WeakMap<LLMEnvironment, Held>()
 
 /**
- * An environment of what it is given; no variable of the process is read, and no server started before its tools are needed.
- * @throws {CaissonError} `invalid_options` for two sources of one thing or an MCP configuration that is not valid
- * @throws {LLMConfigurationError} for a provider that cannot be
+ * Creates an environment from its options. Reads no environment variable, and starts no server before its tools are
+ * needed.
+ * @throws {CaissonError} `invalid_options` for two sources of one thing or an invalid MCP configuration
+ * @throws {LLMConfigurationError} for an invalid provider
  */
 export function createLLMEnvironment(options: LLMEnvironmentOptions = {}): LLMEnvironment {
   const { providers, providerStore, skillRoots, skillRegistry, mcpConfig, mcpRegistry, defaults } = options
@@ -89,7 +90,7 @@ export function createLLMEnvironment(options: LLMEnvironmentOptions = {}): LLMEn
   return environment
 }
 
-/** Ends the MCP servers of an environment, when the environment made their registry itself. Can be called again. */
+/** Stops the MCP servers of an environment if it created their registry. Idempotent. */
 export async function disposeLLMEnvironment(environment: LLMEnvironment): Promise<void> {
   const own = held.get(environment)
   if (own === undefined) return
@@ -97,7 +98,7 @@ export async function disposeLLMEnvironment(environment: LLMEnvironment): Promis
   await own.ownRegistry?.shutdown()
 }
 
-/** @throws {CaissonError} `not_possible_now` once it has been disposed */
+/** @throws {CaissonError} `not_possible_now` after disposal */
 export function checkEnvironment(environment: LLMEnvironment): LLMEnvironment {
   requireObject('environment', environment)
   requireObject('the defaults of the environment', environment.defaults)
@@ -109,7 +110,7 @@ export function checkEnvironment(environment: LLMEnvironment): LLMEnvironment {
   return environment
 }
 
-/** What a call without an environment may say of what would stand in one. */
+/** Options that a call without an environment may pass instead. */
 export interface ConvenienceOptions {
   readonly provider: string
   readonly providers?: ProviderConfigs
@@ -117,7 +118,7 @@ export interface ConvenienceOptions {
   readonly mcpConfig?: McpConfig | string
 }
 
-/** Registries that calls without an environment share, by the digest of their configuration; the oldest unused one goes. */
+/** Registries shared by calls without an environment, by configuration digest; evicts the oldest unused one. */
 class RegistryCache<T> {
   readonly #entries = new Map<string, T>()
   readonly #maxCount: number
@@ -153,12 +154,12 @@ const providerCache = new RegistryCache<ProviderStore>(64, nothing)
 const skillCache = new RegistryCache<SkillRegistry>(64, nothing)
 const mcpCache = new RegistryCache<McpRegistry>(16, (registry) => registry.shutdown())
 
-/** Ends the MCP servers that calls without an environment started, and forgets what was read for them. */
+/** Stops the MCP servers started for calls without an environment, and clears the cache. */
 export async function disposeLLMRuntimeCaches(): Promise<void> {
   await Promise.all([providerCache.clear(), skillCache.clear(), mcpCache.clear()])
 }
 
-/** The environment of a call that brings none. */
+/** The environment of a call that passes none. */
 export function cachedEnvironment(options: ConvenienceOptions): LLMEnvironment {
   const { provider: name, skillRoots = [], mcpConfig = {} } = options
   const config = configOf(name, options.providers)
@@ -176,8 +177,8 @@ export function cachedEnvironment(options: ConvenienceOptions): LLMEnvironment {
 }
 
 /**
- * The provider's configuration out of the call or, where that says neither key nor address, the variables of the process: a
- * key of one never goes to an address of the other.
+ * The provider's configuration from the call or, when that has neither key nor address, from environment variables. A
+ * key from one source is never sent to an address from the other.
  */
 function configOf(name: string, providers: ProviderConfigs | undefined): ProviderConfigs[string] | null {
   const given = providers !== undefined && Object.hasOwn(providers, name) ? providers[name] : undefined
@@ -191,7 +192,7 @@ function saysWhere({ apiKey, baseUrl, resourceName }: ProviderConfig): boolean {
   return apiKey !== undefined || baseUrl !== undefined || resourceName !== undefined
 }
 
-/** Of an environment's providers, or of what a call without one would find in the process's variables. Shows no key. */
+/** Status of an environment's providers, or of what environment variables configure. Shows no key. */
 export function getProviderStatus(environment?: LLMEnvironment): ProviderStatus[] {
   if (environment !== undefined) return environment.providerStore.list()
   const configs = providerKinds.map((kind) => [kind, configFromVariables(kind, process.env)] as const)

@@ -1,6 +1,6 @@
 /**
- * The tools of one request: the library's own, the application's and those of MCP servers, under names that every provider
- * takes, sorted. The library's names are reserved: an application that uses one is told so, a server's tool gets another name.
+ * The tools of one request: built-in, application's and MCP tools, sorted, under names that every provider accepts.
+ * Built-in names are reserved: an application that uses one gets an error, a server's tool gets another name.
  */
 
 import * as z from 'zod'
@@ -21,17 +21,17 @@ import {
 import type { LLMEnvironment } from './environment.ts'
 
 export interface ResolvedTool {
-  /** As its owner calls it. */
+  /** Name used by its owner. */
   readonly name: string
   readonly source: 'built-in' | 'application' | 'mcp'
   readonly readOnly: boolean
-  /** Absent: whatever does not only read can destroy something. */
+  /** Absent: destructive unless it only reads. */
   readonly destructive?: boolean
-  /** As the model is told of it, under its safe name. */
+  /** Definition for the model, under its safe name. */
   readonly definition: LLMToolDefinition
-  /** What its arguments are checked against; null where its server does that. */
+  /** Schema for its arguments; null when its server validates. */
   readonly parameters: LLMTool['parameters'] | null
-  /** Null where the application carries the call out. */
+  /** Null when the application executes the call. */
   readonly execute: ((input: unknown, context: LLMToolContext) => Promise<ToolOutcome>) | null
 }
 
@@ -39,18 +39,18 @@ export type ApplicationTools = Readonly<Record<string, LLMTool>>
 
 export interface ToolSelection {
   readonly tools?: ApplicationTools
-  /** The same under its older name; no name may stand in both. */
+  /** Deprecated name of the same option; do not set both. */
   readonly extraTools?: ApplicationTools
   /**
-   * Which of the library's own tools, of those that the environment has. Absent from both: all for a call with a working
-   * directory, else `load_skill` alone.
+   * Selects built-in tools among those of the environment. Absent from both: all for a call with a working directory,
+   * else only `load_skill`.
    */
   readonly builtIns?: BuiltInSelection
   readonly toolPermission: ToolPermission
   /**
-   * Where the library's tools work that read and write files and run programs; absent: they are not there, but for those that
-   * `builtIns` of the call names with `true`, which work in the process's current directory. The
-   * application's own tools are told it.
+   * Directory of the built-in tools that access files and run programs. Absent: they are not offered, except those
+   * set to `true` in the call's `builtIns`, which use the process's current directory. Also passed to the
+   * application's tools.
    */
   readonly workingDirectory?: string
 }
@@ -76,24 +76,24 @@ export class ToolSet {
     this.definitions = sorted.sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  /** The name that a provider is told; a name that is no tool's stays. */
+  /** The provider's name of a tool; an unknown name is unchanged. */
   toSafe(name: string): string {
     return this.#safeNames.get(name) ?? name
   }
 
-  /** The owner's name for what the model called. */
+  /** The owner's name for a name from the model. */
   toReal(safeName: string): string {
     return this.#bySafeName.get(safeName)?.name ?? safeName
   }
 
-  /** By the owner's name, or by the one that the model was told. */
+  /** Finds a tool by its owner's name or by the model's name. */
   find(name: string): ResolvedTool | undefined {
     return this.#bySafeName.get(this.#safeNames.get(name) ?? name)
   }
 }
 
 /**
- * The tools that a request offers.
+ * Collects the tools that a request offers.
  * @throws {CaissonError} `invalid_options` for names that are reserved, unknown or given twice
  */
 export async function resolveTools(environment: LLMEnvironment, selection: ToolSelection): Promise<ToolSet> {
@@ -108,7 +108,7 @@ export async function resolveTools(environment: LLMEnvironment, selection: ToolS
   return new ToolSet(offered)
 }
 
-/** Of the library's own tools those that both the environment and the call select. */
+/** The built-in tools selected by both environment and call. */
 async function resolveBuiltIns(
   environment: LLMEnvironment,
   selection: ToolSelection,
@@ -204,7 +204,7 @@ function loadSkillTool({ skillRegistry }: LLMEnvironment, definition: LLMToolDef
 
 const skillArguments = z.strictObject({ skill_id: z.string().min(1) })
 
-/** A schema is looked at once, however many requests offer its tool. */
+/** Each schema is processed once, however many requests offer its tool. */
 const knownParameters = new WeakMap<object, Readonly<Record<string, unknown>>>()
 
 function toParameters(parameters: LLMTool['parameters']): Readonly<Record<string, unknown>> {

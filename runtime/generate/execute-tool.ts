@@ -1,6 +1,6 @@
 /**
- * Carries out one call of a model for the application: finds the tool, checks the arguments, asks where that is wanted, and
- * makes a message of whatever comes. What the model did wrong, and what a tool did, is an answer; only misuse throws.
+ * Executes one call of a model: finds the tool, validates arguments, asks permission where required, and returns a
+ * message. Errors of model and tool are results; only misuse throws.
  */
 import { CaissonError, errorMessage, requireObject, requireSignal, requireText } from '#specs/errors.ts'
 import { readArguments } from '../arguments/read.ts'
@@ -20,26 +20,26 @@ import { directoryOf } from '../tools/selection.ts'
 export interface ExecuteToolOptions extends Partial<ToolSelection>, Omit<ConvenienceOptions, 'provider'> {
   readonly abortSignal?: AbortSignal
   /**
-   * Under the tool permission `ask`: whether a call that may change something is to go on. Absent: it is not. It is told the call
-   * as it will be carried out: the tool's own name, arguments that fit it, with what of them was put right.
+   * Under the tool permission `ask`: decides whether a call that may change something runs. Absent: it does not.
+   * Receives the call in its final form: the tool's own name and its coerced arguments.
    */
   readonly askPermission?: (call: LLMToolCall) => Promise<boolean> | boolean
 }
 
 export interface LLMToolResult {
   readonly ok: boolean
-  /** What the model is told. */
+  /** Text for the model. */
   readonly content: string
-  /** The same, to be put into the transcript. */
+  /** The same as a message for the transcript. */
   readonly message: LLMChatMessage
-  /** What of the arguments was put right, in words; absent when nothing was. */
+  /** Corrections of the arguments, in text; absent when there were none. */
   readonly corrections?: readonly string[]
 }
 
 /**
- * The result of `call`. Give the same tools and permission as to the request that it came of.
- * @param environment as for that request; undefined for the one that the options make
- * @throws {CaissonError} `invalid_options` for a tool without `execute`: its calls are the application's own
+ * Executes `call`. Pass the same tools and permission as for the request that produced it.
+ * @param environment as for that request; undefined for the one that the options create
+ * @throws {CaissonError} `invalid_options` for a tool without `execute`: the application executes its calls
  */
 export async function executeTool(
   environment: LLMEnvironment | undefined,
@@ -104,7 +104,7 @@ async function callTool(environment: LLMEnvironment, call: LLMToolCall, options:
   const read = await readArguments({ ...tool, schema }, call.function.arguments)
   if (!read.ok) return { ok: false, content: read.error, corrections: [] }
   const { given, input, corrections } = read.value
-  // Who decides sees what will be carried out, whichever way the model wrote it.
+  // The decider sees the final call, however the model wrote it.
   const plain = { ...call, function: { name: tool.name, arguments: JSON.stringify(given) } }
   if (!(await ask(plain))) return fail(`${tool.name} was not allowed by the person asked`)
   if (tool.execute === null)
@@ -126,7 +126,7 @@ async function callTool(environment: LLMEnvironment, call: LLMToolCall, options:
   }
 }
 
-/** What is asked whether a call may be carried out; a text says why it may not. */
+/** The permission check for a call; a string is the reason for refusal. */
 function permissionOf(
   { name, readOnly }: ResolvedTool,
   permission: ToolPermission,

@@ -1,6 +1,6 @@
 /**
- * One answer of a model, with tools, whole or as it comes. Both ways are one: `stream` is `generate` that tells what it reads.
- * Failures are thrown as {@link LLMError}; an aborted call throws its signal's reason.
+ * Requests one answer from a model, with tools, complete or streamed; both use the same code. Failures are thrown as
+ * {@link LLMError}; an aborted call throws its signal's reason.
  */
 import { CaissonError, requireObject, requireSignal } from '#specs/errors.ts'
 import type {
@@ -28,9 +28,9 @@ import { withNamedCalls } from './named-calls.ts'
 import { toResponse } from './response.ts'
 
 export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, ConvenienceOptions {
-  /** Absent: one is made of `providers`, `skillRoots`, `mcpConfig` and the process's variables, and kept for further calls. */
+  /** Absent: created from `providers`, `skillRoots`, `mcpConfig` and environment variables, and cached. */
   readonly environment?: LLMEnvironment
-  /** A provider's name in the environment, such as `openai`. */
+  /** Name of a provider in the environment, such as `openai`. */
   readonly provider: string
   readonly model: string
   readonly messages: readonly LLMChatMessage[]
@@ -39,17 +39,18 @@ export interface LLMRequest extends Omit<ToolSelection, 'toolPermission'>, Conve
   /** Absent: the environment's default. */
   readonly toolPermission?: ToolPermission
   readonly abortSignal?: AbortSignal
-  /** By the tool's own name. Absent: the model chooses. */
+  /** Own name of a tool. Absent: the model chooses. */
   readonly toolChoice?: ProviderRequest['toolChoice']
   readonly responseFormat?: ProviderRequest['responseFormat']
-  /** Absent: the provider's, else 16,384. */
+  /** Absent: the provider's default, else 16,384. */
   readonly maxTokens?: number
   readonly temperature?: number
 }
 
 /**
- * The model's answer. Its calls are not carried out: see {@link executeTool}.
- * @throws {LLMError} when the request failed for good; {@link LLMConfigurationError} for a provider that is not configured
+ * Returns the model's answer. Does not execute its calls: see {@link executeTool}.
+ * @throws {LLMError} when the request finally failed; {@link LLMConfigurationError} for a provider that is not
+ * configured
  * @throws {CaissonError} `invalid_options` for misuse; the signal's reason when it is aborted
  */
 export async function generate(request: LLMRequest): Promise<LLMResponse> {
@@ -59,8 +60,8 @@ export async function generate(request: LLMRequest): Promise<LLMResponse> {
 }
 
 /**
- * The same answer, told as it comes. A request that fails is repeated as long as nothing of its answer was told. Leaving the
- * generator ends the request.
+ * Streams the same answer. A failed request is retried until part of its answer was yielded. Leaving the generator
+ * ends the request.
  */
 export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChunk, LLMResponse> {
   requireObject('the request', request)
@@ -77,7 +78,7 @@ export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChun
       mayRetry: () => !told.hasAny,
     },
   ).finally(() => told.end())
-  // It is awaited below, unless who reads leaves before.
+  // Awaited below, unless the reader leaves first.
   answer.catch(() => undefined)
   try {
     yield* told
@@ -87,7 +88,7 @@ export async function* stream(request: LLMRequest): AsyncGenerator<LLMStreamChun
   }
 }
 
-/** Chunks on their way to who reads them. */
+/** A queue of chunks for the reader. */
 class Chunks implements AsyncIterable<LLMStreamChunk> {
   #waiting: LLMStreamChunk[] = []
   #wake: () => void = () => undefined
@@ -203,11 +204,11 @@ function checkRequest({ provider, model, messages }: LLMRequest): void {
   if (!Array.isArray(messages)) throw new CaissonError('invalid_options', 'expected messages as a list')
 }
 
-/** What was learned of a provider's model, which further calls need not learn again: the fields that it refuses or wants. */
+/** What was learned about a provider's model, for later calls: fields that it rejects or requires. */
 const learned = new WeakMap<object, Map<string, ProviderQuirks>>()
 const modelsMaxCount = 200
 
-/** Habits of their own for every call, for a stream that broke in one says nothing of the next. */
+/** Separate quirks per call: a broken stream in one call says nothing about the next. */
 function habitsOf(provider: object, model: string): ProviderQuirks {
   const models = learned.get(provider) ?? new Map<string, ProviderQuirks>()
   learned.set(provider, models)

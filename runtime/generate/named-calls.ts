@@ -1,10 +1,7 @@
-/**
- * A transcript without calls that have no name, and without their results. No provider takes such a call back, whoever put it
- * into the transcript.
- */
+/** Removes nameless calls and their results from a transcript: no provider accepts them. */
 import type { LLMChatMessage } from '../contract/contract.ts'
 
-/** The messages themselves when every call has a name. */
+/** Returns the same messages when every call has a name. */
 export function withNamedCalls(messages: readonly LLMChatMessage[]): readonly LLMChatMessage[] {
   if (messages.every(({ tool_calls: calls = [] }) => calls.every(hasName))) return messages
   const kept: LLMChatMessage[] = []

@@ -1,4 +1,4 @@
-/** A turn as the application gets it: names and ids set right, and one message for the transcript. */
+/** Converts a turn for the application: final names and ids, and one message for the transcript. */
 import { randomBytes } from 'node:crypto'
 import type { LLMChatMessage, LLMResponse, LLMToolCall, LLMUsage } from '../contract/contract.ts'
 import type { ToolSet } from '../environment/tool-set.ts'
@@ -39,7 +39,7 @@ export function toResponse(turn: Turn, tools: ToolSet): LLMResponse {
   }
 }
 
-/** The calls; what the bound of tokens cut off within its arguments, or before them, is no call. */
+/** The calls, without those that the token limit truncated. */
 function toCalls(turn: Turn, tools: ToolSet): LLMToolCall[] {
   const whole = turn.toolCalls.filter(
     ({ argumentsText }) =>
@@ -57,7 +57,7 @@ function toCalls(turn: Turn, tools: ToolSet): LLMToolCall[] {
   })
 }
 
-/** Nine letters and digits, which is what the strictest servers take. */
+/** Nine letters and digits, as the strictest servers require. */
 function drawId(): string {
   return randomBytes(5).toString('hex').slice(0, 9)
 }

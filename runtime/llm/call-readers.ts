@@ -1,39 +1,39 @@
 /**
- * Calls as JSON objects with a name, which is one of the two bodies in which models write calls into their text (the other:
- * `tag-readers.ts`). Every reader says where the call ends, so that no character is read twice; a call whose name is known
- * and whose arguments cannot be read keeps them as they stand, for validation to refuse.
+ * Reads calls written as JSON objects with a name, one of the two forms in which models write calls into text (the
+ * other: `tag-readers.ts`). Each reader returns the call's end, so that no character is read twice. Unreadable
+ * arguments of a known tool are kept as text for validation to refuse.
  */
 
 import { isRecord } from './json-schema.ts'
 import type { ToolSpec } from './messages.ts'
 import { endOfGroup, parseModelJson } from './repair.ts'
 
-/** A call as it was read from text. */
+/** A call read from text. */
 export interface WrittenCall {
   readonly name: string
-  /** JSON of an object, or what stands in its place where that could not be read. */
+  /** JSON of an object, or the original text when it is unreadable. */
   readonly argumentsText: string
 }
 
 export interface ReadCalls {
-  /** Behind the last character that belongs to the calls. */
+  /** Offset after the calls. */
   readonly end: number
-  /** Empty where something of the form stands, but no call of an offered tool. */
+  /** Empty when the form is present without a call of an offered tool. */
   readonly calls: readonly WrittenCall[]
-  /** Whether everything up to `end` was read as the form has it, so that all of it belongs to the calls. */
+  /** Whether everything up to `end` matched the form, so that all of it belongs to the calls. */
   readonly isWhole: boolean
 }
 
-/** What stands around the calls of a form; empty where it has none. */
+/** Marks around the calls of a form; empty when it has none. */
 export interface CallMarks {
   readonly open: string
   readonly close: string
 }
 
-/** Searches that reached the end of the reply in vain; a reply with more of them is no longer looked through. */
+/** Maximum unsuccessful searches to the end of a reply; after that parsing stops. */
 const vainMaxCount = 32
 
-/** A reply in which calls are looked for. */
+/** A reply searched for calls. */
 export class Reply {
   readonly text: string
   readonly #tools: ReadonlyMap<string, ToolSpec>
@@ -50,12 +50,12 @@ export class Reply {
     return this.#tools.size > 0
   }
 
-  /** Whether looking on would no longer take time in proportion to the text. */
+  /** Whether further search would exceed linear time. */
   get isHopeless(): boolean {
     return this.#vain > vainMaxCount
   }
 
-  /** A tool by its exact name, without the namespace and number that some forms put around it. */
+  /** Finds a tool by its exact name, without the namespace and number that some forms add. */
   findTool(name: string): ToolSpec | undefined {
     const plain = name
       .trim()
@@ -64,12 +64,12 @@ export class Reply {
     return this.#tools.get(plain)
   }
 
-  /** Behind the bracket that closes the one at `from`; -1 when none does. */
+  /** Offset after the bracket that closes the one at `from`; -1 when none does. */
   endOfGroup(from: number): number {
     return this.found(endOfGroup(this.text, from))
   }
 
-  /** As `indexOf` of the text: calls that follow one another share the search for a mark that is far behind them. */
+  /** As `indexOf`, with a cache: consecutive calls share the search for a distant mark. */
   indexOf(mark: string, from: number): number {
     const known = this.#searches.get(mark)
     if (known !== undefined && known.from <= from && (known.at < 0 || known.at >= from)) return known.at
@@ -78,30 +78,30 @@ export class Reply {
     return at
   }
 
-  /** Counts a search in vain. */
+  /** Counts an unsuccessful search. */
   found(position: number): number {
     if (position < 0) this.#vain++
     return position
   }
 }
 
-/** Where the text goes on behind spaces and line breaks. */
+/** Skips spaces and line breaks. */
 export function skipSpace(text: string, from: number): number {
   let at = from
   while (at < text.length && ' \n\r\t'.includes(text.charAt(at))) at++
   return at
 }
 
-/** Behind `word` if it stands at `from` or behind spaces; `from` otherwise. */
+/** Offset after `word` if it is at `from` or after spaces; `from` otherwise. */
 export function skipWord(text: string, from: number, word: string): number {
   const at = skipSpace(text, from)
   return text.startsWith(word, at) ? at + word.length : from
 }
 
-/** Marks of the end that servers leave behind calls. */
+/** End marks that servers leave after calls. */
 const endMarks = ['<|eom_id|>', '<|eot_id|>', '<|im_end|>', '<|return|>', '</s>', '<｜end▁of▁sentence｜>']
 
-/** Behind the marks of the end that stand at `from`. */
+/** Skips the end marks at `from`. */
 export function skipEndMarks(text: string, from: number): number {
   for (let at = from; ; ) {
     const next = skipSpace(text, at)
@@ -112,8 +112,8 @@ export function skipEndMarks(text: string, from: number): number {
 }
 
 /**
- * Calls as JSON from `from` on: `{"name":…,"arguments":{…}}`, a list of these, or several side by side, up to the closing
- * mark. Where the JSON is broken, the name at its head is taken and the rest is kept for validation.
+ * Reads calls as JSON from `from`: `{"name":…,"arguments":{…}}`, a list of these, or several in sequence, up to the
+ * closing mark. In broken JSON, takes the name and keeps the rest for validation.
  */
 export function readJsonCalls(reply: Reply, from: number, marks: CallMarks): ReadCalls {
   const { text } = reply
@@ -137,8 +137,8 @@ export function readJsonCalls(reply: Reply, from: number, marks: CallMarks): Rea
 }
 
 /**
- * Whether a call whose brackets close before `at` ends there. A quotation mark that was not escaped closes them too early;
- * then the rest of the arguments follows, which has a closing brace of its own.
+ * Whether a call whose brackets close before `at` ends there. An unescaped quotation mark closes them too early; then
+ * the remaining arguments follow, with their own closing brace.
  */
 function endsThere(reply: Reply, at: number, { open, close }: CallMarks): boolean {
   const { text } = reply
@@ -153,7 +153,7 @@ export function isOpening(text: string, at: number): boolean {
   return text.charAt(at) === '{' || text.charAt(at) === '['
 }
 
-/** What never closes is broken up to the end of the call, or of the text. */
+/** A call that never closes is broken up to its end mark or the end of the text. */
 function readBroken(
   reply: Reply,
   at: number,
@@ -166,7 +166,7 @@ function readBroken(
   return { end: found < 0 ? end : end + close.length, calls: [...calls, ...broken], isWhole: false }
 }
 
-/** The calls in a whole JSON text; a broken one by its head. */
+/** The calls in a JSON text; a broken one by its name. */
 function callsOf(json: string, reply: Reply): { calls: WrittenCall[]; isWhole: boolean } {
   const parsed = parseModelJson(json, { lossless: true })
   if (!parsed.ok) return { calls: brokenCall(json, reply), isWhole: false }
@@ -178,7 +178,7 @@ function callsOf(json: string, reply: Reply): { calls: WrittenCall[]; isWhole: b
   return { calls, isWhole: true }
 }
 
-/** The call that a JSON value is; null when it is none, or of a tool that was not offered. */
+/** The call that a JSON value represents; null for none, or for a tool that was not offered. */
 export function callOf(value: unknown, reply: Reply): (WrittenCall & { readonly isExact: boolean }) | null {
   if (!isRecord(value)) return null
   if (isRecord(value.function)) return callOf(value.function, reply)
@@ -186,7 +186,7 @@ export function callOf(value: unknown, reply: Reply): (WrittenCall & { readonly 
   if (tool === undefined) return null
   const { name: _name, type: _type, id: _id, index: _index, arguments: given, parameters, ...others } = value
   const { name } = tool
-  // Whatever else stands there may be meant as an argument; in a list it never fits, whatever the tool's parameters are.
+  // Other fields may be intended as arguments; collected in a list, they never fit any tool's parameters.
   const isClear = Object.keys(others).length === 0 && (given === undefined || parameters === undefined)
   if (!isClear) return { name, argumentsText: JSON.stringify([value]), isExact: false }
   const args = given ?? parameters ?? {}
@@ -194,7 +194,7 @@ export function callOf(value: unknown, reply: Reply): (WrittenCall & { readonly 
   return { name, argumentsText, isExact: isRecord(given ?? parameters) }
 }
 
-/** The call that broken JSON begins: arguments that close by themselves are whole, others go on to the end of the text. */
+/** Reads the start of broken JSON: arguments that close are complete, others extend to the end of the text. */
 function brokenCall(text: string, reply: Reply): WrittenCall[] {
   const head =
     /^\[?\s{0,100}\{\s{0,100}["']name["']\s{0,100}:\s{0,100}["']([\w.:-]{1,100})["']\s{0,100},\s{0,100}["'](?:arguments|parameters)["']\s{0,100}:\s{0,100}/.exec(
@@ -207,32 +207,32 @@ function brokenCall(text: string, reply: Reply): WrittenCall[] {
   if (head === null || tool === undefined) return []
   const rest = text.slice(head[0].length).trim()
   const end = rest.startsWith('{') ? endOfGroup(rest, 0) : -1
-  // Only closing brackets may follow whole arguments.
+  // Only closing brackets may follow complete arguments.
   const whole = end > 0 && /^[\s}\]]*$/.test(rest.slice(end, end + 100)) && rest.length - end < 100
   return [{ name: tool.name, argumentsText: whole ? rest.slice(0, end) : rest === '' ? '{' : rest }]
 }
 
 export interface ReadArguments {
-  /** JSON, or what stands in its place. */
+  /** JSON, or the original text. */
   readonly json: string
-  /** Behind the arguments; the closing mark may follow. */
+  /** Offset after the arguments; the closing mark may follow. */
   readonly end: number
   readonly isWhole: boolean
 }
 
-/** Arguments from `from` up to the closing mark or the text's end, as they stand; JSON that closes by itself ends there. */
+/** Arguments from `from` to the closing mark or the text's end, unchanged; complete JSON ends earlier. */
 export function readArguments(reply: Reply, from: number, marks: CallMarks): ReadArguments {
   const { text } = reply
   const at = skipSpace(text, from)
   const group = isOpening(text, at) ? reply.endOfGroup(at) : -1
-  // The fence around the arguments of older models.
+  // Older models put a code fence around the arguments.
   const behind = group < 0 ? -1 : skipWord(text, group, '```')
   if (group >= 0 && endsThere(reply, behind, marks))
     return { json: text.slice(at, group), end: behind, isWhole: true }
   const found = reply.found(reply.indexOf(marks.close, at))
   const end = found < 0 ? text.length : found
   const json = text.slice(at, end).trim()
-  // Empty arguments are whole only where the call was closed.
+  // Empty arguments are complete only when the call was closed.
   if (json === '') return { json: found < 0 ? '{' : '{}', end, isWhole: found >= 0 }
   return { json, end, isWhole: false }
 }

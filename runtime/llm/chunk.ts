@@ -1,6 +1,6 @@
 /**
- * One chunk of a chat completion, or one whole completion, as typed parts. Every field is taken only in the form that
- * it should have; what is missing or of another type counts as absent.
+ * Parses a chunk of a chat completion, or a complete one, into typed parts. A field of an unexpected type counts as
+ * absent.
  */
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import { errorFromStream } from './dialects.ts'
@@ -14,19 +14,19 @@ export interface TokenCount {
   readonly reasoningTokens: number
 }
 
-/** A piece of a model's answer. `error` is always the last. */
+/** A part of a model's answer. `error` is always the last. */
 export type StreamPart =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
   | { readonly type: 'tool-call-delta'; readonly fragment: ToolCallFragment }
-  /** Counts so far: a later one replaces an earlier one, they are never added. */
+  /** Counts so far: a later one replaces an earlier one. */
   | { readonly type: 'usage'; readonly usage: TokenCount }
   | { readonly type: 'finish'; readonly reason: string }
-  /** What the provider wants back unchanged with this answer; opaque to all others. */
+  /** Opaque provider data to send back unchanged with this answer. */
   | { readonly type: 'state'; readonly state: unknown }
   | { readonly type: 'error'; readonly error: ModelError }
 
-/** Adds the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */
+/** Appends the parts of one decoded chunk to `parts`, in the order reasoning, text, calls, usage, finish. */
 export function readChunk(chunk: unknown, parts: StreamPart[]): void {
   if (!isRecord(chunk)) return
   const failure = errorWithin(chunk)
@@ -55,7 +55,7 @@ function readDelta(delta: Record<string, unknown>, parts: StreamPart[]): void {
       parts.push({ type: 'tool-call-delta', fragment: readFragment(call) })
 }
 
-/** Content as a list: text, and the thinking of Mistral's models, itself a list. */
+/** Content as a list: text, and the reasoning of Mistral's models, itself a list. */
 function readContentPart(part: unknown, parts: StreamPart[]): void {
   if (!isRecord(part)) return
   if (textOf(part.text) !== '') parts.push({ type: 'text', text: textOf(part.text) })
@@ -66,7 +66,7 @@ function readContentPart(part: unknown, parts: StreamPart[]): void {
   }
 }
 
-/** Whether an entry reports a tool that the server runs itself, which is no call for us. */
+/** Whether an entry reports a tool that the server runs, which is not a call for us. */
 function isOfServer({ type, function: body }: Record<string, unknown>): boolean {
   return typeof type === 'string' && type !== '' && type !== 'function' && !isRecord(body)
 }
@@ -83,7 +83,7 @@ function readFragment(call: Record<string, unknown>): ToolCallFragment {
   }
 }
 
-/** Other words for the four reasons that mean something here. */
+/** Synonyms of the four finish reasons in use. */
 const finishReasons: Readonly<Record<string, string>> = {
   max_tokens: 'length',
   max_output_tokens: 'length',
@@ -104,7 +104,7 @@ const finishReasons: Readonly<Record<string, string>> = {
   spii: 'content_filter',
 }
 
-/** The end for which a server's word stands. */
+/** Normalises a server's finish reason. */
 export function readFinish(word: string): StreamPart {
   const plain = word.toLowerCase()
   if (plain === 'error' || plain === 'abort') {
@@ -126,14 +126,14 @@ function readUsage(value: Record<string, unknown>): TokenCount {
   }
 }
 
-/** A count of tokens; what is none is 0. */
+/** A token count; invalid values are 0. */
 export function readCount(value: unknown): number {
   return typeof value === 'number' && Number.isFinite(value) && value > 0
     ? Math.min(Math.floor(value), 2 ** 40)
     : 0
 }
 
-/** A field's text; what is none is empty. */
+/** A field's text; other types are empty. */
 export function textOf(value: unknown): string {
   return typeof value === 'string' ? value : ''
 }

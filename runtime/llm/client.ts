@@ -1,7 +1,6 @@
 /**
- * The model's client: one request, its answer as typed parts, and the fold of the parts to a turn. Speaks the
- * OpenAI-compatible protocol; knows no key (the gateway adds it, or who calls gives a header). Never throws for what a
- * server does.
+ * The model client: sends one request, yields its answer as typed parts, and folds them into a turn. Uses the
+ * OpenAI-compatible protocol; knows no key (the gateway or a header adds it). Never throws for server errors.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { noUsage, type Usage } from '#specs/protocol/task.ts'
@@ -20,22 +19,22 @@ import { ToolCallCollector, takeNamedCalls } from './tool-calls.ts'
 export interface ChatRequest {
   readonly model: string
   readonly messages: readonly ChatMessage[]
-  /** Left out of the request when empty. */
+  /** Omitted from the request when empty. */
   readonly tools: readonly ToolSpec[]
   readonly maxTokens: number
-  /** Default true; a server that streams badly is asked for its answer in one piece. */
+  /** Default true; false for a server that streams badly. */
   readonly stream?: boolean
-  /** Whether the model gets back what it thought before its calls. */
+  /** Whether the model's reasoning before its calls is sent back. */
   readonly echoReasoning?: boolean
   /** Absent: the model chooses. Only with tools. */
   readonly toolChoice?: ToolChoice
-  /** The answer as JSON of this schema, where the server can. */
+  /** Requests JSON of this schema, if the server supports it. */
   readonly responseFormat?: ResponseFormat
-  /** More of the request's body, in the words of its server; what stands above is not to be in it. */
+  /** Additional body fields of the server's API; must not repeat the fields above. */
   readonly extra?: Readonly<Record<string, unknown>>
-  /** The name of the field that bounds the answer; default `max_tokens`. */
+  /** Name of the field that limits the answer; default `max_tokens`. */
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
-  /** Default true: the server is asked to count tokens at the end of a stream. */
+  /** Default true: requests token counts at the end of a stream. */
   readonly countTokens?: boolean
 }
 
@@ -48,31 +47,30 @@ export interface ResponseFormat {
 }
 
 export interface ClientOptions extends ExchangeOptions {
-  /** Up to and without `/chat/completions`, such as `http://gateway/v1`. */
+  /** Base URL without `/chat/completions`, such as `http://gateway/v1`. */
   readonly baseUrl: string
-  /** What stands behind the path, such as `?api-version=1`; default nothing. */
+  /** Query string after the path, such as `?api-version=1`; default none. */
   readonly query?: string
 }
 
-/** A model's whole answer. */
+/** A model's complete answer. */
 export interface Turn {
   readonly text: string
   readonly reasoning: string
   /** Each has a name. */
   readonly toolCalls: readonly ToolCallRequest[]
   readonly usage: Usage
-  /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's word; `unknown` when it gave none. */
+  /** `stop`, `tool_calls`, `length`, `content_filter` or the provider's own reason; `unknown` when it gave none. */
   readonly finishReason: string
-  /** What the provider wants back with this answer; absent when it wants nothing. */
+  /** Provider data to send back with this answer; absent when there is none. */
   readonly providerState?: unknown
 }
 
-/** As many as the host lets through in one message. */
+/** Maximum calls that the host accepts in one message. */
 const toolCallsMaxCount = 128
 
 /**
- * The answer to `request` in parts, as many at a time as one read brought. A part `error` is the last; the request is not
- * repeated here.
+ * The answer to `request` in parts, batched per read. A part `error` is the last; the request is not retried here.
  */
 export function streamChat(
   request: ChatRequest,
@@ -83,12 +81,13 @@ export function streamChat(
   return exchange({ url, body: toWireRequest(request), streamed }, chatDecoder, options)
 }
 
-/** Every event is a chunk, and a whole answer is one. */
+/** Every event is a chunk, and a complete answer is one. */
 const chatDecoder: AnswerDecoder = { readValue: readChunk }
 
 /**
- * The parts folded to a turn, each fragment seen once. Thoughts and calls in its text stay there: `text-calls.ts` takes them out. `onPart` sees text and reasoning as they come.
- * Fails with the stream's error; what had come by then is lost, for nothing of it was acted on.
+ * Folds the parts into a turn. Reasoning and calls inside its text stay there for `text-calls.ts`. `onPart` receives
+ * text and reasoning as they arrive. Fails with the stream's error and discards partial output, which nothing has
+ * acted on.
  */
 export async function collectTurn(
   batches: AsyncIterable<readonly StreamPart[]>,

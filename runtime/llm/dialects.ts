@@ -1,6 +1,7 @@
 /**
- * A failure out of what a server says: the meaning of providers' errors is `specs/protocol/provider-failure.ts`. Adds the
- * gateway's own codes, HTML pages, the header Retry-After, and refusals to stream or not to stream.
+ * Turns a server's answer into a failure. `specs/protocol/provider-failure.ts` defines the meaning of providers'
+ * errors; this file adds the gateway's own codes, HTML pages, the header Retry-After, and refusals to stream or not
+ * to stream.
  */
 
 import {
@@ -10,7 +11,7 @@ import {
 } from '#specs/protocol/provider-failure.ts'
 import { type ModelError, type ModelErrorCode, modelError } from './errors.ts'
 
-/** The gateway's words (`type` is `gateway_error`); the status says enough for the rest of them. */
+/** The gateway's own codes (`type` is `gateway_error`); the status suffices for the others. */
 export const gatewayCodes: Readonly<Record<string, ModelErrorCode>> = {
   limit_tokens: 'limit_tokens',
   limit_requests: 'limit_requests',
@@ -30,7 +31,7 @@ export const gatewayCodes: Readonly<Record<string, ModelErrorCode>> = {
   closed: 'closed',
 }
 
-/** The failure that an answer other than 200 means. `retryAfter` is that header, seconds or a date. */
+/** The failure of an answer with a status other than 200. `retryAfter` is that header, seconds or a date. */
 export function errorFromResponse(
   status: number,
   body: string,
@@ -44,7 +45,7 @@ export function errorFromResponse(
   return modelError(code, `${status}: ${text}`, status, retryAfterMs)
 }
 
-/** The failure that an error within an answer of status 200 means. */
+/** The failure of an error inside an answer with status 200. */
 export function errorFromStream(error: unknown): ModelError {
   const said = readProviderError(error)
   const text = said.message === '' ? 'the model reported an error without words' : said.message
@@ -62,7 +63,7 @@ function classify(status: number | null, said: ProviderError): ModelErrorCode {
   return (mayBeForm ? refusedForm(message) : null) ?? failure
 }
 
-/** Whether what was refused is that the answer be streamed, or that it be not. */
+/** Whether the server rejected streaming, or the absence of streaming. */
 function refusedForm(message: string): 'stream_refused' | 'stream_required' | null {
   if (!/\bstream(ing|ed|s)?\b/i.test(message) || /stream_options|include_usage/i.test(message)) return null
   if (
@@ -76,7 +77,7 @@ function refusedForm(message: string): 'stream_refused' | 'stream_required' | nu
   return refusal.test(message) ? 'stream_refused' : null
 }
 
-/** Characters of a text that are read for its words. */
+/** Maximum characters of a text that are analysed. */
 const wordsMaxChars = 4_000
 
 function readErrorBody(body: string): ProviderError {
@@ -89,12 +90,12 @@ function readErrorBody(body: string): ProviderError {
   }
 }
 
-/** Whether text that stands for an answer is a web page. */
+/** Whether the text is a web page instead of an answer. */
 export function isHtml(text: string): boolean {
   return /^\s*<(!doctype|html|head|body|\?xml)/i.test(text)
 }
 
-/** Names a web page by its title. */
+/** Identifies a web page by its title. */
 export function describePage(text: string): string {
   const title = /<title[^>]*>([^<]{0,200})/i.exec(text.slice(0, wordsMaxChars))?.[1]?.trim() ?? ''
   return `an HTML page${title === '' ? '' : ` ("${title}")`}, not a model's answer; check the address of the model's server`

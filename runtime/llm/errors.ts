@@ -1,13 +1,13 @@
 /**
- * What can go wrong with a model, as one value. Each code has one row in {@link modelFailures}: how often a request is made,
- * after which pause, and the reason with which a run ends when it is final. How a failure is read off an answer is in `dialects.ts`.
+ * Failures of a model request as one type. Each code has one row in {@link modelFailures}: number of requests, delay,
+ * and the run's reason when it is final. `dialects.ts` derives failures from answers.
  */
 import type { RunReason } from '#specs/protocol/error.ts'
 
 interface Rule {
-  /** Requests for one turn, the first included; 1 where asking again cannot help. */
+  /** Maximum requests per turn, including the first; 1 when a retry cannot help. */
   readonly attempts: number
-  /** The first pause; doubled for each further one. */
+  /** The first delay; doubles with each retry. */
   readonly firstDelayMs: number
   readonly reason: RunReason
 }
@@ -18,66 +18,66 @@ const often = (reason: RunReason, firstDelayMs = 1_000): Rule => ({ attempts: 5,
 export const modelFailures = {
   /** No connection, or one that broke before an answer. */
   unreachable: often('model_unreachable'),
-  /** Silence beyond the time-out, here or at the provider (408, 504). */
+  /** No data within the timeout, here or at the provider (408, 504). */
   timed_out: { attempts: 3, firstDelayMs: 1_000, reason: 'model_unreachable' },
-  /** The provider put the request into a queue (202). */
+  /** The provider queued the request (202). */
   pending: often('model_unreachable', 2_000),
-  /** 400: this request will never be right. */
+  /** 400: no retry can succeed. */
   invalid_request: never('model_refused'),
   /** The conversation is longer than the model's context. */
   context_exceeded: never('model_refused'),
-  /** 401: no key, or a wrong one. */
+  /** 401: missing or invalid key. */
   unauthorized: never('model_refused'),
-  /** 402, or a quota that is spent. */
+  /** 402, or an exhausted quota. */
   payment_required: never('model_refused'),
   /** 403: the key may not use this model. */
   forbidden: never('model_refused'),
-  /** 404: no such model for this account, or a wrong address. */
+  /** 404: the account has no such model, or the address is wrong. */
   not_found: never('model_refused'),
   /** 410: the model was retired. */
   gone: never('model_refused'),
   /** 413: the request is too large. */
   request_too_large: never('model_refused'),
-  /** 422: a field that the provider does not take. */
+  /** 422: a field that the provider rejects. */
   unprocessable: never('model_refused'),
   /** Other statuses below 500. */
   refused: never('model_refused'),
   rate_limited: often('model_unreachable', 2_000),
-  /** 409, 425: in conflict with another request. */
+  /** 409, 425: conflicts with another request. */
   conflict: often('model_unreachable'),
-  /** 500: may be an accident, may come of this very request. */
+  /** 500: transient, or caused by this request. */
   server_error: { attempts: 3, firstDelayMs: 1_000, reason: 'model_unreachable' },
-  /** 502 and the like: a proxy that did not reach the model. */
+  /** 502 and similar: a proxy did not reach the model. */
   bad_gateway: often('model_unreachable'),
-  /** 503, 529, and what providers say in its place. */
+  /** 503, 529, and equivalents. */
   overloaded: often('model_unreachable', 2_000),
   /** 501, 505. */
   unsupported: never('model_refused'),
 
-  /** The server takes no streamed requests, or only such: the other form is tried at once. */
+  /** The server rejects streamed requests, or requires them: the other form is tried at once. */
   stream_refused: never('model_refused'),
   stream_required: never('model_refused'),
-  /** An answer that is not the protocol's. */
+  /** An answer that violates the protocol. */
   broken: often('model_broken'),
-  /** An answer that stopped without saying that it was finished. */
+  /** A truncated answer without an end marker. */
   truncated: often('model_broken'),
-  /** A whole answer with nothing in it. */
+  /** A complete but empty answer. */
   empty: often('model_broken'),
-  /** Arguments of a call that stop in the middle of an answer said to be finished. */
+  /** Truncated call arguments in an answer marked as finished. */
   cut_arguments: { attempts: 3, firstDelayMs: 0, reason: 'model_broken' },
-  /** A call without the name of its tool. */
+  /** A call without a tool name. */
   nameless_call: { attempts: 3, firstDelayMs: 0, reason: 'model_broken' },
-  /** A web page, or JSON of another kind: no model lives at this address. */
+  /** A web page or other JSON: the address has no model server. */
   not_a_model: never('model_broken'),
   answer_too_large: never('model_broken'),
 
-  /** The run's budgets, kept by the host. */
+  /** The run's budgets, enforced by the host. */
   limit_tokens: never('limit_tokens'),
   limit_requests: never('limit_requests'),
   limit_cost: never('limit_cost'),
-  /** A hook of the host's user said no to the request, or to its answer. */
+  /** A hook of the host's user denied the request or its answer. */
   hook_denied: never('denied'),
-  /** The host has closed the run's way to the model. */
+  /** The host has closed the run's access to the model. */
   closed: never('model_unreachable'),
   cancelled: never('cancelled'),
 } as const satisfies Readonly<Record<string, Rule>>
@@ -86,12 +86,12 @@ export type ModelErrorCode = keyof typeof modelFailures
 
 export interface ModelError {
   readonly code: ModelErrorCode
-  /** HTTP status; null when there was no answer, or the failure lay within a stream. */
+  /** HTTP status; null without an answer, or when the failure was inside a stream. */
   readonly status: number | null
   readonly message: string
   /** Whether the same request may succeed later. */
   readonly retryable: boolean
-  /** The server's own wish for a pause; null when it gave none. */
+  /** Delay requested by the server; null when it gave none. */
   readonly retryAfterMs: number | null
 }
 
@@ -107,7 +107,7 @@ export function modelError(
   return { code, status, message: cutMessage(message), retryable, retryAfterMs }
 }
 
-/** The reason with which a run ends when this failure is final. */
+/** The run's reason when this failure is final. */
 export function reasonOf(error: ModelError): RunReason {
   return modelFailures[error.code].reason
 }

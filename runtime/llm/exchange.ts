@@ -1,7 +1,6 @@
 /**
- * One request to a model's server and its answer in parts, whatever protocol it speaks: what an event means is a decoder's to
- * say. Follows no redirect. Refuses answers beyond a bound of bytes, silence, and streams that stop without saying that they
- * are finished. Never throws for what a server does.
+ * One request to a model server and its answer in parts; a decoder implements the protocol. Follows no redirect.
+ * Rejects answers over a size limit, timeouts, and streams without an end marker. Never throws for server errors.
  */
 import type { Dispatcher } from 'undici'
 import type { StreamPart } from './chunk.ts'
@@ -12,52 +11,56 @@ import { type BodyLimits, readBody, readFailure, readHead, type SseEvent } from 
 
 export interface ExchangeOptions {
   readonly signal: AbortSignal
-  /** Beside those of JSON; a key stands here alone. */
+  /** Headers besides those of JSON; only these contain a key. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Takes out of a server's words what must not be shown, such as the key; default nothing. */
+  /** Redacts secrets, such as the key, from server messages; default none. */
   readonly redact?: (text: string) => string
-  /** undici's; absent: the global one. */
+  /** An undici dispatcher; absent: the global one. */
   readonly dispatcher?: Dispatcher
-  /** Default 10 minutes: longer than the gateway waits for its turn at a server and for the server's first byte together. */
+  /** Default 10 minutes: more than the gateway's queue time plus its first-byte timeout. */
   readonly firstEventTimeoutMs?: number
   /** Default 180 s. */
   readonly idleTimeoutMs?: number
-  /** Bytes of one answer, default 16 MiB. */
+  /** Maximum bytes of one answer; default 16 MiB. */
   readonly maxBytes?: number
 }
 
 export interface ExchangeRequest {
   readonly url: string
   readonly body: unknown
-  /** Whether the answer is asked for as a stream. */
+  /** Whether streaming is requested. */
   readonly streamed: boolean
 }
 
-/** What the values of a protocol mean. One for every answer, where it has to remember. */
+/** Interprets a protocol's values. One per answer, since it may hold state. */
 export interface AnswerDecoder {
-  /** Adds the parts of one event's JSON, or of a whole answer's, to `parts`. Takes any value, and throws at none. */
+  /**
+   * Appends the parts of one event's JSON, or of a complete answer's, to `parts`. Accepts any value; never throws.
+   */
   readValue(value: unknown, parts: StreamPart[]): void
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024
 const errorBodyMaxBytes = 64 * 1024
-/** The words of an error are worth a shorter wait than an answer. */
+/** An error body deserves a shorter wait than an answer. */
 const errorBodyTimeoutMs = 10_000
-/** Why a request is ended whose answer was read, or given up. One for all: an error is dear to make, and this one is seen by nobody. */
+/**
+ * Abort reason of a finished or abandoned request. Shared: errors are expensive to create, and nobody sees this one.
+ */
 const noLongerRead = new Error('the answer is no longer read')
 
-/** The answer in parts, as many at a time as one read brought. A part `error` is the last; the request is not repeated. */
+/** The answer in parts, batched per read. A part `error` is the last; the request is not retried. */
 export async function* exchange(
   request: ExchangeRequest,
   decoder: AnswerDecoder,
   options: ExchangeOptions,
 ): AsyncGenerator<readonly StreamPart[]> {
-  // Own controller: leaving the generator early ends the request, and so the work at the other end.
+  // Own controller: leaving the generator early aborts the request and so the server's work.
   const controller = new AbortController()
   const signal = AbortSignal.any([options.signal, controller.signal])
   const limits = limitsOf(options)
   try {
-    // Half of what importing the library would cost, and of no use before the first request.
+    // Half of the library's import cost, and not needed before the first request.
     const { request: sendRequest } = await import('undici')
     const response = await sendRequest(request.url, {
       ...(options.dispatcher === undefined ? {} : { dispatcher: options.dispatcher }),
@@ -72,7 +75,7 @@ export async function* exchange(
       headersTimeout: limits.firstEventTimeoutMs,
       bodyTimeout: 0,
     })
-    // A failed response emits its error also where nobody reads any more.
+    // A failed response emits its error even when nobody reads it any more.
     response.body.on('error', () => undefined)
     if (response.statusCode === 200) yield* readAnswer(response.body, limits, decoder, options)
     else yield [failed(await readRefusal(response, limits, options), options)]
@@ -114,7 +117,7 @@ async function* readAnswer(
   else if (!said) yield [broken('empty', 'the model answered nothing')]
 }
 
-/** Adds an event's parts; false when it was the last that makes sense. */
+/** Appends an event's parts; false when it was the last valid one. */
 function readEvent({ name, data, ended }: SseEvent, decoder: AnswerDecoder, parts: StreamPart[]): boolean {
   if (data.trim() === '') return true
   const chunk = parseJson(data)
@@ -129,7 +132,7 @@ function readEvent({ name, data, ended }: SseEvent, decoder: AnswerDecoder, part
 function readDocument(text: string, decoder: AnswerDecoder, parts: StreamPart[]): void {
   const value = parseJson(text)
   if (value !== undefined) {
-    // A list is how Google's server words an error.
+    // Google's server wraps an error in a list.
     decoder.readValue(Array.isArray(value) ? value[0] : value, parts)
     if (parts.length === 0)
       parts.push(broken('not_a_model', `the JSON answer holds no completion: ${sample(text)}`))
@@ -152,7 +155,7 @@ async function readRefusal(
   const { 'retry-after': retryAfter } = response.headers
   return errorFromResponse(
     response.statusCode,
-    // Before it is cut: half a key is one too much.
+    // Redact before truncating: half a key would remain otherwise.
     redact(text),
     (Array.isArray(retryAfter) ? retryAfter[0] : retryAfter) ?? null,
   )
@@ -180,7 +183,7 @@ function sample(text: string): string {
   return JSON.stringify(text.trim().slice(0, 80))
 }
 
-/** Undefined for what is not JSON. Some servers send a call's arguments as an object: its numbers are not to be rounded. */
+/** Undefined for text that is not JSON. Numbers in call arguments sent as an object must not be rounded. */
 function parseJson(text: string): unknown {
   try {
     return parseExactly(text)

@@ -1,10 +1,10 @@
 /**
- * What one run has learned of its provider: whether it streams well enough to be asked for streams, whether it wants the
- * model's reasoning back, and which harmless fields it refuses. Learned from failures alone; each change is made once, so that no request is made in circles.
+ * Quirks of a provider learned during a run: whether it streams reliably, requires the model's reasoning back, and
+ * rejects optional fields. Learned from failures alone; each change happens once, so requests never loop.
  */
 import type { ModelError, ModelErrorCode } from './errors.ts'
 
-/** Failures of a streamed answer that a whole one would not have, and what each weighs. */
+/** Failures of a streamed answer that a complete one would avoid, with their weights. */
 const streamFaults: Partial<Record<ModelErrorCode, number>> = {
   stream_refused: 2,
   broken: 2,
@@ -12,25 +12,25 @@ const streamFaults: Partial<Record<ModelErrorCode, number>> = {
   truncated: 1,
   empty: 1,
 }
-/** The weight at which streams are given up. */
+/** Total weight at which streaming is disabled. */
 const faultsMax = 2
 
 export class ProviderQuirks {
-  /** Since the last turn that came whole. */
+  /** Since the last complete turn. */
   #faults = 0
-  /** In the whole run: they come and go with what the model writes. */
+  /** Over the whole run: these failures depend on what the model writes. */
   #cutArguments = 0
   #triedWhole = false
-  /** Whether answers are asked for as streams. */
+  /** Whether streaming is requested. */
   stream = true
-  /** Whether the reasoning before calls is sent back with them. */
+  /** Whether the reasoning before calls is sent back. */
   echoReasoning = false
-  /** Whether the server is asked to count tokens at the end of a stream. */
+  /** Whether token counts are requested at the end of a stream. */
   countTokens = true
-  /** Whether the server is told how long the model is to think. */
+  /** Whether a reasoning effort is sent. */
   sendEffort = true
 
-  /** @param known what was learned of the same model before; of how it streams nothing is taken over */
+  /** @param known quirks learned earlier for the same model, except about streaming */
   constructor(known?: ProviderQuirks) {
     if (known === undefined) return
     this.echoReasoning = known.echoReasoning
@@ -38,7 +38,7 @@ export class ProviderQuirks {
     this.sendEffort = known.sendEffort
   }
 
-  /** Whether another form of the request may bring arguments that are not cut. */
+  /** Whether another form of the request may avoid truncated arguments. */
   get mayRepairArguments(): boolean {
     return this.stream && !this.#triedWhole
   }
@@ -47,7 +47,7 @@ export class ProviderQuirks {
     this.#faults = 0
   }
 
-  /** Takes a failure in; true when the request is to be made at once in another form. */
+  /** Records a failure; true when the request should be repeated at once in another form. */
   adapt(error: ModelError): boolean {
     if (!this.echoReasoning && wantsReasoning(error)) {
       this.echoReasoning = true
@@ -57,7 +57,7 @@ export class ProviderQuirks {
     return this.stream ? this.#leaveStreams(error) : this.#returnToStreams(error)
   }
 
-  /** Fields without which the same is asked. */
+  /** Optional fields whose absence does not change the request. */
   #dropRefused(error: ModelError): boolean {
     if (error.code !== 'invalid_request' && error.code !== 'unprocessable') return false
     if (this.countTokens && /\b(stream_options|include_usage)\b/.test(error.message)) {
@@ -80,7 +80,7 @@ export class ProviderQuirks {
     return true
   }
 
-  /** Some answer only in streams, and a long answer in one piece may pass every time-out. */
+  /** Some servers only stream, and a long unstreamed answer may exceed every timeout. */
   #returnToStreams({ code }: ModelError): boolean {
     this.stream = code === 'stream_required' || code === 'timed_out'
     return this.stream

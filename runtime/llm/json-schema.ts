@@ -1,15 +1,18 @@
-/** Zod schemas as the JSON schema that models and their servers understand: a small set of keywords, nothing else. */
+/** Converts zod schemas to the small subset of JSON schema that models and their servers understand. */
 import * as z from 'zod'
 
-/** Keywords that every server accepts. Patterns, formats and lengths are left to our own validation: grammars built from them fail. */
+/**
+ * Keywords that every server accepts. Our own validation checks patterns, formats and lengths: grammars built from
+ * them fail.
+ */
 const keptKeywords = ['type', 'description', 'enum', 'const', 'required', 'minimum', 'maximum'] as const
 
-/** The schema of what a caller writes (before defaults), inlined and without extensions. */
+/** The schema of the input (before defaults), inlined and without extensions. */
 export function toModelSchema(schema: z.ZodType): Record<string, unknown> {
   return simplify(toInputSchema(schema))
 }
 
-/** The same with every keyword, such as whether an object is closed. */
+/** The same with all keywords, such as whether an object is closed. */
 export function toInputSchema(schema: z.ZodType): Record<string, unknown> {
   return z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', reused: 'inline' })
 }
@@ -19,7 +22,7 @@ function simplify(node: unknown): Record<string, unknown> {
   const kept: Record<string, unknown> = {}
   for (const keyword of keptKeywords) {
     const value = node[keyword]
-    // Zod gives every integer the safe range, which says nothing to a model.
+    // Zod gives every integer the safe range, which is useless to a model.
     if (value !== undefined && !(typeof value === 'number' && Math.abs(value) >= Number.MAX_SAFE_INTEGER)) {
       kept[keyword] = value
     }
@@ -28,7 +31,7 @@ function simplify(node: unknown): Record<string, unknown> {
     const entries = Object.entries(node.properties).map(([name, child]) => [name, simplify(child)])
     kept.properties = Object.fromEntries(entries)
   } else if (node.type === 'object') {
-    // Servers want `properties`, and some that follow a schema to the letter would then allow none.
+    // Servers require `properties`, and strict ones would then allow no other.
     kept.properties = {}
     kept.additionalProperties = true
   }
@@ -38,7 +41,7 @@ function simplify(node: unknown): Record<string, unknown> {
   return kept
 }
 
-/** What a reference within `root` leads to; undefined where it leads out of it, or nowhere. */
+/** Resolves a reference within `root`; undefined when it is external or dangling. */
 export function definitionOf(reference: string, root: Readonly<Record<string, unknown>>): unknown {
   if (reference === '#') return root
   if (!reference.startsWith('#/')) return undefined
@@ -55,7 +58,7 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Whether a tool's parameters are a zod schema; the other form is a JSON schema. */
+/** Whether a tool's parameters are a zod schema rather than a JSON schema. */
 export function isZod(parameters: z.ZodType | Readonly<Record<string, unknown>>): parameters is z.ZodType {
   return parameters instanceof z.ZodType
 }

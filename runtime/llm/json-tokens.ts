@@ -1,12 +1,11 @@
 /**
- * JSON and what models write in its place, as tokens: strings decoded, brackets, words, and the separators between them.
- * Says whether a repaired text still says what was written, and which key is given twice. Refuses whatever may be read
- * in two ways; each character is seen once.
+ * Tokenises JSON and what models write instead: decoded strings, brackets, words and separators. Compares a repaired
+ * text with its source and detects duplicate keys. Refuses ambiguous text; reads each character once.
  */
 
 export interface JsonToken {
   readonly kind: 'open' | 'close' | 'string' | 'word'
-  /** A string's decoded text; otherwise the bracket or the word itself. */
+  /** A string's decoded text; otherwise the bracket or word itself. */
   readonly value: string
   /** The separator between this token and the one before; empty when there was none. */
   readonly after: '' | ',' | ':'
@@ -14,7 +13,7 @@ export interface JsonToken {
 
 export interface TokenList {
   readonly tokens: readonly JsonToken[]
-  /** A separator that nothing follows. */
+  /** A trailing separator. */
   readonly trailing: '' | ',' | ':'
 }
 
@@ -31,9 +30,9 @@ const escapes: Readonly<Record<string, string>> = {
 }
 
 /**
- * The tokens of `text`; null where a string does not end, an escape is unknown or a separator stands twice.
- * @param comments whether comments are skipped. One that begins right behind a string never is: the quotation mark before
- *   it may belong to the content.
+ * The tokens of `text`; null for an unterminated string, an unknown escape or a doubled separator.
+ * @param comments whether comments are skipped. One directly after a string never is: the quotation mark before it
+ * may belong to the content.
  */
 export function readTokens(text: string, comments = true): TokenList | null {
   const tokens: JsonToken[] = []
@@ -90,15 +89,15 @@ export function saysTheSame(source: string, repaired: string, comments = true): 
     const dropped = written.after === ',' && read.after === '' && read.kind === 'close'
     if (written.after !== read.after && !dropped) return false
     if (written.kind === read.kind) return wordOf(written) === read.value
-    // A word became a string: certain of a key alone.
+    // Only a key may become a string with certainty.
     const isKey = b.tokens[index + 1]?.after === ':'
     return written.kind === 'word' && read.kind === 'string' && isKey && isPlainKey(written, read)
   })
 }
 
 /**
- * Why JSON that parses would lose something of `text`: a key that one object has twice, or a number that JavaScript cannot
- * keep. Null when nothing is lost.
+ * Why parsing would lose part of `text`: a duplicate key, or a number that JavaScript cannot represent. Null when
+ * nothing is lost.
  */
 export function findLoss(text: string): string | null {
   const tokens = readTokens(text)?.tokens ?? []
@@ -117,23 +116,23 @@ export function findLoss(text: string): string | null {
   return null
 }
 
-/** Whether a number of JSON becomes another one: an integer that is rounded, one beyond all numbers, or one that becomes zero. */
+/** Whether parsing changes a JSON number: a rounded integer, an overflow, or an underflow to zero. */
 export function isInexact(number: string): boolean {
   const value = Number(number)
   if (Number.isNaN(value)) return false
   if (!Number.isFinite(value)) return true
   if (value === 0) return /^[-.0]*[1-9]/.test(number)
-  // What is written again as it stood is kept.
+  // Text that reproduces the number is safe.
   if (!/^-?\d+$/.test(number) || Number.isSafeInteger(value) || String(value) === number) return false
   return BigInt(number) !== BigInt(value)
 }
 
 /**
- * A value of JSON; a number that JavaScript cannot keep is given as its text, so that it passes as no number.
- * @throws SyntaxError for what is not JSON
+ * Parses JSON; numbers that JavaScript cannot represent become text, so that they fail validation as numbers.
+ * @throws SyntaxError for text that is not JSON
  */
 export function parseExactly(text: string): unknown {
-  // Most texts hold no such number, and a reviver is slow.
+  // Most texts contain no such number, and a reviver is slow.
   if (!/\d{16}|\de[+-]?\d{3}/i.test(text)) return JSON.parse(text)
   return JSON.parse(text, (_key, value: unknown, context?: { readonly source?: string }) => {
     const source = context?.source
@@ -142,8 +141,8 @@ export function parseExactly(text: string): unknown {
 }
 
 /**
- * `text` with the braces that its end lacks; null where more may be missing than braces: after a number, a key or a
- * separator, within a string or a list.
+ * Appends the closing braces missing from `text`; null when more than braces may be missing: after a number, a key or
+ * a separator, within a string or a list.
  */
 export function closeObjects(text: string, comments = true): string | null {
   const read = readTokens(text, comments)
@@ -185,8 +184,8 @@ function endOfWord(text: string, start: number): number {
 }
 
 /**
- * The string whose quote stands at `start`; raw control characters stand for themselves.
- * @param tolerant whether escapes are read that JSON does not have in these quotes, or that Python reads in another way
+ * Reads the string whose quote is at `start`; raw control characters are literal.
+ * @param tolerant whether to accept escapes invalid in JSON or read differently by Python
  */
 function readString(text: string, start: number, tolerant: boolean): { value: string; end: number } | null {
   const quote = text.charCodeAt(start)

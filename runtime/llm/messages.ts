@@ -1,14 +1,14 @@
 /**
- * The conversation as the model's protocol has it (OpenAI-compatible chat completions), and the few rules that keep
- * it acceptable to every server we know: no empty content, every call answered, no list-form content.
+ * Conversation messages in wire form (OpenAI-compatible chat completions), with the rules that keep them acceptable
+ * to all known servers: no empty content, every call answered, no list content.
  */
 
-/** One call in an assistant message; `argumentsText` is JSON, or what the model wrote instead of it. */
+/** One call in an assistant message; `argumentsText` is JSON, or the model's original text. */
 export interface ToolCallRequest {
   readonly id: string
   readonly name: string
   readonly argumentsText: string
-  /** The text form that the call was found in (`text-calls.ts`); absent when it came in the field for calls. */
+  /** The text form in which the call was found (`text-calls.ts`); absent for a regular call. */
   readonly writtenAs?: string
 }
 
@@ -19,12 +19,12 @@ export type ChatMessage =
       readonly role: 'assistant'
       readonly content: string
       readonly toolCalls: readonly ToolCallRequest[]
-      /** Kept for history; sent back only to servers that want it. */
+      /** Kept in the history; sent back only to servers that require it. */
       readonly reasoning?: string
     }
   | { readonly role: 'tool'; readonly callId: string; readonly content: string }
 
-/** A tool as the model is told of it. */
+/** A tool as described to the model. */
 export interface ToolSpec {
   readonly name: string
   readonly description: string
@@ -66,7 +66,7 @@ export function toWireTool(tool: ToolSpec): Record<string, unknown> {
   }
 }
 
-/** A conversation is sent with every turn; its calls are looked at once. */
+/** Every turn sends the whole conversation; each call is converted once. */
 const wireCalls = new WeakMap<ToolCallRequest, Record<string, unknown>>()
 
 function toWireCall(call: ToolCallRequest): Record<string, unknown> {
@@ -88,7 +88,7 @@ function makeWireCall(call: ToolCallRequest): Record<string, unknown> {
   }
 }
 
-/** A name that every server takes back, also where the model called a tool by a name that no tool can have. */
+/** A name that every server accepts, also when the model used an invalid tool name. */
 function toWireName(name: string): string {
   const plain = name
     .trim()

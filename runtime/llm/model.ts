@@ -1,6 +1,6 @@
 /**
- * The model as planner and steps see it: a question, an answer or a typed failure. What a provider turned out not to bear is
- * not asked of it again in this run; how a request is repeated is `repeats.ts`.
+ * The model as planner and steps use it: a request, then an answer or a typed failure. Remembers what a provider
+ * rejects for the rest of the run; `repeats.ts` handles retries.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { type ChatRequest, type ClientOptions, streamChat, type Turn } from './client.ts'
@@ -10,18 +10,18 @@ import { type RepeatHooks, type RetryPolicy, requestWithRetry } from './repeats.
 
 export interface TurnRequest
   extends Pick<ChatRequest, 'messages' | 'tools' | 'toolChoice' | 'responseFormat'> {
-  /** Tokens of the answer; absent: the model's own bound. */
+  /** Maximum tokens of the answer; absent: the model's own limit. */
   readonly maxTokens?: number
 }
 
 export type TurnHooks = RepeatHooks
 
-/** Asks a model for one turn. */
+/** Requests one turn from a model. */
 export type Model = (request: TurnRequest, hooks: TurnHooks) => Promise<Result<Turn, ModelError>>
 
 export interface ModelOptions extends Omit<ClientOptions, 'signal'>, RetryPolicy {
   readonly model: string
-  /** Default 16,384: enough for a file of some length, and within what hosted models allow. */
+  /** Default 16,384: enough for a medium file, and within the limits of hosted models. */
   readonly maxTokens?: number
 }
 

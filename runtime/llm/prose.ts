@@ -1,38 +1,38 @@
 /**
- * Which places of a reply are quoted rather than said: in a fenced block, an inline code span, a quoted line, or behind a
- * quotation mark. Asked in ascending order, so that a text is looked through once.
+ * Detects quoted positions in a reply: in a fenced block, an inline code span, a quoted line, or after a quotation
+ * mark. Query in ascending order, so that a text is scanned once.
  */
 
-/** Follows the Markdown of `text` from its beginning. */
+/** Parses the Markdown of `text` incrementally. */
 export class Prose {
   readonly #text: string
   #at = 0
   #lineStart = 0
   #lineQuoted = false
   #inSpan = false
-  /** The mark that opened the fence we are in; empty outside of one. */
+  /** The mark that opened the current fence; empty outside of one. */
   #fence = ''
 
   constructor(text: string) {
     this.#text = text
   }
 
-  /** Whether what begins at `at` is quoted. `at` may not lie before an earlier one. */
+  /** Whether the text at `at` is quoted. `at` must not decrease. */
   isQuoted(at: number): boolean {
     while (this.#at < at) this.#step()
     const before = at === 0 ? '' : this.#text.charAt(at - 1)
     return this.#fence !== '' || this.#lineQuoted || this.#inSpan || '"\'`“‘«'.includes(before || ' ')
   }
 
-  /** Leaves out what lies before `at`, such as the content of a call: its fences and quotes are not the reply's. */
+  /** Skips text before `at`, such as a call's content: its fences and quotes do not count. */
   skipTo(at: number): void {
     this.#at = Math.max(this.#at, at)
-    // What follows on the same line is taken for its beginning, but never opens a fence.
+    // The rest of this line counts as its beginning, but never opens a fence.
     this.#lineStart = -1
     this.#inSpan = false
   }
 
-  /** Begins anew at `at`, as if the text began there. */
+  /** Restarts at `at`, as if the text began there. */
   restart(at: number): void {
     this.#at = at
     this.#lineStart = at
@@ -61,7 +61,7 @@ export class Prose {
       return
     } else if (head === '') return
     else this.#fence = head
-    // The line of a fence is not looked at: its marks are not spans.
+    // A fence's own line is skipped: its marks are not spans.
     const end = this.#text.indexOf('\n', this.#at)
     this.#at = end < 0 ? this.#text.length - 1 : end
   }

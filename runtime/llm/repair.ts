@@ -1,8 +1,7 @@
 /**
- * JSON out of what a model wrote. Strict first; then only repairs whose result is certain, each recorded: a fenced block,
- * prose around one object, and what jsonrepair mends without changing what was said (quotes, spare commas, comments, raw
- * line breaks in strings). Of a call's arguments no character is dropped. Refuses cut-off JSON (except closing braces where
- * the caller allows it), a key that is given twice, and numbers that would be rounded.
+ * Parses JSON that a model wrote. Strict first; then only certain repairs, each recorded: a code fence, prose around
+ * one object, and jsonrepair results with unchanged content. No character of a call's arguments is dropped. Refuses
+ * truncated JSON (except missing closing braces on request), duplicate keys, and numbers that would be rounded.
  */
 import { jsonrepair } from 'jsonrepair'
 import type { Result } from '#specs/protocol/error.ts'
@@ -17,24 +16,24 @@ export interface ParsedJson {
 
 export interface RepairOptions {
   /**
-   * Whether the text is of a call, which is carried out: then nothing that may be content is dropped, neither prose nor
-   * comments, only a fence around all of it. Default false.
+   * Whether the text is a call's arguments: then no possible content is dropped, neither prose nor comments, only a
+   * fence around all of it. Default false.
    */
   readonly lossless?: boolean
-  /** Whether braces that are missing at the very end, behind a whole value, may be added; default false. */
+  /** Whether missing closing braces after a complete value may be added; default false. */
   readonly closeObjects?: boolean
 }
 
-/** Text beyond this is not repaired; strict JSON of any bounded size is read. */
+/** Longer text is not repaired; strict JSON of any bounded size is parsed. */
 const repairMaxChars = 1024 * 1024
 
 /**
- * Quotation marks times characters beyond which it is not repaired either: jsonrepair looks for the end of a string anew
- * from each mark that may begin one. A few seconds of one processor.
+ * Maximum product of quotation marks and characters for a repair: jsonrepair searches for a string's end from each
+ * possible start. A few seconds of one processor.
  */
 const repairMaxWork = { double: 2e9, other: 4e9 } as const
 
-/** The JSON value in `text`, or a sentence that says why there is none. */
+/** The JSON value in `text`, or an error sentence. */
 export function parseModelJson(text: string, options: RepairOptions = {}): Result<ParsedJson, string> {
   const trimmed = text.trim().replace(/^\uFEFF/, '')
   if (trimmed === '') return failure('expected JSON, got nothing')
@@ -66,8 +65,8 @@ function failure(error: string): { ok: false; error: string } {
 }
 
 /**
- * The one JSON object of a text, whatever other brackets its prose has; else its first list. Where no bracket closes, all
- * from the first on.
+ * The only JSON object in a text, whatever other brackets its prose has; else its first list. If no bracket closes,
+ * everything from the first on.
  */
 function withoutProse(text: string, corrections: string[]): Result<string, string> {
   const fenced = insideFence(text)
@@ -84,14 +83,14 @@ function withoutProse(text: string, corrections: string[]): Result<string, strin
   return { ok: true, value: candidate.slice(found.from, found.end) }
 }
 
-/** The text inside of a fence that is around all of it. */
+/** The text inside a fence around all of it. */
 function withoutFence(text: string, corrections: string[]): { ok: true; value: string } {
   const inner = text.startsWith('```') && text.endsWith('```') ? insideFence(text) : null
   if (inner !== null) corrections.push('taken out of a fenced block')
   return { ok: true, value: inner ?? text }
 }
 
-/** What stands between the first fence, with its language word, and the last; null without two fences. */
+/** The text between the first fence, with its language, and the last; null without two fences. */
 function insideFence(text: string): string | null {
   const open = text.indexOf('```')
   const close = text.lastIndexOf('```')
@@ -100,7 +99,7 @@ function insideFence(text: string): string | null {
   return inner.slice(/^[a-zA-Z0-9]{0,16}/.exec(inner)?.[0].length ?? 0).trim()
 }
 
-/** What jsonrepair makes of `text`, as long as that says the same: its guesses at missing words and values are refused. */
+/** Accepts the result of jsonrepair only if the content is unchanged: guessed text and values are refused. */
 function repairSyntax(
   text: string,
   corrections: readonly string[],
@@ -131,7 +130,7 @@ function isTooMuchWork(text: string): boolean {
   )
 }
 
-/** V8's own words, without its sample of the text. */
+/** V8's error message without its sample of the text. */
 function syntaxProblem(text: string): string {
   try {
     JSON.parse(text)
@@ -142,7 +141,10 @@ function syntaxProblem(text: string): string {
   }
 }
 
-/** Strict JSON within the bound of depth, without `__proto__` and what would be lost; the error `syntax`: it is not JSON. */
+/**
+ * Strict JSON within the depth limit, without `__proto__` and without losses; the error `syntax` means that it is not
+ * JSON.
+ */
 function parseStrict(text: string): Result<unknown, string> {
   if (depthOf(text) > limits.jsonMaxDepth) {
     return { ok: false, error: `JSON nested deeper than ${limits.jsonMaxDepth} levels` }
@@ -175,13 +177,13 @@ function depthOf(text: string): number {
   return deepest
 }
 
-/** The outermost brackets that close, in order. */
+/** The outermost closed brackets, in order. */
 function findGroups(text: string): { from: number; end: number }[] {
   const groups: { from: number; end: number }[] = []
   let from = -1
   let depth = 0
   for (const { at, open } of brackets(text, text.search(/[{[]/))) {
-    // A closing bracket of the prose closes nothing.
+    // A closing bracket in prose closes nothing.
     if (depth === 0 && !open) continue
     if (depth === 0) from = at
     depth += open ? 1 : -1
@@ -190,7 +192,7 @@ function findGroups(text: string): { from: number; end: number }[] {
   return groups
 }
 
-/** Where the bracket at `from` closes, behind it; -1 when it never does. */
+/** Offset after the bracket that closes the one at `from`; -1 when none does. */
 export function endOfGroup(text: string, from: number): number {
   let depth = 0
   for (const { at, open } of brackets(text, from)) {

@@ -1,6 +1,6 @@
 /**
- * A turn out of as many requests as it takes: repeats one with back-off as long as the failure may pass and nothing of the
- * answer was acted on, which nothing is before a turn is whole, unless who asked says otherwise.
+ * Retries requests until a turn is complete: with back-off, as long as the failure may be transient and nothing of
+ * the answer was acted on. Nothing acts before a turn is complete, unless the caller says otherwise.
  */
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -14,33 +14,33 @@ import { readTurnText, type SaidMessage } from './text-calls.ts'
 import { isCutOff } from './tool-calls.ts'
 
 export interface RetryPolicy {
-  /** Bounds the requests for one turn, the first included, below what each failure has of its own. */
+  /** Upper limit on requests per turn, including the first, below each failure's own limit. */
   readonly maxAttempts?: number
-  /** The first pause in place of each failure's own; doubled each time up to `maxDelayMs`. */
+  /** Replaces each failure's first delay; doubles up to `maxDelayMs`. */
   readonly firstDelayMs?: number
   /** Default 60 s. */
   readonly maxDelayMs?: number
-  /** 0 up to 1: the part of a pause that is left to chance. */
+  /** Random share of a delay, from 0 to 1. */
   readonly random?: () => number
 }
 
 export interface RepeatHooks {
   readonly signal: AbortSignal
-  /** Text as it comes; after a repeated request it begins anew. */
+  /** Receives text as it arrives; a retried request starts over. */
   onText?(text: string): void
   onReasoning?(text: string): void
   onRetry?(error: ModelError, delayMs: number): void
-  /** Whether a failed request may be made again; absent: always. */
+  /** Whether a failed request may be retried; absent: always. */
   mayRetry?(): boolean
 }
 
-/** What a turn is judged by: calls are looked for in its text where tools were offered. */
+/** The context of a turn: its text is searched for calls when tools were offered. */
 export interface AskedFor {
   readonly messages: readonly SaidMessage[]
   readonly tools: readonly ToolSpec[]
 }
 
-/** Opens a request as `habits` have it at that moment, and repeats it as {@link modelFailures} allows. */
+/** Sends a request in the form that `habits` currently require, and retries it as {@link modelFailures} allows. */
 export async function requestWithRetry(
   open: () => AsyncIterable<readonly StreamPart[]>,
   asked: AskedFor,
@@ -56,7 +56,7 @@ export async function requestWithRetry(
     }
     const { error } = turn
     if (hooks.mayRetry?.() === false) return turn
-    // Another form of the request is another request: it is made at once, and each change is made once.
+    // A changed form is a new request: it is sent at once, and each change happens once.
     if (habits.adapt(error)) {
       hooks.onRetry?.(error, 0)
       continue
@@ -86,7 +86,7 @@ async function askOnce(
     if (part.type === 'text') hooks.onText?.(part.text)
     else if (part.type === 'reasoning') hooks.onReasoning?.(part.text)
   })
-  // Cut by the length limit is the model's own doing.
+  // Truncation by the length limit is the model's own.
   if (!turn.ok || !habits.mayRepairArguments || turn.value.finishReason === 'length') return turn
   const cut = turn.value.toolCalls.find(({ argumentsText }) => isCutOff(argumentsText))
   if (cut === undefined) return turn
@@ -102,7 +102,7 @@ function pauseBefore(attempt: number, error: ModelError, policy: RetryPolicy): n
   return Math.round(Math.max(jittered, Math.min(error.retryAfterMs ?? 0, 2 * maxDelayMs)))
 }
 
-/** Math.random would draw the same in every clone of a VM. */
+/** Math.random would return the same values in every clone of a VM. */
 function drawFraction(): number {
   return randomBytes(4).readUInt32BE() / 2 ** 32
 }

@@ -1,7 +1,6 @@
 /**
- * The body of an answer out of its bytes: server-sent events (UTF-8 split anywhere, CR, LF and CRLF, a byte order mark, comments,
- * a last event without its blank line), or one whole document where the server sent that. Refuses bodies beyond a bound of
- * bytes, and silence: the clock is reset by events, not by bytes.
+ * Decodes a response body: server-sent events (split UTF-8, all line ends, byte order mark, comments, missing final
+ * blank line), or a single document. Limits size and silence; events, not bytes, reset the timeout.
  */
 
 import { createParser } from 'eventsource-parser'
@@ -9,11 +8,11 @@ import { errorMessage } from '#specs/errors.ts'
 import { type ModelError, modelError } from './errors.ts'
 
 export interface BodyLimits {
-  /** Longest wait for the first event. */
+  /** Timeout of the first event. */
   readonly firstEventTimeoutMs: number
-  /** Longest wait between two events, or two reads of a whole document; comments do not count. */
+  /** Timeout between two events, or two reads of a document; comments do not count. */
   readonly idleTimeoutMs: number
-  /** Bytes of the whole body. */
+  /** Maximum bytes of the whole body. */
   readonly maxBytes: number
 }
 
@@ -26,21 +25,21 @@ export interface SseEvent {
 }
 
 export type BodyItem =
-  /** What one read brought; `done` once the server has said that nothing follows. */
+  /** Events of one read; `done` once the server has marked the end. */
   | { readonly type: 'events'; readonly events: readonly SseEvent[]; readonly done: boolean }
-  /** All of a body that is no stream. */
+  /** A complete body that is not a stream. */
   | { readonly type: 'document'; readonly text: string }
-  /** Always the last: silence, excess or a failed read. */
+  /** Always the last: timeout, excess or a failed read. */
   | { readonly type: 'error'; readonly error: ModelError }
 
-/** The data of the event after which nothing is said. */
+/** Event data that marks the end. */
 const endOfStream = '[DONE]'
-/** The same in Anthropic's protocol, where it is the event's name. */
+/** The same in Anthropic's protocol, as an event name. */
 const endEvent = 'message_stop'
-/** How long a server may take to end its answer once it has said that it is done; waiting keeps the connection whole. */
+/** How long a server may take to end its response after the end marker; waiting keeps the connection reusable. */
 const endGraceMs = 250
 
-/** The body in the form in which it came. A read that fails because `signal` was aborted is `cancelled`. */
+/** The body in its own form. A read that fails because `signal` was aborted is `cancelled`. */
 export async function* readBody(
   body: AsyncIterable<Uint8Array>,
   limits: BodyLimits,
@@ -79,12 +78,12 @@ export async function* readBody(
     if (!leaving) yield { type: 'error', error: readFailure(error, signal, total > 0) }
   } finally {
     clock.stop()
-    // The body may be stuck in a read; ending it is its own business.
+    // The body may hang in a read; it ends on its own.
     reads.return?.().catch(() => undefined)
   }
 }
 
-/** The head of a body as text, up to its end, its failure, its bound or its silence, whichever comes first. */
+/** The beginning of a body as text, until its end, failure, limit or timeout. */
 export async function readHead(body: AsyncIterable<Uint8Array>, limits: BodyLimits): Promise<string> {
   const reads = body[Symbol.asyncIterator]()
   const clock = new IdleClock(limits)
@@ -98,7 +97,7 @@ export async function readHead(body: AsyncIterable<Uint8Array>, limits: BodyLimi
       clock.reset()
     }
   } catch {
-    // What came is enough.
+    // Use what arrived.
   } finally {
     clock.stop()
     reads.return?.().catch(() => undefined)
@@ -106,7 +105,7 @@ export async function readHead(body: AsyncIterable<Uint8Array>, limits: BodyLimi
   return new TextDecoder().decode(Buffer.concat(parts).subarray(0, limits.maxBytes))
 }
 
-/** What a failed read or a failed request means; `begun` once something of the answer had come. */
+/** Classifies a failed read or request; `begun` once part of the answer has arrived. */
 export function readFailure(error: unknown, signal: AbortSignal, begun: boolean): ModelError {
   if (signal.aborted) return modelError('cancelled', 'the request was cancelled')
   const word = errorMessage(error)
@@ -119,19 +118,19 @@ function silenceError(clock: IdleClock): ModelError {
   return modelError('timed_out', `no event from the model for ${clock.waitedMs} ms`)
 }
 
-/** Bytes in, events out; each character is seen once. */
+/** Bytes in, events out; reads each character once. */
 class BodyReader {
   readonly #decoder = new TextDecoder()
   readonly #document: string[] = []
   #events: SseEvent[] = []
-  /** Decided by the first character that is no white space. */
+  /** Decided by the first non-blank character. */
   form: 'unknown' | 'events' | 'document' = 'unknown'
   /** Whether the stream has said that it is finished. */
   done = false
   #ended = true
   readonly #parser = createParser({
     onEvent: ({ event = 'message', data }) => {
-      // Pings say that the connection lives, not that the model does.
+      // Pings prove that the connection is alive, not the model.
       if (event === 'ping') return
       if (data.trim() === endOfStream || event === endEvent) this.done = true
       else if (!this.done) this.#events.push({ name: event, data, ended: this.#ended })
@@ -164,14 +163,14 @@ class BodyReader {
   }
 }
 
-/** JSON and HTML give themselves away, whatever the server calls them. */
+/** Detects JSON and HTML, whatever content type the server declares. */
 function formOf(text: string): BodyReader['form'] {
   const first = text.trimStart().charAt(0)
   if (first === '') return 'unknown'
   return first === '{' || first === '[' || first === '<' ? 'document' : 'events'
 }
 
-/** One timer for all reads, so that a stream of many chunks does not make a timer for each. */
+/** One timer for all reads, so that many chunks do not create many timers. */
 class IdleClock {
   readonly #limits: BodyLimits
   #timer: NodeJS.Timeout
@@ -185,13 +184,13 @@ class IdleClock {
     this.#timer = setTimeout(() => this.#fire(), this.waitedMs)
   }
 
-  /** Something came; the next wait is the one between two events. */
+  /** Data arrived; the next timeout is the one between two events. */
   reset(): void {
     if (this.waitedMs === this.#limits.idleTimeoutMs) this.#timer.refresh()
     else this.leave(this.#limits.idleTimeoutMs)
   }
 
-  /** Silence after `ms` from now. */
+  /** Sets the timeout to `ms` from now. */
   leave(ms: number): void {
     clearTimeout(this.#timer)
     this.waitedMs = ms

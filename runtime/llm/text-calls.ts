@@ -1,7 +1,7 @@
 /**
- * What a model's text says: its thoughts, the calls that it wrote there instead of into the field for them, and the rest.
- * Only exact names of offered tools count, and nothing that is a thought or quoted: in code, behind a quotation mark, or
- * word for word from what a tool or the user said. What is no call stays text.
+ * Separates a model's text into reasoning, calls written as text, and the rest. Only exact names of offered tools
+ * count. Reasoning and quotations never count: code, quotation marks, or text copied from a tool or the user.
+ * Everything else stays text.
  */
 import {
   callOf,
@@ -18,9 +18,9 @@ import { parseModelJson } from './repair.ts'
 import { forms } from './text-forms.ts'
 import { findThoughtMarks, type ThoughtMark, withoutMarks } from './thoughts.ts'
 
-/** As many as the client takes in their own field; more are left as text. */
+/** The client's limit on regular calls; more stay text. */
 const callsMaxCount = 128
-/** Longer replies are not looked through: no tool takes that much. */
+/** Longer replies are not searched: no tool takes that much. */
 const replyMaxChars = 2 * 1024 * 1024
 
 /** What of a message is looked at. */
@@ -30,14 +30,14 @@ export interface SaidMessage {
 }
 
 export interface ReadText {
-  /** The reply without thoughts and calls; the reply itself when there are none. */
+  /** The reply without reasoning and calls; unchanged when there are none. */
   readonly text: string
-  /** What was thought in it, without the marks; empty when nothing was. */
+  /** The reasoning without marks; empty when there was none. */
   readonly thinking: string
   readonly calls: readonly (WrittenCall & { readonly form: string })[]
 }
 
-/** What of a turn the model's text bears on. */
+/** The parts of a turn that the text affects. */
 interface SpokenTurn {
   readonly text: string
   readonly reasoning: string
@@ -45,8 +45,8 @@ interface SpokenTurn {
 }
 
 /**
- * The turn with the thoughts of its text as reasoning and the calls of its text as calls, these where the model was offered
- * tools and none came in their field. Where both came the field holds, and what the text repeats is taken out of it.
+ * Moves the text's reasoning and calls into their fields. Calls are moved when tools were offered and the call field
+ * is empty. If both are present, the field wins and its repetition in the text is removed.
  */
 export function readTurnText<T extends SpokenTurn>(
   turn: T,
@@ -65,8 +65,7 @@ export function readTurnText<T extends SpokenTurn>(
 }
 
 /**
- * The thoughts and the calls of offered tools that `text` holds, in time linear in its length. `history` is what it may
- * quote.
+ * Finds the reasoning and the calls of offered tools in `text`, in linear time. `history` is text that may be quoted.
  */
 export function readText(
   text: string,
@@ -78,7 +77,7 @@ export function readText(
   const bare = readBareJson(text, offered, sources)
   if (bare !== null) return bare
   const marks = findThoughtMarks(text)
-  // JSON is no text that could hold a thought: marks in it are content.
+  // JSON cannot contain reasoning: marks in it are content.
   if (marks.length > 0 && isJson(text)) return { text, thinking: '', calls: [] }
   const read = new TextScan(new Reply(text, offered), marks, sources).run()
   if (read.text === text || read.calls.length > 0) return read
@@ -86,7 +85,7 @@ export function readText(
   return said === null ? read : { ...said, thinking: read.thinking }
 }
 
-/** Goes through a reply once, from one mark of a form or of a thought to the next. */
+/** Scans a reply once, from mark to mark. */
 class TextScan {
   readonly #reply: Reply
   readonly #marks: readonly ThoughtMark[]
@@ -96,11 +95,11 @@ class TextScan {
   readonly #closes: readonly ThoughtMark[]
   #nextMark = 0
   #nextClose = 0
-  /** Behind the last thought that ended. */
+  /** End of the last reasoning block. */
   #start = 0
-  /** Where a thought began that never ends. */
+  /** Start of a reasoning block that never ends. */
   #thoughtFrom: number
-  /** The same in the middle of a line: it may be a word of the answer, but no call behind it is carried out. */
+  /** The same in the middle of a line: it may be part of the answer, but no call after it runs. */
   #doubtFrom = -1
   #kept: string[] = []
   #keptFrom = 0
@@ -142,11 +141,11 @@ class TextScan {
     return this.#marks[this.#nextMark]
   }
 
-  /** Where to go on behind a mark of a thought. */
+  /** Where to continue after a reasoning mark. */
   #passMark(mark: ThoughtMark): number {
     const isQuoted = this.#prose.isQuoted(mark.at)
     if (mark.kind === 'close') {
-      // Words of a thought may look like a quotation that takes in its end; what it called must not be carried out.
+      // Reasoning may look like a quotation that includes its end; calls in it must not run.
       if (!isQuoted || this.#calls.length > 0) this.#endThought(mark)
       return mark.end
     }
@@ -161,7 +160,7 @@ class TextScan {
     return mark.end
   }
 
-  /** Where to go on behind calls of a form; null where what stands there is none. */
+  /** Where to continue after calls of a form; null when there are none. */
   #passForm({ at, index }: { at: number; index: number }): number | null {
     const form = forms[index]
     const read = form === undefined || this.#prose.isQuoted(at) ? null : form.parse(this.#reply, at)
@@ -189,7 +188,7 @@ class TextScan {
     return Math.max(read.end, at + 1)
   }
 
-  /** The first end of a thought between two places; `from` may not lie before an earlier one. */
+  /** The first end of reasoning between two offsets; `from` must not decrease. */
   #closeWithin(from: number, end: number): ThoughtMark | undefined {
     while ((this.#closes[this.#nextClose]?.at ?? from) < from) this.#nextClose++
     const close = this.#closes[this.#nextClose]
@@ -224,7 +223,7 @@ class TextScan {
   }
 }
 
-/** Where the forms' marks stand; each mark is looked for once from each place. */
+/** Positions of the forms' marks; each mark is searched once per offset. */
 class FormScan {
   readonly #text: string
   readonly #next: number[] = forms.map(() => -1)
@@ -250,7 +249,7 @@ class FormScan {
   }
 }
 
-/** What the model was given to read: a call that stands there word for word is quoted, not made. */
+/** Text that the model received: a call copied from it is quoted, not made. */
 class Sources {
   readonly #history: readonly SaidMessage[]
   #texts: readonly string[] | undefined
@@ -261,7 +260,7 @@ class Sources {
   }
 
   contain(markup: string): boolean {
-    // So many quotations are not made by a model that means to call.
+    // A model that intends to call does not quote this much.
     if (++this.#asked > 2 * callsMaxCount) return true
     this.#texts ??= this.#history
       .filter(({ role }) => role === 'tool' || role === 'user')
@@ -276,8 +275,8 @@ function withoutSpace(text: string): string {
 }
 
 /**
- * A reply that is nothing but calls as JSON, each with exactly a name and an object of arguments; null for any other. What
- * the history holds word for word is such a reply without calls.
+ * Calls of a reply that consists only of JSON calls, each with exactly a name and an arguments object; null for any
+ * other. Calls copied from the history do not count.
  */
 function readBareJson(text: string, tools: readonly ToolSpec[], sources: Sources): ReadText | null {
   const reply = new Reply(text, tools)

@@ -1,6 +1,6 @@
 /**
- * The forms in which models write calls into their text, as models do whose server has no parser for them: one table, with
- * a reader each. Says nothing of whether a call is meant; `text-calls.ts` judges that.
+ * The forms in which models write calls into text when their server has no parser: one table with a reader each.
+ * `text-calls.ts` decides whether a call is intended.
  */
 import { isOpening, type ReadCalls, type Reply, readJsonCalls, skipSpace, skipWord } from './call-readers.ts'
 import { readTaggedCalls, type Tags } from './tag-readers.ts'
@@ -14,11 +14,11 @@ import {
 
 /** One way of writing calls into text. */
 export interface TextForm {
-  /** Who writes so, for people. */
+  /** Models that use the form, for people. */
   readonly name: string
-  /** What every call of the form begins with. */
+  /** Start mark of every call of the form. */
   readonly find: string
-  /** The calls that begin at `at`, where `find` stands; null when what follows is not of this form. */
+  /** Reads the calls at `at`, where `find` was found; null when the form does not match. */
   readonly parse: (reply: Reply, at: number) => ReadCalls | null
 }
 
@@ -36,7 +36,7 @@ const invokeTags: Tags = {
   parameterEnd: '</parameter>',
   isPadded: true,
 }
-/** The known forms, by what they begin with; of several that begin alike the first that fits is taken. */
+/** The known forms by start mark; of several with the same mark the first match applies. */
 export const forms: readonly TextForm[] = [
   // <TOOLCALL>[{"name":…,"arguments":{…}}]</TOOLCALL>
   json('nemotron', '<TOOLCALL>', '</TOOLCALL>'),
@@ -110,7 +110,7 @@ function dsml(mark: string): TextForm {
   }
 }
 
-/** Calls in tags, with or without a pair of tags around all of them. */
+/** Calls in tags, with or without outer tags. */
 function readWrapped(
   reply: Reply,
   at: number,

@@ -1,16 +1,15 @@
 /**
- * Where a model's thoughts begin and end in a text whose server did not take them out: one table of the marks that the
- * families of models write. A thought is never carried out; what stands before the last end of one is thought too, because
- * many templates write the opening mark themselves.
+ * Finds reasoning in a text whose server did not remove it: one table of marks per model family. Reasoning never
+ * runs. Text before the last end mark is reasoning too, since many templates write the opening mark themselves.
  */
 
-/** How a family marks its thoughts, as patterns. */
+/** The reasoning marks of a family, as patterns. */
 interface ThoughtMarks {
-  /** Who writes so, for people. */
+  /** Models that use the marks, for people. */
   readonly family: string
   readonly open: string
   readonly close: string
-  /** Whether an end means something only behind a beginning of the same family. */
+  /** Whether an end mark counts only after a start mark of the same family. */
   readonly paired?: boolean
 }
 
@@ -24,11 +23,11 @@ const families: readonly ThoughtMarks[] = [
   {
     family: 'gpt-oss',
     open: '<\\|channel\\|>analysis(?:[^<]{0,100}<\\|message\\|>)?',
-    // A call in the commentary is read by the table of calls; everything else there is said to the person.
+    // The table of calls reads a call in the commentary; other commentary is for the person.
     close:
       '(?:<\\|end\\|>\\s{0,4})?<\\|start\\|>assistant(?=<\\|channel\\|>commentary to=| to=)|(?:<\\|end\\|>\\s{0,4})?(?:<\\|start\\|>assistant)?<\\|channel\\|>(?:final|commentary)(?! to=)[^<]{0,100}(?:<\\|constrain\\|>[^<]{0,100})?<\\|message\\|>',
   },
-  // The same where the server left the special tokens out.
+  // The same without the special tokens.
   {
     family: 'gpt-oss, bare',
     open: '^analysis(?=[A-Z][\\s\\S]*assistantfinal)',
@@ -54,7 +53,7 @@ export interface ThoughtMark {
   readonly end: number
 }
 
-/** All marks of thoughts in `text`, in order, quoted ones included; in time linear in its length. */
+/** All reasoning marks in `text`, in order, including quoted ones; in linear time. */
 export function findThoughtMarks(text: string): ThoughtMark[] {
   const marks: ThoughtMark[] = []
   const opened = new Set<number>()
@@ -69,7 +68,7 @@ export function findThoughtMarks(text: string): ThoughtMark[] {
   return marks
 }
 
-/** A thought without its marks. */
+/** Reasoning without its marks. */
 export function withoutMarks(thought: string): string {
   return thought.replaceAll(anyMark, '')
 }

@@ -1,10 +1,10 @@
 /**
- * Tool calls out of their fragments. Servers disagree on indices, ids and repeated names; what is certain is put
- * together here, in time linear in the fragments. Arguments stay text: whether they are JSON is judged later.
+ * Assembles tool calls from fragments, in linear time. Servers disagree on indices, ids and repeated names; only
+ * certain fragments are joined. Arguments stay text; JSON is checked later.
  */
 import type { ToolCallRequest } from './messages.ts'
 
-/** One entry of `delta.tool_calls`; null where the server left the field out. */
+/** One entry of `delta.tool_calls`; null for a missing field. */
 export interface ToolCallFragment {
   readonly index: number | null
   readonly id: string | null
@@ -20,9 +20,9 @@ interface OpenCall {
   readonly scan: JsonScan
 }
 
-/** Whether the text is JSON that stops too early: good up to its end, and not whole. */
+/** Whether the text is valid but incomplete JSON. */
 export function isCutOff(text: string): boolean {
-  // Following brackets is a fraction of the work of parsing, and says enough of whole arguments, which most are.
+  // Matching brackets is much cheaper than parsing and suffices for complete arguments, the usual case.
   const scan = new JsonScan()
   scan.feed(text)
   if (scan.complete || text.trim() === '') return false
@@ -37,8 +37,8 @@ export function isCutOff(text: string): boolean {
 }
 
 /**
- * The calls that have a name; null when the answer lost the name of a call. Arguments without a name are always a loss: they
- * may belong to another call of the answer. An entry without either is dropped where the answer holds something else.
+ * The named calls; null when the answer lost a name. Arguments without a name are always a loss, since they may
+ * belong to another call. An entry with neither is dropped when the answer has other content.
  */
 export function takeNamedCalls(
   calls: readonly ToolCallRequest[],
@@ -47,7 +47,7 @@ export function takeNamedCalls(
   const named = calls.filter(({ name }) => name !== '')
   if (named.length === calls.length) return calls
   const { text, finishReason } = answer
-  // The bound of tokens may end an answer before a name.
+  // The token limit may end an answer before a name.
   if (finishReason === 'length' || finishReason === 'content_filter') return named
   const hasArguments = calls.some(
     ({ name, argumentsText }) => name === '' && !/^\s*(\{\s*\})?\s*$/.test(argumentsText),
@@ -56,7 +56,7 @@ export function takeNamedCalls(
   return hasArguments || !isRest ? null : named
 }
 
-/** Collects the calls of one turn, in the order in which they began. */
+/** Collects the calls of one turn in order. */
 export class ToolCallCollector {
   readonly #calls: OpenCall[] = []
   readonly #newestByIndex = new Map<number, OpenCall>()
@@ -69,13 +69,13 @@ export class ToolCallCollector {
     const id = fragment.id === null || fragment.id.trim() === '' ? null : fragment.id.trim()
     const name = fragment.name === null || fragment.name.trim() === '' ? null : fragment.name.trim()
     const call = this.#find(fragment, id, name) ?? this.#open(fragment.index, id)
-    // Some servers repeat the whole name in every fragment: it is assigned, never appended.
+    // Some servers repeat the whole name in every fragment: assign it, never append.
     if (name !== null) call.name = name
     call.id ??= id
     if (fragment.argumentsText !== '') call.parts.push(fragment.argumentsText)
   }
 
-  /** The calls; ids are the server's, or empty where it gave none. The name of a call that never got one is empty. */
+  /** The calls, with the server's ids or empty ones. A missing name is empty. */
   finish(): ToolCallRequest[] {
     return this.#calls.map((call) => ({
       id: call.id ?? '',
@@ -84,7 +84,7 @@ export class ToolCallCollector {
     }))
   }
 
-  /** The call that the fragment goes on with; undefined when it begins a new one. */
+  /** The call that the fragment continues; undefined when it starts a new one. */
   #find(fragment: ToolCallFragment, id: string | null, name: string | null): OpenCall | undefined {
     const last = this.#calls.at(-1)
     const { index } = fragment
@@ -94,7 +94,7 @@ export class ToolCallCollector {
     }
     const known = this.#newestByIndex.get(index)
     if (known === undefined) {
-      // The same id on another index goes on only when it brings no name of its own.
+      // The same id on another index continues only without its own name.
       return id !== null && name === null ? this.#calls.find((call) => call.id === id) : undefined
     }
     if (id !== null) {
@@ -113,19 +113,19 @@ export class ToolCallCollector {
   }
 }
 
-/** Without an id: a name after arguments that are already whole is the head of another call. */
+/** Without an id: a name after complete arguments starts another call. */
 function beginsAnother(call: OpenCall, name: string | null, argumentsText: string): boolean {
   if (name === null || call.name === '' || !isComplete(call)) return false
   return name !== call.name || argumentsText.trim() !== ''
 }
 
-/** Whether the call's arguments have closed. Most servers leave no doubt, so that most arguments are never looked at. */
+/** Whether the call's arguments are complete. Most servers make this clear without inspecting them. */
 function isComplete({ parts, scan }: OpenCall): boolean {
   while (scan.seenParts < parts.length) scan.feed(parts[scan.seenParts] ?? '')
   return scan.complete
 }
 
-/** Follows brackets and strings, to know when a JSON object or array has closed; each character is seen once. */
+/** Tracks brackets and strings to detect the end of a JSON object or array; reads each character once. */
 class JsonScan {
   seenParts = 0
   #depth = 0

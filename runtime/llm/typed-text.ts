@@ -1,14 +1,14 @@
 /**
- * The value that a text in a tag stands for, by what the tool's schema admits there. Text may be JSON or Python's way of
- * writing it; where the schema admits it both as text and as a value, nobody knows which was meant.
+ * Converts a text in a tag to a value that the tool's schema allows. The text may be JSON or Python syntax; if the
+ * schema allows both text and a value, it is ambiguous.
  */
 import { definitionOf, isRecord } from './json-schema.ts'
 import type { ToolSpec } from './messages.ts'
 import { parseModelJson } from './repair.ts'
 
 /**
- * The value, or null where it is not certain.
- * @param said what the call itself says of the value; null: nothing
+ * The value, or null when it is ambiguous.
+ * @param said the type stated by the call; null: none
  */
 export function readTypedText(
   text: string,
@@ -34,7 +34,7 @@ const pythonWords: ReadonlyMap<string, unknown> = new Map([
   ['None', null],
 ])
 
-/** JSON, an object or a list in Python's way, or one of the constants; anything else is text alone. */
+/** JSON, a Python object, list or constant; anything else is text. */
 function readJson(text: string): { value: unknown } | null {
   if (pythonWords.has(text)) return { value: pythonWords.get(text) }
   if (!/^[[{]/.test(text) && !/^(?:-?\d[\d.eE+-]{0,400}|true|false|null|"[^\n]*")$/.test(text)) return null
@@ -42,17 +42,17 @@ function readJson(text: string): { value: unknown } | null {
   return parsed.ok ? { value: parsed.value.value } : null
 }
 
-/** What the schema says of a parameter; undefined where it knows none of this name. */
+/** The schema of a parameter; undefined for an unknown name. */
 function schemaOf({ parameters }: ToolSpec, name: string): unknown {
   const { properties, additionalProperties } = parameters
   if (isRecord(properties) && Object.hasOwn(properties, name)) return properties[name]
   return additionalProperties === true || isRecord(additionalProperties) ? additionalProperties : undefined
 }
 
-/** References and alternatives that are followed, one within the other. */
+/** Maximum nested references and alternatives. */
 const depthMax = 8
 
-/** Whether a value is of a type that the schema admits; what it holds is for validation to judge. */
+/** Whether the schema allows the value's type; validation checks its content. */
 function admits(schema: unknown, value: unknown, root: ToolSpec['parameters'], depth = 0): boolean {
   if (!isRecord(schema) || depth > depthMax) return schema !== false
   const within = (one: unknown): boolean => admits(one, value, root, depth + 1)
