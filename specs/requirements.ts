@@ -72,7 +72,7 @@ export const requirements: Readonly<Record<string, Requirement>> = {
     'The VM has Node, Python and POSIX tools, and no way out but the gateway, which programs find as a proxy',
   ),
   'S1.15': now(
-    'The runtime, tools, planning and protocol are specified in specs/, and AGENTS.md says where what is changed; files, commands, options and bounds that documents name are those of the code',
+    'The runtime, tools, planning and protocol are specified in specs/, and AGENTS.md says where what is changed; files, headings, commands, options and bounds that documents name exist as they say, in docs/ too',
   ),
 
   // The runtime as a library

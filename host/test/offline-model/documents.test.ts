@@ -1,6 +1,6 @@
-// What README.md and specs/gateway.md say that the offline model understands: their own examples, carried out by the agent's
+// What README.md, docs/ and specs/gateway.md say that the offline model understands: their own examples, carried out by the agent's
 // planner, executor and tools in a folder of the test's own.
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { reply } from '#specs/testing/model-replies.ts'
@@ -15,11 +15,13 @@ import { answerOffline } from '../../offline-model/model.ts'
 import { understandTask } from '../../offline-model/understand.ts'
 import type { ChatRequest } from '../../providers/chat-request.ts'
 
-const read = (name: string): string => readFileSync(path.join(import.meta.dirname, '../../..', name), 'utf8')
+const root = path.join(import.meta.dirname, '../../..')
+const read = (name: string): string => readFileSync(path.join(root, name), 'utf8')
+const pages = readdirSync(path.join(root, 'docs')).map((page) => path.join('docs', page))
 
-/** Tasks of `caisson run` and of the library, but for those that the document says need a model. */
+/** Tasks of `caisson run` and of the library, but for those that the documents say need a model. */
 function readmeTasks(): string[] {
-  const lines = read('README.md').split('\n')
+  const lines = ['README.md', ...pages].flatMap((file) => read(file).split('\n'))
   const commands = lines.filter((line) => /^caisson run\b/.test(line) && !/needs a model/.test(line))
   const tasks = commands.flatMap((line) => /(["'])(.+?)\1(?:\s|$)/.exec(line)?.[2] ?? [])
   const prompts = lines.flatMap((line) => /\bprompt: '([^']+)'/.exec(line)?.[1] ?? [])
