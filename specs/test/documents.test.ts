@@ -208,10 +208,10 @@ describe('the documents', () => {
 
   it('give the exit codes that the command line has [S1.15, H.01]', () => {
     const line = /^Exit codes: (.*)$/m.exec(read('docs/commands.md'))?.[1] ?? ''
-    const told = line.split('·').map((part) => /^\s*(\d) (\w+)/.exec(part)?.slice(1) ?? [part])
-    expect(told.map(([code]) => Number(code))).toEqual(Object.values(exitCodes))
+    const told = line.split('·').map((part) => part.trim())
+    expect(told.map((part) => Number.parseInt(part, 10))).toEqual(Object.values(exitCodes))
     const words = Object.keys(exitCodes).slice(0, -1)
-    expect(told.slice(0, -1).map(([, word]) => word)).toEqual(words)
+    expect(words.filter((word, index) => !told[index]?.split(/\W+/).includes(word))).toEqual([])
   })
 
   it('name no place of a machine they were written on, and no registry [S1.15]', () => {
