@@ -1,39 +1,20 @@
 /** Checks what an application passes for a host or a run against schemas, before anything starts; names each field that is wrong. */
 
 import * as z from 'zod'
-import { CaissonError } from '#specs/errors.ts'
 import { ApprovalRule } from '#specs/protocol/approval.ts'
 import { EgressRule } from '#specs/protocol/egress.ts'
 import { HookPoint } from '#specs/protocol/hook.ts'
 import { plainMessages } from '#specs/protocol/issue-text.ts'
 import { RunLimits, Task } from '#specs/protocol/task.ts'
 import { Document, Line } from '#specs/protocol/text.ts'
+import { checkArguments, type Names, OptionsError, problemsOf } from './files/check-arguments.ts'
 import type { HostOptions } from './host-options.ts'
 import type { RunOptions } from './run-options.ts'
+import type { SandboxOptions } from './sandbox-options.ts'
 import { VmError } from './vm/vm-error.ts'
 import { resolveSize, type VmSize } from './vm/vm-options.ts'
 
-/** Options that cannot be used. */
-export class OptionsError extends CaissonError {
-  override readonly name = 'OptionsError'
-  /** The fields that are wrong, such as `limits.maxTokens`. */
-  readonly fields: readonly string[]
-
-  constructor(what: string, problems: readonly Problem[]) {
-    super(
-      'invalid_options',
-      `${what}: ${problems.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')}`,
-    )
-    this.fields = problems.map(({ field }) => field)
-  }
-}
-
-interface Problem {
-  readonly field: string
-  readonly message: string
-}
-
-const problemsMaxCount = 8
+export { OptionsError } from './files/check-arguments.ts'
 
 const givenFunction = z.custom((value) => typeof value === 'function', 'expected a function')
 const text = Line.min(1)
@@ -110,6 +91,17 @@ type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : never) : never
 const hasSameFields: Same<keyof RunOptions, keyof z.infer<typeof Options>> = true
 void hasSameFields
 
+/** All that may be passed for a sandbox. */
+const SandboxVm = VmChoice.omit({ hibernateAfterMs: true })
+const ForSandbox = Options.pick({
+  workspace: true,
+  egress: true,
+  onProgress: true,
+  signal: true,
+}).extend({ vm: SandboxVm.optional() })
+const hasSameSandboxFields: Same<keyof SandboxOptions, keyof z.infer<typeof ForSandbox>> = true
+void hasSameSandboxFields
+
 /** All that may be passed for a host. The configuration has a schema of its own, which reads it when it is used. */
 const Choices = z.strictObject({
   pool: z
@@ -130,9 +122,6 @@ const Choices = z.strictObject({
 const hasSameChoices: Same<keyof HostOptions, keyof z.infer<typeof Choices>> = true
 void hasSameChoices
 
-/** Names that there are, by the place of an object. */
-type Names = Readonly<Record<string, readonly string[]>>
-
 const namesOfHost: Names = {
   '': Object.keys(Choices.shape),
   pool: Object.keys(Choices.shape.pool.unwrap().shape),
@@ -145,6 +134,13 @@ const namesOfRun: Names = {
   vm: Object.keys(VmChoice.shape),
   egress: ['rules'],
   approvalRules: Object.keys(ApprovalRule.shape),
+  'egress.rules': Object.keys(EgressRule.shape),
+}
+
+const namesOfSandbox: Names = {
+  '': Object.keys(ForSandbox.shape),
+  vm: Object.keys(SandboxVm.shape),
+  egress: ['rules'],
   'egress.rules': Object.keys(EgressRule.shape),
 }
 
@@ -166,22 +162,22 @@ const ModelOptions = Options.pick({ model: true, replay: true })
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkCallOptions(options: unknown): void {
-  checkSome('the options of the call cannot be used', CallOptions, options)
+  checkArguments('the options of the call cannot be used', CallOptions, options)
 }
 
 /** @throws {OptionsError} naming every field that is wrong */
 export function checkModelOptions(options: unknown): void {
-  checkSome('the options of the call cannot be used', ModelOptions, options)
+  checkArguments('the options of the call cannot be used', ModelOptions, options)
 }
 
 /** @throws {OptionsError} naming every field that is wrong, and what it may be */
 export function checkHostOptions(options: HostOptions): void {
-  checkSome('the options of the host cannot be used', Choices, options, namesOfHost)
+  checkArguments('the options of the host cannot be used', Choices, options, namesOfHost)
 }
 
-function checkSome(what: string, schema: z.ZodType, options: unknown, names: Names = {}): void {
-  const parsed = schema.safeParse(options, plainMessages)
-  if (!parsed.success) throw new OptionsError(what, problemsOf(parsed.error, names))
+/** @throws {OptionsError} naming every field that is wrong, and what it may be */
+export function checkSandboxOptions(options: SandboxOptions): void {
+  checkArguments('the options of the sandbox cannot be used', ForSandbox, options, namesOfSandbox)
 }
 
 /** @throws {OptionsError} naming the rule and the field */
@@ -195,19 +191,6 @@ export function checkEgressRules(rules: readonly EgressRule[]): EgressRule[] {
 
 function isBlank({ prompt, plan, planFrom }: RunOptions): boolean {
   return prompt.trim() === '' && plan === undefined && planFrom === undefined
-}
-
-function problemsOf({ issues }: z.ZodError, names: Names): Problem[] {
-  return issues.slice(0, problemsMaxCount).flatMap((issue) => {
-    const field = issue.path.join('.')
-    if (issue.code !== 'unrecognized_keys') return [{ field, message: issue.message }]
-    const known = names[field.replace(/\.?\d+$/, '')]
-    const among = known === undefined ? '' : `; the names are ${known.join(', ')}`
-    return issue.keys.map((key) => ({
-      field: field === '' ? key : `${field}.${key}`,
-      message: `no option has this name${among}`,
-    }))
-  })
 }
 
 function findSizeProblem(wish: Partial<VmSize>): string | undefined {

@@ -10,6 +10,7 @@ import {
   checkHostOptions,
   checkModelOptions,
   checkRunOptions,
+  checkSandboxOptions,
 } from './check-options.ts'
 import type { Config } from './config/schema.ts'
 import { RunClient } from './control/run-client.ts'
@@ -43,6 +44,10 @@ import { RunNotes } from './runs/run-notes.ts'
 import { defaultKeptBounds, type KeptBounds, requireRoomForRun } from './runs/storage-bounds.ts'
 import { readTaskContext } from './runs/task-context.ts'
 import { type RunUndo, undoRun } from './runs/undo-run.ts'
+import { Sandbox } from './sandbox/sandbox.ts'
+import { openSandboxNetwork } from './sandbox/sandbox-network.ts'
+import { StandaloneVm } from './sandbox/standalone-vm.ts'
+import type { SandboxOptions } from './sandbox-options.ts'
 import { SecretChanges, Secrets } from './secrets/secrets.ts'
 import { Settings } from './settings.ts'
 import { skillRoots, UserSkills } from './skills/user-skills.ts'
@@ -55,6 +60,7 @@ import { checkDirectory } from './workspace/index.ts'
 
 export type { HostOptions, HostPoolOptions } from './host-options.ts'
 export type { RunOptions } from './run-options.ts'
+export type { SandboxOptions } from './sandbox-options.ts'
 
 export class Host implements AsyncDisposable {
   readonly folders: Folders
@@ -74,6 +80,8 @@ export class Host implements AsyncDisposable {
   readonly #settings: Settings
   #pool: Promise<VmPool> | undefined
   readonly #warned = new Set<string>()
+  /** Sandboxes that are open or being opened. */
+  readonly #sandboxes = new Set<AsyncDisposable>()
   #isClosed = false
 
   /** Starts nothing and reads no file. @throws {OptionsError} for an option that cannot be used */
@@ -149,9 +157,10 @@ export class Host implements AsyncDisposable {
     }, options?.signal)
   }
 
-  /** Ends the pool with all its VMs, also of runs that are still at work; there are no more runs afterwards. */
+  /** Ends the sandboxes, and the pool with all its VMs, also of runs that are still at work; there are no more runs afterwards. */
   async close(): Promise<void> {
     this.#isClosed = true
+    await Promise.all([...this.#sandboxes].map((sandbox) => sandbox[Symbol.asyncDispose]()))
     const pool = await this.#pool?.catch(() => undefined)
     await pool?.close()
   }
@@ -186,6 +195,53 @@ export class Host implements AsyncDisposable {
     const warn = (text: string): void => this.#warn([text])
     if (onApproval !== undefined) void answerApprovals(run, onApproval, warn)
     else if (interactive === undefined && approve === undefined) void warnOfUnanswered(run, warn)
+  }
+
+  /**
+   * A VM without a task: commands, files and ports, for as long as it is not closed. Resolves when its agent has answered.
+   * Call it from the main thread: a VM ends with the thread that started it.
+   * @throws {OptionsError} for an option that cannot be used. @throws {CaissonError} where the VM cannot be started
+   */
+  async sandbox(options: SandboxOptions = {}): Promise<Sandbox> {
+    return await withCode(async () => {
+      if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+      checkSandboxOptions(options)
+      const { workspace, vm, egress, signal } = options
+      const config = await this.config()
+      const policy = policyOf(config, egress?.rules)
+      const network = this.#settings.network(config)
+      const directory = workspace === undefined ? {} : { directory: this.#directory(workspace) }
+      const bench = await StandaloneVm.open({
+        image: await this.#image(options),
+        folders: this.folders,
+        network: (log) => openSandboxNetwork({ policy, network, log }),
+        ...directory,
+        ...(vm === undefined ? {} : { vm }),
+        ...(signal === undefined ? {} : { signal }),
+      })
+      // From here on the end of the host ends it.
+      this.#sandboxes.add(bench)
+      try {
+        await bench.ready
+        signal?.throwIfAborted()
+        const sandbox: Sandbox = await Sandbox.open(this.vms.socketOf(bench.vm.id), {
+          stopped: bench.stopped,
+          exited: bench.vm.exited,
+          [Symbol.asyncDispose]: async () => {
+            this.#sandboxes.delete(sandbox)
+            await bench[Symbol.asyncDispose]()
+          },
+        })
+        if (this.#isClosed) throw new CaissonError('not_possible_now', 'the host is closed')
+        this.#sandboxes.delete(bench)
+        this.#sandboxes.add(sandbox)
+        return sandbox
+      } catch (error) {
+        this.#sandboxes.delete(bench)
+        await bench[Symbol.asyncDispose]()
+        throw error
+      }
+    }, options?.signal)
   }
 
   /**

@@ -36,6 +36,7 @@ export {
   type HostOptions,
   type HostPoolOptions,
   type RunOptions,
+  type SandboxOptions,
 } from './host.ts'
 export { ImageError, type ImageErrorKind } from './image/image-error.ts'
 export { readJournal } from './journal/journal.ts'
@@ -50,6 +51,9 @@ export type {
 } from './runs/approval-handler.ts'
 export type { Run } from './runs/run.ts'
 export type { DecidedNotes, NoteDecision, ProposedNote, RunNotes, SettledNote } from './runs/run-notes.ts'
+export type { ExecOptions, ExecResult } from './sandbox/guest-command.ts'
+export type { FileOptions, ReadFileOptions, SandboxFile } from './sandbox/guest-files.ts'
+export type { ForwardedPort, PortOptions, Sandbox, SandboxVm } from './sandbox/sandbox.ts'
 export type { SecretChanges, SecretSetting } from './secrets/secrets.ts'
 export type { UserSkills } from './skills/user-skills.ts'
 export {

@@ -34,6 +34,7 @@ export const errorCodes = {
   workspace_refused: { exit: usage, reason: 'environment' },
   run_not_found: { exit: usage, reason: 'environment' },
   vm_not_found: { exit: usage, reason: 'environment' },
+  file_not_found: { exit: usage, reason: 'environment' },
   run_busy: { exit: environment, reason: 'environment' },
   not_possible_now: { exit: failed, reason: 'environment' },
   connection_lost: { exit: failed, reason: 'environment' },

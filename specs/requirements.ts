@@ -240,6 +240,12 @@ export const requirements: Readonly<Record<string, Requirement>> = {
   'V.10': now(
     'The host runs only programs that it found by an absolute path, outside of workspaces and packages, where no other user can change them',
   ),
+  'V.11': now(
+    'A program works in a VM without a task: commands with input, output as it comes, an exit code and a time limit; ports; network access by rules; nothing outlives its close',
+  ),
+  'V.12': now(
+    'A program reads, writes, lists and removes files of such a VM, byte by byte, and below its workspace alone',
+  ),
 
   // The agent core
   'A.01': now(

@@ -8,7 +8,12 @@ import { ShellReply } from './messages.ts'
 export type ShellEnd =
   | { readonly kind: 'exited'; readonly exitCode: number; readonly outOfMemory: boolean }
   | { readonly kind: 'killed'; readonly signal: string; readonly outOfMemory: boolean }
-  | { readonly kind: 'lost'; readonly message: string }
+  | {
+      readonly kind: 'lost'
+      readonly message: string
+      /** Of a refusal: `busy` where too many are open. */
+      readonly code?: string
+    }
 
 export class Shell {
   /** To the program; ending it ends a command's input, and is Ctrl-D on a terminal. */
@@ -69,7 +74,10 @@ export class Shell {
 function endOf(message: unknown): ShellEnd {
   const reply = ShellReply.safeParse(message)
   if (!reply.success) return { kind: 'lost', message: 'its end was told in an unknown form' }
-  if (!reply.data.ok) return { kind: 'lost', message: reply.data.error.message }
+  if (!reply.data.ok) {
+    const { code, message } = reply.data.error
+    return { kind: 'lost', message, code }
+  }
   const { exitCode, signal, oomKilled } = reply.data
   return exitCode === null
     ? { kind: 'killed', signal: signal ?? 'unknown', outOfMemory: oomKilled }

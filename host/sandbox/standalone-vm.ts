@@ -1,6 +1,6 @@
 /**
- * A VM without a task, for a person to work in: started with an empty workspace or a copy of a directory, reachable by its
- * control socket, gone with all that was done in it. There is no model route; nothing comes home.
+ * A VM without a task: started with an empty workspace or a copy of a directory, reachable by its control socket, gone with
+ * all that was done in it. There is no model route, and no network access unless the caller opens one.
  */
 
 import path from 'node:path'
@@ -24,6 +24,7 @@ import { GuestUnresponsiveError, restoreFromTemplate } from '../vm/template/warm
 import type { Vm } from '../vm/vm.ts'
 import { createVmFolder } from '../vm/vm-folder.ts'
 import { buildDisk, checkDirectory, scanWorkspace } from '../workspace/index.ts'
+import type { SandboxNetwork } from './sandbox-network.ts'
 
 const requestTimeoutMs = 60_000
 
@@ -33,6 +34,8 @@ export interface WorkbenchOptions {
   readonly vm?: ResolvedRun['vm']
   /** Its content goes in as the workspace; absent: an empty one. */
   readonly directory?: string
+  /** What programs reach outside; absent: nothing. Closed with the VM. */
+  readonly network?: (log: (entry: object) => void) => SandboxNetwork
   readonly signal?: AbortSignal
 }
 
@@ -46,13 +49,16 @@ export class StandaloneVm implements AsyncDisposable {
   readonly #link: AgentLink
   readonly #access = new GuestAccess({ link: () => this.#link })
   readonly #log: BoundedLog
+  readonly #network: SandboxNetwork | undefined
   readonly #stopped = Promise.withResolvers<void>()
   #server: ControlServer | undefined
+  #closed: Promise<void> | undefined
   #state: VmInfo['state'] = 'starting'
 
-  private constructor(vm: Vm, log: BoundedLog, cloned: boolean) {
+  private constructor(vm: Vm, log: BoundedLog, cloned: boolean, network: WorkbenchOptions['network']) {
     this.vm = vm
     this.#log = log
+    this.#network = network?.((entry) => log.write({ at: Date.now(), from: 'network', ...entry }))
     this.#link = this.#openLink(cloned)
     this.ready = this.#open()
     this.ready.catch(() => undefined)
@@ -75,7 +81,7 @@ export class StandaloneVm implements AsyncDisposable {
     const bench = await restoreFromTemplate(options, { start, warmUp }, async ({ vm, cloned }) => {
       const logFile = path.join(folders.vms, vm.id, workbenchLogName)
       const log = await BoundedLog.open(logFile, limits.runMaxLogBytes)
-      const opened = new StandaloneVm(vm, log, cloned)
+      const opened = new StandaloneVm(vm, log, cloned, given.network)
       try {
         // A copy that does not answer is left for a boot; a boot that does not is what a developer looks into.
         if (cloned) await opened.ready
@@ -98,7 +104,13 @@ export class StandaloneVm implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed ??= this.#close()
+    await this.#closed
+  }
+
+  async #close(): Promise<void> {
     this.#state = 'stopping'
+    await this.#network?.close()
     await this.#link[Symbol.asyncDispose]()
     await this.vm.stop()
     await this.#log[Symbol.asyncDispose]()
@@ -134,7 +146,8 @@ export class StandaloneVm implements AsyncDisposable {
       rpc: this.vm.rpc,
       http: this.vm.http,
       onStream: (stream, headers) => {
-        if (!this.#access.handleStream(stream, headers))
+        if (this.#access.handleStream(stream, headers)) return
+        if (this.#network?.handleStream(stream, headers) !== true)
           stream.respond({ ':status': 404 }, { endStream: true })
       },
       handlers: {

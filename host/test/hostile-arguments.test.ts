@@ -45,6 +45,15 @@ async function makeHost(): Promise<Host> {
 /** Each takes one value, and is nothing but a call of the public method. */
 const methods: Readonly<Record<string, [fc.Arbitrary<unknown>, (host: Host, value: never) => unknown]>> = {
   run: [runOptions, (host, value) => host.run(value)],
+  sandbox: [
+    fc.oneof(
+      wrongOptions,
+      fc.record({ workspace: fc.constantFrom('', '/', '/nowhere', 1, null) }),
+      fc.record({ vm: fc.constantFrom(null, 1, { nope: 1 }, { hibernateAfterMs: 1 }, { cpus: 0 }) }),
+      fc.record({ egress: fc.constantFrom(null, 1, { rules: [{ nope: 1 }] }, { nope: 1 }) }),
+    ),
+    (host, value) => host.sandbox(value),
+  ],
   provider: [wrongOptions, (host, value) => host.provider(value)],
   egressPolicy: [
     fc.anything().filter((value) => value !== undefined && !(Array.isArray(value) && value.length === 0)),

@@ -95,7 +95,7 @@ describe('a shell over the control socket', () => {
     ]
     const bench = await controlBench((call) => call.finish(replies.shift()))
     const first = await bench.client.openShell({ argv: ['true'], terminal: null })
-    expect(await first.ended).toEqual({ kind: 'lost', message: 'no room' })
+    expect(await first.ended).toEqual({ kind: 'lost', message: 'no room', code: 'busy' })
     const second = await bench.client.openShell({ argv: ['true'], terminal: null })
     expect(await second.ended).toMatchObject({ kind: 'lost', message: expect.stringMatching(/another form/) })
   })

@@ -1,0 +1,50 @@
+/** Checks what an application passes against a schema; the error names each field that is wrong. */
+import type * as z from 'zod'
+import { CaissonError } from '#specs/errors.ts'
+import { plainMessages } from '#specs/protocol/issue-text.ts'
+
+/** Options that cannot be used. */
+export class OptionsError extends CaissonError {
+  override readonly name = 'OptionsError'
+  /** The fields that are wrong, such as `limits.maxTokens`. */
+  readonly fields: readonly string[]
+
+  constructor(what: string, problems: readonly Problem[]) {
+    super(
+      'invalid_options',
+      `${what}: ${problems.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')}`,
+    )
+    this.fields = problems.map(({ field }) => field)
+  }
+}
+
+export interface Problem {
+  readonly field: string
+  readonly message: string
+}
+
+/** Names that there are, by the place of an object. */
+export type Names = Readonly<Record<string, readonly string[]>>
+
+const problemsMaxCount = 8
+
+/** The value as the schema reads it. @throws {OptionsError} naming every field that is wrong */
+export function checkArguments<T>(what: string, schema: z.ZodType<T>, value: unknown, names: Names = {}): T {
+  const parsed = schema.safeParse(value, plainMessages)
+  if (parsed.success) return parsed.data
+  throw new OptionsError(what, problemsOf(parsed.error, names))
+}
+
+/** Each problem with its field. */
+export function problemsOf({ issues }: z.ZodError, names: Names): Problem[] {
+  return issues.slice(0, problemsMaxCount).flatMap((issue) => {
+    const field = issue.path.join('.')
+    if (issue.code !== 'unrecognized_keys') return [{ field, message: issue.message }]
+    const known = names[field.replace(/\.?\d+$/, '')]
+    const among = known === undefined ? '' : `; the names are ${known.join(', ')}`
+    return issue.keys.map((key) => ({
+      field: field === '' ? key : `${field}.${key}`,
+      message: `no option has this name${among}`,
+    }))
+  })
+}

@@ -1,0 +1,72 @@
+/**
+ * What programs of a sandbox reach outside: what the rules allow, judged and connected as of a run. Nobody is asked, so
+ * what a rule would ask about is refused. There is no model, no web tool and no secret.
+ */
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
+import { createConnector } from '../egress/connect.ts'
+import type { Policy } from '../egress/policy.ts'
+import { type Access, RunEgress } from '../egress/run-egress.ts'
+import { gatewayAuthority } from '../gateway/gateway.ts'
+import { sendError } from '../gateway/relay.ts'
+import { createOutward } from '../gateway/serve-egress.ts'
+import { gatewayError } from '../net/gateway-error.ts'
+import type { Network } from '../net/network.ts'
+
+export interface SandboxNetwork {
+  /** Takes a stream to an address outside; false leaves it to others. */
+  handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean
+  /** Ends what is open and refuses what comes. */
+  close(): Promise<void>
+}
+
+const nobodyAnswers = 'a sandbox asks nobody; allow the host with egress.rules'
+
+const nobodyIsAsked: Access = {
+  granted: () => [],
+  used: () => undefined,
+  askFor: async () => ({ ok: false, error: nobodyAnswers }),
+  decide: async () => ({ decision: 'deny', hint: nobodyAnswers }),
+}
+
+export interface SandboxNetworkOptions {
+  readonly policy: Policy
+  readonly network: Network
+  /** Takes each refusal, and each connection that ended. */
+  readonly log: (entry: object) => void
+}
+
+export function openSandboxNetwork({ policy, network, log }: SandboxNetworkOptions): SandboxNetwork {
+  const connect = createConnector({ network })
+  const egress = new RunEgress({ policy, access: nobodyIsAsked, connect, note: log })
+  const serveOutward = createOutward(egress)
+  const closing = new AbortController()
+  const open = new Set<Promise<void>>()
+
+  async function serve(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): Promise<void> {
+    const gone = new AbortController()
+    stream.on('error', () => undefined)
+    stream.once('close', () => gone.abort())
+    try {
+      await serveOutward(stream, headers, AbortSignal.any([gone.signal, closing.signal]))
+    } catch (error) {
+      log({ level: 'error', message: String(error) })
+      sendError(stream, gatewayError('upstream_broken', 'The host failed on this request.'))
+    } finally {
+      if (!stream.destroyed && !stream.readableEnded) stream.resume()
+    }
+  }
+
+  return {
+    handleStream(stream, headers) {
+      const isOutside = headers[':method'] === 'CONNECT' || headers[':authority'] !== gatewayAuthority
+      if (!isOutside || closing.signal.aborted) return false
+      const work = serve(stream, headers).finally(() => open.delete(work))
+      open.add(work)
+      return true
+    },
+    close: async () => {
+      closing.abort()
+      await Promise.allSettled(open)
+    },
+  }
+}
