@@ -1,4 +1,6 @@
-/** What a person can answer to which question, and what settles one without them. Pure; when it is asked is the queue's. */
+/**
+ * Defines which answers a question accepts, and what answers it without a person. Pure; the queue decides when to ask.
+ */
 import type { AccessQuestion, ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
@@ -8,36 +10,38 @@ import { planOf, planTool, readPlan } from './plan-question.ts'
 import { matchRules } from './rules.ts'
 import { settleQuestion } from './user-question.ts'
 
-/** What answers when no person does. */
+/** Everything that can answer instead of a person. */
 export interface Scene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   readonly interactive: boolean
 }
 
-/** What needs no person; undefined when one must be asked. @param standing what was answered for the run to this tool */
+/**
+ * The decision without a person; undefined if one must be asked. @param runAnswer the person's answer for the whole run
+ */
 export function ruleCall(
   request: ApprovalRequest,
   { mode, rules, interactive }: Scene,
-  standing: DecisionRecord | undefined,
+  runAnswer: DecisionRecord | undefined,
   { mustAsk = false }: AskOptions = {},
 ): DecisionRecord | undefined {
-  // A yes to it would stand for every plan that comes.
+  // A yes would allow every later plan.
   if (request.tool === planTool && planOf(request) === undefined) return noPlan
   const rule = matchRules(rules, request)
   if (rule?.effect === 'deny' || (rule?.effect === 'allow' && !mustAsk))
     return decisionByRule(rule, rule.effect)
   const isAsked = mustAsk || rule !== undefined
-  // Who wants to hear no more of it is not asked because a hook wants it either.
-  const isNo = standing?.decision === 'deny' && rule === undefined
-  if (standing !== undefined && (!isAsked || isNo)) return standing
+  // A person who wants no more questions is not asked because of a hook either.
+  const isNo = runAnswer?.decision === 'deny' && rule === undefined
+  if (runAnswer !== undefined && (!isAsked || isNo)) return runAnswer
   if (mode === 'none') return modeNone
   if (mode === 'all' && !isAsked)
     return { decision: 'allow', scope: 'run', by: 'mode', rule: '--approve all' }
   return interactive ? undefined : unattended
 }
 
-/** The same for a way out, which only a rule that names its tool allows: what went out cannot be taken back. */
+/** The same for network access, which only a rule for this tool allows: sent data cannot be taken back. */
 export function ruleAccess(
   { tool }: Pick<ApprovalRequest, 'tool'>,
   enforced: HostQuestion,
@@ -48,7 +52,7 @@ export function ruleAccess(
   const named = rules.filter((rule) => rule.effect !== 'allow' || rule.tool === tool)
   const rule = matchRules(named, enforced.call)
   if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
-  // A rule about the whole address knows no more of its host.
+  // A rule about the whole address knows no more than its host.
   const reach = rule?.argument === undefined || rule.argument === 'host' ? 'host' : 'path'
   if (rule?.effect === 'allow' && offers(enforced.access, reach))
     return { ...decisionByRule(rule, 'allow'), scope: 'run', reach }
@@ -57,9 +61,9 @@ export function ruleAccess(
 }
 
 /**
- * What a person's answer settles; undefined when the question does not offer it: a tool's question has no `always` and no
- * reach, one about a way out only the reaches it names. A plan answers a question about one alone, with a yes, and changes
- * nothing that has begun; an answer answers one of `ask_user`, and has the form that it asks for.
+ * The decision by a person's answer; undefined if the question does not accept it. Tool questions accept neither
+ * `always` nor a reach; access questions accept only their listed reaches. A plan is valid only as a yes to a plan
+ * question and must keep started steps; an answer only for `ask_user`, in its form.
  */
 export function settleByPerson(
   { request, access }: { readonly request: ApprovalRequest; readonly access: AccessQuestion | undefined },
@@ -84,7 +88,7 @@ export function settleByPerson(
   }
 }
 
-/** A person's plan in its one form; null where the question does not take it. */
+/** A person's plan in canonical form; null if the question does not accept it. */
 function takePlan(
   request: ApprovalRequest,
   { decision, plan }: ApprovalAnswer,

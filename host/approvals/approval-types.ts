@@ -1,4 +1,4 @@
-/** What the queue, its rules and those who answer have in common: what a person's answer is, and a question of the host's own. */
+/** Types shared by the queue, its rules and its clients: a person's answer, and a question of the host itself. */
 import type { AccessQuestion, ApprovalDecision, ApprovalScope } from '#specs/protocol/approval.ts'
 import type { AccessReach } from '#specs/protocol/egress.ts'
 import type { Plan } from '#specs/protocol/plan.ts'
@@ -6,45 +6,45 @@ import type { UserAnswer } from '#specs/protocol/question.ts'
 import type { DecisionRecord } from './decisions.ts'
 import type { Call } from './rules.ts'
 
-/** What answers when no rule does: a person, always yes, always no. */
+/** Answer when no rule matches: ask a person, always yes, always no. */
 export type ApprovalMode = 'ask' | 'all' | 'none'
 
-/** An answer by a person. */
+/** A person's answer. */
 export interface ApprovalAnswer {
   readonly decision: 'allow' | 'deny'
-  /** `run`: the same answer for every later call of this tool in this run; `always` for a way out alone. */
+  /** `run`: the same answer for every later call of this tool in this run. `always`: only for network access. */
   readonly scope: ApprovalScope
-  /** Of a way out: one that the question offers; absent: its first. */
+  /** For network access: one of the offered reaches. Absent: the first. */
   readonly reach?: AccessReach
   /** For a denial: what the agent should do instead. */
   readonly hint?: string
-  /** To a question about a plan, with a yes: what is to be carried out in its place. */
+  /** With a yes to a plan question: the plan to execute instead. */
   readonly plan?: Plan
-  /** To a question of `ask_user`, with a yes of scope `once`: of the form that it asks for. */
+  /** With a yes of scope `once` to `ask_user`: the answer in the requested form. */
   readonly answer?: UserAnswer
 }
 
-/** What makes a question the host's own: its words, what answers it, and what an answer brings about. */
+/** A question of the host: its wording, what answers it, and the effect of an answer. */
 export interface HostQuestion {
   readonly access: AccessQuestion
-  /** What rules that name the tool look at. */
+  /** The call that rules match. */
   readonly call: Call
-  /** The answer that is there without anybody being asked; also looked for while it waits. */
+  /** The answer without a person, if there is one; checked again while the question waits. */
   known(): DecisionRecord | undefined
-  /** The answer where nobody is there. */
+  /** The answer when no person is available. */
   readonly unattended: DecisionRecord
-  /** Makes the answer hold, after it was journaled. @returns what the agent is told */
-  carryOut(ruling: DecisionRecord): Promise<ApprovalDecision>
+  /** Applies the answer after it was journaled. @returns the decision for the agent */
+  apply(ruling: DecisionRecord): Promise<ApprovalDecision>
 }
 
-/** What is otherwise than usual about a question that is settled as one about a call. Absent: the agent's words, and it waits for the answer. */
+/** Overrides for an approval request. Absent: the agent's wording is shown and the call blocks until answered. */
 export interface AskOptions {
-  /** `host`: the host does the effect itself and has worded the question. */
+  /** `host`: the host executes the effect itself and has worded the question. */
   readonly words?: 'host'
-  /** Whether no rule, mode or earlier answer says yes to it. */
+  /** Whether the question ignores any yes by a rule, mode or earlier answer. */
   readonly mustAsk?: boolean
-  /** Whether the agent does not know that a person is asked. */
+  /** Whether the question is hidden from the agent. */
   readonly isUnseen?: boolean
-  /** Told of the answer and who gave it, before the agent is. */
+  /** Called with the answer and its source, before the agent gets it. */
   readonly onDecision?: (ruling: DecisionRecord) => void
 }

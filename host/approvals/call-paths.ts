@@ -1,15 +1,15 @@
 /**
- * Which arguments of a call are paths, and the one spelling under which rules meet a path. Resolves nothing: links are
- * the guest's, so a path with `..` names a place that only the guest could tell.
+ * Identifies path arguments of a call and normalizes them for rules. Resolves nothing: links belong to the guest, so
+ * only the guest could resolve a path with `..`.
  */
 
-/** Where the workspace is in the guest; tools take paths below it, or relative to it. */
+/** Mount point of the workspace in the guest; tools take paths below it, or relative to it. */
 const guestWorkspace = ['mnt', 'workspace']
 
-/** Arguments that every tool uses for paths of the workspace, and for nothing else. */
+/** Arguments that every tool uses only for workspace paths. */
 const pathArguments: ReadonlySet<string> = new Set(['path', 'from', 'to'])
 
-/** Tools that act on a folder with all that is in it. */
+/** Tools that act on a folder and all its contents. */
 const wholeFolderTools: ReadonlySet<string> = new Set(['delete_file', 'move_file'])
 
 /** Whether the argument `name` of a call is a path. */
@@ -17,14 +17,14 @@ export function isPathArgument(name: string): boolean {
   return pathArguments.has(name)
 }
 
-/** Whether the tool, given a folder, acts on everything in it. */
+/** Whether the tool, given a folder, acts on all its contents. */
 export function takesWholeFolders(tool: string): boolean {
   return wholeFolderTools.has(tool)
 }
 
 /**
- * The path relative to the workspace, without `.`, doubled or trailing slashes; `.` for the workspace itself. Null when
- * it leads outside, or has `..` and so could.
+ * The path relative to the workspace, without `.`, doubled or trailing slashes; `.` for the workspace itself. Null if
+ * it is outside the workspace or contains `..`.
  */
 export function plainPath(path: string): string | null {
   const names = path.split('/').filter((name) => name !== '' && name !== '.')
@@ -33,14 +33,17 @@ export function plainPath(path: string): string | null {
   return names.length === 0 ? '.' : names.join('/')
 }
 
-/** A pattern for plain paths. A slash at its end stays, lest `*` before it stand for more; no plain path ends so. */
+/**
+ * A pattern for normalized paths. A trailing slash stays, so that a preceding `*` matches no more; no normalized path
+ * has one.
+ */
 export function plainPattern(pattern: string): string {
   const plain = plainPath(pattern)
   if (plain === null) return pattern
   return pattern.endsWith('/') && plain !== '.' ? `${plain}/` : plain
 }
 
-/** Every way to write a plain path that a pattern may have in mind. */
+/** All spellings of a normalized path that a pattern may use. */
 export function spellings(plain: string): string[] {
   const absolute = `/${guestWorkspace.join('/')}`
   return plain === '.'

@@ -1,11 +1,11 @@
-/** Answers of an approval that no person gives, as the journal keeps them. Pure values; who decides between them is the queue. */
+/** Decisions on an approval that no person makes, as the journal stores them. Pure values; the queue selects one. */
 import type { ApprovalRecord, ApprovalRule } from '#specs/protocol/approval.ts'
 import { limits } from '#specs/protocol/limits.ts'
 
-/** An answer with who or what gave it. */
+/** A decision and its source. */
 export type DecisionRecord = Omit<ApprovalRecord, 'approvalId'>
 
-/** Nobody answers. The words are for whoever started the run, on the command line or in an application. */
+/** No person can answer. The text is for the user who started the run, on the command line or in an application. */
 export const unattended: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
@@ -14,10 +14,10 @@ export const unattended: DecisionRecord = {
   hint: 'nobody is there to approve this; go on without it and say so in your answer',
 }
 
-/** The user said no to all. */
+/** The user's mode denies everything. */
 export const modeNone: DecisionRecord = { decision: 'deny', scope: 'run', by: 'mode', rule: '--approve none' }
 
-/** The question whether a plan may be carried out, without a plan of the run in it. */
+/** For a plan question without a valid plan of the run. */
 export const noPlan: DecisionRecord = {
   decision: 'deny',
   scope: 'once',
@@ -25,14 +25,14 @@ export const noPlan: DecisionRecord = {
   rule: 'a question about a plan that holds none of the run',
 }
 
-/** A rule said so. */
+/** Decision by a rule. */
 export function decisionByRule(rule: ApprovalRule, decision: 'allow' | 'deny'): DecisionRecord {
   const isToldWhy = decision === 'deny' && rule.reason !== undefined
   const why = isToldWhy ? { hint: rule.reason } : {}
   return { decision, scope: 'once', by: 'rule', rule: describeRule(rule), ...why }
 }
 
-/** The agent takes its question back. @param reason of the signal, shown when it is a text */
+/** The agent withdrew its question. @param reason of the signal, shown if it is a string */
 export function withdrawn(reason: unknown): DecisionRecord {
   const rule = typeof reason === 'string' ? reason : 'the agent does not ask any more'
   return { decision: 'deny', scope: 'once', by: 'agent', rule: rule.slice(0, limits.lineMaxChars) }

@@ -1,10 +1,9 @@
 /**
- * The paths that a patch of `apply_patch` may touch, for rules that speak of paths. Rather too many than too few: a line that could
- * be a head counts as one, and where it is not sure whether diff put something before a path, the path stands with and
- * without it. Applies nothing.
+ * Lists the paths that a patch of `apply_patch` may touch, for rules about paths. Prefers too many to too few: every
+ * possible header counts, and a path with a possible diff prefix is listed with and without it. Applies nothing.
  */
 
-/** Heads whose paths are as they stand. */
+/** Headers whose paths have no prefix. */
 const plainHeads = [
   /^\*\*\* (?:Add|Update|Delete) File: *(.+)$/s,
   /^\*\*\* Move to: *(.+)$/s,
@@ -12,10 +11,10 @@ const plainHeads = [
 ]
 const diffHead = /^(?:---|\+\+\+)\s+([^\t]+)/
 
-/** Null stands for a path that the host cannot tell. */
+/** Null marks a path that the host cannot determine. */
 export function patchPaths(patch: string): (string | null)[] {
   const paths = new Set<string | null>()
-  // A mark of the byte order before it is no part of its first line, neither here nor for the tool.
+  // The tool also ignores a byte-order mark before the first line.
   const lines = patch.replace(/^\ufeff/, '').split(/\r?\n/)
   for (const [at, line] of lines.entries()) {
     for (const head of plainHeads) add(paths, head.exec(line)?.[1])
@@ -33,7 +32,7 @@ export function patchPaths(patch: string): (string | null)[] {
 /** The old and the new name of one file. */
 function addPair(paths: Set<string | null>, [old, changed]: readonly [string, string]): void {
   const isMarked = (name: string, mark: string) => name.startsWith(mark) || name.trim() === '/dev/null'
-  // Then the tool takes both marks away, and the folders are not named a and b.
+  // Then the tool strips both prefixes; the folders are not really named a and b.
   const isSure = isMarked(old, 'a/') && isMarked(changed, 'b/')
   for (const name of [old, changed]) {
     if (isSure) add(paths, name.replace(/^[ab]\//, ''))
@@ -47,18 +46,17 @@ function addBoth(paths: Set<string | null>, name: string): void {
 }
 
 function add(paths: Set<string | null>, text = ''): void {
-  // Which blanks before a name belong to it depends on the form.
-  // Quoted names have escapes, which only the tool's own reader undoes.
+  // The form decides which spaces belong to a name. Only the tool's reader decodes quoted names.
   for (const name of [text.trim(), text.trimEnd()])
     if (name !== '' && name !== '/dev/null') paths.add(name.startsWith('"') ? null : name)
 }
 
 /**
- * Both names where a single space parts them, or they are the same behind their marks; otherwise nothing that the host could tell.
- * Where git writes no other heads, as of modes and empty files, this one alone has the names.
+ * Both names if a single space separates them, or if they are equal after their prefixes; otherwise unknown. For mode
+ * changes and empty files, git writes only this header.
  */
 function namesOfGitHead(names: string): [string, string] {
-  // Where a quoted name begins, the one before it ends, whatever blanks are in it.
+  // A quoted name ends the name before it, whatever spaces that contains.
   if (names.includes('"')) return ['"', '"']
   const [old, changed, ...more] = names.split(' ')
   if (old !== undefined && changed !== undefined && more.length === 0) return [old, changed]

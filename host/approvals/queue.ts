@@ -1,6 +1,6 @@
 /**
- * The one queue of approvals of a run. A question is journaled before it is shown and its answer before it takes
- * effect; rules and modes answer first, a person answers the rest, the first answer wins.
+ * The approval queue of a run. Journals a question before showing it, and an answer before it takes effect. Rules and
+ * modes answer first, a person answers the rest, and the first answer wins.
  */
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
@@ -27,29 +27,29 @@ export type { ApprovalAnswer, ApprovalMode, AskOptions, HostQuestion } from './a
 export interface ApprovalQueueOptions {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
-  /** Whether anybody is there to ask; if not, what asks is denied. */
+  /** Whether a person can answer; if not, questions are denied. */
   readonly interactive: boolean
-  /** Journals an event; the queue goes on when it is kept. */
+  /** Journals an event; resolves when it is stored. */
   readonly record: (event: HostEvent) => Promise<unknown>
   /**
-   * Called when a question starts (+1) or stops (-1) to wait for a person: deadlines stand still meanwhile.
-   * @param isUnseen whether the agent does not know that it is asked, as of a connection that a program makes
+   * Called when a question starts (+1) or stops (-1) waiting for a person: deadlines pause meanwhile.
+   * @param isUnseen whether the question is hidden from the agent, as for a program's connection
    */
   readonly onWaiting?: (waiting: number, isUnseen: boolean) => void
-  /** What keeps a person's plan from being the next one; absent: nothing does. */
+  /** Lists why a person's plan cannot be the next one. Absent: any plan can. */
   readonly findPlanProblems?: (plan: Plan) => readonly string[]
-  /** Told of each plan that may be carried out, before the agent hears it. */
+  /** Called with each approved plan, before the agent gets the answer. */
   readonly onPlanAllowed?: (plan: Plan) => void
 }
 
-/** A question that was asked; what it was about is in the journal. */
+/** A question that was asked; the journal has its subject. */
 interface Asked {
   readonly digest: string
   readonly decision: Promise<ApprovalDecision>
   isSettled: boolean
 }
 
-/** A question that a person has before them. */
+/** A question that waits for a person. */
 interface Waiting {
   readonly request: ApprovalRequest
   readonly enforced: HostQuestion | undefined
@@ -58,10 +58,10 @@ interface Waiting {
   readonly answered: PromiseWithResolvers<DecisionRecord>
 }
 
-/** Answers that are kept for a guest that asks again. */
+/** Number of answers kept for repeated questions. */
 const keptAnswers = 1_024
 
-/** What every answer has, from an application without types as well; plan and answer are read by what the question asks for. */
+/** Fields of every answer, also checked for untyped callers. Plan and answer are validated by question type. */
 const AnswerForm = z.looseObject({
   decision: z.enum(['allow', 'deny']),
   scope: ApprovalScope,
@@ -75,8 +75,8 @@ export class ApprovalQueue {
   readonly #asked = new Map<string, Asked>()
   readonly #waiting = new Map<string, Waiting>()
   /** Answers of scope `run`, by tool. */
-  readonly #standing = new Map<string, DecisionRecord>()
-  /** Questions of `ask_user` that a person was asked. */
+  readonly #runAnswers = new Map<string, DecisionRecord>()
+  /** Number of `ask_user` questions put to a person. */
   #questions = 0
   #closed: DecisionRecord | undefined
   #interactive: boolean
@@ -86,23 +86,22 @@ export class ApprovalQueue {
     this.#interactive = options.interactive
   }
 
-  /** Ids of the questions that wait for a person, oldest first. */
+  /** Ids of the pending questions, oldest first. */
   get pending(): string[] {
     return [...this.#waiting.keys()]
   }
 
-  /** Resolves when the question does not wait for a person any more, whoever or whatever answered it. */
+  /** Resolves when the question is no longer pending, whatever answered it. */
   async whenResolved(approvalId: string): Promise<void> {
     await this.#waiting.get(approvalId)?.answered.promise
   }
 
   /**
-   * The answer to a request. Asked again under the same id (after a lost session) it is the same question; asked under
-   * the same id with other content it is denied, for the answer was given for something else. Answers are remembered as
-   * far back as a guest can have to ask again.
-   * @param signal withdraws the question; its reason, if it is a text, says why
-   * @param enforced for a question of the host's own about a way out
-   * @param asking of one about a call: what is otherwise than usual
+   * Answers a request. A repeated id (after a lost session) is the same question; with other content it is denied.
+   * Answers are kept for as long as a guest can repeat its question.
+   * @param signal withdraws the question; a string as its reason says why
+   * @param enforced for the host's own question about network access
+   * @param asking overrides for a question about a call
    */
   async ask(
     request: ApprovalRequest,
@@ -130,7 +129,7 @@ export class ApprovalQueue {
     return asked.decision
   }
 
-  /** A person's answer. False when the question is not open (unknown, or already answered), or does not offer such an answer. */
+  /** Records a person's answer. False if the question is unknown, already answered, or does not accept this answer. */
   answer(approvalId: string, answer: ApprovalAnswer): boolean {
     const entry = this.#waiting.get(approvalId)
     if (entry === undefined || !AnswerForm.safeParse(answer).success) return false
@@ -139,24 +138,24 @@ export class ApprovalQueue {
     const ruling = settleByPerson(asked, answer, this.#options.findPlanProblems)
     if (ruling === undefined) return false
     this.#resolve(approvalId, ruling)
-    const { plan: _, ...standing } = ruling
-    // The next question is about another plan.
-    if (enforced === undefined && ruling.scope === 'run') this.#stand(request.tool, standing)
+    const { plan: _, ...runAnswer } = ruling
+    // The next plan question is about another plan.
+    if (enforced === undefined && ruling.scope === 'run') this.#applyToTool(request.tool, runAnswer)
     return true
   }
 
-  /** The answer to every later question of the tool, and to those that wait. */
-  #stand(tool: string, ruling: DecisionRecord): void {
-    this.#standing.set(tool, ruling)
+  /** Applies the answer to all pending and later questions of the tool. */
+  #applyToTool(tool: string, ruling: DecisionRecord): void {
+    this.#runAnswers.set(tool, ruling)
     for (const [id, { request, enforced, mustAsk }] of [...this.#waiting]) {
-      // A yes to others is no look at what has to be looked at.
+      // A yes to other questions does not answer one that requires a person.
       const isMeant =
         request.tool === tool && enforced === undefined && !(mustAsk && ruling.decision === 'allow')
       if (isMeant && matchRules(this.#options.rules, request) === undefined) this.#resolve(id, ruling)
     }
   }
 
-  /** Nobody will answer any more: what waits is denied, and what comes is treated as unattended. */
+  /** No person can answer any more: denies pending questions, and later ones count as non-interactive. */
   detach(): void {
     this.#interactive = false
     for (const [id, { request, enforced }] of [...this.#waiting]) {
@@ -166,7 +165,7 @@ export class ApprovalQueue {
     }
   }
 
-  /** Denies what waits and all that is still asked, as the run is being cancelled or has ended. */
+  /** Denies all pending and later questions, when the run is cancelled or has ended. */
   close(): void {
     this.#closed = { decision: 'deny', scope: 'run', by: 'cancel' }
     for (const id of this.pending) this.#resolve(id, this.#closed)
@@ -182,7 +181,7 @@ export class ApprovalQueue {
     const { approvalId, runId: _, ...asked } = request
     const { record } = this.#options
     const ruled = this.#rule(request, enforced, asking)
-    // Waiting before it is shown: who sees the question can answer it.
+    // Starts waiting before the question is shown, so that a viewer can answer it.
     const answered = ruled === undefined ? this.#startWaiting(request, signal, enforced, asking) : undefined
     await record({
       type: 'approval-request',
@@ -194,11 +193,11 @@ export class ApprovalQueue {
     const ruling = ruled ?? (await answered) ?? unattended
     await record({ type: 'approval-decision', approvalId, ...ruling })
     asking.onDecision?.(ruling)
-    if (enforced !== undefined) return await this.#carryOut(enforced, ruling)
+    if (enforced !== undefined) return await this.#apply(enforced, ruling)
     const { decision, hint, plan, answer } = ruling
     const allowed = decision === 'allow' ? (plan ?? planOf(request)) : undefined
     if (allowed !== undefined) this.#options.onPlanAllowed?.(allowed)
-    // To a plan, a word with the denial asks for another one; nobody is there who would.
+    // A hint with a denied plan requests another plan, which needs an interactive person.
     const isWord = hint !== undefined && !(ruling.by === 'mode' && request.tool === planTool)
     return {
       decision,
@@ -208,9 +207,9 @@ export class ApprovalQueue {
     }
   }
 
-  async #carryOut(enforced: HostQuestion, ruling: DecisionRecord): Promise<ApprovalDecision> {
-    const decision = await enforced.carryOut(ruling)
-    // It may be the answer to others, too.
+  async #apply(enforced: HostQuestion, ruling: DecisionRecord): Promise<ApprovalDecision> {
+    const decision = await enforced.apply(ruling)
+    // The answer may apply to other questions too.
     for (const [id, other] of [...this.#waiting]) {
       const known = other.enforced?.known()
       if (known !== undefined) this.#resolve(id, known)
@@ -225,7 +224,7 @@ export class ApprovalQueue {
     }
   }
 
-  /** What needs no person; undefined when one must be asked. */
+  /** The decision without a person; undefined if one must be asked. */
   #rule(
     request: ApprovalRequest,
     enforced: HostQuestion | undefined,
@@ -235,9 +234,9 @@ export class ApprovalQueue {
     const { mode, rules } = this.#options
     const scene = { mode, rules, interactive: this.#interactive }
     if (enforced !== undefined) return ruleAccess(request, enforced, scene)
-    const standing = this.#standing.get(request.tool)
-    if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, standing, asked: this.#questions })
-    return ruleCall(request, scene, standing, asking)
+    const runAnswer = this.#runAnswers.get(request.tool)
+    if (isUserQuestion(request)) return ruleQuestion(request, { ...scene, runAnswer, asked: this.#questions })
+    return ruleCall(request, scene, runAnswer, asking)
   }
 
   #startWaiting(

@@ -1,4 +1,6 @@
-/** Rules that answer approvals without a person: reading them from a file and matching a request. Pure but for the read. */
+/**
+ * Approval rules that answer without a person: reads them from a file and matches requests. Only the read has effects.
+ */
 
 import { readFile } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
@@ -13,7 +15,7 @@ import { isPathArgument, plainPath, plainPattern, spellings, takesWholeFolders }
 import { patchPaths } from './patch-paths.ts'
 import { planTool } from './plan-question.ts'
 
-/** The arguments that a rule without `argument` matches, by tool; of others `path`. */
+/** Arguments that a rule without `argument` matches, by tool; default `path`. */
 const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   ['run_bash', ['command']],
   ['run_python', ['code']],
@@ -24,7 +26,7 @@ const mainArguments: ReadonlyMap<string, readonly string[]> = new Map([
   [askTool, ['question']],
 ])
 
-/** @throws {CaissonError} `invalid_rules` naming the file and the field that is wrong. */
+/** @throws {CaissonError} `invalid_rules` with the file and the invalid field */
 export async function readRules(path: string): Promise<ApprovalRule[]> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     throw new CaissonError(
@@ -52,8 +54,9 @@ export async function readRules(path: string): Promise<ApprovalRule[]> {
 }
 
 /**
- * A rule about a name that no call ever bears would leave open what it is to deny.
- * @param from where the rules stand, for the message. @throws {CaissonError} `invalid_rules`
+ * A deny rule with a tool name that no call uses would never apply.
+ * @param from source of the rules, for the message
+ * @throws {CaissonError} `invalid_rules`
  */
 export function refuseOtherNames(rules: readonly ApprovalRule[], from: string): void {
   for (const { tool } of rules) {
@@ -64,7 +67,7 @@ export function refuseOtherNames(rules: readonly ApprovalRule[], from: string): 
 }
 
 /**
- * The rule that decides: deny wins over ask, ask over allow; among equals the first. Undefined when none matches.
+ * The deciding rule: deny overrides ask, ask overrides allow; among equals the first. Undefined if none matches.
  * @param request its `arguments` are canonical JSON of an object
  */
 export function matchRules(rules: readonly ApprovalRule[], request: Call): ApprovalRule | undefined {
@@ -74,7 +77,7 @@ export function matchRules(rules: readonly ApprovalRule[], request: Call): Appro
   )[0]
 }
 
-/** What rules look at. */
+/** The parts of a call that rules match. */
 export type Call = Pick<ApprovalRequest, 'tool' | 'arguments'>
 type Argument = readonly [name: string, value: unknown]
 
@@ -82,19 +85,19 @@ function matches(rule: ApprovalRule, call: Call): boolean {
   if (rule.tool !== '*' && rule.tool !== call.tool) return false
   const given = argumentsOf(call)
   const isAllow = rule.effect === 'allow'
-  // Nobody can allow in advance what leads to a place that the host cannot tell.
+  // A rule cannot allow a path that the host cannot determine.
   if (isAllow && given.some(([name, value]) => isPathArgument(name) && pathOf(value) === null)) return false
   const { pattern } = rule
   if (pattern === undefined) return true
   const matched = argumentsToMatch(rule, call.tool, given)
-  // A deny or ask that cannot see what it should match must not be passed by; an allow must not allow blindly.
+  // A deny or ask rule applies if its argument cannot be seen; an allow rule does not.
   if (matched.length === 0) return !isAllow
   return isAllow
     ? matched.every((argument) => fits(pattern, argument))
     : matched.some((argument) => mayFit(pattern, argument, call.tool))
 }
 
-/** Those of the call; of a patch also the paths in it, as arguments named `path`. */
+/** The call's arguments; for a patch also its paths, as arguments named `path`. */
 function argumentsOf({ tool, arguments: json }: Call): Argument[] {
   const given = parseObject(json)
   const { patch } = given
@@ -102,23 +105,23 @@ function argumentsOf({ tool, arguments: json }: Call): Argument[] {
   return [...Object.entries(given), ...paths.map((path): Argument => ['path', path])]
 }
 
-/** The named argument, else the tool's main ones, else all of them. */
+/** The named argument, else the tool's main ones, else all. */
 function argumentsToMatch(rule: ApprovalRule, tool: string, given: readonly Argument[]): Argument[] {
   const names = rule.argument === undefined ? (mainArguments.get(tool) ?? ['path']) : [rule.argument]
   const named = given.filter(([name]) => names.includes(name))
-  // A rule that speaks of one argument is not about the others.
+  // A rule for one argument ignores the others.
   if (rule.argument !== undefined || named.length >= names.length) return named
   return [...given]
 }
 
-/** Whether the argument is what the pattern says; paths in their one spelling. */
+/** Whether the argument matches the pattern; paths are normalized. */
 function fits(pattern: string, [name, value]: Argument): boolean {
   if (!isPathArgument(name)) return matchesPattern(pattern, textOf(value))
   const path = pathOf(value)
   return path !== null && matchesPattern(plainPattern(pattern), path)
 }
 
-/** Whether it could be: a path in any spelling, one that the host cannot tell, or a folder around what is meant. */
+/** Whether the argument might match: a path in any spelling, an undetermined path, or an enclosing folder. */
 function mayFit(pattern: string, [name, value]: Argument, tool: string): boolean {
   if (!isPathArgument(name)) return matchesPattern(pattern, textOf(value))
   const path = pathOf(value)
@@ -147,7 +150,10 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '')
 }
 
-/** Names of tools that must be put before the host although they would not ask by themselves; `*` asks for all. A plan is no tool's call, and a question comes before the host as it is. */
+/**
+ * Tool names that require approval although the tool would not ask; `*` means all. Excludes plans and user questions,
+ * which always reach the host.
+ */
 export function toolsNamedByRules(rules: readonly ApprovalRule[], allTools: readonly string[]): string[] {
   const isCall = (tool: string) => tool !== planTool && tool !== askTool && tool !== mcpOfferTool
   const strict = rules.filter(({ effect, tool }) => effect !== 'allow' && isCall(tool))

@@ -1,6 +1,6 @@
 /**
- * Questions of the agent to the person (`ask_user`), its MCP servers' among them: what settles one without a person, and what of theirs is an answer to it.
- * No rule and no mode answers one, for it asks what the person wants and not what may be done; they can only keep it back.
+ * Questions to the person from the agent (`ask_user`) and its MCP servers: what answers one without a person, and which
+ * answers are valid. Rules and modes can only block a question, since it asks for a preference and not for permission.
  */
 import type { ApprovalRequest, ApprovalRule } from '#specs/protocol/approval.ts'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -20,31 +20,34 @@ export interface QuestionScene {
   readonly mode: ApprovalMode
   readonly rules: readonly ApprovalRule[]
   readonly interactive: boolean
-  /** What the person said to every question of the run. */
-  readonly standing: DecisionRecord | undefined
-  /** Questions that they were asked so far. */
+  /** The person's answer to all questions of the run. */
+  readonly runAnswer: DecisionRecord | undefined
+  /** Number of questions asked so far. */
   readonly asked: number
 }
 
-/** What needs no person; undefined when one must be asked. Rules look at the question that is shown, not at what the agent says of it. */
+/**
+ * The decision without a person; undefined if one must be asked. Rules match the displayed question, not the agent's
+ * description of it.
+ */
 export function ruleQuestion(
   { tool, question }: Pick<ApprovalRequest, 'tool' | 'question'>,
-  { mode, rules, interactive, standing, asked }: QuestionScene,
+  { mode, rules, interactive, runAnswer, asked }: QuestionScene,
 ): DecisionRecord | undefined {
   if (tool !== askTool || question === undefined) return noQuestion
-  // A rule about servers is none about the agent's own questions.
+  // A rule about servers does not cover the agent's own questions.
   const rule = matchRules(rules, { tool, arguments: toCanonicalJson({ server: '', ...question }) })
   if (rule?.effect === 'deny') return decisionByRule(rule, 'deny')
-  if (standing !== undefined && rule === undefined) return standing
+  if (runAnswer !== undefined && rule === undefined) return runAnswer
   if (asked >= limits.runMaxQuestions) return tooMany
   if (mode === 'none') return unanswered(question, '--approve none')
   return interactive ? undefined : unanswered(question, 'nobody is there to answer')
 }
 
-/** The question's own default, or a denial. @param why nobody answers */
+/** The question's default, or a denial. @param why reason why no person answers */
 export function unanswered({ defaultAnswer, server }: UserQuestion, why: string): DecisionRecord {
   const fixed = { scope: 'once', by: 'mode' } as const
-  // It would take the answer for the person's.
+  // The server would take the default for the person's answer.
   if (server !== undefined)
     return { ...fixed, decision: 'deny', rule: `${why}, and an MCP server is given no answer but a person’s` }
   return defaultAnswer === undefined
@@ -63,7 +66,7 @@ export function unanswered({ defaultAnswer, server }: UserQuestion, why: string)
       }
 }
 
-/** What a person's answer settles; undefined where it has not the form that the question asks for. */
+/** The decision by a person's answer; undefined if it does not have the requested form. */
 export function settleQuestion(
   question: UserQuestion,
   { decision, scope, reach, hint, plan, answer }: ApprovalAnswer,
@@ -71,24 +74,24 @@ export function settleQuestion(
   if (reach !== undefined || plan !== undefined || scope === 'always') return undefined
   const said = { by: 'person', ...(hint === undefined ? {} : { hint }) } as const
   if (decision === 'deny') return answer === undefined ? { decision, scope, ...said } : undefined
-  // An answer is to this question alone.
+  // An answer applies to this question only.
   const read = UserAnswer.safeParse(answer)
   if (scope !== 'once' || !read.success || !isAnswerTo(question, read.data)) return undefined
   if (findSecretFor(question, read.data) !== undefined) return undefined
   return { decision, scope, ...said, answer: read.data }
 }
 
-/** What the answer seems to hold that no MCP server is to be told, such as `an API key`; undefined: nothing of the kind. */
+/** The kind of secret in an answer that no MCP server may get, such as `an API key`; undefined if there is none. */
 export function findSecretFor(
   { server, defaultAnswer }: UserQuestion,
   answer: UserAnswer,
 ): string | undefined {
-  // What it proposed itself it knows.
+  // The server already knows the values it proposed.
   if (server === undefined || typeof answer !== 'string' || answer === defaultAnswer) return undefined
   return findLikelySecret(answer)
 }
 
-/** What an answer to the question looks like, in words for who gave another. */
+/** Describes the accepted form of an answer, for a person whose answer was invalid. */
 export function describeAnswer({ kind, options = [], allowOther, server }: UserQuestion): string {
   const values = options.map(({ value }) => JSON.stringify(value)).join(', ')
   switch (kind) {

@@ -1,4 +1,4 @@
-/** What a person can be offered about an address, and the rules that each answer becomes. Pure. */
+/** Lists the answers that a person can give about an address, and the rules that each answer becomes. Pure. */
 import type { AccessQuestion } from '#specs/protocol/approval.ts'
 import type { AccessReach, EgressRule } from '#specs/protocol/egress.ts'
 import type { Target } from '../net/target.ts'
@@ -9,11 +9,11 @@ import { isClearPath, plainPath } from './url-path.ts'
 
 export type Offer = AccessQuestion['offers'][number]
 
-/** Longest path that an answer can be about, in characters. */
+/** Maximum length of a path in an answer, in characters. */
 const pathMaxChars = 200
 const defaultPorts = { https: 443, http: 80 } as const
 
-/** The answers that would let the target out, the plainest first: those that a rule denies all the same are none. */
+/** Answers that would allow the target, simplest first. Excludes answers that a rule denies anyway. */
 export function offersFor(policy: Policy, target: Target): Offer[] {
   const reaches: readonly AccessReach[] = ['host', 'suffix', 'path']
   return reaches.flatMap((reach) => {
@@ -27,13 +27,13 @@ export function offersFor(policy: Policy, target: Target): Offer[] {
   })
 }
 
-/** The rules of an answer; none where the target has no such reach. */
+/** Rules of an answer; empty if the target has no such scope. */
 export function rulesOf(effect: 'allow' | 'deny', reach: AccessReach, target: Target): EgressRule[] {
   const { scheme, host, port } = target
   const rule: EgressRule = {
     effect,
     host,
-    // What an allow rule leaves out it means narrowly, a deny rule wholly: the answer was about this one place.
+    // An omitted field is narrow in an allow rule and broad in a deny rule: the answer was about this one place.
     ...(effect === 'allow' && scheme === 'https' ? {} : { schemes: [scheme] }),
     ...(effect === 'allow' && port === defaultPorts[scheme] ? {} : { ports: [port] }),
   }
@@ -43,24 +43,24 @@ export function rulesOf(effect: 'allow' | 'deny', reach: AccessReach, target: Ta
   return path === null ? [] : [{ ...rule, path: path.endsWith('/') ? `${path}*` : `${path}/*` }]
 }
 
-/** Names below belong to no one: below an address there are none, below `com` or `co.uk` there is everybody. */
+/** Names below an address do not exist; names below `com` or `co.uk` have many owners. */
 function hasNoOwner(host: string): boolean {
   const isSuffix = !host.includes('.') || /^(?:ac|co|com|edu|gob|gov|mil|ne|net|or|org)\.[a-z]{2}$/.test(host)
   return isSuffix || isAddress(host)
 }
 
-/** What an answer of this reach allows, for people and the agent. */
+/** Describes to people and the agent what an answer of this scope allows. */
 export function describe(reach: AccessReach, target: Target): string {
   const { scheme, host, port } = target
   const connections = `${scheme} connections to ${host}`
   if (reach === 'host') return `${connections} (port ${port})`
   if (reach === 'suffix') return `${connections} and every name below it (port ${port})`
   const requests = `requests for ${targetUrl({ ...target, path: pathOf(target) })} and what is below it`
-  // Programs speak https through a tunnel, in which no path can be seen.
+  // Programs use https through a tunnel, which hides the path.
   return scheme === 'https' ? `${requests}, by web_fetch alone` : requests
 }
 
-/** Null where the path cannot be seen, can be read in two ways, or is too long for a rule. */
+/** Null if the path is hidden, ambiguous, or too long for a rule. */
 function pathOf({ path }: Target): string | null {
   if (path === null || !isClearPath(path)) return null
   const plain = plainPath(path)

@@ -1,22 +1,22 @@
 /**
- * Reads from the first bytes of a connection for which server it is meant: a TLS ClientHello and the name in it
- * (RFC 8446 §4.1.2, RFC 6066 §3). Bounded, keeps nothing, and takes nothing else for TLS.
+ * Reads the server name from the first bytes of a connection: a TLS ClientHello (RFC 8446 §4.1.2, RFC 6066 §3). Bounded
+ * and stateless; accepts only TLS.
  */
 
 export type HelloReading =
-  /** A whole ClientHello; `serverName` in lower case without a trailing dot, null when it names none. */
+  /** A complete ClientHello. `serverName` is in lower case without a trailing dot; null if absent. */
   | { readonly kind: 'hello'; readonly serverName: string | null }
   | { readonly kind: 'more' }
   /** `seen` completes "expected a TLS ClientHello, saw …". */
   | { readonly kind: 'refused'; readonly seen: string }
 
-/** Longest handshake message that is read; those of today are below 2 KiB. */
+/** Maximum length of a handshake message; typical ones are below 2 KiB. */
 const helloMaxBytes = 16 * 1024
 const recordMaxBytes = 16 * 1024
 const recordHeaderBytes = 5
-/** Records that one hello may be cut into; each adds its head. */
+/** Maximum records per hello; each adds a header. */
 const maxRecords = 64
-/** A reading that asks for more has never seen more than this. */
+/** Maximum bytes read before the result is final. */
 export const helloMaxWireBytes = helloMaxBytes + maxRecords * recordHeaderBytes + recordMaxBytes
 
 const handshakeRecord = 0x16
@@ -24,7 +24,7 @@ const clientHelloMessage = 1
 const serverNameExtension = 0
 const hostNameType = 0
 
-/** @param bytes all that came so far, from the first on */
+/** @param bytes all bytes of the connection so far */
 export function readClientHello(bytes: Buffer): HelloReading {
   const joined = joinRecords(bytes)
   if (!Buffer.isBuffer(joined)) return joined
@@ -36,13 +36,13 @@ export function readClientHello(bytes: Buffer): HelloReading {
   return readHello(new Cursor(joined.subarray(4, 4 + length)))
 }
 
-/** The content of the handshake records that are there, at least until the hello in them is whole. */
+/** Content of the received handshake records, at least until the hello is complete. */
 function joinRecords(bytes: Buffer): Buffer | HelloReading {
   let joined: Buffer = Buffer.alloc(0)
   let at = 0
   for (let count = 0; at < bytes.length; count += 1) {
     if (joined.length >= 4 && joined.length >= 4 + Math.min(helloLength(joined), helloMaxBytes)) break
-    // Judged by its first byte, so that what is no TLS need not send five.
+    // The first byte is enough to reject other protocols; the guest need not send five.
     if (bytes[at] !== handshakeRecord)
       return refused(count === 0 ? 'something that is not TLS' : 'a broken record')
     if (bytes.length - at < recordHeaderBytes) break
@@ -57,19 +57,19 @@ function joinRecords(bytes: Buffer): Buffer | HelloReading {
   return joined
 }
 
-/** What the head of a handshake message says; 0 while it is not there. */
+/** Length in the header of the handshake message; 0 while the header is incomplete. */
 function helloLength(message: Buffer): number {
   return message.length < 4 ? 0 : message.readUIntBE(1, 3)
 }
 
 function readHello(hello: Cursor): HelloReading {
-  // Version, random, session, cipher suites, compression methods.
+  // Skips version, random, session, cipher suites and compression methods.
   hello.skip(2 + 32)
   hello.skip(hello.uint8())
   hello.skip(hello.uint16())
   hello.skip(hello.uint8())
   if (hello.broken) return refused('a broken one')
-  // TLS 1.2 without any extension.
+  // TLS 1.2 without extensions.
   if (hello.left === 0) return { kind: 'hello', serverName: null }
   const extensions = hello.take(hello.uint16())
   if (extensions.broken || hello.left > 0) return refused('a broken one')
@@ -79,7 +79,7 @@ function readHello(hello: Cursor): HelloReading {
     const content = extensions.take(extensions.uint16())
     if (extensions.broken) return refused('a broken one')
     if (type !== serverNameExtension) continue
-    // Two names would let us and the server each believe another one.
+    // With two names, the host and the server could each use a different one.
     if (serverName !== null) return refused('one with two server names')
     serverName = readServerName(content)
     if (serverName === null) return refused('one with a broken server name')
@@ -101,7 +101,7 @@ function refused(seen: string): HelloReading {
   return { kind: 'refused', seen }
 }
 
-/** Reads forward; beyond the end it is `broken` and gives zeros. */
+/** Reads forward. Past the end it sets `broken` and returns zeros. */
 class Cursor {
   broken = false
   #bytes: Buffer

@@ -1,6 +1,6 @@
 /**
- * Plain TCP to a permitted host: looked up here, every address judged, connected to one of those very addresses and no
- * other. Through the user's proxy it is the proxy that looks the name up; what can be judged here still is.
+ * Opens TCP connections to permitted hosts. Resolves the name here, judges every address, and connects only to a judged
+ * address. Behind the user's proxy, the proxy resolves the name; addresses known here are still judged.
  */
 import { createConnection, type LookupFunction, type Socket } from 'node:net'
 import { networkInterfaces } from 'node:os'
@@ -13,15 +13,13 @@ import { openThroughProxy, type UserProxy } from '../net/user-proxy.ts'
 import { type Resolve, type ResolveFailure, resolveName } from './resolve.ts'
 
 export interface ConnectFailure {
-  /** `refused`: by us, because of an address. */
+  /** `refused`: the host refused an address. */
   readonly kind: 'refused' | 'unreachable' | 'timeout' | 'cancelled'
-  /** For the agent: what, why, what to do. */
+  /** For the agent: what failed, why, what to do. */
   readonly message: string
 }
 
-/**
- * @param judge the reason against an address of the host, null for none; `inside` is what it is instead of public
- */
+/** @param judge returns the reason against an address, null for none; `inside` names the non-public kind of address */
 export type Connect = (
   target: Target,
   judge: (address: string, inside: string | null) => string | null,
@@ -32,14 +30,14 @@ export interface ConnectorOptions {
   readonly network: Network
   /** Absent: the system's resolver. */
   readonly resolve?: Resolve
-  /** Time for the connection after the look-up; absent: 15 s. */
+  /** Time limit of the connection after the lookup. Absent: 15 s. */
   readonly timeoutMs?: number
 }
 
 const defaultTimeoutMs = 15_000
-/** A look-up that only says more about what a proxy will do. */
+/** Time limit of a lookup that only predicts what the proxy will do. */
 const proxiedLookupMs = 3_000
-/** When the next address is tried beside one that does not answer (RFC 8305). */
+/** Delay before the next address is tried in parallel (RFC 8305). */
 const nextAddressMs = 250
 
 export function createConnector({
@@ -50,7 +48,7 @@ export function createConnector({
   return async (target, judge, signal) => {
     const proxy = network.proxyFor(target)
     const found = await addressesOf(target.host, resolve, proxy !== null, signal)
-    // Behind a proxy many names are known to the proxy alone.
+    // Behind a proxy, many names are known only to the proxy.
     if (!found.ok && (proxy === null || signal.aborted)) {
       const { kind, message } = found.error
       const what = kind === 'timeout' || kind === 'cancelled' ? kind : 'unreachable'
@@ -78,7 +76,7 @@ async function addressesOf(
   return await resolve(host, patience)
 }
 
-/** Tries the judged addresses, alternately of both families, and no others. */
+/** Tries the judged addresses only, alternating between both families. */
 async function connectDirectly(
   { host, port }: Target,
   addresses: readonly string[],
@@ -95,7 +93,7 @@ async function connectDirectly(
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: nextAddressMs,
     noDelay: true,
-    // A server that has said all may still be listening.
+    // A server that has finished sending may still read.
     allowHalfOpen: true,
   })
   const place = `${hostInUrl(host)}:${port}`
@@ -134,29 +132,29 @@ async function connectThrough(
   return opened.ok ? opened : failure(signal.aborted ? 'cancelled' : 'unreachable', opened.error.message)
 }
 
-/** As rules have it: an IPv4 address also where a resolver wraps it into an IPv6 one. */
+/** The form used in rules: also unwraps an IPv4 address from an IPv6 one. */
 export function oneSpelling(address: string): string {
   const read = parseHost(address)
   return read.ok ? read.value : address
 }
 
 /**
- * What an address is instead of a public one; null when it is public.
- * @param interfaces this machine's; those of now where they are left out
+ * Returns the kind of a non-public address; null for a public one.
+ * @param interfaces network interfaces of this machine. Absent: the current ones
  */
 export function insideOf(address: string, interfaces = networkInterfaces()): string | null {
   const inside = notPublic(address)
   if (inside !== null) return inside
   const own = Object.values(interfaces).flatMap((list) => list ?? [])
-  // Services of this machine may trust who comes from here, and those beside it whoever is on their network: with IPv6
-  // all of a home or an office has public addresses.
+  // Services may trust connections from this machine or its network. With IPv6, a whole home or office has public
+  // addresses.
   const reached = behindNat64(address) ?? address
   if (own.some((one) => one.address === reached)) return 'this machine'
   const isNear = own.some(({ cidr }) => cidr !== null && isBeside(reached, cidr))
   return isNear ? 'this machine’s own network' : null
 }
 
-/** Of several attempts the first one's reason. */
+/** Uses the first error of several attempts. */
 function codeOf(error: Error): string {
   const first = error instanceof AggregateError ? (error.errors[0] as unknown) : error
   return first instanceof Error && 'code' in first ? String(first.code) : error.message

@@ -1,6 +1,6 @@
 /**
- * AskOptions for a way out: the agent's `request_access`, and connections that a rule asks about. Words the question from what
- * the host will do, and makes the answer hold. Refuses what a rule denies without asking anybody.
+ * Asks for network access: for the agent's `request_access`, and for connections that a rule asks about. Words the
+ * question itself and stores the answer. Refuses without asking what a rule denies.
  */
 import { randomBytes } from 'node:crypto'
 import type { AccessQuestion, ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -19,7 +19,7 @@ import { type Decision, decide, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 import type { Access } from './run-egress.ts'
 
-/** Name of the tool, and of all these questions for rules that answer approvals. */
+/** Name of the tool, and of all access questions in approval rules. */
 export const accessTool = 'request_access'
 
 export interface AccessDeskOptions {
@@ -27,11 +27,11 @@ export interface AccessDeskOptions {
   readonly policy: Policy
   readonly approvals: Pick<ApprovalQueue, 'ask'>
   readonly lasting: PersistentGrants
-  /** How long a question stays when the program that tried to connect has given up: it often tries again. Default 60 s. */
+  /** How long a question stays open after the program gave up; programs often retry. Default 60 s. */
   readonly lingerMs?: number
 }
 
-/** A connection's question that waits, shared by all that want to go to the same place. */
+/** An open question, shared by all connections to the same place. */
 interface OpenQuestion {
   readonly answer: Promise<ApprovalDecision>
   readonly withdrawal: AbortController
@@ -39,20 +39,20 @@ interface OpenQuestion {
   lingering: NodeJS.Timeout | undefined
 }
 
-/** Questions by connections that wait at once; a guest can try to go anywhere. */
+/** Maximum open questions about connections; a guest can try any number of places. */
 const openMaxQuestions = 32
-/** Questions by connections in one run, and as many by the agent. */
+/** Maximum questions about connections per run, and the same number by the agent. */
 const runMaxQuestions = 256
 
 export class EgressApprovals implements Access {
   readonly #options: AccessDeskOptions
   readonly #grants: RunGrants
-  /** By scheme, host and port. */
+  /** Key: scheme, host and port. */
   readonly #open = new Map<string, OpenQuestion>()
-  /** Places whose connections somebody or nobody refused: programs try again by themselves. With the words for it. */
+  /** Refused places with the message, since programs retry by themselves. */
   readonly #refused = new Map<string, string>()
   #asked = 0
-  /** Questions of the agent itself, by their ids. */
+  /** Ids of the agent's own questions. */
   readonly #askedByAgent = new Set<string>()
 
   constructor(options: AccessDeskOptions) {
@@ -60,19 +60,19 @@ export class EgressApprovals implements Access {
     this.#grants = new RunGrants(options.lasting, options.runId)
   }
 
-  /** Answers that hold now, as allow rules. */
+  /** Current answers, as allow rules. */
   granted(): readonly PolicyRule[] {
-    // Where that cannot be read, nothing of it holds.
+    // If the grants cannot be read, none is in effect.
     this.#grants.refresh()
     return this.#grants.allowing()
   }
 
-  /** The answer has let something out: one that was given once is used up. */
+  /** The answer allowed a connection; an answer for one use is consumed. */
   used(rule: PolicyRule): void {
     this.#grants.use(rule)
   }
 
-  /** The answer to the agent's `request_access`; its `hint` is for the agent, also when it is a yes. */
+  /** Answers the agent's `request_access`; `hint` is for the agent, even with a yes. */
   async decide(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
     const asked = AccessRequest.safeParse(parseJson(request.arguments))
     if (!asked.success) return { decision: 'deny', hint: 'expected a url and a reason' }
@@ -80,7 +80,7 @@ export class EgressApprovals implements Access {
     if (!target.ok) return { decision: 'deny', hint: target.error }
     const problem = this.#grants.refresh()
     if (problem !== null) return { decision: 'deny', hint: problem }
-    // Asked again after a lost session it is the same question.
+    // A repetition after a lost session is the same question.
     this.#askedByAgent.add(request.approvalId)
     if (this.#askedByAgent.size > runMaxQuestions) {
       this.#askedByAgent.delete(request.approvalId)
@@ -91,8 +91,9 @@ export class EgressApprovals implements Access {
   }
 
   /**
-   * Asks about a target that is being tried; attempts for one place share a question, and an answer that was given once
-   * lets one of them out. @returns what allows it, in words, or why it is not allowed
+   * Asks about a target of a connection attempt. Attempts for one place share a question; an answer for one use allows
+   * one of them.
+   * @returns the words of the grant, or why access is denied
    */
   async askFor(target: Target, _decision: Decision, signal: AbortSignal): Promise<Result<string, string>> {
     const refusal = (why: string): Result<string, string> => ({ ok: false, error: why })
@@ -104,14 +105,14 @@ export class EgressApprovals implements Access {
         if (decision.by !== null) this.#grants.use(decision.by)
         return { ok: true, value: decision.rule }
       }
-      const standing = this.#judge(target)
-      if (standing.effect === 'deny') return refusal(standing.rule)
+      const judged = this.#judge(target)
+      if (judged.effect === 'deny') return refusal(judged.rule)
       const why = await this.#askAbout(target, signal)
       if (why !== null) return refusal(why)
     }
   }
 
-  /** Null after a yes: what it was for may be used up by another connection by then. */
+  /** Null after a yes, because another connection may already have consumed it. */
   async #askAbout(target: Target, signal: AbortSignal): Promise<string | null> {
     const place = `${target.scheme}://${target.host}:${target.port}`
     const known = this.#refused.get(place)
@@ -138,7 +139,7 @@ export class EgressApprovals implements Access {
     }
   }
 
-  /** The question of a place, or why there is none. */
+  /** The open question of a place, or why there is none. */
   #openQuestion(place: string, target: Target): OpenQuestion | string {
     if (this.#open.size >= openMaxQuestions) return `${openMaxQuestions} questions like this wait already`
     if (this.#asked >= runMaxQuestions) return `this run asked ${runMaxQuestions} questions like this already`
@@ -155,15 +156,15 @@ export class EgressApprovals implements Access {
       preview: '',
     }
     const enforced = this.#enforced('connection', target, () => knownDecision(this.#judge(target)))
-    const carryOut = async (ruling: DecisionRecord): Promise<ApprovalDecision> => {
-      const decision = await enforced.carryOut(ruling)
+    const apply = async (ruling: DecisionRecord): Promise<ApprovalDecision> => {
+      const decision = await enforced.apply(ruling)
       const isLasting = ruling.by === 'person' || ruling.by === 'mode'
       if (decision.decision === 'deny' && isLasting)
         this.#refused.set(place, decision.hint ?? 'it was not allowed')
       return decision
     }
     const withdrawal = new AbortController()
-    const answer = this.#options.approvals.ask(request, withdrawal.signal, { ...enforced, carryOut })
+    const answer = this.#options.approvals.ask(request, withdrawal.signal, { ...enforced, apply })
     const question: OpenQuestion = { answer, withdrawal, waiters: 0, lingering: undefined }
     this.#open.set(place, question)
     const close = () => {
@@ -187,17 +188,17 @@ export class EgressApprovals implements Access {
           0,
           limits.lineMaxChars,
         ),
-        // Where requests are let out already, the path alone would change nothing.
+        // If requests are already allowed, adding the path changes nothing.
         offers: effect === 'allow' ? offers.filter(({ reach }) => reach !== 'path') : offers,
       },
       call: { tool: accessTool, arguments: JSON.stringify({ host, port, scheme, url: address }) },
       known,
       unattended: unattendedFor(target),
-      carryOut: (ruling) => this.#carryOut(ruling, target),
+      apply: (ruling) => this.#apply(ruling, target),
     }
   }
 
-  /** A yes helps the agent where requests or tunnels are not let out yet and no rule denies them. */
+  /** A yes helps the agent only if requests or tunnels are not allowed yet and no rule denies them. */
   #knownForAgent(target: Target): DecisionRecord | undefined {
     const request = this.#judge(target)
     if (request.effect !== 'allow' || target.scheme === 'http') return knownDecision(request)
@@ -205,7 +206,7 @@ export class EgressApprovals implements Access {
     return tunnel.effect === 'allow' || !tunnel.canAsk ? knownDecision(request) : undefined
   }
 
-  async #carryOut(ruling: DecisionRecord, target: Target): Promise<ApprovalDecision> {
+  async #apply(ruling: DecisionRecord, target: Target): Promise<ApprovalDecision> {
     const { decision, scope, reach, hint } = ruling
     if (decision === 'deny') {
       if (ruling.by === 'person' && scope !== 'once')
@@ -223,15 +224,15 @@ export class EgressApprovals implements Access {
     }
   }
 
-  /** What rules and answers say that hold more than once. */
+  /** Judges by rules and by answers for more than one use. */
   #judge(target: Target): Decision {
-    const decision = decide(this.#options.policy, target, this.#grants.standing())
+    const decision = decide(this.#options.policy, target, this.#grants.reusable())
     const no = decision.effect !== 'allow' && decision.canAsk ? this.#grants.refusing(target) : undefined
     return no === undefined ? decision : { effect: 'deny', rule: no.words, by: no, canAsk: false }
   }
 }
 
-/** A ruling that the rules and earlier answers give; undefined where somebody is to be asked. */
+/** The decision by rules and earlier answers; undefined if a person must be asked. */
 function knownDecision({ effect, rule, canAsk }: Decision): DecisionRecord | undefined {
   if (effect !== 'allow' && canAsk) return undefined
   const decision = effect === 'allow' ? 'allow' : 'deny'
@@ -245,7 +246,7 @@ function refusalWords({ by, rule = '' }: DecisionRecord): string {
   return rule === '' ? 'nobody is there to ask' : rule
 }
 
-/** Nobody is there: says what the user would write to allow it. */
+/** Without a person: names the setting that would allow it. */
 function unattendedFor({ scheme, host, port }: Target): DecisionRecord {
   const isPlain = scheme === 'https' && port === 443
   const rest = isPlain ? '' : `, schemes = ["${scheme}"], ports = [${port}]`

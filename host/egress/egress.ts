@@ -1,6 +1,7 @@
 /**
- * The contract between what serves the guest's requests (tunnels, plain requests, web tools) and what judges them. An
- * address is judged before anything of it is looked up; a connection goes to an address that was judged after.
+ * Contract between the code that serves the guest's requests (tunnels, plain requests, web tools) and the code that
+ * judges them. An address is judged before its name is resolved, and again after; connections use only judged
+ * addresses.
  */
 import type { Duplex } from 'node:stream'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -9,27 +10,27 @@ import type { Result } from '#specs/protocol/error.ts'
 import type { WireError } from '../net/gateway-error.ts'
 import type { Target } from '../net/target.ts'
 
-/** A target that may be reached, now. */
+/** Permission to connect to a target now. */
 export interface Permit {
   readonly target: Target
-  /** The rule that allows it, in words. */
+  /** The allowing rule, in words. */
   readonly rule: string
 }
 
-/** The egress of one run. Denials are journaled here; what was let out is recorded by who served it. */
+/** The egress of one run. Journals denials; the serving code records allowed connections. */
 export interface Egress {
-  /** Judges, and where a rule asks, waits for the person. A refusal names its rule and how to ask. */
+  /** Judges the target and, if a rule asks, waits for the person. A refusal names its rule and how to ask. */
   admit(target: Target, signal: AbortSignal): Promise<Result<Permit, WireError>>
   /**
-   * Connects to an address of the permitted host that is neither private nor of this machine, or through the user's
-   * proxy. Plain TCP: who calls it speaks TLS itself, for the name that was permitted.
+   * Connects to a public address of the permitted host, or through the user's proxy. Plain TCP: the caller adds TLS for
+   * the permitted name.
    */
   connect(permit: Permit, signal: AbortSignal): Promise<Result<Duplex, WireError>>
   /**
-   * The agent's question for a way out (`approval/request` of the tool `request_access`, so that it outlives sessions and
-   * a sleeping VM), decided by a rule or a person: `EgressApprovals.decide` of access.ts.
+   * Handles the agent's question for network access (`approval/request` of the tool `request_access`, so that it
+   * survives lost sessions and a saved VM). See `EgressApprovals.decide`.
    */
   ask(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
-  /** Puts the end of something that was let out into the journal. */
+  /** Journals the end of an allowed connection. */
   record(record: EgressRecord): void
 }

@@ -1,6 +1,6 @@
 /**
- * What people answered about ways out, as one run knows it: once, for the run, for always. A yes is a rule that settles
- * what would be asked or is not allowed; a no means that nobody is asked again. Neither changes what a rule decides.
+ * Answers about network access as one run knows them: once, for the run, or always. A yes allows what would be asked or
+ * is not covered; a no prevents further questions. Neither overrides a rule's decision.
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { ApprovalScope } from '#specs/protocol/approval.ts'
@@ -10,13 +10,13 @@ import type { Target } from '../net/target.ts'
 import type { PersistentGrants } from './persistent-grants.ts'
 import { isAbout, type PolicyRule, type RuleOrigin, readRule } from './rules.ts'
 
-/** Rules of answers that one run keeps; a person gives far fewer. */
+/** Maximum rules of answers in one run; a person gives far fewer. */
 const runMaxRules = 4_096
 
 export class RunGrants {
   readonly #lasting: PersistentGrants
   readonly #runId: string
-  /** Each lets one connection or request out. */
+  /** Each allows one connection or request. */
   readonly #once = new Set<readonly PolicyRule[]>()
   #run: readonly PolicyRule[] = []
   #always: readonly PolicyRule[] = []
@@ -27,15 +27,15 @@ export class RunGrants {
   }
 
   /**
-   * Looks what holds for always now: it may have been revoked.
-   * @returns why that cannot be known; no such answer holds then
+   * Reloads the permanent answers, since they may have been revoked.
+   * @returns why they cannot be read; none is then in effect
    */
   refresh(): string | null {
     this.#always = []
     try {
       this.#always = this.#lasting.list().map(({ id, rule }) => {
         const read = toAnswerRule(rule, 'grant-always')
-        // One that is passed over could be a no.
+        // A skipped answer might be a no.
         if (!read.ok)
           throw new CaissonError('state_corrupted', `${this.#lasting.file}: grant ${id}: ${read.error}`)
         return read.value
@@ -47,32 +47,35 @@ export class RunGrants {
     }
   }
 
-  /** Every yes that is not used up. */
+  /** All allowing answers that are not consumed. */
   allowing(): PolicyRule[] {
-    return [...this.#once].flat().concat(this.standing())
+    return [...this.#once].flat().concat(this.reusable())
   }
 
-  /** Every yes that holds more than once. */
-  standing(): PolicyRule[] {
+  /** All allowing answers for more than one use. */
+  reusable(): PolicyRule[] {
     return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'allow')
   }
 
-  /** Every no that holds. */
+  /** All denying answers. */
   refusals(): PolicyRule[] {
     return [...this.#run, ...this.#always].filter((rule) => rule.rule.effect === 'deny')
   }
 
-  /** The no that spares a person the question. */
+  /** The denying answer that makes a question unnecessary. */
   refusing(target: Target): PolicyRule | undefined {
     return this.refusals().find((rule) => isAbout(rule, target))
   }
 
-  /** The yes has let something out. */
+  /** The answer allowed a connection. */
   use(rule: PolicyRule): void {
     for (const rules of this.#once) if (rules.includes(rule)) this.#once.delete(rules)
   }
 
-  /** Makes an answer hold. @returns what went wrong: the answer then holds for less than `scope`, or not at all */
+  /**
+   * Stores an answer.
+   * @returns the problem: the answer then lasts for less than `scope`, or not at all
+   */
   async add(rules: readonly EgressRule[], scope: ApprovalScope): Promise<string | null> {
     const held: PolicyRule[] = []
     for (const rule of rules) {
@@ -90,13 +93,13 @@ export class RunGrants {
       if (!(error instanceof CaissonError)) throw error
       return `it holds for this run alone: ${error.message}`
     }
-    // From here on it is the kept one that holds, so that revoking it is enough.
+    // From now on the stored answer is used, so that revoking it is enough.
     this.#run = this.#run.filter((rule) => !held.includes(rule))
     return this.refresh()
   }
 }
 
-/** The rule of an answer, with the words that name it to people. */
+/** The rule of an answer, with its wording for people. */
 export function toAnswerRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
   const read = readRule(rule, origin)
   if (!read.ok || rule.effect !== 'deny') return read

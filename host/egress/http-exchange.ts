@@ -1,6 +1,6 @@
 /**
- * One GET over a connection that is there: TLS where the address says so, HTTP/1.1, an answer whose body is read up to a
- * bound, compressed or not. Follows nothing and keeps nothing.
+ * Sends one GET over an open connection: TLS for https, HTTP/1.1, a size-limited body, optional compression. Follows no
+ * redirects and stores nothing.
  */
 import { type IncomingMessage, request as sendHttp } from 'node:http'
 import type { Duplex, Transform } from 'node:stream'
@@ -14,16 +14,16 @@ import { isAddress } from '../net/target.ts'
 
 const headerMaxBytes = 64 * 1024
 
-/** A body as far as it was read. */
+/** A body, possibly truncated. */
 export interface ReadBody {
   readonly bytes: Buffer
-  /** As they came over the connection. */
+  /** Bytes received over the connection. */
   readonly rawBytes: number
-  /** Whether there was more than was read. */
+  /** Whether the body was truncated. */
   readonly cut: boolean
 }
 
-/** TLS on `socket` for the host of `target`, whose certificate must be for that host and trusted by `context`. */
+/** Starts TLS on `socket` for the host of `target`. The certificate must match the host and be trusted by `context`. */
 export function startTls(
   socket: Duplex,
   { host }: Target,
@@ -54,7 +54,7 @@ export function startTls(
   return promise.finally(() => signal.removeEventListener('abort', onAbort))
 }
 
-/** Sends the request and resolves with the head of the answer; its body is then to be read or destroyed. */
+/** Sends the request and resolves with the response headers. The caller must read or destroy the body. */
 export function sendGet(
   connection: Duplex,
   target: Target,
@@ -73,7 +73,7 @@ export function sendGet(
     signal,
   })
   request.once('response', (response) => resolve({ ok: true, value: response }))
-  // A switch of protocols was not asked for.
+  // Protocol upgrades are not requested.
   request.once('upgrade', (_, socket) => socket.destroy())
   request.on('error', (error) => resolve({ ok: false, error: describeHttpError(target.host, error, signal) }))
   request.once('close', () =>
@@ -87,7 +87,7 @@ export function sendGet(
 }
 
 /**
- * The body, decompressed, at most `maxBytes` of it and of what came over the connection.
+ * The decompressed body, limited to `maxBytes` before and after decompression.
  * @param host for errors
  */
 export async function readBody(
@@ -125,7 +125,7 @@ export async function readBody(
       break
     }
   } catch (cause) {
-    // Compressed bytes that end at our bound end in the middle.
+    // Truncated compressed data has no valid end.
     if (!cut) return { ok: false, error: describeHttpError(host, cause, signal) }
   } finally {
     response.destroy()
@@ -133,7 +133,7 @@ export async function readBody(
   return { ok: true, value: { bytes: Buffer.concat(parts).subarray(0, maxBytes), rawBytes, cut } }
 }
 
-/** Null for a coding that was not asked for; `none` where there is none. */
+/** Null for an unrequested coding; `none` if there is none. */
 function createDecoder(coding: string, head: Buffer | null): Transform | 'none' | null {
   switch (coding) {
     case 'identity':
@@ -145,14 +145,14 @@ function createDecoder(coding: string, head: Buffer | null): Transform | 'none' 
     case 'br':
       return createBrotliDecompress()
     case 'deflate':
-      // Some servers send it without the head that the standard wants (RFC 9110 8.4.1.2).
+      // Some servers omit the zlib header that the standard requires (RFC 9110 8.4.1.2).
       return ((head?.[0] ?? 0x78) & 0x0f) === 8 ? createInflate() : createInflateRaw()
     default:
       return null
   }
 }
 
-/** The first chunk, and all of them, the first included. */
+/** The first chunk, and an iterable of all chunks including the first. */
 async function firstOf(
   chunks: AsyncGenerator<Buffer>,
 ): Promise<{ head: Buffer | null; all: AsyncGenerator<Buffer> }> {

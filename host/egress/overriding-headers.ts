@@ -1,9 +1,9 @@
 /**
- * Headers that some servers take for the method, the address or the host of a request, in the place of those in its
- * first line. What is judged would not be what is done, so nothing of the guest's carries one where the host can see it.
+ * Headers that some servers use instead of the method, address or host in the request line. With them, the server could
+ * execute another request than the judged one, so they are refused wherever the host sees them.
  */
 
-/** As {@link foldName} gives them. Those with an end of their own choice are prefixes: frameworks add to these families. */
+/** In the form of {@link foldName}. Entries with a variable suffix are prefixes: frameworks extend these families. */
 const overriding = [
   /override/,
   /^x-(?:http-)?method$/,
@@ -15,8 +15,8 @@ const overriding = [
 ]
 
 /**
- * A header's name as a CGI, WSGI or PHP server compares it, which takes every character that is no letter or digit for an
- * underscore: `X_Forwarded_Host` is `X-Forwarded-Host` there.
+ * A header name as a CGI, WSGI or PHP server compares it. They replace all but letters and digits with an underscore:
+ * `X_Forwarded_Host` equals `X-Forwarded-Host`.
  */
 export function foldName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '-')

@@ -1,6 +1,6 @@
 /**
- * Answers about ways out that hold for always, as rules in the state folder: written whole or not at all, one writer at a
- * time, bounded. A file that cannot be read is never taken for an empty one, for a person's no may be in it.
+ * Stores permanent answers about network access as rules in the state folder: atomic writes, one writer at a time,
+ * bounded size. An unreadable file never counts as empty, since it may contain denials.
  */
 
 import { readFileSync, statSync } from 'node:fs'
@@ -18,10 +18,10 @@ import type { Folders } from '../state/folders.ts'
 const maxGrants = 1_000
 
 const PersistentGrant = z.strictObject({
-  /** By which it is revoked; never given twice. */
+  /** Number for revoking; never reused. */
   id: Count.min(1),
   rule: EgressRule,
-  /** In which the person was asked. */
+  /** Run in which the person was asked. */
   runId: RunId,
   at: Milliseconds,
 })
@@ -41,14 +41,15 @@ export class PersistentGrants {
   }
 
   /**
-   * All that hold now, oldest first; read again when another process changed them. At once, so that nothing can be
-   * revoked between the look and the decision. @throws {CaissonError} `state_unavailable`, `state_corrupted`
+   * All current answers, oldest first; reloaded when another process changed them. Synchronous, so that no answer can
+   * be revoked between check and decision.
+   * @throws {CaissonError} `state_unavailable`, `state_corrupted`
    */
   list(): readonly PersistentGrant[] {
     return this.#read().grants
   }
 
-  /** Keeps the rules that are not there yet. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  /** Adds the rules that are not stored yet. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async add(rules: readonly EgressRule[], runId: string): Promise<void> {
     const checked = z.array(EgressRule).safeParse(rules, plainMessages)
     if (!checked.success)
@@ -68,7 +69,10 @@ export class PersistentGrants {
     })
   }
 
-  /** The grant that does not hold any more, or null when there is none of this number. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  /**
+   * Removes a grant and returns it; null if the number does not exist.
+   * @throws {CaissonError} `state_unavailable`, `state_corrupted`
+   */
   async revoke(id: number): Promise<PersistentGrant | null> {
     if (typeof id !== 'number')
       throw new CaissonError('invalid_options', 'id: must be the number of an answer')

@@ -1,18 +1,18 @@
 /**
- * Carries bytes between a stream of the guest and a connection of the host until both directions have ended: with
- * back-pressure, half-close, and bounds on bytes, time and silence. Looks at nothing of what passes.
+ * Pipes bytes between a guest stream and a host connection until both directions have ended. Handles backpressure and
+ * half-close, and limits bytes, time and idle time. Never inspects the data.
  */
 import type { Duplex, Writable } from 'node:stream'
 import { finished } from 'node:stream/promises'
 import { waitForRoom } from '#specs/node/writable-room.ts'
 
-/** What one connection may use. */
+/** Limits of one connection. */
 export interface ConnectionLimits {
-  /** In each direction. */
+  /** Per direction. */
   readonly maxBytes: number
-  /** From its beginning to its end. */
+  /** Total duration. */
   readonly maxMs: number
-  /** Without a byte in either direction. */
+  /** Maximum time without a byte in either direction. */
   readonly idleMs: number
 }
 
@@ -22,14 +22,14 @@ export const defaultConnectionLimits: ConnectionLimits = {
   idleMs: 5 * 60 * 1000,
 }
 
-/** Why something was ended that had not ended by itself. */
+/** Why a connection was stopped. */
 export interface Stop {
   readonly why: 'limit' | 'broken' | 'over'
   /** A line for the journal. */
   readonly text: string
 }
 
-/** Counts and times one connection; the first stop counts and is told to `onStop`. */
+/** Counts and times one connection; reports the first stop to `onStop`. */
 export class Watch implements Disposable {
   bytesOut = 0
   bytesIn = 0
@@ -81,21 +81,21 @@ function seconds(ms: number): string {
   return ms >= 1000 ? `${Math.round(ms / 1000)} s` : `${ms} ms`
 }
 
-/** The guest's stream, and what it has sent that was looked at already. */
+/** The guest's stream, and the bytes already read from it. */
 export interface GuestSide {
   readonly stream: Duplex & { readonly rstCode?: number | undefined }
   readonly source: AsyncIterable<Buffer>
 }
 
 /**
- * Resolves when both directions have ended, or one broke off and both sides are destroyed. When the watch stops it, the
+ * Resolves when both directions have ended, or one failed and both sides are destroyed. When a limit stops it, the
  * caller's `onStop` ends the two sides.
  */
 export async function carryBothWays(guest: GuestSide, outside: Duplex, watch: Watch): Promise<void> {
   const { stream, source } = guest
   const stop = (text: string) => (): void => watch.stop({ why: 'broken', text })
   const out = pump(source, outside, 'out', watch).then(async () => {
-    // HTTP/2 ends a stream that was reset as if it were complete.
+    // HTTP/2 ends a reset stream as if it were complete.
     if ((stream.rstCode ?? 0) !== 0) throw new Error('reset')
     await endAndFlush(outside)
   })
@@ -106,18 +106,18 @@ export async function carryBothWays(guest: GuestSide, outside: Duplex, watch: Wa
   ])
 }
 
-/** Who closes a stream at once loses what it has not sent yet. */
+/** Closing a stream immediately would lose unsent data. */
 async function endAndFlush(stream: Writable): Promise<void> {
   stream.end()
   await finished(stream, { readable: false })
 }
 
-/** All that a stream gives; what ended early is an error, also when it said so before anybody listened. */
+/** All data of a stream; an early end is an error, even if it happened before anyone listened. */
 export function readAll(stream: Duplex): AsyncIterable<Buffer> {
   return stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
 }
 
-/** @throws when either end fails, or the watch stopped it */
+/** @throws when either end fails, or a limit stopped it */
 export async function pump(
   from: AsyncIterable<Buffer>,
   to: Writable,

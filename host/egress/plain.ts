@@ -1,7 +1,7 @@
 /**
- * One request that a program of the guest makes in the clear: built anew from the target that was permitted and from
- * checked headers, so that the server sees exactly one request, the one that was judged. By https where the
- * program tells the host so; only there may it hold placeholders of secrets.
+ * Sends one plain HTTP request of a guest program. Rebuilds it from the permitted target and checked headers, so that
+ * the server sees exactly the judged request. Uses https if the program asks the host for it; only then may the request
+ * contain placeholders of secrets.
  */
 
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
@@ -24,10 +24,10 @@ import { putSecrets, redactBody, redactHeaders, type Upgrade, upgradeHeader } fr
 
 export type HeadersOfGuest = Readonly<Record<string, string | string[] | undefined>>
 
-/** Belong to one connection, or are made by us. */
+/** Headers of one connection, or set by the host. */
 const notPassedOn = new Set([...connectionFields, 'content-length', upgradeHeader])
 const responseFieldsMax = 100
-/** In which ASCII is not written as such. */
+/** Charsets that do not encode ASCII as ASCII. */
 const otherCharset = /charset\s*=\s*"?(?:utf-?(?:7|16|32)|ucs-?[24]|unicode|ibm|cp037|ebcdic)/i
 const tlsTimeoutMs = 15_000
 const token = /^[!#$%&'*+.^_`|~0-9a-z-]+$/

@@ -1,6 +1,6 @@
 /**
- * The one decision about egress: a pure function of the rules and the target. Deny wins over ask, ask over allow; what a
- * person granted answers an ask and nothing else; what no rule is about is denied, or asked where the user says so.
+ * The one decision about egress: a pure function of rules and target. Deny overrides ask, ask overrides allow; a
+ * person's grant answers only an ask. Targets without a rule are denied, or asked about if configured.
  */
 
 import { hostInside } from '#specs/node/web/addresses.ts'
@@ -10,35 +10,35 @@ import type { Target } from '../net/target.ts'
 import { describeTarget, targetUrl } from '../net/target.ts'
 import { isAbout, isHiddenByTunnel, orderRules, type PolicyRule, readRules } from './rules.ts'
 
-/** Longest piece of a target in a message, in characters. */
+/** Maximum length of a target's part in a message, in characters. */
 const shownMaxChars = 300
 
-/** The rules that hold in one run. */
+/** The rules of one run. */
 export interface Policy {
-  /** In order of strength. */
+  /** Strongest first. */
   readonly rules: readonly PolicyRule[]
-  /** What no rule is about. */
+  /** Decision for targets without a rule. */
   readonly otherwise: 'deny' | 'ask'
 }
 
 export interface Decision {
   readonly effect: EgressRule['effect']
-  /** The rule that decided, in words. */
+  /** The deciding rule, in words. */
   readonly rule: string
-  /** Null when no rule is about the target. */
+  /** Null if no rule matches the target. */
   readonly by: PolicyRule | null
-  /** Whether a person may still allow it: not what a rule denies, nor an address inside. */
+  /** Whether a person may still allow it; false for denied targets and non-public addresses. */
   readonly canAsk: boolean
 }
 
 export interface PolicyInput {
   readonly configuration: readonly EgressRule[]
-  /** Of this run alone. */
+  /** Rules of this run only. */
   readonly run?: readonly EgressRule[]
   readonly otherwise: 'deny' | 'ask'
 }
 
-/** @returns the reason against the first rule that cannot be used */
+/** @returns the reason against the first unusable rule */
 export function makePolicy({ configuration, run = [], otherwise }: PolicyInput): Result<Policy, string> {
   const configured = readRules(configuration, 'configuration', 'egress.rules')
   if (!configured.ok) return configured
@@ -47,7 +47,7 @@ export function makePolicy({ configuration, run = [], otherwise }: PolicyInput):
   return { ok: true, value: { rules: orderRules([...configured.value, ...own.value]), otherwise } }
 }
 
-/** @param granted a person's answers so far: they settle what would be asked, never what is denied */
+/** @param granted a person's answers so far: they answer an ask and never override a deny */
 export function decide(policy: Policy, target: Target, granted: readonly PolicyRule[] = []): Decision {
   const find = (effect: EgressRule['effect'], among = policy.rules): PolicyRule | undefined =>
     among.find((rule) => rule.rule.effect === effect && isAbout(rule, target))
@@ -72,9 +72,9 @@ export function decide(policy: Policy, target: Target, granted: readonly PolicyR
 }
 
 /**
- * What the rules say of an address that a permitted host leads to: null when the connection may go there, else the
- * reason. An address inside needs a rule that names that very address; a rule that denies one holds under every name.
- * @param inside what the address is instead of a public one; null when it is public
+ * Judges an address that a permitted host resolves to: null if the connection is allowed, else the reason. A non-public
+ * address needs a rule for exactly that address; a deny rule for an address applies under every name.
+ * @param inside the kind of non-public address; null if it is public
  */
 export function judgeResolved(
   policy: Policy,
@@ -85,14 +85,14 @@ export function judgeResolved(
   const atAddress = { ...target, host: address }
   const rule = policy.rules.find((one) => one.host.kind === 'address' && isAbout(one, atAddress))
   const isName = target.host !== address
-  const leads = isName ? `${target.host} is ${address}` : address
+  const sentence = isName ? `${target.host} is ${address}` : address
   if (rule !== undefined && rule.rule.effect !== 'allow' && isName)
-    return `${leads}, for which there is the rule “${rule.words}”`
+    return `${sentence}, for which there is the rule “${rule.words}”`
   if (inside === null || rule !== undefined) return null
-  return `${leads}${isName ? ',' : ' is'} an address of ${inside}; only a rule that allows this very address lets a connection go there`
+  return `${sentence}${isName ? ',' : ' is'} an address of ${inside}; only a rule that allows this very address lets a connection go there`
 }
 
-/** A refusal for the agent: what, by which rule, and what to do. */
+/** A refusal for the agent: what was refused, by which rule, and what to do. */
 export function explainRefusal(policy: Policy, target: Target, decision: Decision): string {
   const what = `refused: ${shorten(describeTarget(target))}`
   const hidden = policy.rules.find((rule) => rule.rule.effect === 'allow' && isHiddenByTunnel(rule, target))

@@ -1,11 +1,11 @@
-/** How the guest is told that something will not be done: a status, the gateway's JSON, and a header that only the gateway sets. */
+/** Reports a refusal to the guest: a status, the gateway's JSON, and a header that only the gateway sets. */
 import type { ServerHttp2Stream } from 'node:http2'
 import { gatewayErrorHeader } from '#specs/protocol/proxy.ts'
 import { errorBody, type WireError } from '../net/gateway-error.ts'
 
 const lastWordMs = 2_000
 
-/** Answers with an error, if nothing was answered yet and the guest is still there. */
+/** Sends an error, unless a response was sent or the guest is gone. */
 export function refuse(stream: ServerHttp2Stream, error: WireError): void {
   if (stream.destroyed || stream.closed || stream.headersSent) return
   const body = `${errorBody(error)}\n`
@@ -19,8 +19,8 @@ export function refuse(stream: ServerHttp2Stream, error: WireError): void {
 }
 
 /**
- * Answers a CONNECT with 200. What ends the tunnel against the guest's will is told in a trailer: HTTP/2 has no other
- * place for it once bytes pass, and both ends are ours.
+ * Answers a CONNECT with 200. If the host ends the tunnel, a trailer has the reason: HTTP/2 has no other place for it
+ * after the first bytes, and both ends are Caisson's.
  */
 export class OpenTunnel {
   readonly #stream: ServerHttp2Stream
@@ -35,7 +35,7 @@ export class OpenTunnel {
     stream.respond({ ':status': 200 }, { waitForTrailers: true })
   }
 
-  /** Ends it with a reason; at once where the guest does not take even that. */
+  /** Ends the tunnel with a reason; immediately if the guest does not read it. */
   refuse(reason: string): void {
     const stream = this.#stream
     if (stream.destroyed) return
@@ -43,7 +43,7 @@ export class OpenTunnel {
     stream.end()
     const late = setTimeout(() => stream.destroy(new Error(reason)), lastWordMs)
     stream.once('close', () => clearTimeout(late))
-    // Nothing of what the guest still sends is wanted.
+    // Discards what the guest still sends.
     stream.resume()
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Looks names up on the host, as its own programs do (hosts file, VPN, resolver). A look-up holds a thread that files
- * need as well, so few run at once; who has waited too long is told so.
+ * Resolves names like the host's own programs (hosts file, VPN, resolver). A lookup blocks a thread that file access
+ * also needs, so only a few run at once; a caller that waits too long gets an error.
  */
 import { lookup } from 'node:dns/promises'
 import type { Result } from '#specs/protocol/error.ts'
@@ -13,18 +13,18 @@ export type Resolve = (
 
 export interface ResolveFailure {
   readonly kind: 'not-found' | 'failed' | 'timeout' | 'cancelled'
-  /** Without the name; such as `is not known (ENOTFOUND)`. */
+  /** Excludes the name; for example `is not known (ENOTFOUND)`. */
   readonly message: string
 }
 
 export interface ResolverOptions {
-  /** Absent: the system's. */
+  /** Absent: the system's resolver. */
   readonly lookup?: (name: string) => Promise<readonly { readonly address: string }[]>
   /** Absent: 10 s. */
   readonly timeoutMs?: number
 }
 
-/** Node has four threads for files and look-ups together. */
+/** Node uses four threads for files and lookups together. */
 const lookupsAtOnce = 2
 const defaultTimeoutMs = 10_000
 
@@ -49,7 +49,7 @@ export function createResolver(options: ResolverOptions = {}): Resolve {
   }
 }
 
-/** Lets so many pieces of work run at once; a piece keeps its slot until it is done, whoever waits for it. */
+/** Limits concurrent work. Work keeps its slot until it is done, even if its caller gives up. */
 class Slots {
   #free: number
   readonly #waiting: (() => void)[] = []
@@ -58,7 +58,7 @@ class Slots {
     this.#free = count
   }
 
-  /** @param ended gives up the place in the queue */
+  /** @param ended leaves the queue */
   async use<T>(work: () => Promise<T>, ended: AbortSignal): Promise<T> {
     if (this.#free > 0) this.#free -= 1
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
@@ -88,5 +88,5 @@ function failureOf(error: unknown): ResolveFailure {
     : { kind: 'failed', message: `could not be looked up (${code})` }
 }
 
-/** The system's resolver, one for the process. */
+/** The system's resolver, shared by the process. */
 export const resolveName: Resolve = createResolver()

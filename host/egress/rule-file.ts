@@ -1,6 +1,6 @@
 /**
- * Rules of egress for one run, from the command line: a TOML file of `[[rules]]`, written as in the configuration, and
- * hosts by name. Refuses what the configuration would refuse.
+ * Reads the egress rules of one run from the command line: a TOML file of `[[rules]]` in the form of the configuration,
+ * and host names. Refuses what the configuration would refuse.
  */
 
 import { readFile } from 'node:fs/promises'
@@ -15,7 +15,7 @@ import { readRule, readRules } from './rules.ts'
 const maxBytes = 1024 * 1024
 const RuleFile = z.strictObject({ rules: z.array(EgressRule).max(1_000) })
 
-/** @throws {CaissonError} `invalid_rules` naming the flag or file, the place and what to do */
+/** @throws {CaissonError} `invalid_rules` with the flag or file, the position and what to do */
 export async function rulesOfFlags(flags: {
   readonly allowHost?: readonly string[]
   readonly egress?: string
@@ -40,7 +40,7 @@ async function readRuleFile(path: string): Promise<EgressRule[]> {
   return parsed.data.rules
 }
 
-/** The rule that lets programs reach a host over https. */
+/** The rule that allows programs to reach a host over https. */
 function allowHost(host: string): EgressRule {
   const rule: EgressRule = { effect: 'allow', host }
   const ready = readRule(rule, 'run')

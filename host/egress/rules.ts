@@ -1,6 +1,6 @@
 /**
- * Rules of egress made ready to be compared: a host in its one spelling, what was left out filled in, and the words that
- * name the rule to people. Refuses rules that could be read in two ways. What decides with them is in policy.ts.
+ * Compiles egress rules for matching: canonical host, filled defaults, and a description for people. Refuses ambiguous
+ * rules. `policy.ts` decides with them.
  */
 
 import { behindNat64, hostInside } from '#specs/node/web/addresses.ts'
@@ -10,17 +10,17 @@ import type { Target } from '../net/target.ts'
 import { isAddress, parseHost } from '../net/target.ts'
 import { isClearPath, plainPath } from './url-path.ts'
 
-/** Where a rule comes from; granted ones are a person's answers to questions. */
+/** Source of a rule; grants are a person's answers. */
 export type RuleOrigin = 'configuration' | 'run' | 'grant-once' | 'grant-run' | 'grant-always'
 
-/** A rule that can be compared. */
+/** A compiled rule. */
 export interface PolicyRule {
   readonly rule: EgressRule
   readonly origin: RuleOrigin
   readonly host: HostPattern
-  /** As {@link plainPath} has it; null for any. */
+  /** In the form of {@link plainPath}; null for any path. */
   readonly path: string | null
-  /** For the person and the agent: the rule as it was written, and where. */
+  /** For the person and the agent: the rule as written, and its source. */
   readonly words: string
 }
 
@@ -28,7 +28,7 @@ export type HostPattern =
   | { readonly kind: 'address' | 'name' | 'below'; readonly value: string }
   | { readonly kind: 'any'; readonly value: '*' }
 
-/** So that a rule with its origin fits into a line of the journal. */
+/** Ensures that a rule with its source fits in a journal line. */
 const wordsMaxChars = 400
 
 const originWords: Readonly<Record<RuleOrigin, string>> = {
@@ -39,7 +39,7 @@ const originWords: Readonly<Record<RuleOrigin, string>> = {
   'grant-always': 'granted for always',
 }
 
-/** @returns the reason why the rule cannot be used, with what to write instead */
+/** @returns why the rule is invalid, with what to write instead */
 export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRule, string> {
   const host = readHostPattern(rule.host)
   if (!host.ok) return host
@@ -55,8 +55,8 @@ export function readRule(rule: EgressRule, origin: RuleOrigin): Result<PolicyRul
 }
 
 /**
- * All rules, or the reason against the first that cannot be used.
- * @param place named in the reason, such as `egress.rules`
+ * All rules, or the reason against the first invalid one.
+ * @param place prefix of the reason, such as `egress.rules`
  */
 export function readRules(
   rules: readonly EgressRule[],
@@ -73,8 +73,8 @@ export function readRules(
 }
 
 /**
- * Whether a rule is about a target. In doubt an allow rule is not, and any other is: what an allow rule leaves out it
- * means narrowly (https, the scheme's own port), what a deny or ask rule leaves out it means wholly.
+ * Whether a rule matches a target. In doubt an allow rule does not match and any other does. Omitted fields are narrow
+ * in an allow rule (https, the scheme's default port) and broad in a deny or ask rule.
  */
 export function isAbout({ rule, host, path }: PolicyRule, target: Target): boolean {
   const isAllow = rule.effect === 'allow'
@@ -87,14 +87,14 @@ export function isAbout({ rule, host, path }: PolicyRule, target: Target): boole
   )
 }
 
-/** Whether an allow rule would be about the target if the target were no tunnel. */
+/** Whether an allow rule would match the target if it were not a tunnel. */
 export function isHiddenByTunnel(rule: PolicyRule, target: Target): boolean {
   const { methods: _, path: __, ...open } = rule.rule
   const isNarrow = rule.rule.methods !== undefined || rule.rule.path !== undefined
   return target.method === null && isNarrow && isAbout({ ...rule, rule: open, path: null }, target)
 }
 
-/** Strongest first: by effect, then by how narrow the host is, then by the words; the same for any order that came in. */
+/** Strongest first: by effect, then by how specific the host is, then by the words; independent of the input order. */
 export function orderRules(rules: readonly PolicyRule[]): PolicyRule[] {
   return rules.toSorted(
     (a, b) =>
@@ -109,11 +109,11 @@ const effects: readonly string[] = ['deny', 'ask', 'allow']
 const kinds: readonly string[] = ['address', 'name', 'below', 'any']
 
 function matchesHost(pattern: HostPattern, host: string, effect: EgressRule['effect']): boolean {
-  // An address inside is let in by its own name alone; kept out it is by anything.
+  // Only its own literal allows a non-public address; any match denies it.
   if (pattern.kind === 'any') return effect === 'deny' || hostInside(host) === null
-  // A name below an address would be another machine's.
+  // A name below an address would belong to another machine.
   if (pattern.kind === 'below') return !isAddress(host) && host.endsWith(`.${pattern.value}`)
-  // What is denied under its IPv4 address is not to be reached under the IPv6 one that leads there.
+  // A denied IPv4 address is also denied as the IPv6 address that leads to it.
   return host === pattern.value || (effect !== 'allow' && behindNat64(host) === pattern.value)
 }
 
@@ -122,11 +122,11 @@ function matchesMethod({ effect, methods }: EgressRule, { method }: Target): boo
   return method === null ? effect !== 'allow' : methods.includes(method)
 }
 
-/** A path is compared decoded; one that servers read in different ways fits no allow rule and every other. */
+/** Compares the decoded path. An ambiguous path matches no allow rule and every other rule. */
 function matchesPath(pattern: string, isAllow: boolean, target: Target): boolean {
   const path = readPath(target)
   if (path === null) return !isAllow
-  // Some servers do not tell case apart: what is denied in one is denied in all.
+  // Some servers ignore case: a path denied in one case is denied in all.
   const given = isAllow ? path.plain : path.folded
   const wanted = isAllow ? pattern : pattern.toLowerCase()
   if (!wanted.endsWith('/*')) return given === wanted
@@ -134,10 +134,10 @@ function matchesPath(pattern: string, isAllow: boolean, target: Target): boolean
 }
 
 type ReadPath = { readonly plain: string; readonly folded: string } | null
-/** Read once for all rules: it may be long, and they many. */
+/** Parsed once for all rules, since both the path and the list may be long. */
 const pathsRead = new WeakMap<Target, ReadPath>()
 
-/** Null where the path cannot be seen, or not for certain. */
+/** Null if the path is hidden or ambiguous. */
 function readPath(target: Target): ReadPath {
   const known = pathsRead.get(target)
   if (known !== undefined) return known

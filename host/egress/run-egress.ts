@@ -1,6 +1,6 @@
 /**
- * The egress of one run: judges by the policy and what people granted, asks where a rule says so, connects to what was
- * permitted, and journals what was refused and what went out. It serves no request itself.
+ * The egress of one run: judges by policy and grants, asks when a rule says so, connects to permitted targets, and
+ * journals denials and connections. Serves no request itself.
  */
 import type { Duplex } from 'node:stream'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -16,18 +16,18 @@ import type { Egress, Permit } from './egress.ts'
 import { type Decision, decide, explainRefusal, judgeResolved, type Policy } from './policy.ts'
 import type { PolicyRule } from './rules.ts'
 
-/** What people answered, and the way to ask them. */
+/** A person's answers, and the way to ask. */
 export interface Access {
-  /** Answers that hold now, as allow rules. */
+  /** Current answers, as allow rules. */
   granted(): readonly PolicyRule[]
-  /** The answer has let something out: one that holds once is used up. */
+  /** The answer allowed a connection; an answer for one use is consumed. */
   used(rule: PolicyRule): void
   /**
-   * Asks about a target that is being tried, because `decision` says so; attempts for one place share a question.
+   * Asks about a target because of `decision`; attempts for one place share a question.
    * @returns the grant in words, or the reason against it
    */
   askFor(target: Target, decision: Decision, signal: AbortSignal): Promise<Result<string, string>>
-  /** The agent's own question. */
+  /** Answers the agent's own question. */
   decide(request: ApprovalRequest, signal: AbortSignal): Promise<ApprovalDecision>
 }
 
@@ -38,9 +38,9 @@ export interface RunEgressOptions {
   readonly note: (event: HostEvent) => void
 }
 
-/** Refusals of one run that are journaled; a guest can make any number. */
+/** Maximum journaled denials of one run; a guest can cause any number. */
 const deniedMaxEvents = 256
-/** What one run may be let out for: each is an event of the journal. */
+/** Maximum permitted connections of one run: each is an event of the journal. */
 const permitsMax = 10_000
 
 export class RunEgress implements Egress {
@@ -129,7 +129,7 @@ const codes: Readonly<Record<Exclude<ConnectFailure['kind'], 'refused'>, Gateway
   cancelled: 'closed',
 }
 
-/** For a line of the journal. */
+/** Shortens text to a journal line. */
 function line(text: string): string {
   const whole = text.toWellFormed()
   return whole.length <= limits.lineMaxChars

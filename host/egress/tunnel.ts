@@ -1,6 +1,6 @@
 /**
- * One tunnel: TLS between a program of the guest and the server that was permitted. Refuses whatever does not begin as
- * TLS for that very name, so that a permitted name cannot carry other protocols or lead to other sites of the same machine.
+ * One TLS tunnel between a guest program and a permitted server. Refuses anything but TLS for exactly that name, so
+ * that a permitted name cannot carry other protocols or reach other sites on the same machine.
  */
 import type { ServerHttp2Stream } from 'node:http2'
 import type { Duplex } from 'node:stream'
@@ -11,7 +11,7 @@ import { type ConnectionLimits, carryBothWays, readAll, type Stop, Watch } from 
 import { OpenTunnel, refuse } from './refusal.ts'
 
 export interface TunnelLimits extends ConnectionLimits {
-  /** How long the guest may take to say for whom its TLS is. */
+  /** Time for the guest to send its ClientHello. */
   readonly helloMs: number
 }
 
@@ -71,7 +71,7 @@ interface Connected {
   readonly helloMs: number
 }
 
-/** @returns what was wrong, for the journal */
+/** @returns the problem, for the journal */
 async function serveConnected(parts: Connected): Promise<string | null> {
   const { stream, tunnel, outside, permit, watch, helloMs } = parts
   const iterator = readAll(stream)[Symbol.asyncIterator]()
@@ -98,7 +98,7 @@ async function serveConnected(parts: Connected): Promise<string | null> {
 
 type Refused = Exclude<ReturnType<typeof readClientHello>, { kind: 'more' }>
 
-/** Null when the guest ended before its hello was whole. */
+/** Null if the guest ended before its hello was complete. */
 async function readHello(
   iterator: AsyncIterator<Buffer>,
 ): Promise<{ reading: Refused; bytes: Buffer } | null> {
@@ -112,13 +112,13 @@ async function readHello(
   }
 }
 
-/** What is wrong with a hello for `host`, in words; null when it agrees. */
+/** Why a hello does not match `host`; null if it matches. */
 export function disagreement(reading: Refused, host: string): string | null {
   if (reading.kind === 'refused') return `expected a TLS ClientHello for ${host}, saw ${reading.seen}`
   const { serverName } = reading
   if (serverName === host) return null
   if (serverName !== null) return `the tunnel is to ${host}, its TLS asks for ${printable(serverName)}`
-  // An address is no server name (RFC 6066).
+  // An address is not a valid server name (RFC 6066).
   return isAddress(host) ? null : `the tunnel is to ${host}, its TLS names no server`
 }
 

@@ -1,6 +1,6 @@
 /**
- * Requests of programs that the host makes by https in their place, so that it can put the user's secrets in: into the
- * headers of the request, and out of those and the body of its answer.
+ * Upgrades requests of programs to https on the host. It inserts the user's secrets into the request headers, and
+ * removes them from the response's headers and body.
  */
 import type { OutgoingHttpHeaders } from 'node:http'
 import type { SecureContext } from 'node:tls'
@@ -11,17 +11,17 @@ import { findInAddress } from '../secrets/placeholders.ts'
 import type { Redaction } from '../secrets/redaction.ts'
 import type { Secrets } from '../secrets/secrets.ts'
 
-/** On a request to an http address, with the value `https`: the host is to make it by https. */
+/** On a request to an http address, with the value `https`: the host sends it over https. */
 export const upgradeHeader = 'caisson-upgrade'
 
-/** What such requests are made with. */
+/** What upgraded requests need. */
 export interface Upgrade {
   readonly secrets: Pick<Secrets, 'check' | 'putInto' | 'redactionFor'>
-  /** Whom TLS trusts. */
+  /** TLS context with the trusted certificates. */
   readonly secureContext: () => SecureContext
 }
 
-/** The same headers with secrets in their places, and the names of these. Headers with several values are left alone. */
+/** The headers with secrets inserted, and the names of the secrets. Headers with several values are unchanged. */
 export async function putSecrets(
   { secrets }: Upgrade,
   headers: OutgoingHttpHeaders,
@@ -39,12 +39,12 @@ export async function putSecrets(
     const text = `The secret {{${inAddress}}} stands in an address; secrets go into headers alone.`
     return { ok: false, error: gatewayError('secret_refused', text) }
   }
-  // Packed, or in parts, the answer could not be searched for them.
+  // A compressed or partial response could not be searched for secrets.
   const { range: _range, 'if-range': _ifRange, ...whole } = { ...headers, ...filled.value.headers }
   return { ok: true, value: { headers: { ...whole, 'accept-encoding': 'identity' }, names } }
 }
 
-/** The headers of an answer without secrets, and without a length, which is another one when something was taken out. */
+/** Response headers without secrets, and without the length, which changes when a secret is removed. */
 export function redactHeaders(headers: OutgoingHttpHeaders, redaction: Redaction): OutgoingHttpHeaders {
   const { 'content-length': _, ...rest } = headers
   const clean: OutgoingHttpHeaders = {}

@@ -1,15 +1,15 @@
 /**
- * Paths of URLs in one spelling, and whether all servers would read a path the same way. A rule about paths is only
- * worth something where they do.
+ * Normalizes URL paths and detects paths that servers read differently. A rule about paths is reliable only for
+ * unambiguous ones.
  */
 
-/** Encoded: separators, controls, and a percent sign in front of what would be a second encoding. */
+/** Encoded separators and control characters, and a percent sign that starts a double encoding. */
 const hidden = /%(2f|5c|0[0-9a-f]|1[0-9a-f]|7f|25[0-9a-f]{2})/i
 
 /**
- * False where servers differ: empty and dot segments, parameters (`;`), backslashes, encoded separators, anything encoded
- * twice, badly or not in UTF-8.
- * @param path from its `/`, with or without a query
+ * False for ambiguous paths: empty and dot segments, parameters (`;`), backslashes, encoded separators, double,
+ * malformed or non-UTF-8 encoding.
+ * @param path starts with `/`; may include a query
  */
 export function isClearPath(path: string): boolean {
   const plain = withoutQuery(path)
@@ -22,7 +22,7 @@ export function isClearPath(path: string): boolean {
   })
 }
 
-/** Some servers read what is no UTF-8 all the same: `%c0%ae` as a dot, `%c0%af` as a slash. */
+/** Some servers decode invalid UTF-8: `%c0%ae` as a dot, `%c0%af` as a slash. */
 function isUtf8(path: string): boolean {
   try {
     decodeURIComponent(path)
@@ -32,9 +32,9 @@ function isUtf8(path: string): boolean {
   }
 }
 
-/** Without its query; letters, digits and `-._~` as themselves, all else that is encoded in upper case. */
+/** Without its query. Letters, digits and `-._~` are decoded; other escapes are in upper case. */
 export function plainPath(path: string): string {
-  return encodeForeign(decodeUnreserved(withoutQuery(path)))
+  return encodeUnsafe(decodeUnreserved(withoutQuery(path)))
 }
 
 function withoutQuery(path: string): string {
@@ -48,8 +48,8 @@ function decodeUnreserved(path: string): string {
   })
 }
 
-/** What a person may write in a rule and a URL holds encoded. */
-function encodeForeign(path: string): string {
+/** Encodes characters that a person may write in a rule and a URL must escape. */
+function encodeUnsafe(path: string): string {
   return path
     .toWellFormed()
     .replaceAll(/[^\x21-\x7e]|["<>^`{|}]/gu, (character) => encodeURIComponent(character))

@@ -1,6 +1,6 @@
 /** Writing where the disk may be full: tells that failure from others, and tries again once somebody made room. */
 
-export interface RoomNeed {
+export interface DiskSpaceNeed {
   /** What cannot be written, for a sentence: `the change set`. */
   readonly what: string
   /** A folder on that disk. */
@@ -12,7 +12,7 @@ export interface RoomNeed {
 }
 
 /** Resolves when there may be room; rejects when nobody waits any longer, with the reason. */
-export type WaitForRoom = (need: RoomNeed) => Promise<void>
+export type WaitForDiskSpace = (need: DiskSpaceNeed) => Promise<void>
 
 /** Whether the disk, or the user's share of it, is full. */
 export function isDiskFull(error: unknown): boolean {
@@ -23,7 +23,7 @@ export function isDiskFull(error: unknown): boolean {
  * Does `write`, and again whenever the disk was full and there is room. `write` must not depend on what a failed try left.
  * @param wait absent: the failure is thrown at once
  */
-export async function writeWithRoom<T>(
+export async function writeWithDiskSpace<T>(
   write: () => Promise<T>,
   wait: (() => Promise<void>) | undefined,
 ): Promise<T> {

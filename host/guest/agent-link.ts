@@ -1,7 +1,7 @@
 /**
- * The host's link to the agent in one VM: requests that survive sessions, the events of the run exactly once and in
- * order, approvals and the completion once. Owns neither ports nor journal. Nothing the guest does makes it throw,
- * hang or grow; what cannot go on ends the run (`agent_lost`) or the link, with its reason.
+ * The host's link to the agent in one VM. Requests survive lost sessions; events, approvals and the completion arrive
+ * once and in order. Owns neither ports nor journal. No guest behavior makes it throw, hang or grow: an error ends the
+ * run (`agent_lost`) or the link, with its reason.
  */
 import type { Duplex } from 'node:stream'
 import type { RpcSessionEnd } from '#specs/node/rpc-session.ts'
@@ -31,13 +31,13 @@ import { type LinkEnd, type LinkTimings, type LiveSession, type SessionInfo, Ses
 
 export type { LinkEnd, LinkTimings, SessionInfo } from './sessions.ts'
 
-/** What the host does with what the agent says. No handler may wait for the guest. */
+/** The host's handlers for the agent's messages. No handler may wait for the guest. */
 export interface LinkHandlers extends RequestHandlers {
-  /** Each event of the run once, in order, the next when this one is settled; throwing ends the link. */
+  /** Receives each event of the run once and in order, the next after this one is settled. Throwing ends the link. */
   onEvent: EventSink
   /**
-   * Looks at each event before it is taken, once and in order: what is wrong with it, to be read after "the guest sent", or
-   * null. What it says ends the session, and nothing more of the run is believed.
+   * Checks each event once and in order, before it is accepted. Returns the problem, phrased to follow "the guest
+   * sent", or null. A problem ends the session, and further events of the run are not trusted.
    */
   checkEvent?: (event: NumberedEvent) => string | null
   onDelta: (deltas: ParamsOf<typeof deltaEmit>) => void
@@ -47,34 +47,34 @@ export interface LinkHandlers extends RequestHandlers {
 }
 
 export interface AgentLinkOptions {
-  /** The ports; they stay the caller's to close. */
+  /** The ports; the caller closes them. */
   rpc: Duplex
   http: Duplex
   handlers: LinkHandlers
   onStream: StreamHandler
   onSessionStart?: (session: { number: number; resumed: boolean; info: SessionInfo }) => void
   onSessionEnd?: (session: { number: number; reason: string; message: string }) => void
-  /** The agent process that had the run is gone, or has forgotten the run. */
+  /** The agent process of the run is gone, or no longer knows the run. */
   onAgentLost?: (lost: { runId: string; message: string }) => void
-  /** An event said what cannot be ({@link LinkHandlers.checkEvent}); the run is still to be cancelled. */
+  /** An event was invalid ({@link LinkHandlers.checkEvent}); the run must still be cancelled. */
   onBrokenClaim?: (broken: { runId: string; message: string }) => void
-  /** A handler of the host threw. */
+  /** A host handler threw. */
   onBug?: (method: string, cause: unknown) => void
   timings?: Partial<LinkTimings>
-  /** The VM was resumed from a state that others begin with too, such as a template. */
+  /** Whether the VM was restored from shared state, such as a template. */
   cloned?: boolean
-  /** 32 hex digits, random; a parameter for tests. */
+  /** Draws 32 random hex digits; a parameter for tests. */
   drawSession?: () => string
 }
 
-/** Requests that only the agent process that has the run can answer. */
+/** Requests that only the run's agent process can answer. */
 const ofTheRun = new Set(['task/submit', 'task/cancel', 'task/steer', 'task/pause', 'task/hold'])
-/** Requests that mean the same when they come twice, and so are sent again in the next session. */
+/** Idempotent requests, which are repeated in the next session. */
 const resent = new Set([...ofTheRun, 'workspace/open', 'workspace/collect'])
 
 interface Run {
   intake: EventIntake
-  /** The agent process that was handed the task; null before. */
+  /** The agent process that has the task; null before. */
   processId: string | null
   accepted: boolean
   completion: Promise<Result<Record<string, never>, HandlerFailure>> | null
@@ -85,7 +85,7 @@ interface Run {
 export class AgentLink implements AsyncDisposable {
   readonly #options: AgentLinkOptions
   readonly #sessions: Sessions
-  readonly #desks: HostRequests
+  readonly #hostRequests: HostRequests
   readonly #waiting = new Set<() => void>()
   #run: Run | null = null
   #ackTimer: NodeJS.Timeout | null = null
@@ -100,7 +100,7 @@ export class AgentLink implements AsyncDisposable {
     this.closed = new Promise((resolve) => {
       this.#settleClosed = resolve
     })
-    this.#desks = createHostRequests(options.handlers)
+    this.#hostRequests = createHostRequests(options.handlers)
     this.#sessions = new Sessions({
       rpc: options.rpc,
       http: options.http,
@@ -117,7 +117,7 @@ export class AgentLink implements AsyncDisposable {
     })
   }
 
-  /** What the agent said of itself in the session that is up; null without one. */
+  /** The agent's description of itself in the current session; null without one. */
   get session(): SessionInfo | null {
     return this.#live?.info ?? null
   }
@@ -129,8 +129,8 @@ export class AgentLink implements AsyncDisposable {
   }
 
   /**
-   * Sends a request, waiting for a session if there is none. An idempotent one is sent again in the next session until
-   * its deadline or signal; another fails with `session_ended`.
+   * Sends a request, after waiting for a session if necessary. An idempotent request is repeated in the next session
+   * until its deadline or signal; others fail with `session_ended`.
    */
   async request<M extends RequestMethod>(
     method: M,
@@ -156,8 +156,8 @@ export class AgentLink implements AsyncDisposable {
   }
 
   /**
-   * Submits a task; from here until its completion, its loss or {@link forgetRun} it is the run of this link.
-   * Throws when another run is under way.
+   * Submits a task. Its run is the run of this link until its completion, its loss or {@link forgetRun}. Throws when
+   * another run is active.
    */
   async submitTask(
     task: Task,
@@ -174,28 +174,28 @@ export class AgentLink implements AsyncDisposable {
     return answer
   }
 
-  /** Hands on nothing more of the run and expects nothing of it; what the agent still says of it is acknowledged. */
+  /** Ignores the rest of the run; later messages about it are only acknowledged. */
   forgetRun(): void {
     if (this.#run !== null) finish(this.#run)
-    this.#desks.clear()
+    this.#hostRequests.clear()
   }
 
-  /** While the VM is paused or saved, silence means nothing. After a restore begin anew with {@link restartSession}. */
+  /** While the VM is paused or saved, silence does not count. After a restore, call {@link restartSession}. */
   setFrozen(frozen: boolean): void {
     this.#sessions.setFrozen(frozen)
   }
 
-  /** Before the VM is saved: ends the session and lets go of the ports. Nothing is expected until {@link attachPorts}. */
+  /** Ends the session and releases the ports before the VM is saved. Expects nothing until {@link attachPorts}. */
   async park(): Promise<void> {
     await this.#sessions.park()
   }
 
-  /** The same VM goes on behind other ports, with the next session. */
+  /** Continues the same VM over new ports, in a new session. */
   attachPorts(rpc: Duplex, http: Duplex): void {
     this.#sessions.attachPorts(rpc, http)
   }
 
-  /** Begins a new session at once, as after a resume of the VM. */
+  /** Starts a new session immediately, as after a resume of the VM. */
   restartSession(message: string): void {
     this.#sessions.restart('restarted', message)
   }
@@ -210,7 +210,7 @@ export class AgentLink implements AsyncDisposable {
     await this.closed
   }
 
-  // ---- what comes from the guest --------------------------------------------------------------------------
+  // ---- messages from the guest ----------------------------------------------------------------------------
 
   #handlers(): Handlers<'host'> {
     const { handlers } = this.#options
@@ -231,9 +231,10 @@ export class AgentLink implements AsyncDisposable {
       'delta/emit': (deltas) => {
         if (this.#runOf(deltas.runId)?.over === false) handlers.onDelta(deltas)
       },
-      'approval/request': (request, { signal }) => this.#answer(this.#desks.approvals, request, signal),
-      'hook/run': (request, { signal }) => this.#answer(this.#desks.hooks, request, signal),
-      'tool/call': (call, { signal }) => this.#answer(this.#desks.calls, call, signal),
+      'approval/request': (request, { signal }) =>
+        this.#answer(this.#hostRequests.approvals, request, signal),
+      'hook/run': (request, { signal }) => this.#answer(this.#hostRequests.hooks, request, signal),
+      'tool/call': (call, { signal }) => this.#answer(this.#hostRequests.calls, call, signal),
       'task/complete': async (completion) => {
         const run = this.#runOf(completion.runId)
         if (run === null) return unknownRun
@@ -245,15 +246,15 @@ export class AgentLink implements AsyncDisposable {
   }
 
   async #answer<Q extends { runId: string }, A>(
-    desk: IdempotentRequests<Q, A>,
+    requests: IdempotentRequests<Q, A>,
     request: Q,
     signal: AbortSignal,
   ): Promise<Result<A, HandlerFailure>> {
-    return this.#runOf(request.runId)?.over === false ? await desk.ask(request, signal) : unknownRun
+    return this.#runOf(request.runId)?.over === false ? await requests.ask(request, signal) : unknownRun
   }
 
   async #complete(run: Run, completion: Completion): Promise<Result<Record<string, never>, HandlerFailure>> {
-    // The guest completes when its events are acknowledged; an empty batch waits for the last of them here too.
+    // The guest completes only after its events are acknowledged; the empty batch waits for the last handler here too.
     const last = run.intake.take([])
     if ('done' in last) await last.done
     if (run.over) return { ok: true, value: {} }
@@ -272,13 +273,13 @@ export class AgentLink implements AsyncDisposable {
     this.#sessions.restart('violation', `the guest sent ${message}`)
   }
 
-  /** In the next session it would say the same: what it still sends of the run is acknowledged and heard by nobody. */
+  /** A new session would repeat the invalid event: acknowledge the rest of the run without handling it. */
   #disbelieve(run: Run, message: string): void {
     this.forgetRun()
     this.#options.onBrokenClaim?.({ runId: run.intake.runId, message: `the guest sent ${message}` })
   }
 
-  /** One acknowledgement for what a turn of the event loop brought. */
+  /** Sends one acknowledgement for all events of one event-loop turn. */
   #ackSoon(run: Run): void {
     this.#ackTimer ??= setTimeout(() => {
       this.#ackTimer = null
@@ -289,7 +290,7 @@ export class AgentLink implements AsyncDisposable {
   // ---- sessions -------------------------------------------------------------------------------------------
 
   #newRun(runId: string): Run {
-    this.#desks.clear()
+    this.#hostRequests.clear()
     const onFailure = (cause: unknown): void => {
       this.#options.onBug?.('event/emit', cause)
       const message = 'an event of the agent could not be recorded on the host; see its log'
@@ -318,7 +319,7 @@ export class AgentLink implements AsyncDisposable {
     for (const wake of [...this.#waiting]) wake()
   }
 
-  /** A run goes on only in the process that was handed it: its work cannot be repeated by another. */
+  /** A run continues only in its own process: another process cannot repeat its work. */
   #checkRun(info: SessionInfo): void {
     const run = this.#run
     if (run === null || run.over || run.processId === null) return
@@ -343,12 +344,12 @@ export class AgentLink implements AsyncDisposable {
     this.#end = end
     this.#live = null
     if (this.#ackTimer !== null) clearTimeout(this.#ackTimer)
-    this.#desks.clear()
+    this.#hostRequests.clear()
     for (const wake of [...this.#waiting]) wake()
     this.#settleClosed(end)
   }
 
-  /** A session other than `last`, which may have failed a request before its end is known here. */
+  /** Waits for a session other than `last`, which may have failed a request before its end is known here. */
   #waitForSession(
     signal: AbortSignal | undefined,
     deadline: number | null,
@@ -383,7 +384,7 @@ export class AgentLink implements AsyncDisposable {
   }
 }
 
-/** What the agent still says of it is acknowledged, and heard by nobody. */
+/** Later messages of the run are acknowledged and ignored. */
 function finish(run: Run): void {
   run.over = true
   run.intake.close()
@@ -393,7 +394,7 @@ function deadlineOf({ timeoutMs }: RequestOptions): number | null {
   return timeoutMs === undefined ? null : performance.now() + timeoutMs
 }
 
-/** Opens the link over the two ports of a VM; it begins a session at once and keeps one until it is closed. */
+/** Opens the link over the two ports of a VM. It starts a session immediately and keeps one until it is closed. */
 export function openAgentLink(options: AgentLinkOptions): AgentLink {
   return new AgentLink(options)
 }

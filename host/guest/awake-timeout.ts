@@ -1,13 +1,13 @@
 /**
- * A timeout that counts only the time during which this process runs. A process that was stopped (Ctrl-Z, SIGSTOP, a
- * laptop asleep) could not read what the other side sent meanwhile, so that time says nothing about the other side.
+ * A timeout that counts only the time in which this process runs. A stopped process (Ctrl-Z, SIGSTOP, a sleeping
+ * laptop) cannot read messages, so that time says nothing about the other side.
  */
 
 const tickMs = 1_000
 
 /**
  * Calls `onEnd` after `timeoutMs` of running time. Returns a function that cancels it.
- * @param clock ms, also of the time in which the process was stopped
+ * @param clock time in ms, including time in which the process was stopped
  */
 export function awakeTimeout(
   timeoutMs: number,
@@ -19,11 +19,11 @@ export function awakeTimeout(
   let last = clock()
   const timer = setInterval(() => {
     const now = clock()
-    // A tick that is far too late comes from a process that was stopped: it counts as one tick.
+    // A very late tick means that the process was stopped: count it as one tick.
     const passedMs = now - last
     leftMs -= passedMs > stepMs + tickMs ? stepMs : passedMs
     last = now
-    // The part of a millisecond by which timers may be early.
+    // Timers may fire a fraction of a millisecond early.
     if (leftMs >= 1) return
     clearInterval(timer)
     onEnd()

@@ -1,6 +1,6 @@
 /**
- * The events of one run as they come from the guest: each exactly once and in order to the host, whatever sessions
- * come and go in between. Refuses gaps and more than a run may have.
+ * Delivers the events of one run to the host, each exactly once and in order, across sessions. Refuses gaps and more
+ * events than a run may have.
  */
 import type { z } from 'zod'
 import { limits } from '#specs/protocol/limits.ts'
@@ -11,28 +11,28 @@ export type EventSink = (runId: string, event: NumberedEvent) => void | Promise<
 
 export interface EventIntake {
   readonly runId: string
-  /** The last event that has been taken over. */
+  /** Sequence number of the last accepted event. */
   readonly received: number
-  /** The last event that the sink has finished with. */
+  /** Sequence number of the last event that the sink has handled. */
   readonly handled: number
   /**
-   * Takes a batch as far as nothing is wrong with it. `done` settles when the sink has finished with all of it.
-   * `claim`: an event says what cannot be.
+   * Accepts a batch up to its first error. `done` settles when the sink has handled the accepted events. `claim`: an
+   * event is invalid.
    */
   take(
     events: readonly NumberedEvent[],
   ): { fault: 'gap' | 'too_many' | 'claim'; message: string } | { done: Promise<void> }
-  /** From here on events are only counted: nobody looks at them, and the sink hears of none. */
+  /** From now on events are only counted, neither checked nor delivered. */
   close(): void
 }
 
 export interface EventIntakeOptions {
-  /** Looks at each event before it is taken, in order; what is wrong with it, or null. */
+  /** Checks each event in order before it is accepted; returns the problem, or null. */
   readonly check?: (event: NumberedEvent) => string | null
   readonly maxEvents?: number
 }
 
-/** `onFailure` is called once when the sink throws; nothing more is handed on after that. */
+/** `onFailure` is called once when the sink throws; no further event is delivered. */
 export function createEventIntake(
   runId: string,
   sink: EventSink,

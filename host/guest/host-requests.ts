@@ -1,4 +1,6 @@
-/** The desks of one link: what the agent may ask its host for, each request worked on once. Knows no run and no session. */
+/**
+ * The requests that the agent may send to its host over one link; each is executed once. Knows no run and no session.
+ */
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostToolCall, HostToolResult } from '#specs/protocol/extension.ts'
 import type { HookDecision, HookRequest } from '#specs/protocol/hook.ts'
@@ -10,11 +12,11 @@ import {
 } from './idempotent-requests.ts'
 
 export interface RequestHandlers {
-  /** Called once per question however many sessions it takes. */
+  /** Called once per question, over any number of sessions. */
   requestApproval: RequestHandler<ApprovalRequest, ApprovalDecision>
-  /** Called once per question, as above; absent: the run has no hooks. */
+  /** Called once per question. Absent: the run has no hooks. */
   runHook?: RequestHandler<HookRequest, HookDecision>
-  /** Called once per call, also when the answer is lost with its session; absent: the application has no tools. */
+  /** Called once per call, even if the answer is lost with its session. Absent: the application has no tools. */
   callTool?: RequestHandler<HostToolCall, HostToolResult>
 }
 
@@ -22,17 +24,17 @@ export interface HostRequests {
   readonly approvals: IdempotentRequests<ApprovalRequest, ApprovalDecision>
   readonly hooks: IdempotentRequests<HookRequest, HookDecision>
   readonly calls: IdempotentRequests<HostToolCall, HostToolResult>
-  /** Withdraws all that is open and forgets the answers. */
+  /** Cancels all open requests and forgets the answers. */
   clear(): void
 }
 
-/** The answer to whatever is asked for a run that is not under way. */
+/** The answer to a request for an inactive run. */
 export const unknownRun = {
   ok: false,
   error: { code: 'notFound', message: 'no such run is under way' },
 } as const satisfies { ok: false; error: HandlerFailure }
 
-/** Answers kept for a guest that has to ask again; outputs of tools are larger. */
+/** Number of answers kept for repeated requests; tool outputs are larger. */
 const keptAnswers = 1_024
 const keptOutputs = 64
 
@@ -58,7 +60,7 @@ export function createHostRequests({ requestApproval, runHook, callTool }: Reque
     hooks,
     calls,
     clear: () => {
-      for (const desk of [approvals, hooks, calls]) desk.clear()
+      for (const requests of [approvals, hooks, calls]) requests.clear()
     },
   }
 }

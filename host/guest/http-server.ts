@@ -1,6 +1,6 @@
 /**
- * The host's end of HTTP/2 on `caisson.http`: a server session for each session of the link, with every limit explicit
- * (Node's defaults allow four billion streams). Refuses push and anything a hostile client could pile up.
+ * The host's end of HTTP/2 on `caisson.http`: one server session per session of the link. Sets every limit explicitly
+ * (Node's default allows four billion streams). Refuses push and anything that a hostile client could accumulate.
  */
 import {
   constants,
@@ -13,21 +13,21 @@ import type { Duplex } from 'node:stream'
 
 export type StreamHandler = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void
 
-/** What the guest may have open and make the host keep, per session. */
+/** Limits on what the guest may open and make the host store, per session. */
 export const http2Limits = {
   maxConcurrentStreams: 64,
   maxHeaderListBytes: 16 * 1024,
   maxHeaderPairs: 64,
-  /** Flow-control window of one stream, and of all together, in bytes. */
+  /** Flow-control window of one stream, and of the whole session, in bytes. */
   streamWindowBytes: 1024 * 1024,
   sessionWindowBytes: 4 * 1024 * 1024,
-  /** Memory that nghttp2 may hold for the session, in MB. */
+  /** Memory limit of nghttp2 for the session, in MB. */
   sessionMemoryMB: 16,
 } as const
 
 /**
- * Serves one client over `socket`. `onEnd` is called once, when the session has closed for whatever reason.
- * Every stream has an error listener already: a reset by the guest never ends the process. To break off an answer call
+ * Serves one client over `socket`. Calls `onEnd` once, when the session has closed for any reason. Every stream already
+ * has an error listener, so a reset by the guest never ends the process. To abort a response call
  * `stream.destroy(error)`: Node's `stream.close(code)` and `stream.destroy()` first end it as if it were complete.
  */
 export function serveHttp2(
@@ -59,9 +59,9 @@ export function serveHttp2(
   session.on('close', () => onEnd(message))
   session.on('stream', (stream, headers, _flags, rawHeaders) => {
     stream.on('error', () => {})
-    // Opened and reset in one breath: nobody is there, and to answer would throw.
+    // The guest already reset the stream; responding would throw.
     if (stream.destroyed) return
-    // Node tells the guest of this bound, and itself takes heads of up to 64 KiB.
+    // Node announces this limit to the guest but accepts headers of up to 64 KiB.
     if (sizeOf(rawHeaders) > http2Limits.maxHeaderListBytes)
       return stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)
     onStream(stream, headers)
@@ -70,7 +70,10 @@ export function serveHttp2(
   return session
 }
 
-/** As RFC 9113, section 6.5.2, counts it. @param rawHeaders names and values in turn */
+/**
+ * Size as defined by RFC 9113, section 6.5.2.
+ * @param rawHeaders alternating names and values
+ */
 function sizeOf(rawHeaders: readonly string[]): number {
   return rawHeaders.reduce((sum, text) => sum + text.length + 16, 0)
 }

@@ -1,44 +1,44 @@
 /**
- * Requests of the guest that the host answers once, however often the guest has to ask: one outlives the session it came in,
- * and its answer waits for the guest. Refuses an id that is used for another request.
+ * Executes each request of the guest once, even if it is repeated. A request outlives its session, and its answer is
+ * kept for the guest. Refuses an id that is reused for another request.
  */
 import { createHash } from 'node:crypto'
 import type { Result } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type HandlerFailure, sessionEnded } from '#specs/protocol/peer.ts'
 
-/** Called once per id; `signal` is aborted when the guest withdraws the request, or is gone. */
+/** Called once per id; `signal` aborts when the guest withdraws the request, or is gone. */
 export type RequestHandler<Q, A> = (
   request: Q,
   context: { signal: AbortSignal },
 ) => Promise<Result<A, HandlerFailure>>
 
 export interface DeskOptions<Q, A> {
-  /** What a request is known again by. */
+  /** Returns the id that identifies a repeated request. */
   readonly idOf: (request: Q) => string
   readonly work: RequestHandler<Q, A>
-  /** Answers kept for a guest that has to ask again. */
+  /** Number of answers kept for repeated requests. */
   readonly keptAnswers: number
-  /** Whether an id whose answer is forgotten is never worked on again, as its effect cannot be repeated. */
+  /** Whether a request is refused after its answer is forgotten, because its effect cannot be repeated. */
   readonly neverTwice?: boolean
 }
 
 export interface IdempotentRequests<Q, A> {
-  /** `signal` is the peer's: it withdraws the request, unless it is the session that ended. */
+  /** `signal` is the peer's: it withdraws the request, unless the session has ended. */
   ask(request: Q, signal: AbortSignal): Promise<Result<A, HandlerFailure>>
-  /** Withdraws all that is open and forgets the answers. */
+  /** Cancels all open requests and forgets the answers. */
   clear(): void
 }
 
 interface Entry<A> {
-  /** Of the request: what was answered need not be kept to know it again. */
+  /** Digest of the request, so that an answered request need not be kept. */
   readonly digest: string
   readonly controller: AbortController
   readonly answer: Promise<Result<A, HandlerFailure>>
   open: boolean
 }
 
-/** Ids that are remembered without their answer. */
+/** Maximum number of ids kept without their answer. */
 const forgottenMaxCount = 200_000
 
 export function createIdempotentRequests<Q, A>(options: DeskOptions<Q, A>): IdempotentRequests<Q, A> {
@@ -55,8 +55,8 @@ export function createIdempotentRequests<Q, A>(options: DeskOptions<Q, A>): Idem
     return entry
   }
 
-  /** Forgets the oldest answers; what is open is never forgotten, so there may be no room. */
-  function makeRoom(): boolean {
+  /** Forgets the oldest answers. Open requests are never forgotten, so this may fail. */
+  function evictOldest(): boolean {
     let open = 0
     for (const entry of entries.values()) if (entry.open) open++
     if (open >= limits.pendingMaxRequests || forgotten.size >= forgottenMaxCount) return false
@@ -77,14 +77,14 @@ export function createIdempotentRequests<Q, A>(options: DeskOptions<Q, A>): Idem
       if (entry === undefined) {
         if (forgotten.has(id))
           return refusal('invalidParams', 'the answer under this id is not kept any more')
-        if (!makeRoom()) return refusal('busy', 'too many requests are open')
+        if (!evictOldest()) return refusal('busy', 'too many requests are open')
         entry = put(request, digest)
         entries.set(id, entry)
       } else if (entry.digest !== digest) {
         return refusal('invalidParams', 'this id was used for another request')
       }
       const asked = entry
-      // A session that ends aborts its handlers too; the request then stays, for the guest will ask again.
+      // A session that ends also aborts its handlers. The request stays open, since the guest will repeat it.
       const withdraw = (): void => {
         if (signal.reason !== sessionEnded) asked.controller.abort('the step that asked has ended')
       }

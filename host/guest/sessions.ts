@@ -1,6 +1,6 @@
 /**
  * Keeps a session with the guest: draws its number, opens both ports with it, starts it, watches its heartbeat, and
- * begins anew whenever it ends. Whatever the guest does wrong ends the session; too much of that ends the link.
+ * starts a new one when it ends. Any error of the guest ends the session; too many end the link.
  */
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
@@ -15,7 +15,7 @@ import type { Handlers, ParamsInput, Peer, ResultOf } from '#specs/protocol/peer
 import { awakeTimeout } from './awake-timeout.ts'
 import { type StreamHandler, serveHttp2 } from './http-server.ts'
 
-/** Time between two offers that the guest asked for: a guest that asks without end costs little. */
+/** Time between two offers at the guest's request; limits the cost of endless requests. */
 const askedOfferMs = 20
 
 export type SessionInfo = ResultOf<typeof sessionStart>
@@ -26,29 +26,29 @@ export interface LiveSession {
   number: number
   peer: Peer
   info: SessionInfo
-  /** Whether the agent process is the one of the session before. */
+  /** Whether the agent process is the same as in the previous session. */
   resumed: boolean
 }
 
 export interface LinkEnd {
   reason: 'closed' | 'port_closed' | 'flapping' | 'silent' | 'protocol_mismatch' | 'run_limit' | 'host_failed'
-  /** Which phase, what was expected, what was seen, what to do. */
+  /** The phase, what was expected, what was seen, what to do. */
   message: string
 }
 
 export interface LinkTimings {
   heartbeatIntervalMs: number
-  /** Age of an unanswered heartbeat at which the session is ended. */
+  /** Age of an unanswered heartbeat after which the session ends. */
   heartbeatTimeoutMs: number
-  /** How long `session/start` may take. */
+  /** Time limit of `session/start`. */
   startTimeoutMs: number
-  /** How long the link may be without a session, once it has had one. */
+  /** Time limit without a session, after the first one. */
   reconnectTimeoutMs: number
-  /** The same for the first session; the guest may still be booting. */
+  /** Time limit for the first session; the guest may still be booting. */
   firstSessionTimeoutMs: number
-  /** How long a guest that is about to be saved may take to end its session. */
+  /** Time limit for a guest to end its session before it is saved. */
   parkTimeoutMs: number
-  /** How often an unanswered preamble is followed by a new one. */
+  /** Interval between repeated preambles while there is no answer. */
   preambleIntervalMs: number
   /** Sessions that may end within `flapWindowMs`. */
   flapMaxCount: number
@@ -72,14 +72,14 @@ export interface SessionsOptions {
   http: Duplex
   handlers: Handlers<'host'>
   onStream: StreamHandler
-  /** What the guest is to go on from. */
+  /** Position from which the guest continues. */
   resume: () => ParamsInput<typeof sessionStart>['resume']
   onUp: (session: LiveSession) => void
   onDown: (number: number, end: RpcSessionEnd) => void
   onEnd: (end: LinkEnd) => void
   onBug?: (method: string, cause: unknown) => void
   timings?: Partial<LinkTimings>
-  /** The VM was resumed from a state that others begin with too. */
+  /** Whether the VM was restored from shared state, such as a template. */
   cloned?: boolean
   drawSession?: () => SessionId
 }
@@ -89,11 +89,11 @@ export class Sessions {
   readonly #timings: LinkTimings
   #rpc: Channel
   #http: Channel
-  /** Between the end of a VM's process and the ports of the next. */
+  /** True between the end of a VM's process and the ports of the next one. */
   #detached = false
-  /** The guest waits for a host. */
+  /** Called when the guest waits for a host. */
   #onParked = () => {}
-  /** The number last written; only its echo opens a session. {@link sessionRequest} while no offer is out. */
+  /** The number last written; only its echo opens a session. {@link sessionRequest} while there is no offer. */
   #drawn: SessionId = sessionRequest
   #rpcSession: RpcSession | null = null
   #httpStream: SessionStream | null = null
@@ -145,13 +145,13 @@ export class Sessions {
     return this.#live
   }
 
-  /** Ends the session, if there is one; the next begins by itself. */
+  /** Ends the current session; the next one starts by itself. */
   restart(reason: string, message: string): void {
     if (this.#rpcSession === null) this.#begin()
     else this.#rpcSession.end({ reason, message })
   }
 
-  /** While the VM is paused nothing is expected of it. */
+  /** While the VM is paused, the guest is not expected to answer. */
   setFrozen(frozen: boolean): void {
     if (this.#frozen === frozen || this.#ended !== null) return
     this.#frozen = frozen
@@ -159,9 +159,8 @@ export class Sessions {
   }
 
   /**
-   * Ends the session and lets go of the ports, whose VM is about to be saved; nothing is expected until
-   * {@link attachPorts}. A guest that has taken its session down goes on several times sooner later; one that does not
-   * say so in time is saved as it is.
+   * Ends the session and releases the ports before the VM is saved; expects nothing until {@link attachPorts}. A guest
+   * that has closed its session resumes several times faster. One that does not confirm in time is saved as it is.
    */
   async park(): Promise<void> {
     const session = this.#frozen ? null : this.#rpcSession
@@ -178,7 +177,7 @@ export class Sessions {
     this.#http.release()
   }
 
-  /** The VM goes on behind other ports: ends the session that it had, and begins the next. */
+  /** Continues the VM over new ports: ends the old session and starts the next. */
   attachPorts(rpc: Duplex, http: Duplex): void {
     if (this.#ended !== null) return
     this.#detached = false
@@ -188,7 +187,7 @@ export class Sessions {
     this.restart('woken', 'the VM goes on behind other ports')
   }
 
-  /** Ends the link; the first call counts. */
+  /** Ends the link; only the first call counts. */
   end(end: LinkEnd): void {
     if (this.#ended !== null) return
     this.#ended = end
@@ -197,14 +196,14 @@ export class Sessions {
     const open = this.#rpcSession !== null
     this.#rpcSession?.end({ reason: end.reason, message: end.message })
     this.#dropHttp()
-    // So that the guest does not have to find out by silence.
+    // Without it, the guest would notice only by silence.
     if (open) this.#rpc.writePreamble(sessionRequest)
     this.#rpc.release()
     this.#http.release()
     this.#options.onEnd(end)
   }
 
-  // ---- beginning ------------------------------------------------------------------------------------------
+  // ---- start ----------------------------------------------------------------------------------------------
 
   /** Draws a session and offers it on the control port. */
   #begin(): void {
@@ -222,7 +221,7 @@ export class Sessions {
     }, this.#timings.preambleIntervalMs)
   }
 
-  /** Several causes within `delayMs` make one beginning. */
+  /** Several causes within `delayMs` lead to one start. */
   #beginSoon(delayMs: number): void {
     if (this.#ended !== null || this.#rpcSession !== null) return
     if (this.#beginTimer !== null) clearTimeout(this.#beginTimer)
@@ -235,16 +234,16 @@ export class Sessions {
       if (session === sessionRequest) this.#onParked()
     } else if (session === sessionRequest) this.#onAsked()
     else if (session === this.#drawn) this.#open()
-    // Any other is the echo of an offer that was taken back.
+    // Any other number is the echo of a withdrawn offer.
   }
 
   /**
-   * The guest asks for a session, and repeats that until one comes. However many requests one silence brings, they are
-   * no change of session: a host that was stopped reads them all at once. Their bound is the time for a session.
+   * The guest asks for a session and repeats this until it gets one. Repeated requests do not count as session changes:
+   * a host that was stopped reads them all at once. The session's time limit bounds them.
    */
   #onAsked(): void {
     if (this.#drawn === sessionRequest) this.#beginSoon(1)
-    // The offer that is out may have been lost; its echo may also be behind this request.
+    // The current offer may have been lost, or its echo may follow this request.
     else if (this.#beginTimer === null) this.#beginSoon(askedOfferMs)
   }
 
@@ -255,9 +254,8 @@ export class Sessions {
   }
 
   /**
-   * Streams come when the control port works: a guest that was just resumed has its first answer sooner so. Not before
-   * the guest has answered at all: until then it may still be in the session before, and would take the preamble for
-   * bytes of that one.
+   * Opens the streams once the control port works, so that a resumed guest gets its first answer sooner. Waits for the
+   * guest's first answer: until then it may still be in the previous session and read the preamble as data.
    */
   #openHttp(): void {
     if (!this.#httpOffered) this.#http.writePreamble(this.#drawn)
@@ -298,7 +296,7 @@ export class Sessions {
         session: this.#drawn,
         protocolSha256,
         heartbeatIntervalMs: this.#timings.heartbeatIntervalMs,
-        // Until it has answered once: then it has an identity of its own, which it is to keep.
+        // Until its first answer; after that the guest has an identity of its own and keeps it.
         ...(this.#options.cloned === true && this.#lastProcessId === null ? { cloned: true } : {}),
         ...(resume === undefined ? {} : { resume }),
       },
@@ -330,13 +328,13 @@ export class Sessions {
     void this.#beat(session)
   }
 
-  // ---- ending ---------------------------------------------------------------------------------------------
+  // ---- end ------------------------------------------------------------------------------------------------
 
   #onSessionEnd(number: number, end: RpcSessionEnd): void {
     const wasLive = this.#live !== null
     this.#rpcSession = null
     this.#live = null
-    // A late echo of it opens nothing.
+    // A late echo must not open a session.
     this.#drawn = sessionRequest
     this.#dropHttp()
     if (wasLive) {
@@ -344,7 +342,7 @@ export class Sessions {
       this.#watchSilence(this.#timings.reconnectTimeoutMs)
     }
     if (!this.#countChange()) return
-    // A guest that begins anew says so itself in a moment; otherwise it is for the host to begin.
+    // A restarting guest announces itself in a moment; otherwise the host starts the session.
     this.#beginSoon(end.reason === 'session_replaced' ? 100 : 1)
   }
 
@@ -387,7 +385,7 @@ export class Sessions {
       if (this.#frozen || session.paused) continue
       const answer = await session.peer.request(agentPing, { count }, { timeoutMs: heartbeatTimeoutMs })
       if (this.#rpcSession !== session) return
-      // Silence that this side made itself is not the guest's.
+      // Silence that the host caused does not count.
       if (answer.ok || this.#frozen || session.paused) continue
       session.end({ reason: 'heartbeat_missed', message: answer.error.message })
     }

@@ -10,7 +10,7 @@ import { CaissonError } from '#specs/errors.ts'
 import type { AgentEvent, HostEvent, JournalEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RunState } from '#specs/protocol/run-state.ts'
-import { writeWithRoom } from '../files/disk-space.ts'
+import { writeWithDiskSpace } from '../files/disk-space.ts'
 import { syncDirectory } from '../files/durable.ts'
 import { RunLock } from '../workspace/run-lock.ts'
 import { chainLine, type JournalPoint } from './journal-lines.ts'
@@ -98,7 +98,7 @@ export class Journal {
   #isTorn = false
   #tail: Promise<unknown> = Promise.resolve()
   /** Asked where the disk is full; lines that follow wait as well. Absent: `append` throws. */
-  waitForRoom: (() => Promise<void>) | undefined
+  waitForDiskSpace: (() => Promise<void>) | undefined
 
   private constructor(
     options: JournalOptions,
@@ -152,7 +152,7 @@ export class Journal {
    * @throws {CaissonError} `state_corrupted` when there is no room for lines of this kind. @throws what the disk says
    */
   async append(entry: Entry): Promise<JournalEvent> {
-    const written = this.#tail.then(() => writeWithRoom(() => this.#write(entry), this.waitForRoom))
+    const written = this.#tail.then(() => writeWithDiskSpace(() => this.#write(entry), this.waitForDiskSpace))
     this.#tail = written.catch(() => undefined)
     return await written
   }

@@ -5,7 +5,7 @@ import { errorMessage } from '#specs/errors.ts'
 import type { AgentEvent, Delta, HostDelta, HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { type RunState, reduceRun } from '#specs/protocol/run-state.ts'
-import type { WaitForRoom } from '../files/disk-space.ts'
+import type { WaitForDiskSpace } from '../files/disk-space.ts'
 import { Recorder } from '../recording/recorder.ts'
 import { removeLeftStaged, removeStagedOf, type WorkspaceResult } from '../workspace/index.ts'
 import { Journal } from './journal.ts'
@@ -13,7 +13,7 @@ import { Feed } from './run-feed.ts'
 import type { RunPaths } from './run-store.ts'
 
 /** Free before a line is written again. */
-const roomBytes = 1024 * 1024
+const reservedBytes = 1024 * 1024
 
 export class RunRecord {
   readonly paths: RunPaths
@@ -22,7 +22,7 @@ export class RunRecord {
   /** The end of a run whose journal took it no more. */
   #unrecorded: RunState | null = null
   #recorder: Recorder | null = null
-  #waitForRoom: ((what: string) => Promise<void>) | undefined
+  #waitForDiskSpace: ((what: string) => Promise<void>) | undefined
   #closed = false
 
   private constructor(paths: RunPaths, journal: Journal) {
@@ -57,10 +57,11 @@ export class RunRecord {
   }
 
   /** From here on journal and recording wait where the disk is full. Once a wait fails, so does what waits. */
-  waitForRoom(wait: WaitForRoom): void {
+  waitForDiskSpace(wait: WaitForDiskSpace): void {
     const { directory } = this.paths
-    this.#waitForRoom = (what) => wait({ what, directory, neededBytes: roomBytes })
-    this.#journal.waitForRoom = () => wait({ what: "the run's journal", directory, neededBytes: roomBytes })
+    this.#waitForDiskSpace = (what) => wait({ what, directory, neededBytes: reservedBytes })
+    this.#journal.waitForDiskSpace = () =>
+      wait({ what: "the run's journal", directory, neededBytes: reservedBytes })
   }
 
   /** Journals a fact of the host, then shows it. */
@@ -92,8 +93,8 @@ export class RunRecord {
   async openRecorder({ model, name }: { readonly model: string; readonly name: string }): Promise<Recorder> {
     const { runId, exchanges } = this.paths
     const header = { version: 1, runId, model, provider: name, at: Date.now() } as const
-    const wait = this.#waitForRoom
-    const how = wait === undefined ? {} : { waitForRoom: () => wait("the run's recording") }
+    const wait = this.#waitForDiskSpace
+    const how = wait === undefined ? {} : { waitForDiskSpace: () => wait("the run's recording") }
     this.#recorder ??= await Recorder.open(exchanges, header, how)
     return this.#recorder
   }

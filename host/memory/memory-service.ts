@@ -173,7 +173,7 @@ function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
 }
 
 /** The newest of what is kept, as far as a task is told of it from the beginning. @throws {CaissonError} `state_unavailable` */
-export function notesToTell(store: NoteStore, workspace: string): MemoryNote[] {
+export function notesForTask(store: NoteStore, workspace: string): MemoryNote[] {
   const told: MemoryNote[] = []
   let chars = 0
   for (const note of keptNotes(store, workspace).slice(0, toldMaxCount)) {

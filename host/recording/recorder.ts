@@ -1,7 +1,7 @@
 /** Writes a run's recording. What cannot be written costs the recording, never the run. */
 import { type FileHandle, open } from 'node:fs/promises'
 import type { Result } from '#specs/protocol/error.ts'
-import { writeWithRoom } from '../files/disk-space.ts'
+import { writeWithDiskSpace } from '../files/disk-space.ts'
 import type { WireError } from '../net/gateway-error.ts'
 import type { ChatRequest } from '../providers/chat-request.ts'
 import { type Upstream, type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
@@ -25,14 +25,14 @@ const parentsMax = 64
 export interface RecorderOptions {
   readonly maxBytes?: number
   /** Asked where the disk is full. Absent: the recording ends there. */
-  readonly waitForRoom?: () => Promise<void>
+  readonly waitForDiskSpace?: () => Promise<void>
 }
 
 export class Recorder implements AsyncDisposable {
   readonly #file: FileHandle
   readonly #maxBytes: number
   readonly #earlier: { readonly index: number; readonly digest: ChatDigest }[] = []
-  readonly #waitForRoom: (() => Promise<void>) | undefined
+  readonly #waitForDiskSpace: (() => Promise<void>) | undefined
   /** Of whole lines. */
   #writtenBytes = 0
   #count = 0
@@ -41,10 +41,10 @@ export class Recorder implements AsyncDisposable {
   #isBroken = false
   #last: Promise<unknown> = Promise.resolve()
 
-  private constructor(file: FileHandle, { maxBytes = defaultMaxBytes, waitForRoom }: RecorderOptions) {
+  private constructor(file: FileHandle, { maxBytes = defaultMaxBytes, waitForDiskSpace }: RecorderOptions) {
     this.#file = file
     this.#maxBytes = maxBytes
-    this.#waitForRoom = waitForRoom
+    this.#waitForDiskSpace = waitForDiskSpace
   }
 
   /** Begins the file, which must not exist. */
@@ -143,7 +143,7 @@ export class Recorder implements AsyncDisposable {
   /** Of lines that cannot be written none is there in part, and none that follows. */
   #write(line: string): void {
     this.#last = this.#last
-      .then(() => writeWithRoom(() => this.#put(line), this.#waitForRoom))
+      .then(() => writeWithDiskSpace(() => this.#put(line), this.#waitForDiskSpace))
       .catch(() => {
         this.#isBroken = true
       })

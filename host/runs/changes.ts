@@ -1,4 +1,7 @@
-/** The changes of a finished run: reviewed, applied and undone under the directory's lock, each journaled around the effect. */
+/**
+ * Reviews, applies and undoes the changes of a finished run. Each action holds the directory's lock and is journaled
+ * before and after its effect.
+ */
 
 import { closeSync } from 'node:fs'
 import { CaissonError, hasCode, requireObject, requireSignal, withCode } from '#specs/errors.ts'
@@ -29,12 +32,12 @@ import { manifestFile, requireValue } from './prepare.ts'
 import { boundHeld, type RunUndo, undoRun } from './undo-run.ts'
 
 export interface ReviewedChange extends ReviewItem {
-  /** A unified diff, or null with the reason in `noDiff`. Foreign text. */
+  /** Unified diff, or null with the reason in `noDiff`. Untrusted text. */
   readonly diff: string | null
   readonly noDiff?: string
 }
 
-/** Every change, what becomes of git repositories, and which branches are kept under a name of their own. */
+/** All changes, the effect on git repositories, and the branches that are kept under another name. */
 export type Inspected = Pick<Review, 'items' | 'history' | 'aside'>
 
 export class RunChanges {
@@ -58,7 +61,7 @@ export class RunChanges {
     this.#changes = changes
   }
 
-  /** @throws {CaissonError} when the run brought no changes home, or what it kept is damaged */
+  /** @throws {CaissonError} when the run produced no changes, or its stored files are damaged */
   static async open(runId: string, store: RunStore, folders: Folders): Promise<RunChanges> {
     try {
       const digests = await readDigests(runId, store)
@@ -85,19 +88,19 @@ export class RunChanges {
     return this.#manifest.root
   }
 
-  /** Every change as it stands to the host now. */
+  /** All changes, compared with the current state of the host's files. */
   async review(): Promise<ReviewItem[]> {
     return [...(await this.inspect()).items]
   }
 
-  /** The same, with what becomes of git repositories. */
+  /** Like {@link review}, with the effect on git repositories. */
   async inspect(): Promise<Inspected> {
     using review = await this.#review()
     const { items, history, aside } = review
     return { items, history, aside }
   }
 
-  /** The same with diffs, which cost a read of both sides each. */
+  /** Like {@link review}, with diffs. Reads both sides of each file. */
   async *reviewWithDiffs(): AsyncGenerator<ReviewedChange, void, undefined> {
     using review = await this.#review()
     for (const item of review.items) {
@@ -107,9 +110,9 @@ export class RunChanges {
   }
 
   /**
-   * Applies a selection; `all` leaves flagged and conflicting changes out. Nothing is journaled where nothing is to be done.
-   * @param signal ends it between two files
-   * @throws {CaissonError} `invalid_options` before anything is applied, for a path that no change has
+   * Applies a selection; `all` skips flagged and conflicting changes. Journals nothing when there is nothing to apply.
+   * @param signal cancels between two files
+   * @throws {CaissonError} `invalid_options` before anything is applied, for a path without a change
    */
   async apply(selection: Selection, options: { readonly signal?: AbortSignal } = {}): Promise<ApplySummary> {
     requireSelection(selection)
@@ -119,7 +122,7 @@ export class RunChanges {
     const { sha256 } = this.#changes
     return await this.#recorded(async (record, runDirectory) => {
       using review = await this.#review()
-      // An apply that broke off has a beginning in the journal, and gets its end.
+      // Completes the journal entry of an interrupted apply.
       const { chosen, unknown } = selectChanges(review, selection)
       if (unknown.length > 0) throw new CaissonError('invalid_options', describeUnknown(this.runId, unknown))
       const isNothing = chosen.length === 0 && record.state.unfinished === null
@@ -137,14 +140,17 @@ export class RunChanges {
     })
   }
 
-  /** Takes back everything that this run applied and nothing else. See {@link undoRun}. */
+  /** Reverts everything that this run applied, and nothing else. See {@link undoRun}. */
   async undo(options: { readonly signal?: AbortSignal } = {}): Promise<RunUndo> {
     requireObject('the options', options)
     requireSignal('signal', options.signal)
     return await undoRun(this.runId, this.#store, this.#folders, options)
   }
 
-  /** Before an apply: what the run does to ignore rules, chosen or not, for its commits may bring it later. */
+  /**
+   * Runs before an apply: records the changes to ignore rules even if they are not selected, since the run's commits
+   * may contain them.
+   */
   async #keepRules(review: Review): Promise<void> {
     const contents = openContents(review.changes.paths.contents)
     try {
@@ -175,7 +181,7 @@ function describeUnknown(runId: string, unknown: readonly string[]): string {
   )
 }
 
-/** What was done is done, whether the journal takes its end or not: then the summary says that it did not. */
+/** The files have already changed. If the journal entry cannot be written, the summary says so. */
 async function attempt(written: Promise<void>): Promise<{ readonly stopped?: WorkspaceError }> {
   try {
     await written
@@ -185,7 +191,10 @@ async function attempt(written: Promise<void>): Promise<{ readonly stopped?: Wor
   }
 }
 
-/** Of the manifest and the change set, by the journal. @throws {CaissonError} `not_possible_now` where no changes came home */
+/**
+ * Digests of the manifest and the change set, from the journal.
+ * @throws {CaissonError} `not_possible_now` when the run has no changes
+ */
 async function readDigests(runId: string, store: RunStore): Promise<{ manifest: string; changes: string }> {
   let manifest: string | undefined
   let changes: string | undefined

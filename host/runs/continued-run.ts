@@ -1,4 +1,4 @@
-/** The run that another one continues: what it was about, and its VM if it was kept. */
+/** Finds the run that another run continues: its task, its result, and its VM if it was kept. */
 
 import { stat } from 'node:fs/promises'
 import path from 'node:path'
@@ -7,27 +7,28 @@ import type { RunState } from '#specs/protocol/run-state.ts'
 import { RunFold } from '../journal/run-outline.ts'
 import type { RunStore } from '../journal/run-store.ts'
 
-/** Tasks that the agent is told of, the last ones. */
+/** Number of earlier tasks in the context; the most recent ones. */
 const maxTasks = 5
-/** Of a task and of its result each. */
+/** Maximum characters of each task and of each result. */
 const maxChars = 4_000
-/** Runs in a row that ended before they had a VM, behind which a kept one is still looked for. */
+/** Number of consecutive runs without a VM that are searched for an earlier kept VM. */
 const maxWithoutVm = 20
 
 export interface ContinuedRun {
   readonly runId: string
-  /** Where its VM would be, or one before it that it did not come to use; it may not have been kept. */
+  /** Folder of the kept VM of this run, or of an earlier run whose VM it never used. The VM may not exist. */
   readonly kept: string
-  /** The run that it is part of. */
+  /** Id of the run that owns the folder. */
   readonly keptBy: string
   /** Earlier tasks and their results, oldest first, as facts for the model. */
   readonly context: Readonly<Record<string, string>>
 }
 
 /**
- * @param name id of the run, a beginning of it, or `last`: the last one of this directory
+ * @param name id of the run, a prefix of it, or `last` (most recent run of this directory)
  * @param directory real path of the workspace
- * @throws {CaissonError} `run_not_found` when there is none, or it worked elsewhere `run_busy` while it is at work
+ * @throws {CaissonError} `run_not_found` when no run matches or it used another directory, `run_busy` while it is
+ * running
  */
 export async function findContinued(store: RunStore, name: string, directory: string): Promise<ContinuedRun> {
   const runId = name === 'last' ? await findLast(store, directory) : (await store.find(name)).runId
@@ -49,8 +50,8 @@ export async function findContinued(store: RunStore, name: string, directory: st
 }
 
 /**
- * A run that was cancelled or killed before it had its VM has left the one of the run that it continued where it was: who
- * takes a VM removes it there.
+ * A run that ended before it had a VM leaves the kept VM of the run it continued in place: the run that uses a VM
+ * removes it.
  */
 async function findKept(store: RunStore, last: string): Promise<Pick<ContinuedRun, 'kept' | 'keptBy'>> {
   let runId: string | undefined = last
@@ -67,7 +68,7 @@ async function findKept(store: RunStore, last: string): Promise<Pick<ContinuedRu
 }
 
 async function findLast(store: RunStore, directory: string): Promise<string> {
-  // One whose journal tells nothing worked nowhere.
+  // A run without a readable journal has no known directory.
   const last = (await store.list()).find(
     ({ workspace }) => workspace !== '' && path.resolve(workspace) === directory,
   )
@@ -78,19 +79,19 @@ async function findLast(store: RunStore, directory: string): Promise<string> {
 async function describeTasks(store: RunStore, last: string): Promise<Record<string, string>> {
   const tasks: string[] = []
   for (let runId: string | undefined = last; runId !== undefined && tasks.length < maxTasks; ) {
-    const told: Awaited<ReturnType<typeof describeTask>> = await describeTask(store, runId).catch(
+    const described: Awaited<ReturnType<typeof describeTask>> = await describeTask(store, runId).catch(
       () => undefined,
     )
-    if (told === undefined) break
-    tasks.unshift(told.text)
-    runId = told.continues
+    if (described === undefined) break
+    tasks.unshift(described.text)
+    runId = described.continues
   }
   return Object.fromEntries(
     tasks.map((text, index) => [`earlier task ${index + 1} of ${tasks.length}`, text]),
   )
 }
 
-/** Undefined where the run has not begun. */
+/** Undefined if the run never started. */
 async function describeTask(
   store: RunStore,
   runId: string,
@@ -113,10 +114,10 @@ async function describeTask(
   return { text: parts.join('\n\n'), continues: facts.continues }
 }
 
-/** Of calls on the host whose end was never journaled: whoever goes on has to look before they repeat one. */
+/** Host calls whose result was never journaled. The agent must check their effect before it repeats one. */
 function unknownCalls(openHostCalls: RunState['openHostCalls']): string[] {
   const calls = Object.values(openHostCalls).map(({ tool, arguments: given }) => `${tool}(${given})`)
   if (calls.length === 0) return []
-  const told = calls.join('; ').slice(0, maxChars)
-  return [`It is not known whether these calls had an effect, for their end was never recorded: ${told}`]
+  const list = calls.join('; ').slice(0, maxChars)
+  return [`It is not known whether these calls had an effect, for their end was never recorded: ${list}`]
 }

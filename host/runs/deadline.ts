@@ -1,4 +1,4 @@
-/** A deadline that stands still while a person thinks. */
+/** A deadline that pauses while the run waits for a person. */
 
 export class Deadline {
   readonly #onExpire: () => void
@@ -7,14 +7,14 @@ export class Deadline {
   #holds = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** Starts to run at once. */
+  /** Starts the deadline immediately. */
   constructor(ms: number, onExpire: () => void) {
     this.#leftMs = ms
     this.#onExpire = onExpire
     this.#run()
   }
 
-  /** Adds (+1) or removes (-1) a reason to stand still. */
+  /** Adds (+1) or removes (-1) a reason to pause. */
   hold(change: number): void {
     const wasRunning = this.#holds === 0
     this.#holds = Math.max(0, this.#holds + change)
@@ -29,7 +29,7 @@ export class Deadline {
 
   #run(): void {
     this.#startedAt = performance.now()
-    // Longer timers overflow in Node and fire at once.
+    // Node fires longer timers immediately.
     this.#timer = setTimeout(this.#onExpire, Math.min(this.#leftMs, 2 ** 31 - 1))
     this.#timer.unref()
   }

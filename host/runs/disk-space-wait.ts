@@ -1,47 +1,47 @@
 /**
- * What a run does when the host's disk is full: it waits, says how much is needed, and goes on when there is room. It
- * waits no longer than the run's own time limit, and not at all once somebody cancelled.
+ * Waits for disk space on the host: reports how many bytes are missing and continues when they are free. The wait ends
+ * at the run's time limit or when the run is cancelled.
  */
 
 import { statfs } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import type { HostDelta, HostEvent } from '#specs/protocol/event.ts'
-import type { RoomNeed } from '../files/disk-space.ts'
+import type { DiskSpaceNeed } from '../files/disk-space.ts'
 
 const pollMs = 1_000
-/** Who begins to watch later hears of it as well. */
+/** Repeats the notice for watchers that connect later. */
 const repeatNoticeMs = 15_000
 
-export interface RoomKeeperOptions {
-  /** Shown at once; nothing can be journaled now. */
+export interface DiskSpaceWaitOptions {
+  /** Shown immediately; the journal cannot be written while the disk is full. */
   readonly onNotice: (notice: HostDelta) => void
-  /** For the journal. */
+  /** Receives the journal event after a wait. */
   readonly onWaited: (event: Extract<HostEvent, { type: 'disk-wait' }>) => void
-  /** One wait more (+1) or less (-1). */
+  /** One wait more (+1) or fewer (-1). */
   readonly onHold: (change: number) => void
-  /** Of all waits of the run together. */
+  /** Total for all waits of the run. */
   readonly maxWaitMs: number
-  /** Free bytes of the disk that `directory` is on. Absent: as the system says. */
+  /** Reads the free bytes of the disk that holds `directory`. Absent: uses statfs. */
   readonly readFree?: (directory: string) => Promise<number>
 }
 
-export class RoomKeeper {
-  readonly #options: RoomKeeperOptions
+export class DiskSpaceWait {
+  readonly #options: DiskSpaceWaitOptions
   readonly #giveUp = new AbortController()
   #leftMs: number
 
-  constructor(options: RoomKeeperOptions) {
+  constructor(options: DiskSpaceWaitOptions) {
     this.#options = options
     this.#leftMs = options.maxWaitMs
   }
 
-  /** Ends all waits, and those to come, with this reason. */
+  /** Ends current and future waits with this reason. */
   giveUp(reason: string): void {
     this.#giveUp.abort(reason)
   }
 
-  /** @throws {CaissonError} `no_space` when it waits no longer */
-  readonly wait = async (need: RoomNeed): Promise<void> => {
+  /** @throws {CaissonError} `no_space` when the wait ends without disk space */
+  readonly wait = async (need: DiskSpaceNeed): Promise<void> => {
     const signals = [this.#giveUp.signal, ...(need.signal === undefined ? [] : [need.signal])]
     const signal = AbortSignal.any(signals)
     this.#options.onHold(1)
@@ -57,7 +57,7 @@ export class RoomKeeper {
     }
   }
 
-  async #untilFree({ what, directory, neededBytes }: RoomNeed, signal: AbortSignal): Promise<void> {
+  async #untilFree({ what, directory, neededBytes }: DiskSpaceNeed, signal: AbortSignal): Promise<void> {
     const { readFree = readFreeBytes, onNotice } = this.#options
     const endAt = performance.now() + this.#leftMs
     for (let noticeAt = 0; ; ) {
@@ -70,14 +70,18 @@ export class RoomKeeper {
         onNotice({ type: 'disk-full', text, directory, freeBytes, neededBytes })
         noticeAt = now + repeatNoticeMs
       }
-      // At least once also where there seems to be room: a share of the disk can be used up before the disk is.
+      // Waits at least once even if the disk reports free space: a quota can be exceeded before the disk is full.
       await pause(pollMs, signal)
       if (!signal.aborted && (await readFree(directory)) >= neededBytes) return
     }
   }
 }
 
-function diskFull({ what, directory, neededBytes }: RoomNeed, freeBytes: number, why: string): CaissonError {
+function diskFull(
+  { what, directory, neededBytes }: DiskSpaceNeed,
+  freeBytes: number,
+  why: string,
+): CaissonError {
   return new CaissonError(
     'no_space',
     `the disk is full: ${what} needs ${neededBytes} free bytes in ${directory}, there are ${freeBytes} (${why}); ` +
@@ -85,13 +89,13 @@ function diskFull({ what, directory, neededBytes }: RoomNeed, freeBytes: number,
   )
 }
 
-/** Bytes that a plain user may still write. */
+/** Bytes available to an unprivileged user. */
 async function readFreeBytes(directory: string): Promise<number> {
   const { bavail, bsize } = await statfs(directory)
   return bavail * bsize
 }
 
-/** Resolves after this time, or with the signal. Keeps the process alive. */
+/** Resolves after `ms`, or when the signal aborts. Keeps the process alive. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(done, ms)

@@ -1,4 +1,4 @@
-/** How a run ends, and which end an error stands for. */
+/** Maps an error to the outcome and reason of a run. */
 import { CaissonError, errorCodes, errorMessage } from '#specs/errors.ts'
 import type { RunReason } from '#specs/protocol/error.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -8,13 +8,13 @@ import { VmError } from '../vm/vm-error.ts'
 export interface Ending {
   readonly outcome: RunOutcome
   readonly reason: RunReason
-  /** For people: which phase, what was expected, what was seen, what to do. */
+  /** For people: the phase, what was expected, what was seen, what to do. */
   readonly message: string
-  /** The agent's answer; empty when it gave none. */
+  /** The agent's answer; empty if it gave none. */
   readonly summary: string
 }
 
-/** The end that an error stands for. */
+/** Maps an error to the end of a run. */
 export function endingOf(error: unknown): Ending {
   const { reason } = errorCodes[CaissonError.from(error).code]
   const text = wordsOf(error)
@@ -23,10 +23,10 @@ export function endingOf(error: unknown): Ending {
   return { outcome, reason, message: message.slice(0, limits.textMaxChars), summary: '' }
 }
 
-/** Lines of each tail that go into a message. */
+/** Maximum lines of each log tail in a message. */
 const tailMaxLines = 20
 
-/** An error's message, for a VM's with what QEMU and the guest said last. Holds foreign text. */
+/** The error's message; for a VM error, with the last output of QEMU and the guest. Contains untrusted text. */
 export function wordsOf(error: unknown): string {
   if (!(error instanceof VmError)) return errorMessage(error)
   return [

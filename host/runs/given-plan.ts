@@ -1,4 +1,4 @@
-/** The plan that a run is handed: as a value, from an earlier run's journal, or from a file. Refuses what is no plan. */
+/** Reads the plan given to a run: a value, an earlier run's journal, or a file. Refuses anything that is not a plan. */
 
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
@@ -13,13 +13,13 @@ import type { RunStore } from '../journal/run-store.ts'
 
 export interface GivenPlan {
   readonly plan: Plan
-  /** The id of a run, a file, or `the application`. */
+  /** Id of a run, path of a file, or `the application`. */
   readonly from: string
-  /** The task that the plan was made for, where it is known. */
+  /** The task that the plan was made for; absent if unknown. */
   readonly prompt?: string
 }
 
-/** @throws {CaissonError} `invalid_plan` when the plan needs more sub-agents than the run may have */
+/** @throws {CaissonError} `invalid_plan` when the plan needs more sub-agents than the run allows */
 export function requireAgents({ plan, from }: GivenPlan, maxAgents: number): void {
   const [problem] = findAgentProblems(plan, { maxAgents, begun: 0 }, {})
   if (problem !== undefined)
@@ -29,10 +29,10 @@ export function requireAgents({ plan, from }: GivenPlan, maxAgents: number): voi
     )
 }
 
-/** Far more than a plan may be. */
+/** Far above the size of any valid plan. */
 const maxBytes = 4 * 1024 * 1024
 
-/** @throws {CaissonError} `invalid_plan` with the places that are wrong */
+/** @throws {CaissonError} `invalid_plan` with the positions of the errors */
 export function givenPlanOf(value: unknown): GivenPlan {
   const read = readPlan(value)
   if (read.ok) return { plan: read.value, from: 'the application' }
@@ -40,8 +40,8 @@ export function givenPlanOf(value: unknown): GivenPlan {
 }
 
 /**
- * @param name a run (its id, a beginning of it, `last`), or a file with a plan as JSON; a run wins where it could be both
- * @throws {CaissonError} `invalid_plan` when there is none of that name, or it is none
+ * @param name a run (id, prefix of an id, `last`), or a JSON file with a plan; a run takes precedence over a file
+ * @throws {CaissonError} `invalid_plan` when nothing has this name, or it is not a plan
  */
 export async function findGivenPlan(store: RunStore, name: string): Promise<GivenPlan> {
   const isFile = name.includes('/') || name.includes('.')
@@ -70,7 +70,7 @@ async function readPlanOfRun(store: RunStore, runId: string): Promise<GivenPlan>
 async function readPlanFile(file: string, isSure: boolean): Promise<GivenPlan> {
   let text: string
   try {
-    // A FIFO that nobody writes to would be waited for before it could be refused.
+    // Without O_NONBLOCK, opening a FIFO without a writer would block before it could be refused.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     if (!(await handle.stat()).isFile()) throw new CaissonError('invalid_plan', `${file} is not a file`)
     const bytes = Buffer.alloc(maxBytes + 1)

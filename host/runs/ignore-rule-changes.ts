@@ -1,11 +1,14 @@
-/** Which runs changed the ignore rules of which directory, until a person accepts that; `rule-changes.json` in the state folder. */
+/**
+ * Records which runs changed the ignore rules of which directory, until a person accepts it: `rule-changes.json` in the
+ * state folder.
+ */
 import { existsSync } from 'node:fs'
 import { z } from 'zod'
 import type { Folders } from '../state/folders.ts'
 import { JsonFile } from '../state/json-file.ts'
 import { joinRuleChanges, RuleChange } from '../workspace/index.ts'
 
-/** Changes that are kept apart for a directory; older ones become one. */
+/** Changes kept separately per directory; older ones are merged into one. */
 const MAX_CHANGES = 10
 
 const Content = z.strictObject({
@@ -20,13 +23,13 @@ export class KeptRules {
     this.#file = new JsonFile(folders, 'rule-changes.json', Content, { workspaces: [] })
   }
 
-  /** What no person accepted yet. @throws {CaissonError} `state_unavailable` */
+  /** Changes that no person has accepted. @throws {CaissonError} `state_unavailable` */
   async of(root: string): Promise<readonly RuleChange[]> {
     const { workspaces } = await this.#file.read()
     return workspaces.find((workspace) => workspace.root === root)?.changes ?? []
   }
 
-  /** Notes what a run is about to do. @throws {CaissonError} `state_unavailable` */
+  /** Records a change before the run applies it. @throws {CaissonError} `state_unavailable` */
   async add(root: string, change: RuleChange): Promise<void> {
     await this.#change(root, (changes) => {
       const own = changes.find(({ runId }) => runId === change.runId)
@@ -38,12 +41,12 @@ export class KeptRules {
     })
   }
 
-  /** The rules are the person's from now on. @throws {CaissonError} `state_unavailable` */
+  /** Accepts the current rules. @throws {CaissonError} `state_unavailable` */
   async accept(root: string): Promise<void> {
     await this.#change(root, () => [])
   }
 
-  /** What a run did was taken back. @throws {CaissonError} `state_unavailable` */
+  /** Removes the change of a run that was undone. @throws {CaissonError} `state_unavailable` */
   async forget(root: string, undone: string): Promise<void> {
     await this.#change(root, (changes) => changes.filter(({ runId }) => runId !== undone))
   }

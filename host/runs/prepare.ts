@@ -1,4 +1,7 @@
-/** The workspace before the VM starts: locked, scanned, written to a disk, its manifest kept with the run. */
+/**
+ * Prepares the workspace before the VM starts: locks and scans the directory, writes it to a disk image, and keeps its
+ * manifest with the run.
+ */
 
 import { rm } from 'node:fs/promises'
 import path from 'node:path'
@@ -20,18 +23,18 @@ import {
 import { KeptRules } from './ignore-rule-changes.ts'
 import type { ResolvedRun } from './resolved-run.ts'
 
-/** Where a run's directory keeps its manifest. */
+/** Path of the manifest in a run's directory. */
 export const manifestFile = (runDirectory: string) => path.join(runDirectory, 'manifest.jsonl')
 
 export interface PreparedWorkspace extends AsyncDisposable {
   readonly manifest: Manifest
-  /** The erofs file for the drive `workspace`; removed with this object. */
+  /** Path of the erofs file for the drive `workspace`; removed with this object. */
   readonly disk: string
-  /** A VM that waited for this run and has the disk already; ended with this object. Absent: one is to be started. */
+  /** VM of the pool that already has the disk; ended with this object. Absent: a VM must be started. */
   readonly vm?: PooledVm
 }
 
-/** @throws {CaissonError} when the directory cannot be used, in use, or does not fit */
+/** @throws {CaissonError} when the directory is unusable, in use, or too large */
 export async function prepareWorkspace(
   plan: Pick<ResolvedRun, 'folders' | 'directory' | 'include' | 'acceptIgnoreRules' | 'runId' | 'pool'>,
   record: RunRecord,
@@ -56,7 +59,7 @@ export async function prepareWorkspace(
   const { leftOut } = manifest
   const files = [...manifest.entries.values()].filter(({ kind }) => kind === 'file').length
   const bytes = scan.bytes
-  // What a person may have to decide on goes before what is ignored as ever.
+  // Paths that may need a person's decision come before ordinarily ignored ones.
   const examples = [...leftOut]
     .sort((left, right) => Number(isHeld(right)) - Number(isHeld(left)))
     .slice(0, 50)
@@ -81,13 +84,13 @@ export async function prepareWorkspace(
 }
 
 export interface HeldPaths {
-  /** The runs that changed the rules. */
+  /** Ids of the runs that changed the rules. */
   readonly runs: readonly string[]
-  /** A directory's path ends with `/` and stands for all below it. */
+  /** A directory's path ends with `/` and includes everything below it. */
   readonly paths: readonly string[]
 }
 
-/** What of a directory stays out because runs changed its ignore rules. @throws {CaissonError} */
+/** Paths of a directory that stay out because runs changed its ignore rules. @throws {CaissonError} */
 export async function findHeld(folders: Folders, root: string): Promise<HeldPaths> {
   const ruleChanges = await new KeptRules(folders).of(root)
   if (ruleChanges.length === 0) return { runs: [], paths: [] }

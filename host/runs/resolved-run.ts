@@ -1,4 +1,4 @@
-/** What a run is told before it starts; decided once, never changed. */
+/** All settings of a run, decided before it starts and never changed. */
 import type { ApprovalRule } from '#specs/protocol/approval.ts'
 import type { Result } from '#specs/protocol/error.ts'
 import type { McpServer, MemoryNote } from '#specs/protocol/extension.ts'
@@ -26,70 +26,70 @@ import type { VmPool } from '../vm/vm-pool.ts'
 import type { ContinuedRun } from './continued-run.ts'
 import type { GivenPlan } from './given-plan.ts'
 
-/** Everything a run needs to know; all of it decided before it starts. */
+/** All settings of a run, decided before it starts. */
 export interface ResolvedRun {
   readonly runId: string
   readonly folders: Folders
   readonly image: Image
-  /** The user's configuration as it was when the run began. */
+  /** The user's configuration at the start of the run. */
   readonly config: Config
-  /** How the host reaches the internet for it. */
+  /** The host's connection to the internet. */
   readonly network: Network
-  /** What may leave the VM beside the model. */
+  /** Egress policy for everything except the model. */
   readonly egress: Policy
   /** The user's secrets for requests of the guest. */
   readonly secrets: Secrets
-  /** Reads a key from where the configuration says it is. */
+  /** Reads a key from its configured source. */
   readonly resolveKey: (source: KeySource) => Promise<Result<Secret, string>>
   readonly provider: Provider
-  /** Who makes vectors of texts; absent: nobody. */
+  /** Provider of embeddings. Absent: no embeddings. */
   readonly embeddings?: Provider
-  /** Answers in the place of the model's server and the web; nothing goes to a network then. */
+  /** Replaces the model's server and the web; the run then uses no network. */
   readonly recording?: Recording
   readonly prompt: string
-  /** `plan`: the workspace is read-only, programs have no way out, and the run ends with its plan. */
+  /** `plan`: the workspace is read-only, programs have no network access, and the run ends with its plan. */
   readonly mode: 'work' | 'plan'
-  /** Whether a plan, and each revision of it, is carried out only when it was allowed. */
+  /** Whether a plan and each revision need approval. */
   readonly approvePlan: boolean
-  /** The plan to carry out, and where it is from; absent: the model makes one. */
+  /** The plan to execute and its source. Absent: the model makes one. */
   readonly given?: GivenPlan
-  /** Tokens of the model's window, where the configuration says so. */
+  /** Size of the model's context window in tokens. Absent: not configured. */
   readonly contextTokens?: number
   readonly context?: Readonly<Record<string, string>>
-  /** The run that this one continues: its VM is taken if it was kept. */
+  /** The run that this one continues; its VM is used if it was kept. */
   readonly continues?: ContinuedRun
-  /** Whether the VM is saved at the end for a run that continues this one. */
+  /** Whether to save the VM at the end for a run that continues this one. */
   readonly keep: boolean
-  /** The notes that it may read and propose to add to, and what it is told of them; absent: it has no memory. */
-  readonly memory?: { readonly store: NoteStore; readonly told: readonly MemoryNote[] }
-  /** The user's skills; absent: none. */
+  /** The notes that the run may read and propose additions to, and the part in its prompt. Absent: no memory. */
+  readonly memory?: { readonly store: NoteStore; readonly notes: readonly MemoryNote[] }
+  /** The user's skills. Absent: none. */
   readonly skills?: UserSkills
-  /** The user's MCP servers, and what was allowed of servers before; absent: no server is. */
+  /** The user's MCP servers and earlier approvals of servers. Absent: no servers. */
   readonly mcp?: { readonly servers: Readonly<Record<string, McpServer>>; readonly pins: McpPins }
   /** The workspace on the host. */
   readonly directory: string
-  /** Ignored or secret paths that go in all the same. */
+  /** Ignored or secret paths to copy anyway. */
   readonly include: readonly string[]
-  /** Whether the ignore rules are accepted as earlier runs left them. */
+  /** Whether to accept the ignore rules as earlier runs left them. */
   readonly acceptIgnoreRules?: boolean
-  /** Names and patterns; absent: all. */
+  /** Names and patterns of allowed tools. Absent: all. */
   readonly tools?: readonly string[]
-  /** Tools of the application, by name; absent: none. */
+  /** The application's tools by name. Absent: none. */
   readonly hostTools?: ReadonlyMap<string, PreparedTool>
-  /** In the order in which they are asked; absent: none. */
+  /** Hooks in the order of their calls. Absent: none. */
   readonly hooks?: readonly Hook[]
   readonly limits: RunLimits
   readonly vm: Partial<VmSize> & {
-    /** A bootable disk in the place of kernel, initramfs and root, such as Packer makes. */
+    /** A bootable disk instead of kernel, initramfs and root, such as Packer produces. */
     readonly disk?: VmDiskImage
     readonly accelerator?: Accelerator | 'auto'
     readonly confine?: 'auto' | 'require'
-    /** `cold` boots the VM; `auto` (the default) copies a template, and boots where that cannot be. */
+    /** `cold` boots the VM; `auto` (default) copies a template and falls back to a boot. */
     readonly start?: 'auto' | 'cold'
-    /** How long a person is waited for before the VM is saved to disk until the answer; default 5 min, 0 for never. */
+    /** How long to wait for a person before the VM is saved to disk; default 5 min, 0 for never. */
     readonly hibernateAfterMs?: number
   }
-  /** VMs that wait for a run like this; absent: one is started. */
+  /** VMs that were started in advance. Absent: the run starts one. */
   readonly pool?: VmPool
   readonly approvals: {
     readonly mode: ApprovalMode

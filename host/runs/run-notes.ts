@@ -1,6 +1,6 @@
 /**
- * What a run proposed to remember, after the run: read from its journal, kept or dropped by a person, each decision journaled
- * and made once. Nothing is kept that nobody decided.
+ * Reads the notes that a run proposed from its journal, after the run. A person keeps or drops each one; each decision
+ * is journaled and made once. No note is kept without a decision.
  */
 import { CaissonError, requireText } from '#specs/errors.ts'
 import type { HostEvent, JournalEvent } from '#specs/protocol/event.ts'
@@ -11,26 +11,26 @@ import { keyOf, NoteStore, type StoredNote } from '../memory/note-store.ts'
 import type { Folders } from '../state/folders.ts'
 import { requireValue } from './prepare.ts'
 
-/** A note that waits for a person. Its words are the guest's. */
+/** A proposed note without a decision. Its text is untrusted. */
 export type ProposedNote =
   | {
       readonly kind: 'memory'
       readonly agentPath: string
       readonly note: MemoryNote
-      /** The kept note in whose place it is to stand. */
+      /** The kept note that this one replaces. */
       readonly replaces?: string
     }
   | { readonly kind: 'governance'; readonly agentPath: string; readonly note: GovernanceNote }
 
-/** What becomes of a note; `text` in the place of what the agent wrote. */
+/** Decision about a note; `text` replaces the agent's wording. */
 export type NoteDecision = { readonly keep: true; readonly text?: string } | { readonly keep: false }
 
-/** A note that waits no more: what became of it. */
+/** A note with a decision. */
 export type SettledNote =
   | {
       readonly noteId: string
       readonly state: 'kept' | 'dropped'
-      /** Who decided, as the journal has it. */
+      /** Who decided, as in the journal. */
       readonly by: string
       /** Milliseconds since 1970. */
       readonly at: number
@@ -38,7 +38,7 @@ export type SettledNote =
   | {
       readonly noteId: string
       readonly state: 'replaced'
-      /** The note that the agent proposed in its place. */
+      /** Id of the later proposal that replaces it. */
       readonly by: string
       readonly at: number
     }
@@ -70,21 +70,22 @@ export class RunNotes {
     return new RunNotes(runs, folders, proposalsOf(runId, await runs.read(runId)))
   }
 
-  /** Those that nobody has decided about, in the order in which they were written. */
+  /** Notes without a decision, in the order they were written. */
   get pending(): readonly ProposedNote[] {
     return this.#pending
   }
 
-  /** Those that were waiting when this was opened no more. */
+  /** Notes that already had a decision when this object was opened. */
   get settled(): readonly SettledNote[] {
     return this.#settled
   }
 
   /**
-   * Carries decisions out and journals them; notes without one go on waiting.
-   * @param decisions by the note's id; ids that do not wait any more are passed over
+   * Executes decisions and journals them; notes without a decision stay pending.
+   * @param decisions by note id; ids that are no longer pending are ignored
    * @param by who decided, for the journal
-   * @throws {CaissonError} `run_busy` while a process works on the run or in its workspace. @throws {CaissonError} `state_unavailable`
+   * @throws {CaissonError} `run_busy` while a process works on the run or in its workspace
+   * @throws {CaissonError} `state_unavailable`
    */
   async decide(decisions: ReadonlyMap<string, NoteDecision>, by: string): Promise<DecidedNotes> {
     if (!(decisions instanceof Map)) throw new CaissonError('invalid_options', 'decisions: must be a Map')
@@ -113,7 +114,7 @@ export class RunNotes {
           : [],
       ),
     )
-    // Before it is journaled: what was kept twice is one note, what was journaled and not kept would be lost.
+    // Saves before journaling: a note saved twice becomes one, but a note journaled and not saved would be lost.
     if (added.length > 0)
       await new NoteStore(this.#folders).change((notes) => merge(notes, added, replaced, directory))
     const event: HostEvent = { type: 'notes-decide', ...outcome, by }
@@ -143,7 +144,7 @@ function proposalsOf(runId: string, events: readonly JournalEvent[]): Proposals 
         pending.delete(earlier.note.noteId)
         settled.push({ noteId: earlier.note.noteId, state: 'replaced', by: note.noteId, at })
       }
-      // In the place of a proposal it stands in the place of what that one was to replace.
+      // A proposal that replaces a proposal also inherits the note that the first one would replace.
       const replaces = earlier?.kind === 'memory' ? earlier.replaces : event.replaces
       const over = replaces === undefined ? {} : { replaces }
       pending.set(note.noteId, { kind: 'memory', agentPath, note, ...over })
@@ -178,7 +179,7 @@ function toStored(
   return { kind: 'governance', noteId, proposalId, text, author, at }
 }
 
-/** A note of the same words that a person has changed since stays as that person left it. */
+/** If a person has since edited a note with the same text, the edit is kept. */
 function merge(
   notes: readonly StoredNote[],
   decided: readonly { readonly note: StoredNote; readonly isEdited: boolean }[],

@@ -21,7 +21,7 @@ import type { RunRecord } from '../journal/run-record.ts'
 import { findSavedVm } from '../vm/hibernation/hibernate.ts'
 import { flaggedPaths } from '../workspace/index.ts'
 import { Deadline } from './deadline.ts'
-import { RoomKeeper } from './disk-space-wait.ts'
+import { DiskSpaceWait } from './disk-space-wait.ts'
 import { type Ending, endingOf } from './ending.ts'
 import { AgentControl } from './guest/agent-control.ts'
 import { AgentEventValidator } from './guest/agent-event-validator.ts'
@@ -32,13 +32,13 @@ import { type PreparedWorkspace, prepareWorkspace, requireValue } from './prepar
 import type { ResolvedRun } from './resolved-run.ts'
 import { taskOf } from './task.ts'
 
-/** Time that the agent has to complete a cancelled task before the VM is ended. */
+/** Time for the agent to complete a cancelled task before the VM is ended. */
 const cancelGraceMs = 10_000
-/** Time that an agent which is not believed any more has to hear that it is to stop. */
+/** Time for an untrusted agent to acknowledge a cancellation. */
 const disbeliefGraceMs = 2_000
-/** A person who has not answered by then is not about to: the VM's memory is given back until the answer. */
+/** After this time without an answer the VM is saved, so that its memory is free until the answer arrives. */
 const defaultHibernateAfterMs = 5 * 60_000
-/** Time over the run's own wall time before the host ends the run itself; the agent is expected to keep the limit. */
+/** Grace period after the run's wall time before the host ends the run; the agent should enforce the limit itself. */
 const wallGraceMs = 15_000
 
 export class Run implements RunHandle {
@@ -53,15 +53,15 @@ export class Run implements RunHandle {
   readonly #hooks: RunHooks
   readonly #approvesPlan: boolean
   readonly #stop = new AbortController()
-  readonly #room: RoomKeeper
+  readonly #diskSpace: DiskSpaceWait
   readonly #cancelled = Promise.withResolvers<string>()
   readonly #startedAt = performance.now()
   #deadline: Deadline | undefined
-  #nap: IdleHibernation | undefined
+  #hibernation: IdleHibernation | undefined
   #guest: Guest | undefined
   readonly #unseen = new HiddenApprovals((waiting) => this.#guest?.holdTask(waiting))
   #cancelling = false
-  /** Whether the agent has, or is about to have, the task, so that it is to be asked before the VM is ended. */
+  /** Whether the agent has the task, or is about to get it. If so, it is asked to stop before the VM is ended. */
   #working = false
 
   constructor(plan: ResolvedRun, record: RunRecord) {
@@ -98,13 +98,13 @@ export class Run implements RunHandle {
       note: (event) => this.#note(event),
       onHold: (change) => this.#hold(change),
     })
-    this.#room = new RoomKeeper({
+    this.#diskSpace = new DiskSpaceWait({
       onNotice: (notice) => record.delta('root', notice),
       onWaited: (event) => void this.#note(event).catch(() => undefined),
       onHold: (change) => this.#deadline?.hold(change),
       maxWaitMs: limits.maxWallMs,
     })
-    record.waitForRoom(this.#room.wait)
+    record.waitForDiskSpace(this.#diskSpace.wait)
     this.ended = this.#live()
     this.#serveControl(record.paths.control)
   }
@@ -118,7 +118,7 @@ export class Run implements RunHandle {
     return this.#record.head
   }
 
-  /** All events so far, then events and deltas as they come, until the run has ended. */
+  /** All events so far, then events and deltas as they arrive, until the run has ended. */
   watch(): AsyncIterableIterator<FeedItem> {
     return this.#record.feed.watch()
   }
@@ -127,17 +127,17 @@ export class Run implements RunHandle {
     return this.#approvals.answer(approvalId, answer)
   }
 
-  /** Whether an approval waits for an answer. */
+  /** Whether an approval is pending. */
   hasPendingApproval(approvalId: string): boolean {
     return this.#approvals.pending.includes(approvalId)
   }
 
-  /** Resolves when the approval does not wait for an answer any more. */
+  /** Resolves when the approval is no longer pending. */
   whenResolved(approvalId: string): Promise<void> {
     return this.#approvals.whenResolved(approvalId)
   }
 
-  /** This process answers no more approvals: those that wait and those to come are denied. The run goes on. */
+  /** Denies pending and future approvals: this process answers none of them. The run continues. */
   async detach(): Promise<void> {
     this.#approvals.detach()
   }
@@ -151,7 +151,7 @@ export class Run implements RunHandle {
     else if (!this.#working) this.#stop.abort(new CaissonError('cancelled', `cancelled by ${by}`))
     if (this.#cancelling) return
     this.#cancelling = true
-    this.#room.giveUp(`cancelled by ${by}`)
+    this.#diskSpace.giveUp(`cancelled by ${by}`)
     this.#cancelled.resolve(by)
   }
 
@@ -168,23 +168,23 @@ export class Run implements RunHandle {
     await requireDone(this.#control.setPaused(false, by))
   }
 
-  /** One reason more (+1) or less (-1) for the run's time to stand still, and for the VM to be saved after a while. */
+  /** Adds (+1) or removes (-1) a reason to pause the run's deadline, and to save the VM after a while. */
   #hold(change: number): void {
     this.#deadline?.hold(change)
-    this.#nap?.hold(change)
+    this.#hibernation?.hold(change)
   }
 
-  /** Lets other processes of the user watch, answer, steer, pause and cancel; a run goes on without. */
+  /** Lets the user's other processes watch, answer, steer, pause and cancel. The run continues without it. */
   #serveControl(path: string): void {
     const opening = ControlServer.open(path, { run: this }).catch(() => null)
-    // After its end: watchers are told how it ended.
+    // Closes after the run has ended, so that watchers receive its end.
     void this.ended.then(async () => (await opening)?.[Symbol.asyncDispose]())
   }
 
   /**
-   * Lets the VM's processors stand still, or go on; the run's time limit stands still with them. The agent knows nothing of
-   * it; to have it hold between two effects use {@link pause}.
-   * @returns the reason when that cannot be now: no VM at work, or one that is saved
+   * Pauses or resumes the VM's processors and the run's deadline. The agent does not notice; use {@link pause} to pause
+   * it between two effects.
+   * @returns why this is not possible now: no VM, or a saved one; undefined on success
    */
   async setVmPaused(paused: boolean): Promise<string | undefined> {
     const guest = this.#guest
@@ -200,9 +200,9 @@ export class Run implements RunHandle {
     await using record = this.#record
     let ending: Ending
     try {
-      ending = await this.#carryOut()
+      ending = await this.#execute()
     } catch (error) {
-      // Whatever broke after the run was told to stop broke because of that.
+      // A failure after the stop signal is a consequence of the stop.
       ending = endingOf(this.#stop.signal.aborted ? this.#stop.signal.reason : error)
     }
     ending = await this.#nameKeptVm(ending)
@@ -214,7 +214,7 @@ export class Run implements RunHandle {
     return record.state
   }
 
-  /** A run that ended before it took the VM that it was to continue in leaves it: that takes disk, and is said. */
+  /** A run that ended before it used the kept VM leaves it on disk; the message says so. */
   async #nameKeptVm(ending: Ending): Promise<Ending> {
     const { continues } = this.#plan
     if (continues === undefined || ending.outcome === 'completed') return ending
@@ -226,7 +226,7 @@ export class Run implements RunHandle {
     return { ...ending, message }
   }
 
-  /** The hooks behind the run; what they say of it is in the journal. A run that was ended at once does not wait long. */
+  /** Calls the hooks after the run and journals their results. A run that was ended at once waits only briefly. */
   async #askAfter({ outcome, reason, message, summary }: Ending): Promise<void> {
     const { prompt, directory } = this.#plan
     const { changes } = this.#record.state
@@ -238,7 +238,7 @@ export class Run implements RunHandle {
     )
   }
 
-  async #carryOut(): Promise<Ending> {
+  async #execute(): Promise<Ending> {
     await this.#begin()
     await using workspace = await prepareWorkspace(this.#plan, this.#record, this.#stop.signal)
     const parts = {
@@ -246,7 +246,7 @@ export class Run implements RunHandle {
       approvals: this.#approvals,
       claims: this.#claims,
       hooks: this.#hooks,
-      room: this.#room,
+      diskSpace: this.#diskSpace,
     }
     await using guest = await Guest.start(this.#plan, parts, workspace, this.#stop.signal, {
       stop: (now) => void this.cancel({ by: 'caisson vm stop', now }),
@@ -258,7 +258,7 @@ export class Run implements RunHandle {
       await guest.cancel(ending.message.slice(0, 1_000), AbortSignal.timeout(disbeliefGraceMs))
     const isOnlyPlan = this.#plan.mode === 'plan'
     const collected = isOnlyPlan ? this.#checkPlan(ending) : await this.#collect(guest, workspace, ending)
-    // A VM that could not be saved ends as any other; the next run begins with a new one and is told.
+    // A VM that could not be saved is ended. The next run starts a new one, and its prompt says so.
     if (this.#plan.keep && ending.outcome !== 'cancelled')
       await guest.keep(this.#stop.signal).catch((cause: unknown) => this.#noteNotKept(cause))
     return collected
@@ -292,14 +292,14 @@ export class Run implements RunHandle {
     if (decision === 'deny') throw new CaissonError('denied', `a hook refused the run: ${reason}`)
   }
 
-  /** Hands over the task and waits for its end: by the agent, a cancellation, the deadline, or a loss. */
+  /** Submits the task and waits for its end: a completion, a cancellation, the deadline, or a loss. */
   async #work(guest: Guest): Promise<Ending> {
     const { limits } = this.#plan
     this.#working = true
     const expired = Promise.withResolvers<string>()
     using deadline = new Deadline(limits.maxWallMs + wallGraceMs, () => expired.resolve('the time limit'))
     this.#deadline = deadline
-    const nap = this.#startNap(guest)
+    const hibernation = this.#startHibernation(guest)
     try {
       const onAccepted = () => this.#control.begin(guest)
       const completed = this.#guarded(
@@ -315,20 +315,20 @@ export class Run implements RunHandle {
       return await this.#cancelWork(guest, completed, first.stop, first.by)
     } finally {
       this.#control.end()
-      // Paused just as it ended: nobody could resume it any more.
+      // Paused just as it ended: it could never be resumed.
       if (!this.#stop.signal.aborted) await this.setVmPaused(false)
       this.#deadline = undefined
-      if (!this.#stop.signal.aborted) await nap?.rouse()
-      await nap?.end()
-      this.#nap = undefined
+      if (!this.#stop.signal.aborted) await hibernation?.wake()
+      await hibernation?.end()
+      this.#hibernation = undefined
     }
   }
 
-  #startNap(guest: Guest): IdleHibernation | undefined {
+  #startHibernation(guest: Guest): IdleHibernation | undefined {
     const { hibernateAfterMs = defaultHibernateAfterMs } = this.#plan.vm
     if (hibernateAfterMs > 0)
-      this.#nap = new IdleHibernation(guest, hibernateAfterMs, (cause) => guest.lose(cause))
-    return this.#nap
+      this.#hibernation = new IdleHibernation(guest, hibernateAfterMs, (cause) => guest.lose(cause))
+    return this.#hibernation
   }
 
   async #cancelWork(
@@ -353,14 +353,14 @@ export class Run implements RunHandle {
     return { outcome: reason === 'cancelled' ? 'cancelled' : 'failed', reason, message, summary }
   }
 
-  /** Of a run that only plans nothing comes home but the plan, which is in the journal. */
+  /** A plan-only run returns only its plan, which is in the journal. */
   #checkPlan(ending: Ending): Ending {
     if (ending.outcome !== 'completed' || this.#record.state.plan !== null) return ending
     const message = 'the agent says that its plan is made, but gave none'
     return { ...ending, outcome: 'failed', reason: 'protocol_violation', message }
   }
 
-  /** The change set comes home after a failure too, as far as the VM still answers; the ending then stays what it was. */
+  /** Collects the change set after a failure too, if the VM still answers. The ending stays the same. */
   async #collect(guest: Guest, workspace: PreparedWorkspace, ending: Ending): Promise<Ending> {
     try {
       const received = await this.#guarded(guest.collect(workspace))
@@ -387,10 +387,10 @@ export class Run implements RunHandle {
     }
   }
 
-  /** `work`, or the failure that ends the run at once. */
+  /** Resolves like `work`, or rejects with the failure that ends the run. */
   async #guarded<T>(work: Promise<T>): Promise<T> {
     const { signal } = this.#stop
-    // It has begun, and fails for itself when the run has ended meanwhile: with nobody listening that ends the process.
+    // `work` may reject after the run has ended; an unhandled rejection would end the process.
     work.catch(() => undefined)
     signal.throwIfAborted()
     const aborted = Promise.withResolvers<never>()
@@ -408,14 +408,14 @@ export class Run implements RunHandle {
   }
 }
 
-/** An agent that is lost, or that said what cannot be, ends the run, but its VM may still give the changes. */
+/** A lost or invalid agent ends the run, but its VM may still return the changes. */
 function endingWithoutAgent(error: unknown): Ending {
   if (hasCode(error, 'agent_lost', 'protocol_violation')) return endingOf(error)
   throw error
 }
 
 function endingOfCompletion({ outcome, reason, message, summary }: Completion): Ending {
-  // The agent's word on its own end is a claim; an outcome and a reason that do not agree are a failure of the agent.
+  // The agent's own end is untrusted: an outcome that contradicts its reason counts as a failure of the agent.
   if ((outcome === 'completed') !== (reason === 'completed')) {
     return {
       outcome: 'failed',

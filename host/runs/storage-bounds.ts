@@ -1,6 +1,6 @@
 /**
- * Bounds on everything that is kept of all runs of a user. A run that would begin beyond them is refused: nothing is ever
- * removed to make room, since a run may hold changes that nobody has applied yet.
+ * Limits on the stored runs of a user. Refuses a new run beyond them. Never removes a run, since it may hold changes
+ * that are not applied yet.
  */
 
 import { lstat, readdir } from 'node:fs/promises'
@@ -9,19 +9,22 @@ import { CaissonError } from '#specs/errors.ts'
 import { mapBounded } from '../files/bounded-map.ts'
 
 export interface KeptBounds {
-  /** Runs that are kept. */
+  /** Maximum number of stored runs. */
   readonly maxRuns: number
-  /** Bytes on disk of all of them. */
+  /** Maximum bytes on disk of all runs. */
   readonly maxBytes: number
 }
 
 const GiB = 1024 ** 3
-/** Where runs keep saved VMs and files of their own; nothing that counts lies deeper. */
+/** Depth of saved VMs and files inside a run's folder; nothing deeper counts. */
 const maxDepth = 2
 
 export const defaultKeptBounds: KeptBounds = { maxRuns: 2_000, maxBytes: 100 * GiB }
 
-/** @param runs the folder of runs @throws {CaissonError} `limit_reached` */
+/**
+ * @param runs the folder of runs
+ * @throws {CaissonError} `limit_reached`
+ */
 export async function requireRoomForRun(
   runs: string,
   { maxRuns, maxBytes }: KeptBounds = defaultKeptBounds,
@@ -42,7 +45,7 @@ export async function requireRoomForRun(
     )
 }
 
-/** As it lies on the disk; one file after the other, since the caller looks at many folders at once. */
+/** Allocated bytes. Reads one file at a time, since the caller reads many folders in parallel. */
 async function bytesOf(place: string, depth: number): Promise<number> {
   const found = await lstat(place).catch(() => undefined)
   if (found === undefined) return 0

@@ -1,13 +1,13 @@
-/** What a run knows from before: the user's skills and the notes of its workspace, as they are when it begins. */
+/** Reads the user's skills and the notes of the workspace at the start of a run. */
 import { CaissonError } from '#specs/errors.ts'
 import type { Task } from '#specs/protocol/task.ts'
 import type { Config } from '../config/schema.ts'
-import { notesToTell } from '../memory/memory-service.ts'
+import { notesForTask } from '../memory/memory-service.ts'
 import type { NoteStore } from '../memory/note-store.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { ResolvedRun } from './resolved-run.ts'
 
-/** What is wrong with skills and notes is told to `say`, and stops no run. */
+/** Problems with skills and notes are reported to `say` and never stop a run. */
 export async function readTaskContext(
   { memory }: Pick<Config, 'memory'>,
   skills: UserSkills,
@@ -21,7 +21,7 @@ export async function readTaskContext(
   try {
     const damaged = notes.damaged().length
     if (damaged > 0) say(`lines of memory that cannot be read: ${damaged}; caisson memory list says which`)
-    return { skills, memory: { store: notes, told: notesToTell(notes, directory) } }
+    return { skills, memory: { store: notes, notes: notesForTask(notes, directory) } }
   } catch (error) {
     if (!(error instanceof CaissonError)) throw error
     say(`this run has no memory: ${error.message}`)
@@ -29,11 +29,11 @@ export async function readTaskContext(
   }
 }
 
-/** The part of it that the task has. */
+/** The part that is sent with the task. */
 export function knowledgeOf({ skills, memory }: ResolvedRun): Pick<Task, 'skills' | 'memory'> {
   const heads = skills?.heads() ?? []
   return {
     ...(heads.length === 0 ? {} : { skills: heads }),
-    ...(memory === undefined ? {} : { memory: [...memory.told] }),
+    ...(memory === undefined ? {} : { memory: [...memory.notes] }),
   }
 }

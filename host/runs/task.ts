@@ -1,4 +1,4 @@
-/** The task as the agent is handed it: what of a run's plan is its to know. */
+/** Builds the task for the agent from the settings of a run; excludes what the agent must not know. */
 import type { Task } from '#specs/protocol/task.ts'
 import { toolsNamedByRules } from '../approvals/rules.ts'
 import type { RunHooks } from '../hooks/run-hooks.ts'
@@ -6,7 +6,7 @@ import { secretsContext } from '../secrets/context.ts'
 import type { ResolvedRun } from './resolved-run.ts'
 import { knowledgeOf } from './task-context.ts'
 
-/** @param approvesPlan whether every plan is put before a person */
+/** @param approvesPlan whether a person must approve every plan */
 export function taskOf(plan: ResolvedRun, hooks: RunHooks, approvesPlan: boolean): Task {
   const { runId, prompt, provider, limits, tools, approvals, continues, secrets } = plan
   const { mode, given, contextTokens, embeddings, mcp } = plan

@@ -1,6 +1,6 @@
 /**
- * Takes back what a run applied, from the run's apply log and nothing else of the run. A journal that is damaged, or a
- * disk that takes no more lines, keeps no file from being restored; what is missing is said.
+ * Reverts what a run applied, using only the run's apply log. A damaged journal or a full disk prevents no restore;
+ * missing entries are reported.
  */
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
 import { limits } from '#specs/protocol/limits.ts'
@@ -21,12 +21,13 @@ import { KeptRules } from './ignore-rule-changes.ts'
 import { requireValue } from './prepare.ts'
 
 export interface RunUndo extends UndoSummary {
-  /** What is not as it should be: files that may still be applied, or an undo that the journal does not have. For people. */
+  /** Problems for people: files that may still be applied, or an undo that the journal lacks. */
   readonly problems: readonly string[]
 }
 
 /**
- * @throws {CaissonError} `run_busy` where the run or its directory is in use, `state_corrupted` where the apply log is damaged
+ * @throws {CaissonError} `run_busy` when the run or its directory is in use, `state_corrupted` when the apply log is
+ * damaged
  * @throws {CaissonError} `run_not_found`
  */
 export async function undoRun(
@@ -43,7 +44,7 @@ export async function undoRun(
   const problems: string[] = []
   await using held = await holdRun(store, runId, root, problems)
   const { record } = held
-  // With the run held: it may have been applied meanwhile.
+  // Read again under the lock: the log may have grown meanwhile.
   const log = readLog(directory)
   problems.unshift(...findGaps(log, await readState(store, runId)))
   const paths = new Set(log?.operations.map(({ path }) => path)).size
@@ -66,7 +67,7 @@ export async function undoRun(
   return { ...summary, problems }
 }
 
-/** The run and its directory, with the record where the journal can be written. @throws {CaissonError} */
+/** The locked run and directory, with the record if the journal is writable. @throws {CaissonError} */
 async function holdRun(
   store: RunStore,
   runId: string,
@@ -110,7 +111,7 @@ function readLog(runDirectory: string): ApplyLog | undefined {
   }
 }
 
-/** Why more may be applied than the log can take back. */
+/** Lists why more may be applied than the log can undo. */
 function findGaps(log: ApplyLog | undefined, journal: JournalState): string[] {
   const found = countApplied(log?.operations ?? [])
   if ('damage' in journal) {
@@ -125,7 +126,7 @@ function findGaps(log: ApplyLog | undefined, journal: JournalState): string[] {
   ]
 }
 
-/** Null where the journal is damaged, as {@link findGaps} then says. */
+/** Null if the journal is damaged; {@link findGaps} reports it. */
 async function openRecord(store: RunStore, runId: string, problems: string[]): Promise<RunRecord | null> {
   try {
     return await RunRecord.open(store.paths(runId))
@@ -142,7 +143,7 @@ function noteUnrecorded(problems: string[]): (error: unknown) => void {
   }
 }
 
-/** As many as the journal takes, with reasons that fit in a line. */
+/** As many entries as the journal accepts, with reasons cut to one line. */
 export function boundHeld(held: readonly HeldBack[]): HeldBack[] {
   return held
     .slice(0, 1_000)

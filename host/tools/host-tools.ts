@@ -42,8 +42,8 @@ export interface HostToolDefinition<S extends HostToolSchema = HostToolSchema> {
   /** What the call will do, for the person who decides; default the arguments alone. */
   preview?(input: HostToolInput<S>): string | Promise<string>
   /**
-   * Carries the call out. What it returns is told to the model, a text as it is and anything else as JSON. A
-   * {@link HostToolError} is told too; of whatever else it throws only the host's log has the details.
+   * Carries the call out. What it returns is lines to the model, a text as it is and anything else as JSON. A
+   * {@link HostToolError} is lines too; of whatever else it throws only the host's log has the details.
    */
   execute(input: HostToolInput<S>, context: HostToolContext): unknown
 }
@@ -56,7 +56,7 @@ export function defineHostTool<S extends HostToolSchema>(tool: HostToolDefinitio
   return tool
 }
 
-/** A failure of a host tool that the model is to be told in these words. */
+/** A failure of a host tool that the model is to be lines in these words. */
 export class HostToolError extends Error {
   override readonly name = 'HostToolError'
   readonly code: ToolErrorCode
@@ -159,17 +159,17 @@ function openSchema(
 
 function fromZod(parsed: z.ZodSafeParseResult<unknown>): Result<unknown, string> {
   if (parsed.success) return { ok: true, value: parsed.data }
-  const told = parsed.error.issues.map(
+  const lines = parsed.error.issues.map(
     ({ path, message }) => `${path.map(String).join('.') || 'the arguments'}: ${message}`,
   )
-  return { ok: false, error: told.slice(0, issuesMaxCount).join('; ') }
+  return { ok: false, error: lines.slice(0, issuesMaxCount).join('; ') }
 }
 
 function fromJson(validator: Validator, value: unknown): Result<unknown, string> {
   const { valid, errors } = validator.validate(value)
   if (valid) return { ok: true, value }
-  const told = errors.map(
+  const lines = errors.map(
     ({ instanceLocation, error }) => `${instanceLocation.replace(/^#\/?/, '') || 'the arguments'}: ${error}`,
   )
-  return { ok: false, error: told.slice(0, issuesMaxCount).join('; ') }
+  return { ok: false, error: lines.slice(0, issuesMaxCount).join('; ') }
 }

@@ -1,11 +1,11 @@
-// Callers that wait in order for things that come one by one, each until its deadline or its signal.
+// A FIFO queue of callers that wait for values, each until its deadline or its signal.
 
 import { VmError } from './vm-error.ts'
 
 export interface WaitOptions {
-  /** As performance.now() tells time. */
+  /** On the clock of performance.now(). */
   readonly deadline: number
-  /** What a caller sees whose deadline is over: what it waited for and why that did not come. */
+  /** Describes the error at the deadline: what was expected and why it did not arrive. */
   readonly describe: () => { readonly expected: string; readonly seen: string; readonly remedy: string }
   readonly signal?: AbortSignal
 }
@@ -22,7 +22,9 @@ export class Backlog<T> {
     return this.#callers.length
   }
 
-  /** Resolves with what {@link serve} gives. @throws VmError `pool_full` at the deadline, `cancelled` by the signal */
+  /**
+   * Resolves with the value of {@link serve}. @throws VmError `pool_full` at the deadline, `cancelled` by the signal
+   */
   wait({ deadline, describe, signal }: WaitOptions): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>()
     const caller: Caller<T> = { resolve, reject }
@@ -42,19 +44,19 @@ export class Backlog<T> {
     })
   }
 
-  /** Gives it to the first; false when nobody waits. */
+  /** Gives the value to the first caller; false if no one waits. */
   serve(value: T): boolean {
     const caller = this.#callers.shift()
     caller?.resolve(value)
     return caller !== undefined
   }
 
-  /** Sends the first away. */
+  /** Rejects the first caller. */
   refuse(error: unknown): void {
     this.#callers.shift()?.reject(error)
   }
 
-  /** Sends all away. */
+  /** Rejects all callers. */
   clear(error: unknown): void {
     while (this.#callers.length > 0) this.refuse(error)
   }

@@ -1,29 +1,29 @@
-// Follows a booting guest by its console until init says that it is ready, says what failed, or QEMU ends.
-// What it reads is the guest's claim: it decides when the host goes on, and nothing else.
+// Watches a booting guest's console until init is ready, init reports a failure, or QEMU exits. The guest's output is
+// untrusted: it only decides when the host continues.
 
 import type { QemuExit, QemuProcess } from './qemu/qemu-process.ts'
 import type { VmPhase } from './vm-error.ts'
 
-/** What init prints when it is ready to serve (followed by `uptime=<seconds>`). */
+/** Printed by init when it is ready (followed by `uptime=<seconds>`). */
 export const READY_MARKER = 'caisson: init ready'
 const ANY_MARKER = 'caisson:'
 const ERROR_MARKER = 'caisson: ERROR'
 
 export type BootOutcome =
   | { readonly kind: 'ready'; readonly uptimeMs: number | null }
-  /** `guestPhase` is the guest's word for where it failed, cut to a plain word; absent when it gave none. */
+  /** `guestPhase` is the guest's name of the failed phase, reduced to a plain word; absent if none. */
   | { readonly kind: 'guest-error'; readonly guestPhase: string | undefined }
   | { readonly kind: 'exited'; readonly exit: QemuExit }
 
 export interface BootWatch {
   readonly outcome: Promise<BootOutcome>
-  /** `kernel` until the guest's user space said anything, then `init`. */
+  /** `kernel` until the first output of the guest's user space, then `init`. */
   phase(): VmPhase
-  /** When the first byte came, as performance.now() tells it; undefined while the guest is silent. */
+  /** Time of the first byte on the clock of performance.now(); undefined while there is no output. */
   firstOutputAt(): number | undefined
 }
 
-/** Starts watching; call it before the console can have said anything. */
+/** Starts watching; call it before the first console output. */
 export function watchBoot(qemu: Pick<QemuProcess, 'console' | 'exited'>, readyMarker: string): BootWatch {
   const { promise, resolve } = Promise.withResolvers<BootOutcome>()
   let phase: VmPhase = 'kernel'
@@ -38,7 +38,7 @@ export function watchBoot(qemu: Pick<QemuProcess, 'console' | 'exited'>, readyMa
       resolve({ kind: 'ready', uptimeMs: readUptime(text) })
     } else if (text.startsWith(ERROR_MARKER)) {
       const guestPhase = /\bphase=([a-z_-]{1,20})/.exec(text)?.[1]
-      // Init starts an agent that crashed again; whether it ever answers is not decided here.
+      // Init restarts a crashed agent; whether it answers is checked elsewhere.
       if (guestPhase !== 'agent') resolve({ kind: 'guest-error', guestPhase })
     }
   })

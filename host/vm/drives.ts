@@ -1,5 +1,5 @@
-// The drives of a VM: opens every file that QEMU inherits, and makes the scratch disk. The workspace's file is made as
-// long as the guest of a template believes its drive to be.
+// Opens the files of a VM's drives, which QEMU inherits, and creates the scratch disk. Extends the workspace file to
+// the drive size that a template's guest expects.
 
 import { constants, copyFile, link, open, rename } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -7,35 +7,35 @@ import { makeSparseFile } from './hibernation/sparse-file.ts'
 import type { DrivePlan } from './qemu/qemu-process.ts'
 import type { VmFolder } from './vm-folder.ts'
 
-/** The files of an image: absolute paths. */
+/** Absolute paths of an image's files. */
 export interface VmImage {
   readonly kernel: string
   readonly initramfs: string
-  /** erofs; the drive `root`. */
+  /** erofs image of the drive `root`. */
   readonly root: string
-  /** erofs; the drive `agent`. */
+  /** erofs image of the drive `agent`. */
   readonly agentDisk: string
 }
 
-/** One bootable disk that holds kernel, root and agent, as Packer makes it. */
+/** One bootable disk with kernel, root and agent, as Packer builds it. */
 export interface VmDiskImage {
   readonly disk: string
   readonly format: 'qcow2' | 'raw'
 }
 
 /**
- * Size of every workspace drive, sparse: a guest that is resumed from a template does not ask anew how long its drive
- * is. More than fits on it could not be worked on in a VM either.
+ * Size of every workspace drive, sparse. A guest restored from a template does not read its drive's size again. A VM
+ * could not work with a larger workspace anyway.
  */
 export const WORKSPACE_DRIVE_BYTES = 256 * 1024 ** 3
 
-/** How a VM's scratch disk begins. */
+/** Initial state of a VM's scratch disk. */
 export type ScratchStart =
-  /** `file`: where it is made; absent: in the VM's folder. */
+  /** `file`: path of the new disk. Absent: in the VM's folder. */
   | { readonly kind: 'blank'; readonly bytes: number; readonly file?: string }
-  /** An empty qcow2 file is copied and laid over a frozen raw one. */
+  /** An empty qcow2 file is copied and used as an overlay on a read-only raw file. */
   | { readonly kind: 'overlay'; readonly base: string; readonly empty: string }
-  /** The disk of a saved VM, and what lies below it, if anything: both are moved to this one. */
+  /** The disk of a saved VM and its base, if any; both are moved to the new VM. */
   | {
       readonly kind: 'moved'
       readonly file: string
@@ -48,7 +48,7 @@ export interface OpenDrives {
   readonly scratch: ScratchFile
 }
 
-/** The scratch disk's file in the VM's folder. */
+/** Name of the scratch disk's file in the VM's folder. */
 export interface ScratchFile {
   readonly file: string
   readonly format: 'raw' | 'qcow2'
@@ -57,13 +57,13 @@ export interface ScratchFile {
 
 export interface DriveOptions {
   readonly image: VmImage | VmDiskImage
-  /** An erofs file for the drive `workspace`; absent means that there is no such drive. */
+  /** erofs file of the drive `workspace`. Absent: no such drive. */
   readonly workspaceDisk?: string
-  /** In the place of `workspaceDisk` an empty file, {@link ownWorkspace}, to be written before the guest mounts it. */
+  /** Instead of `workspaceDisk`: an empty file, {@link ownWorkspace}, which is written before the guest mounts it. */
   readonly hasOwnWorkspace?: boolean
 }
 
-/** Opens all drives; `openFile` keeps what it opened until the spawn. */
+/** Opens all drives; `openFile` keeps the descriptors until the spawn. */
 export async function openDrives(
   { image, workspaceDisk, hasOwnWorkspace }: DriveOptions,
   start: ScratchStart,
@@ -93,7 +93,7 @@ export async function openDrives(
   return { drives, scratch }
 }
 
-/** The file behind the drive `workspace` of a VM that was started with `hasOwnWorkspace`; goes with the VM's folder. */
+/** File of the drive `workspace` of a VM started with `hasOwnWorkspace`; removed with the VM's folder. */
 export function ownWorkspace(folder: Pick<VmFolder, 'path'>): string {
   return join(folder.path, 'workspace.erofs')
 }
@@ -104,7 +104,7 @@ async function makeOwnWorkspace(folder: VmFolder): Promise<string> {
   return file
 }
 
-/** Makes the file as long as every workspace drive is; what is beyond its content takes no space. */
+/** Extends the file to the size of every workspace drive; the extension takes no disk space. */
 export async function extendWorkspace(file: string): Promise<void> {
   const handle = await open(file, 'r+')
   try {
@@ -126,7 +126,7 @@ async function makeScratch(start: ScratchStart, folder: VmFolder): Promise<Scrat
   if (start.kind === 'overlay') {
     const file = join(folder.path, 'scratch.qcow2')
     await copyFile(start.empty, file, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE)
-    // A second name for it: the template may be removed while this VM lives, and the VM saved later.
+    // A hard link: the template may be removed while this VM lives, and the VM saved later.
     const base = join(folder.path, 'base.raw')
     const isLinked = await link(start.base, base).then(
       () => true,

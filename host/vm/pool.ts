@@ -1,41 +1,40 @@
-// Keeps a number of things ready that take time to start and die on their own: hands one out, replaces it, never has
-// more than it may, lets callers wait in order, and counts what is gone as gone. What they are is not known here; a VM
-// is one in `vm-pool.ts`.
+// Keeps a stock of members that take time to start: hands them out, replaces them, limits their number, queues callers,
+// and detects members that died. Knows nothing about members; `vm-pool.ts` uses it for VMs.
 
 import { availableParallelism } from 'node:os'
 import { CaissonError } from '#specs/errors.ts'
 import { Backlog, cancelled } from './backlog.ts'
 
-/** How often a caller gets another member when one turns out to be unfit as it is handed out. */
+/** How many times a caller gets another member if the first fails its preparation. */
 const HAND_OUTS = 2
 
 export interface PoolMember {
-  /** Resolves once it is gone, by whatever death; only then its place is free. */
+  /** Resolves once the member is gone for any reason; only then its place is free. */
   readonly exited: Promise<unknown>
-  /** Ends it; harmless twice. */
+  /** Ends the member. Idempotent. */
   stop(): Promise<unknown>
 }
 
 export interface PoolOptions<M extends PoolMember> {
-  /** How many wait ready. */
+  /** Number of ready members. */
   readonly size: number
-  /** How many there may be at once: starting, ready and handed out. At least one, and not below `size`. */
+  /** Maximum members at once: starting, ready and handed out. At least one, and not below `size`. */
   readonly maxMembers: number
-  /** How long a caller waits at most. */
+  /** Maximum wait of a caller. */
   readonly waitMs: number
-  /** Must not leave anything when it rejects; `signal` is the end of the pool. */
+  /** Must leave nothing behind when it rejects; `signal` aborts when the pool closes. */
   readonly start: (signal: AbortSignal) => Promise<M>
-  /** Brings a member up to date when it is handed out; one for which it rejects is ended. */
+  /** Prepares a member for its caller; if it rejects, the member is ended. */
   readonly prepare: (member: M) => Promise<void>
   readonly backOff?: Partial<BackOff>
 }
 
-/** How starts that nobody waits for are slowed down while they fail, or while what they start dies. */
+/** Slows down background starts after failures. */
 export interface BackOff {
-  /** After the first failure; doubles with each further one. */
+  /** Delay after the first failure; doubles with each further one. */
   readonly firstMs: number
   readonly mostMs: number
-  /** A member that was ready for so long before it died speaks for its kind. */
+  /** A member that was ready for this long before it died counts as a success. */
   readonly soundMs: number
 }
 
@@ -45,7 +44,7 @@ export interface PoolCounts {
   readonly ready: number
   readonly starting: number
   readonly handedOut: number
-  /** Callers. */
+  /** Number of waiting callers. */
   readonly waiting: number
 }
 
@@ -53,19 +52,19 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   readonly #options: PoolOptions<M>
   readonly #backOff: BackOff
   readonly #backlog = new Backlog<M>()
-  /** Oldest first, with the time since when it is ready. */
+  /** Oldest first, with the time when it became ready. */
   readonly #ready = new Map<M, number>()
-  /** Those that are ready or handed out, until they are gone. */
+  /** Ready and handed-out members, until they are gone. */
   readonly #members = new Set<M>()
   readonly #closing = new AbortController()
   #starting = 0
-  /** In a row, of starts and of members that were ready. */
+  /** Consecutive failures of starts and of ready members. */
   #failures = 0
   #lastFailure: unknown
   #retry: NodeJS.Timeout | undefined
   #changed = Promise.withResolvers<void>()
 
-  /** Begins to start members at once. */
+  /** Starts filling the pool immediately. */
   constructor(options: PoolOptions<M>) {
     const { size, maxMembers } = options
     if (!Number.isSafeInteger(size) || size < 0)
@@ -87,9 +86,9 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   }
 
   /**
-   * A member, the caller's to end. Callers that wait are served in the order in which they came.
-   * @throws VmError `pool_full` when the pool's waiting time is over, `cancelled`; what a start threw that was made for
-   * the caller, what `prepare` threw again
+   * Hands out a member, which the caller must end. Callers are served in order.
+   * @throws VmError `pool_full` when the pool's waiting time is over, `cancelled`; the error of a start made for the
+   * caller, or of a repeated `prepare`
    */
   async take({ signal }: { readonly signal?: AbortSignal } = {}): Promise<M> {
     const deadline = performance.now() + this.#options.waitMs
@@ -111,7 +110,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
   }
 
   /**
-   * Resolves once as many are ready as shall be and as there is room for.
+   * Resolves once the pool is full.
    * @throws the failure of a start or a member meanwhile; VmError `cancelled`
    */
   async whenFull(signal?: AbortSignal): Promise<void> {
@@ -132,12 +131,12 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     }
   }
 
-  /** Ends all members, those that were handed out as well, and rejects whoever waits; resolves when all are gone. */
+  /** Ends all members, including those handed out, and rejects waiting callers; resolves when all are gone. */
   async close(): Promise<void> {
     this.#closing.abort()
     clearTimeout(this.#retry)
     this.#backlog.clear(cancelled('the pool was closed'))
-    this.#tell()
+    this.#wakeWatchers()
     while (this.#starting > 0 || this.#members.size > 0) {
       await Promise.all([...this.#members].map((member) => member.stop()))
       if (this.#starting > 0 || this.#members.size > 0) await this.#changed.promise
@@ -163,14 +162,14 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     return await waiting
   }
 
-  /** Starts what is missing, as far as there is room: one for each who waits, and the stock unless starts fail. */
+  /** Starts missing members within the limit: one for each waiting caller, and the stock unless starts fail. */
   #fill(): void {
     if (this.#closing.signal.aborted) return
     const stock = this.#retry === undefined ? this.#options.size : 0
     const missing = this.#backlog.length + stock - this.#ready.size - this.#starting
-    const room = this.#options.maxMembers - this.#members.size - this.#starting
-    // More at once would make none ready sooner.
-    const more = Math.min(missing, room, availableParallelism() - this.#starting)
+    const free = this.#options.maxMembers - this.#members.size - this.#starting
+    // More parallel starts would not be faster.
+    const more = Math.min(missing, free, availableParallelism() - this.#starting)
     for (let started = 0; started < more; started++) void this.#start()
   }
 
@@ -183,17 +182,17 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     } catch (error) {
       this.#starting--
       if (!this.#closing.signal.aborted) this.#noteFailure(error)
-      // Unless a start is left for each, whoever came first is told why there is none.
+      // If there are fewer starts than callers, the first caller gets the error.
       if (this.#backlog.length > this.#starting) this.#backlog.refuse(error)
     }
     this.#fill()
-    this.#tell()
+    this.#wakeWatchers()
   }
 
   #adopt(member: M): void {
     this.#members.add(member)
     void member.exited.then(() => this.#onExit(member))
-    // When the pool is being closed it is ended there.
+    // A closing pool ends the member here.
     if (!this.#backlog.serve(member)) this.#ready.set(member, performance.now())
   }
 
@@ -207,7 +206,7 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
         this.#noteFailure(new Error('a member of the pool died while it waited'))
     }
     this.#fill()
-    this.#tell()
+    this.#wakeWatchers()
   }
 
   #noteFailure(error: unknown): void {
@@ -241,8 +240,8 @@ export class Pool<M extends PoolMember> implements AsyncDisposable {
     }
   }
 
-  /** Wakes those who watch. */
-  #tell(): void {
+  /** Wakes all watchers. */
+  #wakeWatchers(): void {
     this.#changed.resolve()
     this.#changed = Promise.withResolvers<void>()
   }

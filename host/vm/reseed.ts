@@ -1,30 +1,29 @@
-// Makes a guest unlike every other that was resumed from the same state: random bytes for its kernel, then the time.
-// Speaks to a thread of the guest's init on a port of its own; format in vm-image/guest/fresh.py. The jump of the clock
-// also makes OpenSSL in running programs draw from the kernel anew: it reseeds when its interval has passed, so a
-// template is taken with the clock of a day long ago.
+// Gives a restored guest its own identity: random bytes for its kernel, then the time. Talks to a thread of the guest's
+// init over its own port; format in vm-image/guest/fresh.py. The clock jump also makes OpenSSL in running programs
+// reseed, since its reseed interval has passed: templates are taken with the clock of a day long ago.
 
 import { randomBytes } from 'node:crypto'
 import type { Duplex } from 'node:stream'
 
-/** The port's name; QEMU attaches it before the others, and the guest relies on that. */
+/** Name of the port; QEMU attaches it before the others, and the guest relies on that. */
 export const ROOT_PORT = 'caisson.root'
-/** The guest's clock in a template: decades before any resume. 2001-01-01T00:00:00Z in milliseconds. */
+/** The guest's clock in a template, decades before any restore: 2001-01-01T00:00:00Z in milliseconds. */
 export const TEMPLATE_EPOCH_MS = 978_307_200_000
 
 const MAGIC = Buffer.from('CAISSONF', 'latin1')
 const MESSAGE_BYTES = 80
 const ANSWER_BYTES = 16
 const SEED_BYTES = 64
-/** Kept of what a guest says: some answers to questions that nobody waits for any more, and the one that is waited for. */
+/** Bytes kept of the guest's output: some late answers, and the current one. */
 const MAX_UNREAD_BYTES = 64 * ANSWER_BYTES
 const SETTLE_TRIES = 3
-/** The answer's way is part of what is seen. */
+/** Includes the transfer time of the answer. */
 const SETTLED_MS = 5
-/** What a guest that goes on may be off at most, as it says itself, before anything is asked of it. */
+/** Maximum clock error, reported by the guest, before any request is sent to it. */
 const NEAR_MS = 40
 const NEAR_TRIES = 6
 
-/** The guest did not answer in time, or in another form. */
+/** The guest did not answer in time, or in an unknown form. */
 export class FreshError extends Error {
   override readonly name = 'FreshError'
 }
@@ -32,12 +31,12 @@ export class FreshError extends Error {
 export interface FreshOptions {
   /** Milliseconds since 1970; absent: now. */
   readonly epochMs?: number
-  /** Random bytes too; otherwise the clock alone. Default true. */
+  /** Whether to send random bytes too; otherwise only the time. Default true. */
   readonly entropy?: boolean
   readonly deadlineMs: number
 }
 
-/** The host's end of the port: one question at a time. The stream stays the caller's to close. */
+/** The host's end of the port: one request at a time. The caller closes the stream. */
 export class PrivilegedPort {
   readonly #port: Duplex
   #unread = Buffer.alloc(0)
@@ -47,7 +46,7 @@ export class PrivilegedPort {
   constructor(port: Duplex) {
     this.#port = port
     port.on('data', (chunk: Buffer) => {
-      // A guest that talks without being asked costs nothing.
+      // Unrequested output of the guest uses no memory.
       this.#unread = Buffer.concat([this.#unread, chunk]).subarray(-MAX_UNREAD_BYTES)
       this.#wake()
     })
@@ -55,8 +54,8 @@ export class PrivilegedPort {
   }
 
   /**
-   * Sets entropy and clock; resolves once the guest has done both, with the guest's clock less the host's in
-   * milliseconds at that moment (the answer's way included, so never more than it really is). @throws {FreshError}
+   * Sets entropy and clock. Resolves once the guest has done both, with the guest's clock minus the host's in
+   * milliseconds (includes the transfer time, so never more than the real difference). @throws {FreshError}
    */
   refresh(options: FreshOptions): Promise<number> {
     const turn = this.#last.then(() => this.#ask(options))
@@ -65,9 +64,9 @@ export class PrivilegedPort {
   }
 
   /**
-   * For a guest that goes on: as {@link refresh}, and the clock again while it is far off, six times at most. The first
-   * look at it comes as late as the guest took to run at all, by code that an emulator had to translate. The clock is then
-   * {@link settle}d while the guest is at other work. @throws {FreshError}
+   * For a resumed guest: like {@link refresh}, and repeats the clock while it is far off, six times at most. The first
+   * measurement includes the time that an emulator needs to translate the guest's code. The clock is then {@link
+   * settle}d while the guest does other work. @throws {FreshError}
    */
   async reseed(options: FreshOptions): Promise<void> {
     let offMs = await this.refresh(options)
@@ -77,7 +76,7 @@ export class PrivilegedPort {
   }
 
   /**
-   * Sets the clock alone, and again while the guest says that it is still off; three times at most. @throws {FreshError}
+   * Sets only the clock, and repeats this while the guest reports an error; three times at most. @throws {FreshError}
    */
   async settle(deadlineMs: number): Promise<void> {
     for (let tries = 0; tries < SETTLE_TRIES; tries += 1) {
@@ -98,8 +97,8 @@ export class PrivilegedPort {
   }
 
   /**
-   * The guest's time, in microseconds. A guest that took the time that was sent cannot be behind it: who says so answers
-   * an earlier question, one that was given up, or asked before the VM stood still.
+   * The guest's time in microseconds. A guest that accepted the sent time cannot be behind it; such an answer belongs
+   * to an earlier request that timed out, or was sent before a pause.
    */
   async #answer(sent: bigint, deadline: number): Promise<bigint> {
     for (;;) {

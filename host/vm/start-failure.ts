@@ -1,5 +1,5 @@
-// Why a start failed, as errors that say what was expected, what was seen and what to do next; and the two limits
-// that may interrupt one: the deadline and the caller's signal.
+// Builds the errors of a failed start: what was expected, what was seen, and what to do. Also holds the two limits of a
+// start: its deadline and the caller's signal.
 
 import { errorMessage } from '#specs/errors.ts'
 import type { BootOutcome, BootWatch } from './boot-watch.ts'
@@ -12,7 +12,7 @@ import { VmError, type VmErrorDetails, type VmPhase } from './vm-error.ts'
 const DEADLINE = Symbol('deadline')
 const CANCELLED = Symbol('cancelled')
 
-/** Ends a wait when the deadline passes or the caller gives up. */
+/** Ends a wait when the deadline passes or the caller aborts. */
 export class StartLimits {
   readonly #ended = Promise.withResolvers<never>()
   readonly #timer: NodeJS.Timeout
@@ -37,14 +37,14 @@ export class StartLimits {
   }
 }
 
-/** What QEMU and the guest said last; the latter is guest text. */
+/** Last output of QEMU and of the guest; the latter is untrusted. */
 export function tails(qemu: QemuProcess) {
   return { stderrTail: qemu.stderrTail(), consoleTail: qemu.console.text() }
 }
 
 /**
- * QEMU, or what stands in front of it, ended before its monitor spoke, perhaps since this machine is not as it was. One
- * that somebody killed says nothing about the machine.
+ * QEMU or its launcher ended before the monitor answered, perhaps because this machine has changed. A process that was
+ * killed says nothing about the machine.
  */
 export function isLaunchFailure(error: unknown): boolean {
   return (
@@ -56,12 +56,12 @@ export function isLaunchFailure(error: unknown): boolean {
   )
 }
 
-/** The error of a start that the caller gave up. */
+/** Error of a start that the caller aborted. */
 export function describeCancelled(phase: VmPhase): VmError {
   return new VmError(cancelled(phase))
 }
 
-/** The error of a process that the system would not start. */
+/** Error of a process that the system could not start. */
 export function describeSpawnFailure(cause: unknown): VmError {
   return new VmError({
     kind: 'qemu_failed',
@@ -73,7 +73,7 @@ export function describeSpawnFailure(cause: unknown): VmError {
   })
 }
 
-/** The error of a guest that ended or reported a failure instead of getting ready. */
+/** Error of a guest that ended or reported a failure before it was ready. */
 export function describeOutcome(
   outcome: Exclude<BootOutcome, { kind: 'ready' }>,
   phase: VmPhase,
@@ -90,7 +90,7 @@ export interface StartFailure {
   readonly deadlineMs: number
 }
 
-/** Makes the error of a failed start from whatever interrupted it. */
+/** Builds the error of a failed start from its cause. */
 export function describeFailure(error: unknown, failure: StartFailure): VmError {
   if (error instanceof VmError) return error
   const phase = failure.phase === 'kernel' ? failure.watch.phase() : failure.phase
@@ -157,7 +157,7 @@ function outcomeDetails(outcome: Exclude<BootOutcome, { kind: 'ready' }>, phase:
     }
   }
   const { exit } = outcome
-  // With the monitor up and a clean exit, it was the guest that ended: reset, power-off, or a panic.
+  // If the monitor was connected and the exit is clean, the guest ended: reset, power-off, or panic.
   const byGuest = (phase === 'kernel' || phase === 'init') && exit.code === 0
   const how = exit.spawnError?.message ?? exit.signal ?? `exit status ${exit.code}`
   return {

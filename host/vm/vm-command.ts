@@ -1,5 +1,5 @@
-// The preparation of a start: checks options, image and machine, opens the drives, and makes the VM's folder.
-// Everything that can be refused without starting QEMU is refused here.
+// Prepares a start: checks options, image and machine, opens the drives, and creates the VM's folder. Detects every
+// error that needs no running QEMU.
 
 import { access, constants, open } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -26,50 +26,50 @@ export const RPC_PORT = 'caisson.rpc'
 export const HTTP_PORT = 'caisson.http'
 
 export interface StartVmOptions extends Partial<VmSize>, DriveOptions {
-  /** Where state and cache lie; they are made when they do not exist. */
+  /** State and cache folders; created if missing. */
   readonly folders: Folders
-  /** `auto` (the default) probes; anything else is taken as it is. */
+  /** `auto` (default) tests the machine; other values are used as given. */
   readonly accelerator?: Accelerator | 'auto'
-  /** How far QEMU must be confined; default `auto`. */
+  /** Required confinement of QEMU; default `auto`. */
   readonly confine?: ConfineMode
   /** Words `caisson.NAME=VALUE` for the guest, on the kernel's command line. */
   readonly guestOptions?: Readonly<Record<string, string>>
-  /** The start of the console line that says the guest is ready; default is init's own. */
+  /** Prefix of the console line that reports readiness; default: init's own. */
   readonly readyMarker?: string
-  /** Time for everything from spawn to readiness; default 90 s, many times what emulation needs. */
+  /** Time limit from spawn to readiness; default 90 s, many times what emulation needs. */
   readonly deadlineMs?: number
-  /** Whether the VM stops when the host's disk is full; whoever sets this lets it go on. Default: the guest's write fails. */
+  /** Whether a full host disk pauses the VM; the caller must then resume it. Default: the guest's write fails. */
   readonly stopsWhenDiskFull?: boolean
-  /** Gives up the start; has no effect once the VM runs. */
+  /** Aborts the start; no effect once the VM runs. */
   readonly signal?: AbortSignal
 }
 
-/** Where a VM begins, when not with a boot and an empty disk. */
+/** Start state of a VM that does not boot with an empty disk. */
 export interface StartState {
   /** Default: an empty disk. */
   readonly scratch?: ScratchStart
   readonly memory?: MemoryFile
-  /** A saved state, to be loaded instead of a boot. */
+  /** A saved state to load instead of a boot. */
   readonly stateFile?: string
   /** An empty file for the block node `overlay`. */
   readonly overlayFile?: string
 }
 
 export interface VmCommand {
-  /** What it was made from. */
+  /** The options it was made from. */
   readonly options: StartVmOptions
   readonly folder: VmFolder
   readonly qemu: QemuPlan
   readonly confinement: Confinement
   readonly readyMarker: string
-  /** Whether the guest is one whose init takes random bytes and time from the host. */
+  /** Whether the guest's init accepts random bytes and time from the host. */
   readonly refreshes: boolean
   readonly scratch: ScratchFile
-  /** Closes this process's own descriptors: after the spawn, or when there will be none. */
+  /** Closes this process's descriptors: after the spawn, or if there will be none. */
   closeFiles(): Promise<void>
 }
 
-/** @throws VmError in phase `prepare`; then nothing is left to clear */
+/** @throws VmError in phase `prepare`; nothing is left behind */
 export async function planVm(
   options: StartVmOptions,
   machine: Machine,
@@ -84,7 +84,7 @@ export async function planVm(
     files: 'disk' in options.image ? [] : [options.image.kernel, options.image.initramfs],
     devices: accelerator === 'kvm' ? ['/dev/kvm'] : [],
   })
-  // A saved VM brings its disk along. The save itself may have taken the last room: to refuse it now would be its end.
+  // A saved VM has its disk already. The save may have used the last space; refusing the restore would lose the VM.
   if (start.scratch?.kind === 'moved') checkMemory(size)
   else await checkResources(size, options.folders.vms)
   const folder = await createVmFolder(options.folders.vms)
@@ -133,7 +133,7 @@ export async function planVm(
 }
 
 /**
- * Makes the folders, clears what dead hosts left, and finds out what this machine can do.
+ * Creates the folders, removes leftovers of dead hosts, and tests this machine.
  * @throws VmError `state_folder_unsafe`, `no_qemu` or `image_unreadable`
  */
 export async function prepareMachine(options: StartVmOptions, fresh: boolean): Promise<Machine> {
@@ -173,7 +173,7 @@ export async function prepareMachine(options: StartVmOptions, fresh: boolean): P
   })
 }
 
-/** Where QEMU becomes a user of its own, the memory is that user's; a template's has a group for all of them. */
+/** If QEMU gets its own user, the memory file belongs to that user; a template's belongs to a shared group. */
 async function prepareMemory({ path, isTemplate }: MemoryFile, launcher: Launcher): Promise<void> {
   const drop = 'drop' in launcher ? launcher.drop : undefined
   if (drop !== undefined && isTemplate !== true) await giveMemory(path, drop.uid)
@@ -194,18 +194,18 @@ async function chooseAccelerator(wish: Accelerator | 'auto', machine: Machine): 
 function bootSpec(options: StartVmOptions): BootSpec {
   if ('disk' in options.image) return { kind: 'disk' }
   const words = Object.entries(options.guestOptions ?? {}).map(([name, value]) => {
-    // A space or quote would let one option become two.
+    // A space or quote would split one option into two.
     if (!/^[a-z][a-z0-9_-]*$/.test(name) || !/^[\w./:,=+@-]*$/.test(value)) {
       throw new TypeError(`bad guest option ${name}`)
     }
     return `caisson.${name}=${value}`
   })
-  // no_timer_check: on a busy machine an emulated timer comes late, and the kernel would panic for want of it.
+  // no_timer_check: on a busy machine an emulated timer is late, and the kernel would panic.
   const cmdline = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'no_timer_check', ...words].join(' ')
   return { kind: 'kernel', kernel: options.image.kernel, initramfs: options.image.initramfs, cmdline }
 }
 
-/** A VM that is resumed does not read its kernel; a QEMU of another user could not get at one in the VM's folder. */
+/** A restored VM does not read its kernel; a QEMU of another user could not open one in the VM's folder. */
 async function shortenBoot(boot: BootSpec, launcher: Launcher, folder: VmFolder): Promise<BootSpec> {
   if (boot.kind === 'disk' || (launcher.kind === 'setpriv' && launcher.drop !== undefined)) return boot
   const kernel = join(folder.path, 'kernel-head')

@@ -1,13 +1,13 @@
-// What can go wrong when a VM is started or run, as one error class with closed codes and phases.
-// It holds the tails of QEMU's stderr and of the guest's console as fields, never in the message: the console
-// is written by the guest, and only the host's one display function may put such text on a screen.
+// The errors of starting and running a VM: one class with closed codes and phases. Holds the last output of QEMU and
+// the guest's console as fields, never in the message: the console is untrusted, and only the host's display function
+// may print it.
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 
-/** Where in the start of a VM something happened, in the order in which the phases follow each other. */
+/** Phases of a VM's start, in order. */
 export type VmPhase = 'prepare' | 'spawn' | 'qmp' | 'kernel' | 'init' | 'load' | 'fresh' | 'agent'
 
 export type VmErrorKind =
-  /** An option is out of its range; nothing was started. */
+  /** An option is out of range; nothing was started. */
   | 'bad_option'
   /** No QEMU for the guest's architecture on this machine. */
   | 'no_qemu'
@@ -15,11 +15,11 @@ export type VmErrorKind =
   | 'image_unreadable'
   | 'memory_short'
   | 'disk_short'
-  /** The state folder has another owner, is writable by others, or is no folder. */
+  /** The state folder has another owner, is writable by others, or is not a folder. */
   | 'state_folder_unsafe'
-  /** The accelerator that was asked for does not work here. */
+  /** The requested accelerator does not work here. */
   | 'accelerator_unavailable'
-  /** Confinement was required and cannot be had. */
+  /** The required confinement is not available. */
   | 'confinement_unavailable'
   /** QEMU ended before the guest was ready. */
   | 'qemu_failed'
@@ -39,15 +39,15 @@ export interface VmErrorDetails {
   readonly phase: VmPhase
   /** What should have happened. */
   readonly expected: string
-  /** What happened instead; free of guest text. */
+  /** What happened instead; without guest text. */
   readonly seen: string
   /** What the user can do next. */
   readonly remedy: string
-  /** The last of QEMU's stderr; absent means QEMU never ran. */
+  /** Last output of QEMU on stderr. Absent: QEMU never ran. */
   readonly stderrTail?: string
-  /** The last of the guest's console: hostile text. Absent means QEMU never ran. */
+  /** Last output of the guest's console; untrusted. Absent: QEMU never ran. */
   readonly consoleTail?: string
-  /** The signal that ended QEMU, where one did. */
+  /** The signal that ended QEMU, if any. */
   readonly signal?: string
   readonly cause?: unknown
 }
@@ -61,7 +61,7 @@ const commonCodes: Readonly<Partial<Record<VmErrorKind, ErrorCode>>> = {
 
 export class VmError extends CaissonError {
   override readonly name = 'VmError'
-  /** What failed in particular; `code` is the common one. */
+  /** The specific failure; `code` is the general one. */
   readonly kind: VmErrorKind
   readonly phase: VmPhase
   readonly expected: string

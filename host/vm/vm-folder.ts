@@ -1,5 +1,5 @@
-// The folder of one VM under the state folder: who owns it, its scratch disk, and sockets for QEMU.
-// It goes with the VM; what a killed host left is cleared by the sweep at the next start.
+// The folder of one VM in the state folder: its owner, its scratch disk, and sockets for QEMU. Removed with the VM; the
+// sweep at the next start removes folders of killed hosts.
 
 import { randomBytes } from 'node:crypto'
 import { access, chmod, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
@@ -9,9 +9,9 @@ import { parseJson } from '../files/json.ts'
 import { findProcessesByArgument, judgeProcess, ownIdentity } from '../processes/process-identity.ts'
 
 const RECORD = 'vm.json'
-/** There while the VM waits in a pool. */
+/** Exists while the VM waits in a pool. */
 const WAITING = 'waiting'
-/** A folder without a record is being made right now, or its maker was killed: after this it is the latter. */
+/** A folder without a record is new, or its maker was killed; after this time it is the latter. */
 const DRAFT_LIFETIME_MS = 60_000
 
 const recordSchema = z.strictObject({
@@ -24,7 +24,7 @@ export type VmRecord = z.infer<typeof recordSchema>
 export interface VmFolder {
   readonly id: string
   readonly path: string
-  /** A folder below it that QEMU sees, for sockets. */
+  /** Subfolder for sockets, visible to QEMU. */
   readonly sockets: string
   remove(): Promise<void>
 }
@@ -34,7 +34,7 @@ export function processName(id: string): string {
   return `caisson-${id}`
 }
 
-/** Makes the folder of a new VM with its record (mode 0700, record 0600). `vms` must exist. */
+/** Creates the folder of a new VM with its record (mode 0700, record 0600). `vms` must exist. */
 export async function createVmFolder(vms: string): Promise<VmFolder> {
   const id = `vm-${randomBytes(6).toString('hex')}`
   const path = join(vms, id)
@@ -42,7 +42,7 @@ export async function createVmFolder(vms: string): Promise<VmFolder> {
   await mkdir(draft, { mode: 0o700 })
   const record: VmRecord = { id, createdAtMs: Date.now(), host: await ownIdentity() }
   await writeFile(join(draft, RECORD), `${JSON.stringify(record)}\n`, { mode: 0o600 })
-  // QEMU may be another user; the folder above is ours alone.
+  // QEMU may run as another user; only this user can enter the parent folder.
   await mkdir(join(draft, 'sockets'))
   await chmod(join(draft, 'sockets'), 0o711)
   await rename(draft, path)
@@ -50,7 +50,7 @@ export async function createVmFolder(vms: string): Promise<VmFolder> {
   return { id, path, sockets, remove: () => rm(path, { recursive: true, force: true }) }
 }
 
-/** Notes whether the VM waits for work, for whoever lists VMs: nobody answers for it then. */
+/** Records for `vm list` whether the VM waits in a pool: no process answers for it then. */
 export async function noteWaiting({ path }: Pick<VmFolder, 'path'>, waits: boolean): Promise<void> {
   const file = join(path, WAITING)
   await (waits ? writeFile(file, '', { mode: 0o600 }) : rm(file, { force: true }))
@@ -64,22 +64,22 @@ export async function isWaiting(vms: string, id: string): Promise<boolean> {
   )
 }
 
-/** Records of the VMs in this state folder, of living and dead hosts. */
+/** Records of all VMs in this state folder, of living and dead hosts. */
 export async function listVmRecords(vms: string): Promise<VmRecord[]> {
   const records = await Promise.all((await listFolders(vms)).map((name) => readRecord(join(vms, name))))
   return records.filter((record) => typeof record === 'object')
 }
 
 /**
- * Clears what killed host processes left: folders, and a QEMU should one be about after all.
- * @returns the names of the folders removed
+ * Removes leftovers of killed host processes: folders, and a QEMU that is still running.
+ * @returns the names of the removed folders
  */
 export async function sweepDeadVms(vms: string): Promise<string[]> {
   const removed: string[] = []
   for (const name of await listFolders(vms)) {
     const path = join(vms, name)
     const record = await readRecord(path)
-    // What cannot be looked at now may be of a VM that lives.
+    // An unreadable record may belong to a living VM.
     if (record === 'unreadable') continue
     if (record ? (await judgeProcess(record.host)) !== 'dead' : !(await isOld(path))) continue
     if (record) await killLeftover(record.id)
@@ -94,7 +94,7 @@ async function killLeftover(id: string): Promise<void> {
     try {
       process.kill(pid, 'SIGKILL')
     } catch {
-      // It ended by itself in between.
+      // It ended by itself meanwhile.
     }
   }
 }
@@ -104,7 +104,7 @@ async function listFolders(vms: string): Promise<string[]> {
   return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name)
 }
 
-/** Undefined without a record, or with none of this form. */
+/** Undefined without a record, or for an invalid one. */
 async function readRecord(folder: string): Promise<VmRecord | 'unreadable' | undefined> {
   let text: string
   try {

@@ -1,4 +1,4 @@
-// One VM from its monitor's first answer to the end of its folder.
+// One VM from its monitor's first answer to the removal of its folder.
 
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,45 +11,45 @@ import { PrivilegedPort } from './reseed.ts'
 import { tails } from './start-failure.ts'
 import type { VmCommand } from './vm-command.ts'
 
-/** After QEMU's end, for what it had already written to monitor, console and stderr. */
+/** Time after QEMU's end to read what it wrote to monitor, console and stderr. */
 export const LAST_WORDS_MS = 20
 
-/** How long each phase of a start took, in milliseconds; those that it did not have are absent. */
+/** Duration of each phase of a start in milliseconds; phases that did not occur are absent. */
 export interface VmTimings {
-  /** Options, image, machine and folder checked, files open. */
+  /** Check of options, image, machine and folder; opening of files. */
   readonly prepareMs: number
-  /** Until the process was spawned. */
+  /** Spawn of the process. */
   readonly spawnMs: number
   /** Until QEMU's monitor answered. */
   readonly qmpMs: number
-  /** A boot: until the guest's first output. */
+  /** Boot: until the guest's first output. */
   readonly kernelMs?: number
-  /** A boot: until init said that it is ready. */
+  /** Boot: until init was ready. */
   readonly initMs?: number
-  /** A resume: until the saved state was loaded and the guest's CPUs ran. */
+  /** Restore: until the saved state was loaded and the guest's CPUs ran. */
   readonly loadMs?: number
-  /** A boot: until the guest had random bytes and the time of the host. */
+  /** Boot: until the guest had random bytes and the host's time. */
   readonly freshMs?: number
-  /** Out of a pool, where the other phases were over before: until it was handed out. */
+  /** From a pool, where the other phases were already over: until it was handed out. */
   readonly poolMs?: number
-  /** Sum of all. */
+  /** Sum of all phases. */
   readonly totalMs: number
-  /** The guest's own clock since its kernel started, as it claims; null when it did not say. */
+  /** Uptime reported by the guest in milliseconds; null if it reported none. */
   readonly guestUptimeMs: number | null
 }
 
 export interface VmExit {
   /**
-   * `stopped` by {@link Vm.stop} or over the monitor; `guest-ended` when the guest powered off, rebooted or panicked; `killed` by a
-   * signal of somebody else; `failed` for everything else.
+   * `stopped` by {@link Vm.stop} or over the monitor; `guest-ended` when the guest powered off, rebooted or panicked;
+   * `killed` by another process's signal; `failed` otherwise.
    */
   readonly reason: 'stopped' | 'guest-ended' | 'killed' | 'failed'
   readonly code: number | null
   readonly signal: string | null
-  /** QEMU's word for an orderly end, such as `guest-reset`; absent when it gave none. */
+  /** QEMU's reason of an orderly end, such as `guest-reset`; absent if none. */
   readonly detail?: string
   readonly stderrTail: string
-  /** Guest text. */
+  /** Untrusted guest text. */
   readonly consoleTail: string
 }
 
@@ -57,19 +57,19 @@ export interface Vm extends AsyncDisposable {
   readonly id: string
   /** QEMU's process id. */
   readonly pid: number
-  /** The host's ends of the two ports; they end when QEMU does. */
+  /** The host's ends of the two ports; they end with QEMU. */
   readonly rpc: Duplex
   readonly http: Duplex
-  /** The port of the guest's root side, for entropy and time. */
+  /** Port of the guest's privileged service, for entropy and time. */
   readonly root: PrivilegedPort
   /**
-   * Resolves once the guest has random bytes and the time of this host. A resumed VM is returned before that, so that
-   * its agent can wake up meanwhile: nothing may be asked of the guest before that draws at random or looks at a clock.
-   * Rejects with a VmError; the VM is then ended.
+   * Resolves once the guest has random bytes and the host's time. A restored VM is returned earlier, so that its agent
+   * can wake up meanwhile; until then, send no request that uses randomness or a clock. Rejects with a VmError; the VM
+   * is then ended.
    */
   readonly fresh: Promise<void>
   readonly qmp: Qmp
-  /** What it was started from, and its process: for what saves it. */
+  /** Its start command and process, for saving it. */
   readonly plan: VmCommand
   readonly process: QemuProcess
   readonly console: VmConsole
@@ -78,11 +78,11 @@ export interface Vm extends AsyncDisposable {
   readonly memoryBytes: number
   readonly cpus: number
   readonly timings: VmTimings
-  /** Resolves once QEMU is gone and its folder is cleared; never rejects. */
+  /** Resolves once QEMU is gone and its folder is removed; never rejects. */
   readonly exited: Promise<VmExit>
-  /** The last of QEMU's stderr. */
+  /** Last output of QEMU on stderr. */
   stderrTail(): string
-  /** Ends the VM at once (its disk has no name and nothing to save) and destroys both ports. Harmless twice. */
+  /** Ends the VM immediately (its disk is unlinked and needs no sync) and destroys both ports. Idempotent. */
   stop(): Promise<VmExit>
 }
 
@@ -149,7 +149,7 @@ export class VmLife {
 
   async #watchEnd(): Promise<VmExit> {
     const { code, signal } = await this.#qemu.exited
-    // The last words of monitor, console and stderr may still be in their pipes.
+    // The last output of monitor, console and stderr may still be in the pipes.
     await sleep(LAST_WORDS_MS)
     this.qmp.close()
     await this.#plan.folder.remove().catch(() => {})

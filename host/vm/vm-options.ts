@@ -1,5 +1,4 @@
-// What the size of a VM may be, and whether this machine can carry it now.
-// It refuses before anything is started, in words that say what would do.
+// Limits of a VM's size, and checks that this machine has the resources now. Errors name a value that would work.
 
 import { statfs } from 'node:fs/promises'
 import { availableParallelism, totalmem } from 'node:os'
@@ -9,21 +8,21 @@ const MIB = 1024 * 1024
 const GIB = 1024 * MIB
 
 /**
- * 1 GiB: Node's agent takes about 150 MiB of the guest's memory and the root overlay lives in it too, which leaves
- * several hundred MiB for a tool call; the host pays only for pages that were touched.
+ * 1 GiB: Node's agent uses about 150 MiB of the guest's memory, which also holds the root overlay. Several hundred MiB
+ * remain for a tool call; the host pays only for touched pages.
  */
 export const DEFAULT_MEMORY_BYTES = GIB
-/** Below this the kernel, the agent and the overlay do not fit. */
+/** Minimum for the kernel, the agent and the overlay. */
 export const MIN_MEMORY_BYTES = 256 * MIB
-/** Sparse: only what the guest writes takes space on the host. */
+/** Sparse: only the guest's writes take space on the host. */
 export const DEFAULT_DISK_BYTES = 8 * GIB
 export const MIN_DISK_BYTES = 64 * MIB
 export const MAX_DISK_BYTES = 1024 * GIB
 export const MAX_CPUS = 64
 
-/** What a VM has touched of its memory when the agent is up, with QEMU's own share. */
+/** Memory a VM has touched when the agent is ready, including QEMU's own. */
 const START_MEMORY_BYTES = 384 * MIB
-/** Less free space than this on the host, and the guest's disk would fail in the middle of the work. */
+/** With less free space than this, the guest's disk would fail during the work. */
 const START_DISK_BYTES = 512 * MIB
 
 export interface VmSize {
@@ -60,8 +59,8 @@ function badOption(expected: string, seen: string, remedy: string): VmError {
 }
 
 /**
- * Whether memory and disk suffice for a start now; the guest's full memory is not demanded, as it is taken page by
- * page. @throws VmError `memory_short` or `disk_short`
+ * Checks memory and disk for a start now. Does not require the guest's full memory, which is allocated page by page.
+ * @throws VmError `memory_short` or `disk_short`
  */
 export async function checkResources(size: VmSize, folder: string): Promise<void> {
   checkMemory(size)
@@ -79,7 +78,7 @@ export async function checkResources(size: VmSize, folder: string): Promise<void
   }
 }
 
-/** Of both the memory alone. @throws VmError `memory_short` */
+/** Checks only the memory. @throws VmError `memory_short` */
 export function checkMemory(size: VmSize): void {
   const needed = Math.min(START_MEMORY_BYTES, size.memoryBytes)
   const memory = process.availableMemory()
@@ -94,7 +93,7 @@ export function checkMemory(size: VmSize): void {
   }
 }
 
-/** Bytes a plain user may still write where `folder` lies. */
+/** Bytes available to an unprivileged user on the disk of `folder`. */
 export async function readFreeBytes(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder)
   return bavail * bsize

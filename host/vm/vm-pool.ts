@@ -1,6 +1,6 @@
-// Warm VMs that wait for work: resumed from a template, made fresh, then stopped, each with an empty file behind its
-// workspace drive. One that is handed out runs and has the time of that moment; another takes its place. All are of one
-// kind; what is asked for of another kind is started elsewhere.
+// A pool of warm VMs: restored from a template, reseeded, then paused, each with an empty file for its workspace drive.
+// A VM that is handed out runs with the current time, and another replaces it. All VMs are of one kind; other kinds are
+// started without the pool.
 
 import { link } from 'node:fs/promises'
 import { totalmem } from 'node:os'
@@ -18,30 +18,30 @@ import { noteWaiting } from './vm-folder.ts'
 import { resolveSize } from './vm-options.ts'
 
 const DEFAULT_WAIT_MS = 120_000
-/** For a guest that has nothing else to do; one that does not answer is not handed out. */
+/** Deadline for an idle guest; one that does not answer is not handed out. */
 const WAKE_DEADLINE_MS = 5_000
 
 export interface VmPoolOptions {
-  /** How many VMs wait ready. */
+  /** Number of ready VMs. */
   readonly size: number
-  /** How many there may be at once, those handed out included; at least `size`. Default: as `maxMemoryBytes` allows. */
+  /** Maximum VMs at once, including those handed out; at least `size`. Default: as `maxMemoryBytes` allows. */
   readonly maxVms?: number
-  /** What the VMs may have together, each counted with all the memory that its guest may come to use. Default: this machine's. */
+  /** Memory limit of all VMs, each counted with its guest's full memory. Default: this machine's memory. */
   readonly maxMemoryBytes?: number
-  /** How long a caller waits while there are as many as there may be; default two minutes. */
+  /** How long a caller waits while the pool is at its limit; default two minutes. */
   readonly waitMs?: number
 }
 
-/** A VM out of a pool, the caller's to stop. */
+/** A VM of a pool, which the caller must stop. */
 export interface PooledVm extends WarmVm, PoolMember {}
 
 export interface TakeOptions {
   /**
-   * A file that does not exist, on the file system of the VMs' folders: it becomes the drive `workspace`, all zeros and
-   * longer than any workspace. The guest has not read it yet.
+   * Path of a new file on the file system of the VMs' folders. It becomes the drive `workspace`: all zeros and larger
+   * than any workspace. The guest has not read it yet.
    */
   readonly workspaceDisk: string
-  /** Gives up waiting. */
+  /** Cancels the wait. */
   readonly signal?: AbortSignal
 }
 
@@ -50,8 +50,9 @@ export class VmPool implements AsyncDisposable {
   readonly #pool: Pool<PooledVm>
 
   /**
-   * Begins to start VMs; call it from the main thread, as they end with the thread that started them.
-   * @param start of each VM, without workspace and signal. @throws TypeError for a size beyond the bounds
+   * Starts VMs immediately. Call it from the main thread, since VMs end with the thread that started them.
+   * @param start options of each VM, without workspace and signal
+   * @throws TypeError for a size outside the limits
    * @throws VmError `bad_option`
    */
   constructor(start: StartVmOptions, deps: WarmStartDeps, options: VmPoolOptions) {
@@ -71,13 +72,13 @@ export class VmPool implements AsyncDisposable {
     return this.#pool.counts
   }
 
-  /** Whether its VMs are what these options would start. */
+  /** Whether its VMs match these options. */
   fits(options: StartVmOptions): boolean {
     return kindOf(options) === kindOf(this.#start)
   }
 
   /**
-   * A warm VM that runs. Callers that wait are served in order.
+   * A running warm VM. Callers are served in order.
    * @throws VmError `pool_full` when all were in use for too long, `cancelled`, or why no VM could be started
    */
   async take({ workspaceDisk, signal }: TakeOptions): Promise<PooledVm> {
@@ -86,7 +87,7 @@ export class VmPool implements AsyncDisposable {
     const pooled = await this.#pool.take(stopper)
     const { vm } = pooled
     try {
-      // Another name for the same file, which outlasts the VM's folder: a VM that is saved wakes with it.
+      // A hard link that outlives the VM's folder: a saved VM is restored with it.
       await link(ownWorkspace(vm.plan.folder), workspaceDisk)
       await noteWaiting(vm.plan.folder, false)
     } catch (error) {
@@ -99,12 +100,12 @@ export class VmPool implements AsyncDisposable {
     return { ...pooled, vm: { ...vm, plan, timings } }
   }
 
-  /** Resolves once as many VMs are ready as shall be. @throws VmError when one could not be started */
+  /** Resolves once all VMs are ready. @throws VmError when one could not be started */
   whenFull(signal?: AbortSignal): Promise<void> {
     return this.#pool.whenFull(signal)
   }
 
-  /** Ends all its VMs, also those that work, and rejects whoever waits. */
+  /** Ends all its VMs, including those in use, and rejects waiting callers. */
   close(): Promise<void> {
     return this.#pool.close()
   }
@@ -115,8 +116,8 @@ export class VmPool implements AsyncDisposable {
 }
 
 /**
- * Hands a VM of a pool to `open` as {@link restoreFromTemplate} would a new one; without, or when its guest does not serve, one is
- * started. @throws as {@link restoreFromTemplate} does
+ * Passes a VM of a pool to `open`, like {@link restoreFromTemplate}. Without a pool, or when the guest does not
+ * respond, starts a new VM. @throws like {@link restoreFromTemplate}
  */
 export async function acquireWarmVm<T>(
   pooled: PooledVm | undefined,
@@ -134,7 +135,7 @@ export async function acquireWarmVm<T>(
   }
 }
 
-/** Lets the VM stand still: a guest that idles still takes processor time, and ever more memory of its own. */
+/** Pauses the VM: an idle guest still uses CPU time and more and more memory. */
 async function rest(warm: WarmVm): Promise<PooledVm> {
   const { vm } = warm
   await vm.fresh
@@ -143,16 +144,13 @@ async function rest(warm: WarmVm): Promise<PooledVm> {
   return { ...warm, exited: vm.exited, stop: () => vm.stop() }
 }
 
-/**
- * Lets it go on, with the time of now. The random bytes that it got when it was resumed serve still: no other VM has had
- * its state since.
- */
+/** Resumes it with the current time. Its random bytes from the restore are still unique to it. */
 async function wake({ vm }: PooledVm): Promise<void> {
-  const told = vm.root.reseed({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
-  await Promise.all([told, resumeCpus(vm.qmp)])
+  const reseeded = vm.root.reseed({ entropy: false, deadlineMs: WAKE_DEADLINE_MS })
+  await Promise.all([reseeded, resumeCpus(vm.qmp)])
 }
 
-/** Everything that makes two VMs serve differently. */
+/** Everything that makes two VMs differ in use. */
 function kindOf(options: StartVmOptions): string {
   const { image, folders, accelerator = 'auto', confine = 'auto', guestOptions = {}, readyMarker } = options
   const files =

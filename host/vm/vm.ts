@@ -1,5 +1,5 @@
-// One running VM: starts it, says how it went, ends it, and leaves nothing behind whichever way it ends.
-// It knows pipes and processes; what is spoken on the ports, and whether the agent answers, is for the layer above.
+// Starts, monitors and ends one VM, and leaves nothing behind in any case. Handles pipes and processes; the protocols
+// on the ports and the agent belong to other layers.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type BootWatch, watchBoot } from './boot-watch.ts'
@@ -23,33 +23,33 @@ export type { StartState, StartVmOptions } from './vm-command.ts'
 export type { Vm, VmExit, VmTimings } from './vm-lifecycle.ts'
 
 const DEFAULT_DEADLINE_MS = 90_000
-/** For a guest that runs: a thread of its init answers. */
+/** For a running guest: a thread of its init answers. */
 const FRESH_DEADLINE_MS = 20_000
 
 /**
- * Boots a VM and returns when its init is ready; the agent may still be starting.
- * Call it from the main thread: on Linux QEMU ends with the thread that started it.
- * @throws VmError with the phase that failed; nothing is left running or lying about then
+ * Boots a VM and returns when its init is ready; the agent may still be starting. Call it from the main thread: on
+ * Linux QEMU ends with the thread that started it.
+ * @throws VmError with the failed phase; nothing keeps running or is left behind
  */
 export async function startVm(options: StartVmOptions, state: StartState = {}): Promise<Vm> {
   return await begin(options, state, boot)
 }
 
-/** A machine that was saved, and what it is to be told first. */
+/** A saved machine, and work to do before it runs. */
 export interface SavedMachine {
   readonly state: StartState & { readonly stateFile: string }
-  /** Whether the memory is in a file of its own and not in the state. */
+  /** Whether the memory is in a separate file, outside the state. */
   readonly withoutMemory: boolean
-  /** Carried out once everything is loaded; the guest does not run before it has resolved, nor when it rejects. */
+  /** Called once everything is loaded. The guest runs only after this resolves, and never if it rejects. */
   readonly beforeRun?: () => Promise<void>
 }
 
-/** Resumes a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError as {@link startVm} does */
+/** Restores a VM; returns when it runs, see {@link Vm.fresh}. @throws VmError like {@link startVm} */
 export async function resumeVm(options: StartVmOptions, saved: SavedMachine): Promise<Vm> {
   return await begin(options, saved.state, (start) => resume(start, saved))
 }
 
-/** A start under way: QEMU runs, and nothing else is known. */
+/** A start in progress: QEMU runs, and nothing else is known. */
 interface Start {
   readonly plan: VmCommand
   readonly qemu: QemuProcess
@@ -59,7 +59,7 @@ interface Start {
   enter(phase: VmPhase): void
 }
 
-/** What a way of starting comes to: the VM's life, and times of its own. */
+/** Result of a start: the VM's lifecycle, and its timings. */
 interface Started {
   readonly life: VmLife
   readonly timings: Partial<VmTimings>
@@ -77,7 +77,7 @@ async function begin(options: StartVmOptions, state: StartState, way: Way): Prom
     return await run(await planVm(options, machine, state), options, startedAt, way)
   } catch (error) {
     if (!isLaunchFailure(error)) throw error
-    // What was remembered of this machine may be outdated (a kernel setting forbids namespaces now): look again.
+    // The cached facts may be outdated (for example, the kernel now forbids namespaces): test again.
     const again = await cancellable(options, () => prepareMachine(options, true))
     if (JSON.stringify(again) === JSON.stringify(machine)) throw error
     return await run(await planVm(options, again, state), options, startedAt, way)
@@ -124,7 +124,7 @@ async function run(plan: VmCommand, options: StartVmOptions, startedAt: number, 
   } catch (error) {
     qemu.kill()
     const exit = await qemu.exited
-    // What QEMU last said may still be in the pipe.
+    // QEMU's last output may still be in the pipe.
     await sleep(LAST_WORDS_MS)
     qemu.destroyStreams()
     await plan.folder.remove()
@@ -163,10 +163,10 @@ async function resume(start: Start, { withoutMemory, beforeRun }: SavedMachine):
   enter('load')
   await limits.race(loadState(life.qmp, { uri: qemu.stateUri ?? '', withoutMemory, deadlineMs }))
   if (beforeRun !== undefined) await limits.race(beforeRun())
-  // The guest finds the message when it begins to run: nothing of it comes before that.
+  // The guest finds the message when it starts to run; it sends nothing before that.
   const fresh = life.root.reseed({ deadlineMs: FRESH_DEADLINE_MS })
   fresh.catch(() => undefined)
-  // Whatever fails from here on, the guest may have run.
+  // From here on, the guest may have run even after a failure.
   enter('fresh')
   await limits.race(resumeCpus(life.qmp))
   const doneAt = performance.now()
@@ -183,7 +183,7 @@ async function launch(plan: VmCommand): Promise<QemuProcess> {
   try {
     return spawnQemu(plan.qemu)
   } catch (cause) {
-    // Out of descriptors or processes: Node throws then, where other failures come as an event.
+    // Without free descriptors or processes, Node throws; other failures arrive as an event.
     await plan.folder.remove()
     throw describeSpawnFailure(cause)
   } finally {
@@ -191,7 +191,7 @@ async function launch(plan: VmCommand): Promise<QemuProcess> {
   }
 }
 
-/** Rejects when QEMU, or what stands in front of it, ends; a stream may stay open then. */
+/** Rejects when QEMU or its launcher ends; a stream may stay open then. */
 async function failAtExit(qemu: QemuProcess): Promise<never> {
   await qemu.exited
   throw new QmpError('closed', 'QMP: QEMU ended')

@@ -1,6 +1,6 @@
 /**
- * A run's change set as it lies on the host's disk: `changes.jsonl` (entries and an end with counts) beside
- * `changes.bin` (the contents of all files, one after the other). Written once by receiving, read strictly.
+ * A run's change set on the host's disk: `changes.jsonl` (entries and a final line with counts) and `changes.bin` (the
+ * concatenated contents of all files). Written once on receipt, read strictly.
  */
 
 import { createHash } from 'node:crypto'
@@ -27,7 +27,7 @@ import {
 } from './workspace-error.ts'
 import { Turns } from './yield-turns.ts'
 
-/** An entry as it is kept: a file also has its digest and where in `changes.bin` its content begins. */
+/** A stored entry: a file also has its digest and the offset of its content in `changes.bin`. */
 export const StoredChange = z.discriminatedUnion('kind', [
   z.strictObject({ ...FileChange.shape, sha256: Sha256, offset: Count }),
   LinkChange,
@@ -45,7 +45,7 @@ export interface ChangeSetPaths {
   readonly contents: string
 }
 
-/** Where a run's directory keeps its change set. */
+/** Paths of the change set in a run's directory. */
 export function changeSetPaths(runDirectory: string): ChangeSetPaths {
   return {
     entries: path.join(runDirectory, 'changes.jsonl'),
@@ -57,14 +57,14 @@ export interface ChangeSet {
   /** In the order of `comparePaths`. */
   readonly entries: ReadonlyMap<string, StoredChange>
   readonly contentBytes: number
-  /** Digest of `changes.jsonl`, which holds the digests of all contents. */
+  /** Digest of `changes.jsonl`, which contains the digests of all contents. */
   readonly sha256: string
   readonly paths: ChangeSetPaths
 }
 
 /**
  * Reads a received change set. Failures: `damaged`, `unreadable`.
- * @param sha256 the digest it must have, from the run's journal; absent: only its form is checked
+ * @param sha256 the expected digest, from the run's journal. Absent: only the format is checked
  */
 export async function readChangeSet(
   runDirectory: string,
@@ -100,18 +100,18 @@ export async function readChangeSet(
   }
 }
 
-/** Opens a file of contents for {@link readSlices}. Throws the system's error. */
+/** Opens a contents file for {@link readSlices}. Throws the system's error. */
 export function openContents(file: string): number {
   return openSync(file, 'r')
 }
 
-/** A stretch of a file, which must be small. Failures: as of {@link readSlices}. */
+/** Reads a small range of a file. Failures: like {@link readSlices}. */
 export function readWhole(fd: number, offset: number, size: number): Buffer {
   return Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece)))
 }
 
 /**
- * A stretch of a file in pieces; each piece is good until the next is taken.
+ * Reads a range of a file in pieces; each piece is valid until the next.
  * @throws {WorkspaceFailure} `damaged` when the file is shorter
  */
 export function* readSlices(fd: number, offset: number, size: number): Generator<Buffer, void, undefined> {

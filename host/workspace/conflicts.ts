@@ -1,6 +1,6 @@
 /**
- * Whether a change can be applied to the host as it is now: the host must still be what went into the VM. Compares
- * with the manifest, by size, times and inode first and by content where these differ.
+ * Determines whether a change can be applied: the host must still match what was copied into the VM. Compares with the
+ * manifest by size, times and inode first, and by content if these differ.
  */
 
 import type { Root } from '#specs/node/descriptor-walk.ts'
@@ -13,7 +13,7 @@ import { captureState, isSameState, manifestState, type PathState } from './path
 import { isOwnState, type LoggedOperation } from './write-ahead.ts'
 import type { Turns } from './yield-turns.ts'
 
-/** A manifest with what is needed to look things up in it. */
+/** A manifest with lookup by path. */
 export class ManifestIndex {
   readonly manifest: Manifest
   readonly #paths: readonly string[]
@@ -29,7 +29,7 @@ export class ManifestIndex {
     return this.manifest.entries.get(path)
   }
 
-  /** What went in below a directory, in order. */
+  /** Entries below a directory, in order. */
   below(path: string): string[] {
     let low = 0
     let high = this.#paths.length
@@ -43,7 +43,7 @@ export class ManifestIndex {
     return this.#paths.slice(low, end)
   }
 
-  /** What was left out at the path or above it. */
+  /** The excluded path at or above this one. */
   leftOutAt(path: string): LeftOut | undefined {
     for (let at = path; ; at = at.slice(0, at.lastIndexOf('/'))) {
       const found = this.#leftOut.get(at)
@@ -52,13 +52,13 @@ export class ManifestIndex {
   }
 }
 
-export type Standing =
+export type ConflictState =
   | { readonly kind: 'clear' }
-  /** The host already is as the change would make it. */
+  /** The host is already in the target state. */
   | { readonly kind: 'applied' }
   | { readonly kind: 'conflict'; readonly reason: string }
 
-/** The state that a change leads to; nothing for a change of mode alone, and for what cannot come home. */
+/** The target state of a change; undefined for a mode change, and for unsupported changes. */
 export function stateAfter(change: StoredChange): PathState | undefined {
   switch (change.kind) {
     case 'file':
@@ -74,17 +74,17 @@ export function stateAfter(change: StoredChange): PathState | undefined {
   }
 }
 
-/** Judges the changes of one review, in their order, against the host as it is now. */
+/** Classifies the changes of one review, in order, against the host's current state. */
 export class ConflictFinder {
   readonly #root: Root
   readonly #index: ManifestIndex
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
-  /** Directories still to be made where the host has none: nothing can be below them. */
+  /** Directories that do not exist on the host yet, so nothing can be below them. */
   readonly #vacant = new Set<string>()
   readonly #isVacant = new Inherited((directory) => this.#vacant.has(directory) || undefined)
   readonly #turns: Turns
 
-  /** @param own what apply did before, by path: a state that it left is no conflict */
+  /** @param own states that an earlier apply left, by path: none of them is a conflict */
   constructor(
     root: Root,
     index: ManifestIndex,
@@ -97,27 +97,31 @@ export class ConflictFinder {
     this.#turns = turns
   }
 
-  async find(change: StoredChange): Promise<Standing> {
+  async find(change: StoredChange): Promise<ConflictState> {
     if (this.#isVacant.above(change.path) === true) return { kind: 'clear' }
     const before = this.#index.get(change.path)
     if (before !== undefined && isUntouched(this.#root, before)) return this.#untouched(change, before)
     const captured = captureState(this.#root, change.path)
     if (!captured.ok) return conflict(captured.error.message)
-    const standing = await this.#compare(change, before, captured.value.state)
-    if (standing.kind === 'clear') this.#noteVacant(change, captured.value.state.kind)
-    return standing
+    const found = await this.#compare(change, before, captured.value.state)
+    if (found.kind === 'clear') this.#noteVacant(change, captured.value.state.kind)
+    return found
   }
 
-  /** The usual case, judged without reading content. */
-  async #untouched(change: StoredChange, before: ManifestEntry): Promise<Standing> {
+  /** The usual case, without reading content. */
+  async #untouched(change: StoredChange, before: ManifestEntry): Promise<ConflictState> {
     this.#noteVacant(change, before.kind)
     if (before.kind !== 'directory' || change.kind === 'mode' || change.kind === 'directory')
       return { kind: 'clear' }
-    return await subtreeStanding(this.#root, this.#index, change.path, this.#turns)
+    return await subtreeConflict(this.#root, this.#index, change.path, this.#turns)
   }
 
-  async #compare(change: StoredChange, before: ManifestEntry | undefined, now: PathState): Promise<Standing> {
-    if (change.kind === 'mode') return modeStanding(now, before, change.mode)
+  async #compare(
+    change: StoredChange,
+    before: ManifestEntry | undefined,
+    now: PathState,
+  ): Promise<ConflictState> {
+    if (change.kind === 'mode') return modeConflict(now, before, change.mode)
     const after = stateAfter(change)
     if (after === undefined) return conflict('it cannot come home')
     if (now.kind !== 'absent' && before === undefined) {
@@ -129,7 +133,7 @@ export class ConflictFinder {
     if (isSameIgnoringSpecialBits(now, after)) return { kind: 'applied' }
     if (isSameState(now, manifestState(before))) {
       return now.kind === 'directory' && after.kind !== 'directory'
-        ? await subtreeStanding(this.#root, this.#index, change.path, this.#turns)
+        ? await subtreeConflict(this.#root, this.#index, change.path, this.#turns)
         : { kind: 'clear' }
     }
     if (isOwnState(this.#own.get(change.path), now)) return { kind: 'clear' }
@@ -141,7 +145,7 @@ export class ConflictFinder {
   }
 }
 
-/** The directories above a path, nearest first. */
+/** Parent directories of a path, nearest first. */
 export function ancestorsOf(path: string): string[] {
   const found: string[] = []
   for (let at = path.lastIndexOf('/'); at > 0; at = path.lastIndexOf('/', at - 1))
@@ -149,7 +153,7 @@ export function ancestorsOf(path: string): string[] {
   return found
 }
 
-function modeStanding(now: PathState, before: ManifestEntry | undefined, mode: number): Standing {
+function modeConflict(now: PathState, before: ManifestEntry | undefined, mode: number): ConflictState {
   if (before === undefined || now.kind !== before.kind || now.kind === 'link' || !('mode' in now)) {
     return conflict(describeConflict(now, before))
   }
@@ -159,13 +163,13 @@ function modeStanding(now: PathState, before: ManifestEntry | undefined, mode: n
     : conflict('its mode was changed on the host since the run began')
 }
 
-/** A directory may go only if all that is in it went in and is unchanged. */
-async function subtreeStanding(
+/** A directory may be removed only if all its contents were copied into the VM and are unchanged. */
+async function subtreeConflict(
   root: Root,
   index: ManifestIndex,
   path: string,
   turns: Turns,
-): Promise<Standing> {
+): Promise<ConflictState> {
   const pending = [path]
   for (let at = pending.pop(); at !== undefined; at = pending.pop()) {
     const names = listNames(root, at)
@@ -208,7 +212,7 @@ function listNames(root: Root, path: string): string[] | undefined {
   }
 }
 
-/** Whether size, times, mode and inode are those of the manifest, so that the content need not be read. */
+/** Whether size, times, mode and inode match the manifest, so that the content need not be read. */
 function isUntouched(root: Root, entry: ManifestEntry): boolean {
   const located = root.locate(entry.path, { links: 'refuse' })
   if (!located.ok) return false
@@ -220,7 +224,7 @@ function isUntouched(root: Root, entry: ManifestEntry): boolean {
     entry.kind
   ]
   if (!isKind || (Number(value.mode) & 0o7777) !== entry.mode) return false
-  // A directory's times change with what is in it, which is looked at by itself.
+  // A directory's times change with its contents, which are checked separately.
   if (entry.kind === 'directory') return true
   return (
     String(value.ino) === entry.inode &&
@@ -230,7 +234,7 @@ function isUntouched(root: Root, entry: ManifestEntry): boolean {
   )
 }
 
-/** Set-uid, set-gid and sticky never come from the VM, so they say nothing about whether a change is applied. */
+/** Set-uid, set-gid and sticky never come from the VM, so they do not affect whether a change is applied. */
 function isSameIgnoringSpecialBits(now: PathState, after: PathState): boolean {
   return isSameState('mode' in now ? { ...now, mode: now.mode & 0o777 } : now, after)
 }
@@ -242,6 +246,6 @@ function describeConflict(now: PathState, before: ManifestEntry | undefined): st
   return 'it was changed on the host since the run began'
 }
 
-function conflict(reason: string): Standing {
+function conflict(reason: string): ConflictState {
   return { kind: 'conflict', reason: reason.slice(0, 500) }
 }

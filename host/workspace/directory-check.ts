@@ -1,4 +1,7 @@
-/** Which directories may be a workspace. Refuses `/`, home and what is above it, and folders that hold our own state. */
+/**
+ * Decides which directories may be a workspace. Refuses `/`, the home folder and its parents, and folders with
+ * Caisson's own state.
+ */
 import { realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
@@ -6,16 +9,16 @@ import { closeToPrograms } from '../processes/programs.ts'
 import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
 export interface OwnPlaces {
-  /** Folders of ours: state, cache, configuration; they need not exist. */
+  /** Caisson's folders (state, cache, configuration); they may not exist. */
   readonly ownFolders: readonly string[]
-  /** The user's home; absent: the system's word and `HOME`. */
+  /** The user's home. Absent: the system's entry and `HOME`. */
   readonly home?: string
 }
 
 /**
- * The real path of a directory that may be a workspace, from which this process takes no program from now on.
- * Failure: `refused_directory`, `unreadable`.
- * @param directory any path; links in it are resolved
+ * The real path of a directory that may be a workspace; from now on this process runs no program from it. Failure:
+ * `refused_directory`, `unreadable`.
+ * @param directory any path; its links are resolved
  */
 export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceResult<string> {
   let real: string
@@ -40,12 +43,12 @@ export function checkDirectory(directory: string, places: OwnPlaces): WorkspaceR
       )
     }
   }
-  // What an agent leaves there must not become a program that the host runs.
+  // The host must never run a file that an agent wrote there.
   closeToPrograms(real)
   return workspaceSuccess(real)
 }
 
-/** Whether `inner` is `outer` or lies below it; both absolute and normal. */
+/** Whether `inner` equals `outer` or is below it; both are absolute and normalized. */
 export function contains(outer: string, inner: string): boolean {
   return inner === outer || inner.startsWith(outer.endsWith('/') ? outer : `${outer}/`)
 }
@@ -54,7 +57,7 @@ function refuse(why: string): WorkspaceResult<never> {
   return workspaceFailure('refused_directory', `${why}; choose a project directory`)
 }
 
-/** The real path of the part that exists, and the rest as it is. */
+/** The real path of the existing part, followed by the rest. */
 function realOrSame(place: string): string {
   const absolute = path.resolve(place)
   try {

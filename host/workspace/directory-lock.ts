@@ -1,6 +1,6 @@
 /**
- * Locks a workspace itself, whichever state folder, container or user asks: exclusively, and every directory above it that
- * could be a workspace in shared mode, so that of two directories within one another one is refused. Leaves no file there.
+ * Locks a workspace across state folders, containers and users: exclusively, and each possible workspace above it in
+ * shared mode, so that nested workspaces exclude each other. Creates no file there.
  */
 
 import { constants, type Stats, statSync } from 'node:fs'
@@ -12,13 +12,13 @@ import { hasCode } from '#specs/errors.ts'
 import { type LockKind, openLocked } from '../locks/kernel-lock.ts'
 import { contains } from './directory-check.ts'
 
-/** A lock that is just being released, or that a program such as systemd-tmpfiles holds for a moment, is no conflict. */
+/** A lock that is being released, or briefly held by a program such as systemd-tmpfiles, is not a conflict. */
 const TRIES = 4
 const PAUSE_MS = 50
 
 /**
- * `held`: another process works in the directory, above it or below it. `unsupported`: the file system cannot tell, as
- * NFS cannot for directories. Dispose to release.
+ * `held`: another process works in the directory, above it or below it. `unsupported`: the file system has no directory
+ * locks, like NFS. Dispose to release.
  * @param root the real path of the workspace
  */
 export async function lockTree(root: string): Promise<AsyncDisposable | 'held' | 'unsupported'> {
@@ -40,7 +40,7 @@ async function openDirectory(place: string, kind: LockKind): Promise<FileHandle 
       const handle = await openLocked(place, constants.O_RDONLY | constants.O_DIRECTORY, kind)
       if (handle !== undefined) return handle
     } catch (error) {
-      // One above that cannot be opened is no workspace of this user.
+      // A parent directory that cannot be opened is not a workspace of this user.
       const isClosed = error instanceof Error && 'code' in error && error.code === 'EACCES'
       if (hasCode(error, 'lock_unsupported') || (isClosed && kind === 'shared')) return 'unsupported'
       throw error
@@ -50,7 +50,7 @@ async function openDirectory(place: string, kind: LockKind): Promise<FileHandle 
   }
 }
 
-/** The directories above that this user could have made a workspace: not the root, no home, nothing of others. */
+/** Parent directories that this user could use as a workspace: not the root, no home folder, nothing of other users. */
 function workspacesAbove(root: string): string[] {
   const me = process.geteuid?.()
   const homes = [homedir(), process.env.HOME ?? homedir()]

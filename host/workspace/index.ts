@@ -1,9 +1,12 @@
-/** The room's face: a directory into a disk and a manifest; a change stream into a review; apply and undo. */
+/**
+ * Public API of host/workspace: converts a directory into a disk and a manifest, and a change stream into a review;
+ * applies and undoes changes.
+ */
 export { type ApplyOptions, type ApplyStep, type ApplySummary, applyChanges } from './apply/apply.ts'
 export { removeLeftStaged, removeStagedOf } from './apply/staged-files.ts'
 export { type UndoOptions, type UndoSummary, undoChanges } from './apply/undo.ts'
 export { type ChangeSet, openContents, readChangeSet, type StoredChange } from './change-set.ts'
-export type { Standing } from './conflicts.ts'
+export type { ConflictState } from './conflicts.ts'
 export { checkDirectory, type OwnPlaces } from './directory-check.ts'
 export type { FlaggedInHistory, HistoryReport } from './git-history/examine.ts'
 export type { MovedReference } from './git-history/references.ts'

@@ -1,15 +1,15 @@
-/** An answer that holds for a directory and for all below it. Looked for once per directory, however much lies in it. */
+/** A value that applies to a directory and everything below it. Computed once per directory. */
 
 export class Inherited<T> {
   readonly #own: (directory: string) => T | undefined
   readonly #known = new Map<string, T | undefined>()
 
-  /** @param own the answer of a directory itself, which must not change once something below it was asked for */
+  /** @param own the value of a directory itself; it must not change after the first lookup below it */
   constructor(own: (directory: string) => T | undefined) {
     this.#own = own
   }
 
-  /** The answer of the nearest directory above a path that has one. */
+  /** The value of the nearest parent directory that has one. */
   above(path: string): T | undefined {
     const end = path.lastIndexOf('/')
     if (end < 0) return

@@ -1,6 +1,6 @@
 /**
- * The manifest: what went into the VM, path by path, with the digest of exactly those bytes. JSON lines: a header,
- * the entries, what was left out, an end with counts. Reading is strict; a damaged manifest is refused as a whole.
+ * The manifest: everything copied into the VM, path by path, with the digest of the exact bytes. JSON lines: a header,
+ * the entries, the excluded paths, a final line with counts. Strict: a damaged manifest is refused completely.
  */
 
 import { createHash } from 'node:crypto'
@@ -51,12 +51,12 @@ export interface Manifest {
   /** In the order of `comparePaths`. */
   readonly entries: ReadonlyMap<string, ManifestEntry>
   readonly leftOut: readonly LeftOut[]
-  /** Bytes of all files. */
+  /** Total bytes of all files. */
   readonly bytes: number
 }
 
 /**
- * Writes the manifest (mode 0600) and gives the digest of the file.
+ * Writes the manifest (mode 0600) and returns the file's digest.
  * @throws the system's error
  */
 export async function writeManifest(file: string, manifest: Manifest): Promise<string> {
@@ -86,8 +86,8 @@ export async function writeManifest(file: string, manifest: Manifest): Promise<s
 }
 
 /**
- * Reads a manifest back. Failures: `damaged`, `unreadable`.
- * @param sha256 the digest that it must have; absent: only its form is checked
+ * Reads a manifest. Failures: `damaged`, `unreadable`.
+ * @param sha256 the expected digest. Absent: only the format is checked
  */
 export async function readManifest(file: string, sha256?: string): Promise<WorkspaceResult<Manifest>> {
   let bytes: Buffer

@@ -1,6 +1,6 @@
 /**
- * What lies at a path of the host's workspace, as far as apply and undo care: kind, permission bits, content by
- * digest, a link's target. Reads through descriptors, never through a link.
+ * The state of a path in the host's workspace, as used by apply and undo: kind, permission bits, content by digest,
+ * link target. Reads through descriptors, never through a link.
  */
 
 import { createHash } from 'node:crypto'
@@ -14,7 +14,7 @@ import { Count, Sha256 } from '#specs/protocol/text.ts'
 import type { ManifestEntry } from './manifest.ts'
 import { type WorkspaceResult, workspaceFailure, workspaceSuccess } from './workspace-error.ts'
 
-/** Permission bits with set-uid, set-gid and sticky, so that undo brings back exactly what was there. */
+/** Permission bits with set-uid, set-gid and sticky, so that undo restores the exact state. */
 const FullMode = z.int().min(0).max(0o7777)
 
 export const PathState = z.discriminatedUnion('kind', [
@@ -22,23 +22,23 @@ export const PathState = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('file'), mode: FullMode, size: Count, sha256: Sha256 }),
   z.strictObject({ kind: z.literal('link'), target: z.string().max(limits.pathMaxBytes) }),
   z.strictObject({ kind: z.literal('directory'), mode: FullMode }),
-  /** A device, socket or FIFO: never made, replaced or removed by us. */
+  /** A device, socket or FIFO: never created, replaced or removed. */
   z.strictObject({ kind: z.literal('other') }),
 ])
 export type PathState = z.infer<typeof PathState>
 
 export const absent: PathState = { kind: 'absent' }
 
-/** A state and who owns it. */
+/** A state and its owner. */
 export interface CapturedState {
   readonly state: PathState
-  /** Absent when nothing is there. */
+  /** Absent if the path does not exist. */
   readonly owner?: { readonly uid: number; readonly gid: number }
-  /** What changes when the file or link is replaced or written: inode, size and time of change. */
+  /** Inode, size and change time; differs after the file or link was replaced or written. */
   readonly mark?: string
 }
 
-/** The mark of what is at a path now; nothing if there is nothing. */
+/** The mark of a path now; undefined if it does not exist. */
 export function markOf(root: Root, path: string): string | undefined {
   const located = root.locate(path, { links: 'refuse' })
   if (!located.ok) return
@@ -52,8 +52,8 @@ function markAt(place: Place): string | undefined {
 }
 
 /**
- * Looks at a path. Failure `unreadable`: a name above it is a link or no directory, or it cannot be read.
- * @param keep is given the content of a file, piece by piece; each piece is good until it returns
+ * Reads the state of a path. Failure `unreadable`: a parent is a link or no directory, or it cannot be read.
+ * @param keep receives a file's content in pieces; each piece is valid until it returns
  */
 export function captureState(
   root: Root,
@@ -77,7 +77,7 @@ function captureAt(place: Place, keep?: (piece: Buffer) => void): WorkspaceResul
   }
   const { uid, gid } = stat.value
   const mode = stat.value.mode & 0o7777
-  // Taken before the content is read, so that a write meanwhile shows.
+  // Read before the content, so that a concurrent write is detected.
   const mark = markAt(place)
   const found = (state: PathState) =>
     workspaceSuccess({ state, owner: { uid, gid }, ...(mark === undefined ? {} : { mark }) })
@@ -116,7 +116,7 @@ function digestFile(fd: number, keep?: (piece: Buffer) => void): { size: number;
   return { size, sha256: hash.digest('hex') }
 }
 
-/** Whether two states are the same in all that they hold. */
+/** Whether two states are equal in all fields. */
 export function isSameState(left: PathState, right: PathState): boolean {
   if (left.kind === 'file' && right.kind === 'file') {
     return left.mode === right.mode && left.size === right.size && left.sha256 === right.sha256
@@ -126,7 +126,7 @@ export function isSameState(left: PathState, right: PathState): boolean {
   return left.kind === right.kind && left.kind !== 'other'
 }
 
-/** The state that the manifest recorded. */
+/** The state recorded in the manifest. */
 export function manifestState(entry: ManifestEntry | undefined): PathState {
   if (entry === undefined) return absent
   if (entry.kind === 'link') return { kind: 'link', target: entry.target }
@@ -134,7 +134,7 @@ export function manifestState(entry: ManifestEntry | undefined): PathState {
   return { kind: 'file', mode: entry.mode, size: entry.size, sha256: entry.sha256 }
 }
 
-/** The state in words, for messages. */
+/** Describes the state for messages. */
 export function describeState(state: PathState): string {
   const words = {
     absent: 'nothing',

@@ -1,6 +1,6 @@
 /**
- * The right to work on a run, held by one process at a time: to append to its journal, to change or remove its files, and
- * with {@link RunLock.holdDirectory} to work in its workspace. Its file says which directory that is.
+ * The lock of a run, held by one process at a time: to write its journal, to change or remove its files, and with
+ * {@link RunLock.holdDirectory} to work in its workspace. The lock file names that directory.
  */
 
 import { mkdir, readdir } from 'node:fs/promises'
@@ -38,7 +38,10 @@ export class RunLock implements AsyncDisposable {
     this.#lock = lock
   }
 
-  /** @param locks the folder of locks: `Folders.locks`. @throws {CaissonError} `run_busy` while another process has it */
+  /**
+   * @param locks folder of locks: `Folders.locks`
+   * @throws {CaissonError} `run_busy` while another process has it
+   */
   static async take(locks: string, runId: string): Promise<RunLock> {
     await mkdir(locks, { recursive: true, mode: 0o700 })
     try {
@@ -54,17 +57,17 @@ export class RunLock implements AsyncDisposable {
   }
 
   /**
-   * Holds a directory for this run, for as long as the result is not disposed. Failures: `in_use`, naming the other run;
+   * Holds a directory for this run until the result is disposed. Failures: `in_use`, naming the other run;
    * `unreadable`, `internal`.
    * @param root the real path of the workspace
-   * @param onKilled is told of runs whose process was killed in this directory, before anything else happens there
+   * @param onKilled receives runs whose process was killed in this directory, before anything else happens there
    */
   async holdDirectory(
     root: string,
     onKilled: (killed: KilledRun) => void = () => undefined,
   ): Promise<WorkspaceResult<AsyncDisposable>> {
     try {
-      // One at a time looks who is there, or two that overlap would both be refused.
+      // One check at a time, or two overlapping runs would both be refused.
       await using _ = await takeLock(path.join(this.#locks, 'directories.lock'), { waitMs: stateFileWaitMs })
       const overlapping = await this.#findOverlapping(root)
       for (const other of overlapping)
@@ -75,7 +78,7 @@ export class RunLock implements AsyncDisposable {
       if (tree !== 'unsupported') undo.use(tree)
       for (const killed of overlapping) await this.#settle(killed, onKilled)
       const described = this.#lock.describe({ runId: this.#runId, directory: root })
-      // The directory's own lock does without the words.
+      // The directory's own lock works without the description.
       await (tree === 'unsupported' ? described : described.catch(() => undefined))
       undo.defer(() => this.#lock.describe({ runId: this.#runId }).catch(() => undefined))
       return workspaceSuccess(undo.move())
@@ -92,7 +95,7 @@ export class RunLock implements AsyncDisposable {
     return path.join(this.#locks, `${runId}${SUFFIX}`)
   }
 
-  /** Other runs that hold, or held when their process was killed, a directory within this one or around it. */
+  /** Other runs that hold, or held when killed, a directory within this one or around it. */
   async #findOverlapping(root: string): Promise<(KilledRun & { readonly pid: unknown })[]> {
     const runIds = (await runIdsIn(this.#locks)).filter((runId) => runId !== this.#runId)
     const holders = await Promise.all(
@@ -105,7 +108,7 @@ export class RunLock implements AsyncDisposable {
     )
   }
 
-  /** Its lock file goes once what it left is settled. */
+  /** Removes its lock file once its leftovers are handled. */
   async #settle({ runId, directory }: KilledRun, onKilled: (killed: KilledRun) => void): Promise<void> {
     const left = await takeLock(this.#fileOf(runId)).catch(() => undefined)
     if (left === undefined) return
@@ -115,12 +118,15 @@ export class RunLock implements AsyncDisposable {
   }
 }
 
-/** Whether a process works on the run right now. @throws {CaissonError} `state_unavailable`, and the system's error when its lock cannot be looked at */
+/**
+ * Whether a process works on the run now. @throws {CaissonError} `state_unavailable`, and the system's error when its
+ * lock cannot be read
+ */
 export async function isRunLocked(locks: string, runId: string): Promise<boolean> {
   return await isLocked(path.join(locks, `${runId}${SUFFIX}`))
 }
 
-/** The runs that a process works on right now. One whose lock cannot be looked at counts as worked on. */
+/** The runs with an active process. A run whose lock cannot be read counts as active. */
 export async function lockedRuns(locks: string): Promise<ReadonlySet<string>> {
   const runIds = await runIdsIn(locks)
   const held = await Promise.all(

@@ -1,20 +1,20 @@
-/** What the workspace's functions fail with: closed codes, and messages that say what to do next. */
+/** Failures of the workspace's functions: closed codes, and messages that say what to do. */
 import { errorMessage } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
 export const workspaceErrorCodes = [
   /** The directory cannot be a workspace. */
   'refused_directory',
-  /** More bytes or entries than may go in or come home. */
+  /** More bytes or entries than may be copied in or received back. */
   'too_large',
   'no_space',
   /** Another run uses the directory. */
   'in_use',
-  /** A manifest, change set or log on disk is not what was written. */
+  /** A manifest, change set or log on disk was modified. */
   'damaged',
-  /** The change stream from the guest breaks its own rules. */
+  /** The guest's change stream is invalid. */
   'invalid_changes',
-  /** The change stream ended before its end. */
+  /** The change stream ended early. */
   'cut_short',
   'unreadable',
   'cancelled',
@@ -25,7 +25,7 @@ export type WorkspaceErrorCode = (typeof workspaceErrorCodes)[number]
 
 export interface WorkspaceError {
   readonly code: WorkspaceErrorCode
-  /** Which phase, what was expected, what was seen, what to do; may hold foreign text. */
+  /** The phase, what was expected, what was seen, what to do; may contain untrusted text. */
   readonly message: string
 }
 
@@ -42,7 +42,7 @@ export function workspaceSuccess<T>(value: T): { ok: true; value: T } {
   return { ok: true, value }
 }
 
-/** Carries a failure out of nested callbacks; never leaves this room. */
+/** Carries a failure out of nested callbacks; never leaves this folder. */
 export class WorkspaceFailure extends Error {
   override readonly name = 'WorkspaceFailure'
   readonly failure: WorkspaceError
@@ -63,7 +63,7 @@ const errnoCodes: Readonly<Record<string, WorkspaceErrorCode>> = {
   ABORT_ERR: 'cancelled',
 }
 
-/** What was thrown while `doing` (a phrase such as `writing the workspace disk`), as a failed result. */
+/** Wraps an error thrown while `doing` (a phrase such as `writing the workspace disk`) as a failed result. */
 export function failureOf(doing: string, thrown: unknown): Extract<WorkspaceResult<never>, { ok: false }> {
   if (thrown instanceof WorkspaceFailure) return { ok: false, error: thrown.failure }
   const errno = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : ''

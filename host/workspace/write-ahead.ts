@@ -1,8 +1,8 @@
 /**
- * The log of what apply is about to do and did to the host, one single-path operation after the other, with the
- * contents needed to take each back. An operation is on disk here before it is done, so that after any crash the
- * state of each path tells whether it was. Undo needs nothing else. Each line's checksum is over all lines before it;
- * a log that is damaged anywhere but at its torn end is refused.
+ * Write-ahead log of apply: each single-path operation with the content needed to undo it. Operations are logged on
+ * disk before they are executed, so that after any crash the state of each path shows whether they were. Undo needs
+ * nothing else. Each line's checksum covers all lines before it; a log with damage anywhere but at a torn end is
+ * refused.
  */
 import { hash } from 'node:crypto'
 import {
@@ -27,13 +27,13 @@ const Intent = z.strictObject({
   path: WorkspacePath,
   before: PathState,
   after: PathState,
-  /** Who owned what was there. */
+  /** Owner of the previous file. */
   owner: z.strictObject({ uid: Count, gid: Count }).optional(),
-  /** Where in `undo.bin` the content of a file that was there begins. */
+  /** Offset of the previous content in `undo.bin`. */
   offset: Count.optional(),
-  /** For git's index: digest of what the new one says of the files, which a refresh of its times leaves as it is. */
+  /** For git's index: digest of the new content without its times, so that a refresh does not change it. */
   indexMeaning: Sha256.optional(),
-  /** The name beside the path under which new content is staged. */
+  /** Name of the staged file beside the path. */
   temporary: z.string().regex(/^\.caisson-[0-9a-z-]{1,60}$/),
 })
 export type Intent = z.infer<typeof Intent>
@@ -52,16 +52,16 @@ const LogLine = z.union([
   Intent,
   z.strictObject({ done: Count }),
   z.strictObject({ failed: Count, reason: z.string() }),
-  /** Taken back by an undo. */
+  /** Reverted by an undo. */
   z.strictObject({ restored: Count }),
-  /** An apply or an undo came to its end: where it is the last line, none is missing behind it. */
+  /** An apply or an undo has ended: if this is the last line, no line is missing after it. */
   z.strictObject({ ended: z.literal(true) }),
   Header,
 ])
 type LogLine = z.infer<typeof LogLine>
 
 export interface LoggedOperation extends Intent {
-  /** `unknown` after a crash: intended, perhaps done. */
+  /** `unknown` after a crash: planned, perhaps executed. */
   readonly outcome: 'done' | 'failed' | 'restored' | 'unknown'
 }
 
@@ -73,17 +73,17 @@ export type Outcome =
 const logFile = (runDirectory: string) => path.join(runDirectory, 'apply.jsonl')
 const undoFile = (runDirectory: string) => path.join(runDirectory, 'undo.bin')
 
-/** A log as it lies on the disk. */
+/** A log as stored on disk. */
 export interface ApplyLog {
   /** The real path of the workspace. */
   readonly root: string
   /** In order; a complete undo removes the log with them. */
   readonly operations: readonly LoggedOperation[]
-  /** Whether the last apply or undo came to its end, so that no line is missing behind the last. */
+  /** Whether the last apply or undo has ended, so that no line is missing at the end. */
   readonly isEnded: boolean
 }
 
-/** Reads the log without changing it; undefined where there is none. Throws like {@link WriteAheadLog}. */
+/** Reads the log without changing it; undefined if there is none. Throws like {@link WriteAheadLog}. */
 export function readApplyLog(runDirectory: string): ApplyLog | undefined {
   const file = logFile(runDirectory)
   let bytes: Buffer
@@ -98,19 +98,21 @@ export function readApplyLog(runDirectory: string): ApplyLog | undefined {
 }
 
 /**
- * The states that apply itself left a path in, or may have: what is found so is no one else's work. Reads the log
- * without changing it; none yet gives nothing. Throws like {@link WriteAheadLog}.
+ * States that apply itself left at a path, or may have left. Reads the log without changing it; empty without a log.
+ * Throws like {@link WriteAheadLog}.
  */
 export function readOwnStates(runDirectory: string): ReadonlyMap<string, readonly LoggedOperation[]> {
   return Map.groupBy(readLoggedOperations(runDirectory), ({ path }) => path)
 }
 
-/** What was intended since the last complete undo, in order; none without a log. Throws like {@link WriteAheadLog}. */
+/**
+ * Planned operations since the last complete undo, in order; empty without a log. Throws like {@link WriteAheadLog}.
+ */
 export function readLoggedOperations(runDirectory: string): readonly LoggedOperation[] {
   return readApplyLog(runDirectory)?.operations ?? []
 }
 
-/** Changed paths that are applied, as far as the log tells: operations whose outcome a crash took are not counted. */
+/** Number of applied paths according to the log; excludes operations with an unknown outcome. */
 export function countApplied(operations: Iterable<LoggedOperation>): number {
   const applied = new Map<string, { readonly before: PathState; readonly after: PathState }>()
   for (const { path, before, after, outcome } of operations) {
@@ -122,14 +124,14 @@ export function countApplied(operations: Iterable<LoggedOperation>): number {
   }
   let count = 0
   for (const [path, { after }] of applied) {
-    // What was in a directory that went is no change of its own.
+    // The contents of a removed directory do not count separately.
     if (after.kind === 'absent' && namesAbove(path).some(isReplacedDirectory)) continue
     count += 1
   }
   return count
 }
 
-/** The same of the log in a run's directory; null where it cannot be read. */
+/** The same for the log in a run's directory; null if unreadable. */
 export function readAppliedCount(runDirectory: string): number | null {
   try {
     return countApplied(readApplyLog(runDirectory)?.operations ?? [])
@@ -143,7 +145,7 @@ function namesAbove(path: string): string[] {
   return names.map((_, at) => names.slice(0, at + 1).join('/'))
 }
 
-/** Whether a state is one that apply left, be it in the middle of an operation that a crash cut. */
+/** Whether apply left this state, even during an operation interrupted by a crash. */
 export function isOwnState(operations: readonly LoggedOperation[] | undefined, now: PathState): boolean {
   return (operations ?? []).some(
     ({ after, outcome }) =>
@@ -161,12 +163,12 @@ export class WriteAheadLog implements Disposable {
   #undoSize: number
   #sum: string
   #isEmpty: boolean
-  /** What was intended, in order, as of when this was opened. */
+  /** Planned operations in order, at the time of opening. */
   readonly operations: readonly LoggedOperation[]
 
   /**
-   * Opens or begins the log of a run. Throws the system's error or a {@link WorkspaceFailure} (`damaged`).
-   * @param begin what the log is about; absent: one is there
+   * Opens or creates the log of a run. Throws the system's error or a {@link WorkspaceFailure} (`damaged`).
+   * @param begin header of a new log. Absent: the log exists
    */
   constructor(runDirectory: string, begin?: { readonly root: string; readonly changes: string }) {
     const file = logFile(runDirectory)
@@ -180,7 +182,7 @@ export class WriteAheadLog implements Disposable {
     this.#known = read.operations
     this.operations = [...read.operations.values()]
     this.#undo = openSync(undoFile(runDirectory), 'a+', 0o600)
-    // Contents without a log were left by a complete undo that a crash cut short.
+    // Contents without a log are left by a complete undo that was interrupted.
     const isEmpty = this.operations.length === 0
     ftruncateSync(this.#log, isEmpty ? 0 : read.bytes)
     if (isEmpty && fstatSync(this.#undo).size > 0) ftruncateSync(this.#undo, 0)
@@ -204,23 +206,23 @@ export class WriteAheadLog implements Disposable {
     return countApplied(this.#known.values())
   }
 
-  /** Where content that is kept next will begin. */
+  /** Offset of the next stored content. */
   get undoOffset(): number {
     return this.#undoSize
   }
 
-  /** For reading kept contents back. */
+  /** Descriptor for reading stored contents. */
   get undoContents(): number {
     return this.#undo
   }
 
-  /** Keeps a piece of content for undo. */
+  /** Stores a piece of content for undo. */
   keep(piece: Buffer): void {
     writeAll(this.#undo, piece)
     this.#undoSize += piece.length
   }
 
-  /** Puts intents on disk, and before them the contents that they refer to. */
+  /** Writes intents to disk, after the contents that they refer to. */
   intend(intents: readonly Intent[]): void {
     if (intents.length === 0) return
     if (intents.some(({ offset }) => offset !== undefined)) fdatasyncSync(this.#undo)
@@ -231,21 +233,21 @@ export class WriteAheadLog implements Disposable {
     for (const intent of intents) this.#known.set(intent.op, { ...intent, outcome: 'unknown' })
   }
 
-  /** Records outcomes; losing them in a crash loses nothing, so they are not forced to disk. */
+  /** Records outcomes without a sync: losing them in a crash is harmless. */
   record(outcomes: readonly Outcome[]): void {
     if (outcomes.length === 0) return
     for (const outcome of outcomes) setOutcome(this.#known, outcome)
     this.#append(outcomes)
   }
 
-  /** Records that an apply, or an undo that left something, came to its end. */
+  /** Records the end of an apply, or of an incomplete undo. */
   end(): void {
     if (this.#isEmpty) return
     this.#append([{ ended: true }])
     fdatasyncSync(this.#log)
   }
 
-  /** Everything was taken back: nothing of the log and the contents is needed any more. Takes no room on the disk. */
+  /** Everything was undone: removes the log and its contents. Needs no disk space. */
   removeUndone(): void {
     this.#known.clear()
     rmSync(logFile(this.#directory), { force: true })
@@ -271,7 +273,7 @@ export class WriteAheadLog implements Disposable {
     try {
       writeAll(this.#log, Buffer.from(text))
     } catch (thrown) {
-      // Half a line in the middle would make a damaged log of it.
+      // Half a line in the middle would damage the log.
       ftruncateSync(this.#log, size)
       throw thrown
     }
@@ -284,14 +286,14 @@ interface ParsedLog {
   readonly header: Header | undefined
   readonly operations: Map<number, LoggedOperation>
   readonly isEnded: boolean
-  /** Of whole lines. */
+  /** Bytes of whole lines. */
   readonly bytes: number
-  /** Of the last whole line. */
+  /** Checksum of the last whole line. */
   readonly sum: string
 }
 
 function parseLog(bytes: Buffer, file: string): ParsedLog {
-  // A torn last line was never forced to disk, so nothing of it was done.
+  // A torn last line was never synced, so its operation was not executed.
   const whole = bytes.lastIndexOf(0x0a) + 1
   const lines = bytes.subarray(0, whole).toString('utf8').split('\n').slice(0, -1)
   const operations = new Map<number, LoggedOperation>()
@@ -324,7 +326,7 @@ function setOutcome(operations: Map<number, LoggedOperation>, outcome: Outcome):
 
 const sumChars = 16
 
-/** Over this line and the sum of the one before, and so over all lines to here. */
+/** Covers this line and the previous checksum, and so all lines before. */
 function sumOf(before: string, body: string): string {
   return hash('sha256', `${before} ${body}`).slice(0, sumChars)
 }

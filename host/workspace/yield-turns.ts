@@ -1,13 +1,13 @@
-/** Gives other tasks of the process their turn during long work that would otherwise hold the thread. */
+/** Yields to other tasks of the process during long synchronous work. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Longest stretch of work between two turns, in milliseconds. */
+/** Maximum time between two yields, in milliseconds. */
 const TURN_MS = 8
 
 export class Turns {
   #end = performance.now() + TURN_MS
 
-  /** Whether others have waited long enough; then await {@link give}. */
+  /** Whether it is time to yield; then await {@link give}. */
   get isDue(): boolean {
     return performance.now() > this.#end
   }

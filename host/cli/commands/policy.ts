@@ -7,7 +7,7 @@ import { configFile } from '../../config/load.ts'
 import { RunGrants } from '../../egress/grants.ts'
 import { PersistentGrants } from '../../egress/persistent-grants.ts'
 import type { Policy } from '../../egress/policy.ts'
-import { isOpen, outlookFor, type PolicyPreview } from '../../egress/policy-preview.ts'
+import { isOpen, type PolicyPreview, previewAccess } from '../../egress/policy-preview.ts'
 import { resolveName } from '../../egress/resolve.ts'
 import { rulesOfFlags } from '../../egress/rule-file.ts'
 import { orderRules, type PolicyRule } from '../../egress/rules.ts'
@@ -47,7 +47,7 @@ export async function policyCheck(
   const parts = { policy, grants, resolve: resolveName, signal: new AbortController().signal }
   const look = async (to: Target): Promise<Seen> => ({
     target: to,
-    outlook: await outlookFor(to, parts),
+    outlook: await previewAccess(to, parts),
     proxy: network.proxyFor(to)?.shown ?? null,
   })
   const request = await look(target.value)
@@ -63,7 +63,7 @@ export async function policyCheck(
 /** The rules, the strongest first. */
 export async function policyExplain(io: Io, flags: PolicyFlags): Promise<ExitCode> {
   const { policy, grants } = await inForce(io, flags)
-  const answers = orderRules([...grants.standing(), ...grants.refusals()])
+  const answers = orderRules([...grants.reusable(), ...grants.refusals()])
   if (flags.json === true) {
     const plain = ({ rule, origin }: PolicyRule): EgressRule & { origin: string } => ({ ...rule, origin })
     const { otherwise } = policy
@@ -111,11 +111,11 @@ async function inForce(
 }
 
 function show(io: Io, { target, outlook, proxy }: Seen): void {
-  const { decision, leads, lookupProblem } = outlook
+  const { decision, addresses, lookupProblem } = outlook
   const lines = [
     `${sanitizeLine(describeTarget(target))}: ${decision.effect}`,
     `  rule     ${sanitizeLine(decision.rule)}`,
-    ...leads.map(
+    ...addresses.map(
       ({ address, problem }) =>
         `  address  ${address}${problem === null ? '' : `  refused: ${sanitizeLine(problem)}`}`,
     ),
@@ -126,12 +126,15 @@ function show(io: Io, { target, outlook, proxy }: Seen): void {
 }
 
 function asJson({ target, outlook, proxy }: Seen): object {
-  const { decision, leads, lookupProblem } = outlook
+  const { decision, addresses, lookupProblem } = outlook
   return {
     target: describeTarget(target),
     effect: decision.effect,
     rule: decision.rule,
-    addresses: leads.map(({ address, problem }) => ({ address, ...(problem === null ? {} : { problem }) })),
+    addresses: addresses.map(({ address, problem }) => ({
+      address,
+      ...(problem === null ? {} : { problem }),
+    })),
     ...(lookupProblem === undefined ? {} : { lookupProblem }),
     ...(proxy === null ? {} : { proxy }),
   }

@@ -1,4 +1,4 @@
-/** How the VM of a run begins: as another run kept it, as one that waited in a pool, from a template, or by a boot. */
+/** Gets the VM of a run: a kept VM, a VM of the pool, a copy of a template, or a cold boot. */
 import { errorMessage } from '#specs/errors.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
 import { findSavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
@@ -12,13 +12,13 @@ import type { ResolvedRun } from '../resolved-run.ts'
 import { warmUp } from './warm-up.ts'
 
 export interface Origin extends WarmVm {
-  /** Whether it goes on as it was kept. */
+  /** Whether the VM was restored from the state of a continued run. */
   readonly isSaved?: boolean
 }
 
 /**
- * `open` gets the VM while it becomes fresh, and is called again with the next when that one does not serve.
- * @throws what the last `open` throws, and VmError when not even a boot succeeds
+ * Calls `open` with the VM while its identity is reseeded, and again with the next VM if that one fails.
+ * @throws the error of the last `open`, or VmError when even a cold boot fails
  */
 export async function acquireVm<T>(
   plan: ResolvedRun,
@@ -33,7 +33,10 @@ export async function acquireVm<T>(
   return await acquireWarmVm(pooled, options, { start, warmUp }, (warm) => open({ ...warm, ...why }))
 }
 
-/** The journal's word on how the VM began, once its agent answers. @param agentMs how long that took */
+/**
+ * Journal event about how the VM started, sent when its agent answers.
+ * @param agentMs time until the agent answered
+ */
 export function describeReady({ vm, cloned, coldReason, isSaved }: Origin, agentMs: number): HostEvent {
   const { totalMs: _, guestUptimeMs: __, ...timed } = vm.timings
   const phases = { ...timed, agentMs }
@@ -49,7 +52,7 @@ export function describeReady({ vm, cloned, coldReason, isSaved }: Origin, agent
   }
 }
 
-/** What a VM for such a run is started with. */
+/** Start options of the VM for a run. */
 export function vmOptions(
   { folders, vm: { start: _, hibernateAfterMs: __, disk, ...options }, image }: ResolvedRun,
   start: Pick<StartVmOptions, 'workspaceDisk' | 'signal'>,
@@ -57,7 +60,10 @@ export function vmOptions(
   return { ...options, image: disk ?? image, folders, stopsWhenDiskFull: true, ...start }
 }
 
-/** In the VM that the continued run kept; or why that cannot be. @throws VmError when no VM can be started now, and the signal's reason */
+/**
+ * Opens the VM that the continued run kept, or returns why it cannot.
+ * @throws VmError when no VM can be started now, and the signal's reason
+ */
 async function openKept<T>(
   { continues }: ResolvedRun,
   options: StartVmOptions,
@@ -71,16 +77,16 @@ async function openKept<T>(
     return { problem: `${runId} kept no VM` }
   }
   try {
-    // As for any run: this one has work to do, and a VM to keep at its end.
+    // Same check as for a new VM: this run may also keep its VM at the end.
     await checkResources(saved.record, options.folders.vms)
     const vm = await wakeVm(options, saved)
     const value = await open({ vm, cloned: false, isSaved: true })
     await remove(kept)
     return { value }
   } catch (error) {
-    // Not even a new VM can be had now: this one is for later.
+    // No new VM can start either: keep the saved VM for a later run.
     if ((options.signal?.aborted || isPassing(error)) && (await findSavedVm(kept)) !== undefined) throw error
-    // Its disk has moved on, or it is of no use.
+    // Its disk has changed, or it cannot be restored.
     await remove(kept)
     options.signal?.throwIfAborted()
     const why = errorMessage(error)

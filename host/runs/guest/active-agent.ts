@@ -1,11 +1,14 @@
-/** Whether an agent that something is asked for is at work: of one that is not, nobody is asked and nothing is kept. */
+/**
+ * Checks that the requesting agent is active. Requests from inactive agents are refused: no question is asked and
+ * nothing is stored.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { AgentEventValidator } from './agent-event-validator.ts'
 
-/** A request may overtake the event by which its agent begins. */
+/** A request can arrive before the event that starts its agent. */
 const beginningMs = 1_000
 
-/** True at once for an agent at work; one that is not has a moment to begin. */
+/** Resolves to true at once for an active agent; waits briefly for one that is just starting. */
 export async function waitForActiveAgent(
   claims: Pick<AgentEventValidator, 'isAtWork'>,
   agentPath: string,

@@ -1,6 +1,6 @@
 /**
- * What people do to the agent of a run while it works: messages for it, and whether it holds. Each is journaled before it
- * is sent, and sent in the order in which it was said; what cannot reach the agent now waits for it.
+ * Steers and pauses the agent of a running run. Each command is journaled first and sent in order. Commands that cannot
+ * reach the agent now are queued.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -10,18 +10,18 @@ import type { HostEvent } from '#specs/protocol/event.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 
-/** The agent that has the task. */
+/** The agent that runs the task. */
 export interface ControlledAgent {
-  /** False while its VM is saved or stands still: what is sent then waits. */
+  /** False while the VM is saved or paused; commands are queued meanwhile. */
   readonly isReachable: boolean
   steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>>
   setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>>
 }
 
 export interface AgentControlOptions {
-  /** Journals a fact. */
+  /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => Promise<void>
-  /** Called when the agent is to hold (+1) and when it is to go on (-1): the run's time stands still meanwhile. */
+  /** Called when the agent is paused (+1) and when it resumes (-1). The run's deadline pauses meanwhile. */
   readonly onHold: (change: number) => void
 }
 
@@ -29,12 +29,12 @@ type Send = (agent: ControlledAgent) => Promise<Result<unknown, RpcFailure>>
 
 export class AgentControl {
   readonly #options: AgentControlOptions
-  readonly #begun = Promise.withResolvers<ControlledAgent | null>()
+  readonly #started = Promise.withResolvers<ControlledAgent | null>()
   #agent: ControlledAgent | null = null
   #isOver = false
   #isPaused = false
   #isHeld = false
-  /** Messages that have not reached the agent. */
+  /** Number of messages that have not reached the agent. */
   #waiting = 0
   #last: Promise<unknown> = Promise.resolve()
 
@@ -42,32 +42,32 @@ export class AgentControl {
     this.#options = options
   }
 
-  /** Whether the agent was told to hold. */
+  /** Whether the agent was asked to pause. */
   get isPaused(): boolean {
     return this.#isPaused
   }
 
-  /** The agent has the task. */
+  /** Called when the agent has accepted the task. */
   begin(agent: ControlledAgent): void {
     if (this.#isOver) return
     this.#agent = agent
     this.#holdOrNot()
-    this.#begun.resolve(agent)
+    this.#started.resolve(agent)
   }
 
-  /** Nothing reaches the agent any more; one that holds is let go, so that it can end. */
+  /** Stops sending commands. A paused agent resumes so that it can finish. */
   end(): void {
     if (this.#isOver) return
     this.#isOver = true
     this.#isPaused = false
     this.#holdOrNot()
-    this.#begun.resolve(null)
+    this.#started.resolve(null)
   }
 
   /**
-   * A message for the agent, which has it in its conversation from its next turn on. Resolves when the agent has it, or at
-   * once where it cannot be reached now and will get it later.
-   * @returns why it was not taken; undefined when it was
+   * Queues a message for the agent's next turn. Resolves when the agent has it, or at once if the agent is unreachable
+   * and gets it later.
+   * @returns why the message was refused; undefined on success
    */
   async steer(text: string, by: string): Promise<string | undefined> {
     if (this.#isOver) return over
@@ -88,8 +88,9 @@ export class AgentControl {
   }
 
   /**
-   * Has the agent hold before its next effect, or go on. Resolves like {@link steer}; saying the same twice changes nothing.
-   * @returns why that cannot be; undefined when it can
+   * Pauses the agent before its next effect, or resumes it. Resolves like {@link steer}; a repeated call changes
+   * nothing.
+   * @returns why this is not possible; undefined on success
    */
   async setPaused(paused: boolean, by: string): Promise<string | undefined> {
     if (this.#isOver) return over
@@ -101,7 +102,7 @@ export class AgentControl {
     return await this.#deliver((agent) => agent.setTaskPaused(paused))
   }
 
-  /** The run's time stands still as long as an agent that has the task is to hold. */
+  /** Pauses the run's deadline while an agent with a task is paused. */
   #holdOrNot(): void {
     const isHeld = this.#isPaused && this.#agent !== null
     if (isHeld === this.#isHeld) return
@@ -120,7 +121,7 @@ export class AgentControl {
 
   async #deliver(send: Send): Promise<string | undefined> {
     const sent = this.#last.then(async () => {
-      const agent = await this.#begun.promise
+      const agent = await this.#started.promise
       return agent === null ? over : await wordsOf(send(agent))
     })
     this.#last = sent

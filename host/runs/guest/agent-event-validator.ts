@@ -1,7 +1,7 @@
 /**
- * What the agent says of its plan and its sub-agents, held against what the host knows: a revision changes nothing that
- * has begun, no step starts before its plan is known (and allowed, where a person is asked), a sub-agent begins once and
- * ends once, and there are no more than the run may have. What is said is never repaired here: it fits, or ends the run.
+ * Validates the agent's events about plan and sub-agents against the host's record. A revision keeps started steps, a
+ * step needs a known (and approved) plan, and each sub-agent starts once and ends once, within the limit. Never repairs
+ * an event: an invalid one ends the run.
  */
 import { createHash } from 'node:crypto'
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
@@ -13,24 +13,24 @@ import { findAgentProblems } from '#specs/protocol/plan-agents.ts'
 import { findRevisionProblems } from '#specs/protocol/plan-revision.ts'
 import { HookEventValidator } from './hook-claims.ts'
 
-/** What the run was told, as far as claims are measured by it. */
+/** Settings of the run that events are validated against. */
 export interface ClaimBounds {
   readonly mode: 'work' | 'plan'
-  /** Whether no step may start before its plan was allowed. */
+  /** Whether steps need an approved plan. */
   readonly approvePlan: boolean
-  /** The plan that the agent was handed; absent: it makes its own. */
+  /** The plan given to the agent. Absent: the agent makes its own. */
   readonly plan?: Plan
   readonly maxAgents: number
-  /** Where it has to ask hooks. */
+  /** Points at which the agent must call hooks. */
   readonly hooks?: readonly AgentHook[]
 }
 
 export class AgentEventValidator {
   readonly #bounds: ClaimBounds
-  /** Digests of plans that were handed over or allowed. */
+  /** Digests of plans that were given or approved. */
   readonly #allowed = new Set<string>()
   readonly #states = new Map<string, { state: StepState }>()
-  /** By path; false when it has ended. */
+  /** By agent path; false after the agent has ended. */
   readonly #agents = new Map<string, boolean>()
   readonly #hooks: HookEventValidator
   #plan: Plan | null = null
@@ -41,17 +41,20 @@ export class AgentEventValidator {
     this.#hooks = new HookEventValidator(bounds.hooks ?? [])
   }
 
-  /** The agent asks the hooks. */
+  /** Records that the agent called the hooks. */
   noteHook(request: HookRequest): void {
     this.#hooks.note(request)
   }
 
-  /** A hook said no to what it asked about. */
+  /** Records that a hook denied the request. */
   noteRefusal(request: HookRequest): void {
     this.#hooks.noteRefusal(request)
   }
 
-  /** Takes the next event of the agent into account. What is wrong with it, to be read after "the guest sent"; null when nothing is. */
+  /**
+   * Validates the agent's next event and records it.
+   * @returns the problem, phrased to follow "the guest sent"; null if the event is valid
+   */
   check(agentPath: string, event: AgentEvent): string | null {
     return this.#hooks.check(agentPath, event) ?? this.#checkState(agentPath, event)
   }
@@ -77,19 +80,19 @@ export class AgentEventValidator {
     }
   }
 
-  /** A plan may be carried out: a person, a rule or a mode said so. */
+  /** Records that a person, a rule or a mode approved the plan. */
   allowPlan(plan: Plan): void {
     this.#allowed.add(digestOf(plan))
   }
 
-  /** Whether a person's plan may be the next one, by what has begun; what is wrong, in words. */
+  /** Lists why a person's plan cannot replace the current one, given the steps that have started. */
   findPlanProblems(plan: Plan): string[] {
-    const room = { maxAgents: this.#bounds.maxAgents, begun: this.#agents.size }
+    const limits = { maxAgents: this.#bounds.maxAgents, begun: this.#agents.size }
     const states = Object.fromEntries(this.#states)
-    return [...this.#findRevisionProblems(plan), ...findAgentProblems(plan, room, states)]
+    return [...this.#findRevisionProblems(plan), ...findAgentProblems(plan, limits, states)]
   }
 
-  /** Whether such an agent has begun and has not ended. */
+  /** Whether this agent has started and not ended. */
   isAtWork(agentPath: string): boolean {
     return agentPath === 'root' || this.#agents.get(agentPath) === true
   }
@@ -138,7 +141,7 @@ export class AgentEventValidator {
     return null
   }
 
-  /** A step that never began ends too, when it is left out. */
+  /** A step that never started also ends when a revision removes it. */
   #endStep(stepId: string, state: StepState): string | null {
     if (!this.#has(stepId)) return null
     const was = this.#states.get(stepId)?.state

@@ -1,4 +1,6 @@
-/** What a run does with what its agent says: claims are checked, journaled and shown; questions and the completion go on. */
+/**
+ * Handles the agent's messages: validates, journals and shows its events, and forwards approvals and the completion.
+ */
 import { type CaissonError, hasCode } from '#specs/errors.ts'
 import type { ApprovalDecision } from '#specs/protocol/approval.ts'
 import type { HandlerFailure } from '#specs/protocol/peer.ts'
@@ -21,7 +23,7 @@ export interface AgentHandlerParts {
   readonly claims: AgentEventValidator
   readonly outside: Pick<RunGateway, 'approve' | 'requests'>
   readonly onCompletion: (completion: Completion) => void
-  /** The journal takes no more of the guest's events. */
+  /** Called when the journal's limit for guest events is reached. */
   readonly onJournalFull: (error: CaissonError) => void
 }
 
@@ -33,7 +35,7 @@ export function agentHandlers({
   onCompletion,
   onJournalFull,
 }: AgentHandlerParts): LinkHandlers {
-  /** The refusal of whoever asks for an agent that is not there; null for one that is at work. */
+  /** Refuses a request from an inactive agent; null for an active one. */
   const refuseFor = async (agentPath: string): Promise<{ ok: false; error: HandlerFailure } | null> => {
     if (await waitForActiveAgent(claims, agentPath)) return null
     const message = `no agent ${agentPath} is at work, so nobody is asked for it`
@@ -45,7 +47,7 @@ export function agentHandlers({
       try {
         await record.agent(agentPath, n, event)
       } catch (error) {
-        // The link goes on: the changes still come home.
+        // The link stays open, so that the changes can still be collected.
         if (!hasCode(error, 'limit_reached')) throw error
         onJournalFull(error)
       }
@@ -58,7 +60,7 @@ export function agentHandlers({
       const refusal = await refuseFor(request.agentPath)
       if (refusal !== null) return refusal
       if (requests.isAllowed(request)) return { ok: true, value: { decision: 'allow' } }
-      // In the agent's words it would stand for what the host does itself.
+      // The agent's wording must not describe an action of the host.
       if (requests.asksItself(request.tool)) return { ok: true, value: askedByHost }
       return { ok: true, value: await approve(request, signal) }
     },

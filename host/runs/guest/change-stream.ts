@@ -1,6 +1,6 @@
 /**
- * The stream on which a guest sends its change set: taken when it was asked for, refused otherwise, and kept with the run
- * once it is whole.
+ * Receives the stream with the guest's change set. Accepts it only when requested, and stores it with the run when
+ * complete.
  */
 
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
@@ -10,14 +10,14 @@ import { gatewayAuthority } from '../../gateway/gateway.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
 import { type ReceiveOptions, receiveChanges } from '../../workspace/receive/receive.ts'
 
-/** Of one change set: the first, and those after sessions that ended. */
+/** Streams per change set: the first, and repetitions after a lost session. */
 const streamsMaxCount = 8
 
 export type ReceivedChanges = Result<ChangeSet, { code: string; message: string }>
 
-/** A change set that is expected until this is disposed. */
+/** A requested change set; disposing it stops accepting streams. */
 export interface ExpectedChanges extends Disposable {
-  /** What became of the last stream; waits for the first. */
+  /** Result of the last stream; waits for the first. */
   received(): Promise<ReceivedChanges>
 }
 
@@ -29,9 +29,9 @@ export class ChangeStream {
     this.#path = `/changes/${runId}`
   }
 
-  /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
+  /** Handles a stream if it carries a change set; returns false for other streams. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
-    // The name keeps out what programs of the guest ask of other servers.
+    // The authority separates it from requests of guest programs to other servers.
     if (headers[':authority'] !== gatewayAuthority || headers[':path'] !== this.#path) return false
     if (headers[':method'] === 'POST' && this.#take !== null) this.#take(stream)
     else stream.respond({ ':status': 409 }, { endStream: true })
@@ -39,8 +39,8 @@ export class ChangeStream {
   }
 
   /**
-   * From here a stream is the change set. A session that ends in its midst cuts it short, and the guest sends it again in
-   * the next: the last stream counts. None does any more once `signal` aborts.
+   * Accepts change-set streams from now on, until `signal` aborts. A lost session cuts a stream short and the guest
+   * sends it again in the next session: the last stream counts.
    */
   expect(options: Omit<ReceiveOptions, 'source'> & { readonly signal: AbortSignal }): ExpectedChanges {
     const first = Promise.withResolvers<void>()
@@ -54,7 +54,7 @@ export class ChangeStream {
         return
       }
       const before = last
-      // One after the other: they are written to the same files.
+      // One at a time: streams write to the same files.
       last = Promise.resolve(before).then(() => receive(source, options))
       first.resolve()
     }

@@ -1,18 +1,20 @@
-/** A VM that stands still because the host's disk is full: it goes on, and repeats its write, when there is room. */
+/**
+ * Resumes a VM that QEMU paused because the host's disk is full. The VM repeats its write when disk space is available.
+ */
 import { unpauseVm } from '../../vm/hibernation/pause.ts'
 import type { Vm } from '../../vm/vm.ts'
-import type { RoomKeeper } from '../disk-space-wait.ts'
+import type { DiskSpaceWait } from '../disk-space-wait.ts'
 
-/** Free on the host's disk before it goes on. */
-const diskRoomBytes = 64 * 1024 * 1024
+/** Bytes that must be free on the host's disk before the VM resumes. */
+const minFreeBytes = 64 * 1024 * 1024
 
 export interface DiskGuardOptions {
-  readonly room: Pick<RoomKeeper, 'wait'>
-  /** Whether a person has it stand still as well. */
+  readonly diskSpace: Pick<DiskSpaceWait, 'wait'>
+  /** Whether a person has paused the VM as well. */
   readonly isPaused: () => boolean
-  /** While it stands still nothing is expected of it. */
+  /** Called with true while the VM is paused: heartbeats are not expected. */
   readonly onFrozen: (frozen: boolean) => void
-  /** It cannot go on. */
+  /** Called when the VM cannot resume. */
   readonly onLost: (cause: unknown) => void
 }
 
@@ -25,23 +27,23 @@ export class DiskGuard {
     this.#options = options
   }
 
-  /** Whether the VM waits for room. */
+  /** Whether the VM waits for disk space. */
   get isWaiting(): boolean {
     return this.#isWaiting
   }
 
-  /** QEMU stopped this VM at a write. */
+  /** Called when QEMU paused this VM at a write. */
   async onFull(vm: Vm): Promise<void> {
     if (this.#isWaiting || this.#over.signal.aborted) return
-    const { room, isPaused, onFrozen, onLost } = this.#options
+    const { diskSpace, isPaused, onFrozen, onLost } = this.#options
     this.#isWaiting = true
     onFrozen(true)
     try {
-      const need = { what: "the VM's disk", directory: vm.plan.folder.path, neededBytes: diskRoomBytes }
-      await room.wait({ ...need, signal: this.#over.signal })
+      const need = { what: "the VM's disk", directory: vm.plan.folder.path, neededBytes: minFreeBytes }
+      await diskSpace.wait({ ...need, signal: this.#over.signal })
       this.#isWaiting = false
       if (isPaused()) return
-      // Where there is too little again, QEMU stops it at the next write, and its time is set after that wait.
+      // If space runs out again, QEMU pauses the VM at the next write, and its clock is set after that wait.
       await unpauseVm(vm).catch((cause: unknown) => this.#isWaiting || onLost(cause))
       if (!this.#isWaiting) onFrozen(false)
     } catch (cause) {
@@ -49,7 +51,7 @@ export class DiskGuard {
     }
   }
 
-  /** The VM is about to end: nothing is waited for any more. */
+  /** Cancels the wait, before the VM ends. */
   end(): void {
     this.#over.abort('the run is over')
   }

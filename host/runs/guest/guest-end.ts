@@ -1,18 +1,21 @@
-/** The ways in which the work of a guest ends under its host: a completion, an agent that is lost, a VM that is. Turns each into the run's failure; the first counts. */
+/**
+ * Tracks how the guest's work ends: a completion, a lost agent, or a lost VM. Turns each into the run's failure; the
+ * first one counts.
+ */
 import { CaissonError, type ErrorCode, errorMessage } from '#specs/errors.ts'
 import type { RpcFailure } from '#specs/protocol/peer.ts'
 import type { Completion } from '#specs/protocol/task.ts'
 import type { LinkEnd } from '../../guest/agent-link.ts'
 import type { VmExit } from '../../vm/vm.ts'
 
-/** Of a failure that holds what a VM said last. */
+/** Maximum length of a failure that contains the last output of a VM. */
 const messageMaxChars = 8_000
 
 export class WorkEnds {
   readonly #completed = Promise.withResolvers<Completion>()
-  /** The agent process that had the run is gone, or is not believed any more; another may answer in its place. */
+  /** The agent process of this run is gone or no longer trusted; another may answer instead. */
   readonly #agentLost = Promise.withResolvers<never>()
-  /** Nobody will answer any more: VM or link gone, or the journal cannot be written. */
+  /** No answer is possible: the VM or the link is gone, or the journal cannot be written. */
   readonly #lost = Promise.withResolvers<never>()
   #hasCompleted = false
 
@@ -38,12 +41,12 @@ export class WorkEnds {
     this.#lost.reject(cause)
   }
 
-  /** `work`, unless nobody is left to do it. */
+  /** Resolves like `work`, and rejects when the VM or the link is lost. */
   orLost<T>(work: Promise<T>): Promise<T> {
     return Promise.race([work, this.#lost.promise])
   }
 
-  /** @throws {CaissonError} `agent_lost`, `vm_lost`, `protocol_violation` when agent or VM are lost */
+  /** @throws {CaissonError} `agent_lost`, `vm_lost`, `protocol_violation` when the agent or the VM is lost */
   completion(): Promise<Completion> {
     return this.orLost(Promise.race([this.#completed.promise, this.#agentLost.promise]))
   }
@@ -66,7 +69,10 @@ export function failureOfLink({ reason, message }: LinkEnd): CaissonError {
   return new CaissonError(reason === 'protocol_mismatch' ? 'version_mismatch' : 'agent_lost', message)
 }
 
-/** @param doing what the host asked for. @param consoleText the guest's console so far */
+/**
+ * @param doing the host's request
+ * @param consoleText the guest's console output so far
+ */
 export function failureOfAnswer(
   doing: string,
   { code, message }: RpcFailure,

@@ -1,6 +1,6 @@
 /**
- * The VM of one run over the processes that it lives in: it may be saved to disk and go on in another. Knows nothing of
- * its agent; an end that nobody asked for is told once.
+ * Represents the VM of one run across the processes it runs in: it can be saved to disk and restored in another
+ * process. Knows nothing of its agent; reports an unexpected exit once.
  */
 import { rm } from 'node:fs/promises'
 import { hibernateVm, isMemoryMapped, type SavedVm, wakeVm } from '../../vm/hibernation/hibernate.ts'
@@ -9,27 +9,27 @@ import type { StartVmOptions, Vm, VmExit } from '../../vm/vm.ts'
 /** The two ways in which a VM stops by itself. */
 export interface VmStops {
   readonly onExit: (exit: VmExit) => void
-  /** A write to its disk found no room on the host's: it stands still until it is told to go on. */
+  /** The host's disk is full: QEMU paused the VM at a write, until it is resumed. */
   readonly onDiskFull: () => void
 }
 
-/** Of the console of the processes before the present one. */
+/** Characters kept of the console output of earlier processes. */
 const EARLIER_CONSOLE_CHARS = 64 * 1024
 
 export class GuestVm {
   readonly #stops: VmStops
   readonly #workspaceDisk: string
   #current: Vm
-  /** Between the start of a save and the end of a wake: no process is expected to live. */
+  /** True from the start of a save to the end of a wake: no process is expected to live. */
   #isAsleep = false
   #isStopped = false
   #earlierConsole = ''
-  /** Came while it was being saved. */
+  /** Exit that was reported during a save. */
   #lastExit: VmExit | undefined
   #saved: SavedVm | null = null
   #waking: Promise<unknown> = Promise.resolve()
 
-  /** @param workspaceDisk the file behind the drive `workspace`, which outlives the processes */
+  /** @param workspaceDisk file behind the drive `workspace`; it outlives the processes */
   constructor(vm: Vm, workspaceDisk: string, stops: VmStops) {
     this.#current = vm
     this.#workspaceDisk = workspaceDisk
@@ -37,22 +37,28 @@ export class GuestVm {
     this.#follow(vm)
   }
 
-  /** The process of now; while it is saved, the last one. */
+  /** The current process; while the VM is saved, the last one. */
   get current(): Vm {
     return this.#current
   }
 
-  /** The last of the guest's console over all its processes: guest text. */
+  /** The end of the guest's console output over all processes. Untrusted text. */
   consoleText(): string {
     return this.#earlierConsole + this.#current.console.text()
   }
 
-  /** Saves it into `directory` and ends its process. @throws {CaissonError} `vm_failed` when it goes on instead, or has ended */
+  /**
+   * Saves the VM into `directory` and ends its process.
+   * @throws {CaissonError} `vm_failed` when the VM continues instead, or has ended
+   */
   async sleep(directory: string): Promise<void> {
     this.#saved = await this.#save(directory)
   }
 
-  /** Saves it for another run. @throws {CaissonError} `vm_failed` when it goes on instead, or has ended */
+  /**
+   * Saves the VM for another run.
+   * @throws {CaissonError} `vm_failed` when the VM continues instead, or has ended
+   */
   async keep(directory: string): Promise<void> {
     await this.#save(directory)
   }
@@ -69,7 +75,10 @@ export class GuestVm {
     }
   }
 
-  /** Lets it go on, fresh; the ports are others. Undefined when it is not asleep, or ends meanwhile. @throws {VmError} */
+  /**
+   * Restores the VM with a new identity and new ports. Undefined when it is not saved, or ends meanwhile.
+   * @throws {VmError}
+   */
   async wake(): Promise<{ readonly prepared: boolean } | undefined> {
     const saved = this.#saved
     if (saved === null || this.#isStopped) return undefined
@@ -90,12 +99,12 @@ export class GuestVm {
     this.#current = vm
     this.#isAsleep = false
     this.#follow(vm)
-    // What stays is removed before the next sleep, or by a later run.
+    // Leftovers are removed before the next save, or by a later run.
     await rm(saved.directory, { recursive: true, force: true }).catch(() => undefined)
     return { prepared: isMemoryMapped(saved.record) }
   }
 
-  /** Ends it; what was saved to be woken by this object is removed. */
+  /** Ends the VM, and removes the state that only this object could restore. */
   async stop(): Promise<void> {
     this.#isStopped = true
     await this.#current.stop()

@@ -1,6 +1,6 @@
 /**
- * The guest of one run as the host sees it: the VM, the link to the agent in it, the gateway and the stream of the
- * change set. Turns whatever the guest does into records, answers and failures with a reason.
+ * The guest of one run on the host's side: the VM, the link to its agent, the gateway and the change-set stream. Turns
+ * everything the guest does into journal events, answers and failures with a reason.
  */
 
 import { writeFile } from 'node:fs/promises'
@@ -37,7 +37,7 @@ import { GuestUnresponsiveError } from '../../vm/template/warm-start.ts'
 import type { VmExit } from '../../vm/vm.ts'
 import type { ChangeSet } from '../../workspace/change-set.ts'
 import type { WorkspaceResult } from '../../workspace/index.ts'
-import type { RoomKeeper } from '../disk-space-wait.ts'
+import type { DiskSpaceWait } from '../disk-space-wait.ts'
 import { type PreparedWorkspace, requireValue } from '../prepare.ts'
 import type { ResolvedRun } from '../resolved-run.ts'
 import { acquireVm, describeReady, type Origin, vmOptions } from './acquire-vm.ts'
@@ -52,26 +52,26 @@ import { GuestVm } from './guest-vm.ts'
 import { isAtWork } from './idle-hibernation.ts'
 import { openRunGateway, type RunGateway } from './run-gateway.ts'
 
-/** Time for the agent to answer in its first session, after init was ready. */
+/** Time for the agent to answer in its first session, after init is ready. */
 const sessionTimeoutMs = 60_000
-/** The same for a copy of a template, whose agent waits already. */
+/** The same for a copy of a template, whose agent is already waiting. */
 const cloneSessionTimeoutMs = 20_000
-/** Time for what should take a second: clock, mount, acceptance of the task. */
+/** Time for requests that should take a second: set the clock, mount, accept the task. */
 const requestTimeoutMs = 60_000
-/** After a link that ended: for the VM's own word on why. */
+/** After the link ended: time for the VM to report why. */
 const lastWordMs = 2_000
 
-/** What other processes of the user may ask, by the control socket. */
+/** Requests of the user's other processes over the control socket. */
 export type VmRequests = Pick<VmService, 'stop' | 'setPaused'>
 
-/** What a run has that its guest asks, and is held to. */
+/** Parts of the run that serve and limit its guest. */
 export interface GuestParts {
   readonly record: RunRecord
   readonly approvals: ApprovalQueue
   readonly claims: AgentEventValidator
   readonly hooks: RunHooks
-  /** What waits where the disk is full. */
-  readonly room: RoomKeeper
+  /** Waits for disk space. */
+  readonly diskSpace: DiskSpaceWait
 }
 
 export class Guest implements AsyncDisposable, ControlledAgent {
@@ -88,27 +88,27 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   #control: ControlServer | null = null
   #closing = false
   #isPaused = false
-  readonly #room: RoomKeeper
+  readonly #diskSpace: DiskSpaceWait
   readonly #disk: DiskGuard
   #rest: 'none' | 'saving' | 'asleep' = 'none'
   #requests: VmRequests | null = null
 
   private constructor(
     plan: ResolvedRun,
-    { record, approvals, claims, hooks, room }: GuestParts,
+    { record, approvals, claims, hooks, diskSpace }: GuestParts,
     { vm, cloned }: Origin,
     log: BoundedLog,
     recorder: Recorder,
   ) {
     this.#plan = plan
     this.#record = record
-    this.#room = room
+    this.#diskSpace = diskSpace
     this.#vm = new GuestVm(vm, record.paths.disk, {
       onExit: (exit) => this.#onVmExit(exit),
       onDiskFull: () => void this.#disk.onFull(this.#vm.current),
     })
     this.#disk = new DiskGuard({
-      room,
+      diskSpace,
       isPaused: () => this.#isPaused,
       onFrozen: (frozen) => this.#link.setFrozen(frozen),
       onLost: (cause) => this.#ends.lose(cause),
@@ -127,7 +127,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   /**
    * Starts the VM, waits for its agent and opens the workspace.
-   * @param requests what other processes ask of the VM, and with it of the run
+   * @param requests requests of other processes to the VM, and through it to the run
    */
   static async start(
     plan: ResolvedRun,
@@ -166,8 +166,8 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   }
 
   /**
-   * Hands over the task and waits for its completion.
-   * @throws {CaissonError} when the agent or the VM is lost, or the agent says what cannot be
+   * Submits the task and waits for its completion.
+   * @throws {CaissonError} when the agent or the VM is lost, or an event is invalid
    */
   async perform(task: Task, onAccepted: () => void): Promise<Completion> {
     const accepted = await this.#ends.orLost(this.#link.submitTask(task, { timeoutMs: requestTimeoutMs }))
@@ -176,17 +176,17 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return await this.#ends.completion()
   }
 
-  /** Asks the agent to cancel; resolves when it has heard it or `signal` is over. */
+  /** Asks the agent to cancel. Resolves when the agent has answered, or `signal` aborts. */
   async cancel(reason: string, signal: AbortSignal): Promise<void> {
     await this.#link.request(taskCancel, { runId: this.#plan.runId, reason }, { signal })
   }
 
-  /** Until the guest has answered or the link is closed, over as many sessions as it takes. */
+  /** Resolves when the guest has answered or the link is closed, over any number of sessions. */
   steer(messageId: string, text: string): Promise<Result<unknown, RpcFailure>> {
     return this.#link.request(taskSteer, { runId: this.#plan.runId, messageId, text })
   }
 
-  /** As {@link steer}. */
+  /** Resolves like {@link steer}. */
   setTaskPaused(paused: boolean): Promise<Result<unknown, RpcFailure>> {
     return this.#link.request(taskPause, { runId: this.#plan.runId, paused })
   }
@@ -195,12 +195,12 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return this.#rest === 'none' && !this.#isPaused
   }
 
-  /** Tells the agent to let its clock stand, or go on. Never rejects. */
+  /** Asks the agent to pause or resume its clock. Never rejects. */
   async holdTask(waiting: boolean): Promise<void> {
     await this.#link.request(taskHold, { runId: this.#plan.runId, waiting }, { timeoutMs: requestTimeoutMs })
   }
 
-  /** Brings the change set home. @throws {CaissonError} */
+  /** Collects the change set. @throws {CaissonError} */
   async collect(workspace: PreparedWorkspace): Promise<ChangeSet> {
     const { runId } = this.#plan
     const { manifest } = workspace
@@ -211,7 +211,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
       manifest,
       link: this.#link,
       changes: this.#changes,
-      room: this.#room,
+      diskSpace: this.#diskSpace,
     }
     const collected = await this.#ends.orLost(collectFrom(parts))
     if (collected.ok) return collected.value
@@ -220,7 +220,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return requireValue({ ok: false, error: error.failure } as WorkspaceResult<never>)
   }
 
-  /** Whether more than an answer of a person is being waited for. */
+  /** Whether the guest waits for anything besides a person's answer. */
   isBusy(): boolean {
     if (this.#isPaused || this.#disk.isWaiting || this.#outside.gateway.isBusy() || this.#access.isBusy())
       return true
@@ -231,7 +231,10 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return this.#isPaused
   }
 
-  /** Lets the VM's processors stand still, or go on. The reason when that cannot be now. */
+  /**
+   * Pauses or resumes the VM's processors.
+   * @returns why this is not possible now; undefined on success
+   */
   async setPaused(paused: boolean): Promise<string | undefined> {
     if (this.#control === null || this.#rest !== 'none' || this.#closing) return 'the VM is not running now'
     if (paused === this.#isPaused) return undefined
@@ -247,15 +250,15 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     }
   }
 
-  /** Saves the VM to disk and ends its process. @throws {CaissonError} `vm_failed` when it goes on instead */
+  /** Saves the VM to disk and ends its process. @throws {CaissonError} `vm_failed` when the VM continues instead */
   async sleep(): Promise<void> {
     const startedAt = performance.now()
     await this.#save((directory) => this.#vm.sleep(directory), this.#record.paths.asleep)
-    // Asleep it is, journaled or not: a failure here must not look like one of saving.
+    // The VM is saved even if this cannot be journaled: a failure here must not look like a failed save.
     this.#noteSoon({ type: 'vm-sleep', durationMs: Math.round(performance.now() - startedAt) })
   }
 
-  /** Lets the saved VM go on in a new session. @throws {VmError} */
+  /** Restores the saved VM in a new session. @throws {VmError} */
   async wake(): Promise<void> {
     const startedAt = performance.now()
     const woken = await this.#vm.wake()
@@ -268,11 +271,11 @@ export class Guest implements AsyncDisposable, ControlledAgent {
   }
 
   /**
-   * Saves the VM for a later run, without the workspace and what was changed in it; what programs left in their home
-   * folder and in /tmp stays. @throws {CaissonError} `vm_failed` when it could not be; this run has nothing of it
+   * Saves the VM for a later run, without the workspace and its changes. Files in the home folder and in /tmp stay.
+   * @throws {CaissonError} `vm_failed` when the save failed; nothing of it remains
    */
   async keep(signal: AbortSignal): Promise<void> {
-    // It would wait for this run's host for ever, and take no other task.
+    // An agent without a completion would wait indefinitely for this run's host and accept no other task.
     if (!this.#ends.hasCompleted) throw new CaissonError('agent_lost', 'the agent still has the task')
     await this.#ask('closing the workspace', workspaceReset, { keepHome: true }, signal)
     await this.#save((directory) => this.#vm.keep(directory), this.#record.paths.kept)
@@ -296,7 +299,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await control?.[Symbol.asyncDispose]()
   }
 
-  /** The VM cannot go on: the run ends with this reason. */
+  /** The VM cannot continue: the run ends with this reason. */
   lose(cause: unknown): void {
     this.#ends.lose(failureOfWake(cause))
   }
@@ -309,7 +312,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await this.#log[Symbol.asyncDispose]()
   }
 
-  /** Ends link, gateway and VM. */
+  /** Closes the link, the gateway and the VM. */
   async #leave(): Promise<void> {
     this.#closing = true
     this.#disk.end()
@@ -318,7 +321,10 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     await this.#vm.stop()
   }
 
-  /** The first session, while the guest gets its random bytes and the time. @throws GuestUnresponsiveError for a clone that does not answer */
+  /**
+   * Opens the first session while the guest gets its random bytes and the time.
+   * @throws GuestUnresponsiveError for a clone that does not answer
+   */
   async #greet(origin: Origin, signal: AbortSignal): Promise<void> {
     const { vm, cloned } = origin
     const startedAt = performance.now()
@@ -344,7 +350,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return answer.value
   }
 
-  /** A run goes on without: what cannot be looked into can still be worked in. */
+  /** The run continues without a control socket: only inspection from other processes is lost. */
   async #serveControl(): Promise<void> {
     const { runId, directory, folders } = this.#plan
     try {
@@ -409,12 +415,12 @@ export class Guest implements AsyncDisposable, ControlledAgent {
 
   #onLinkEnd(end: LinkEnd): void {
     if (this.#closing) return
-    // A VM that ends closes the ports first; its own word is the better one.
+    // A VM that ends closes its ports first, but its own exit reason is more useful.
     const waitMs = end.reason === 'port_closed' ? 500 : 0
     setTimeout(() => this.#ends.lose(failureOfLink(end)), waitMs).unref()
   }
 
-  /** @throws what ended the VM, where the link ended with it, else the failure of the request */
+  /** @throws the error that ended the VM if the link ended with it, else the failure of the request */
   async #fail(doing: string, failure: RpcFailure): Promise<never> {
     if (failure.code === 'closed') await this.#ends.orLost(sleep(lastWordMs))
     throw this.#failureOf(doing, failure)
@@ -424,7 +430,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     return failureOfAnswer(doing, failure, this.#vm.current.console.text())
   }
 
-  /** A journal that fails here fails again at the next event that somebody waits for. */
+  /** If the journal fails here, it fails again at the next event that is awaited. */
   #noteSoon(event: HostEvent): void {
     this.#record.host(event).catch((cause: unknown) => {
       if (hasCode(cause, 'limit_reached')) this.#loseForJournal(cause)
@@ -432,7 +438,7 @@ export class Guest implements AsyncDisposable, ControlledAgent {
     })
   }
 
-  /** The guest made too many events: the run ends, and its changes come home. */
+  /** The guest sent too many events: the run ends, and its changes are still collected. */
   #loseForJournal(error: CaissonError): void {
     this.#ends.loseAgent('protocol_violation', error.message)
   }

@@ -1,21 +1,24 @@
-/** Counts the questions that a person is asked and the agent does not know of, and tells it when the first begins and the last ends. */
+/**
+ * Counts approvals that the agent does not know of, and notifies the agent when the first one opens and the last one
+ * closes.
+ */
 
 export class HiddenApprovals {
-  readonly #tell: (waiting: boolean) => Promise<void> | undefined
+  readonly #notify: (waiting: boolean) => Promise<void> | undefined
   #count = 0
   #last: Promise<void> = Promise.resolve()
 
-  /** @param tell never rejects */
-  constructor(tell: (waiting: boolean) => Promise<void> | undefined) {
-    this.#tell = tell
+  /** @param notify must not reject */
+  constructor(notify: (waiting: boolean) => Promise<void> | undefined) {
+    this.#notify = notify
   }
 
-  /** One more (+1) or less (-1). */
+  /** One question more (+1) or fewer (-1). */
   hold(change: number): void {
     const was = this.#count > 0
     this.#count += change
     const waiting = this.#count > 0
-    // One after the other, so that the last word is the last that it hears.
-    if (waiting !== was) this.#last = this.#last.then(() => this.#tell(waiting))
+    // One at a time, so that the agent receives the last state last.
+    if (waiting !== was) this.#last = this.#last.then(() => this.#notify(waiting))
   }
 }

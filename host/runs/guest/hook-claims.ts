@@ -1,35 +1,34 @@
 /**
- * Whether the agent asked the hooks where it was told to, and did as it was told: a call, a step or a sub-agent's work that it says
- * went well without its hooks having been asked, or although one of them said no, is a lie. What it says of itself otherwise is
- * not known here.
+ * Checks that the agent called its hooks and obeyed them. A call, step or sub-agent reported as successful is invalid
+ * when its hooks were not called, or one of them denied it. Checks no other claim.
  */
 import type { AgentEvent } from '#specs/protocol/event.ts'
 import { type AgentHook, type AgentHookPoint, type HookRequest, isAskedAt } from '#specs/protocol/hook.ts'
 import { toolKey } from '#specs/protocol/tool-names.ts'
 
-/** Under this id a sub-agent asks about all of its work. */
+/** Step id under which a sub-agent calls hooks about its whole work. */
 const agentStepId = 'agent'
-/** Calls and steps that are under way at once; more is no run's, and what was asked for them is not kept. */
+/** Maximum concurrent calls and steps. A real run never reaches it; beyond it nothing is recorded. */
 const openMaxCount = 8_192
 
-/** A point that was asked at, or that one of them said no. */
+/** A point at which hooks were called, or a denial. */
 type Seen = AgentHookPoint | 'refused'
 
 export class HookEventValidator {
   readonly #hooks: readonly AgentHook[]
-  /** What was asked, by whom it was asked for and about what; of a call until it has ended. */
+  /** Points by agent and subject. A call is kept until it ends. */
   readonly #asked = new Map<string, Set<Seen>>()
 
   constructor(hooks: readonly AgentHook[]) {
     this.#hooks = hooks
   }
 
-  /** The agent asks. */
+  /** Records a hook request of the agent. */
   note(request: HookRequest): void {
     this.#add(request, request.subject.point)
   }
 
-  /** It is told no. */
+  /** Records that a hook denied the request. */
   noteRefusal(request: HookRequest): void {
     this.#add(request, 'refused')
   }
@@ -41,7 +40,7 @@ export class HookEventValidator {
     points.add(seen)
   }
 
-  /** What is wrong with an event, to be read after "the guest sent"; null when nothing is. */
+  /** Returns the problem of an event, phrased to follow "the guest sent"; null if it is valid. */
   check(agentPath: string, event: AgentEvent): string | null {
     if (event.type === 'tool-end') {
       const key = callKey(agentPath, event)
@@ -61,7 +60,7 @@ export class HookEventValidator {
     return problem && `the end of step "${stepId}" of ${agentPath} ${problem}`
   }
 
-  /** To be read behind what is said to have gone well. */
+  /** The result follows the description of the successful work. */
   #findProblem(key: string, points: readonly AgentHookPoint[], tool?: string): string | null {
     const asked = this.#asked.get(key)
     if (asked?.has('refused') === true) return 'that a hook refused'
@@ -72,7 +71,7 @@ export class HookEventValidator {
   }
 }
 
-/** A tool in another spelling, or by another system's name, is the same tool. */
+/** Another spelling, or another system's name, means the same tool. */
 function callKey(
   agentPath: string,
   { callId, tool }: { readonly callId: string; readonly tool: string },

@@ -1,10 +1,12 @@
 /**
- * Saves the VM of a run that only waits for a person, and wakes it when there is something to do. Decides when; how a
- * VM is saved is not known here. Whatever is asked of it happens one after the other.
+ * Saves the VM of a run that waits only for a person, and wakes it when there is work. Decides when; the given VM
+ * decides how. Requests run one at a time.
  */
 import type { RunState } from '#specs/protocol/run-state.ts'
 
-/** Whether a tool is at work that no person is asked about, as the agent says: one that lies only stays awake. */
+/**
+ * Whether a tool runs without a question to a person, according to the agent. A false report only keeps the VM awake.
+ */
 export function isAtWork({
   openCalls,
   pendingApprovals,
@@ -14,9 +16,9 @@ export function isAtWork({
 }
 
 export interface Sleeper {
-  /** Whether something else than the person is being waited for. */
+  /** Whether the run waits for anything besides the person. */
   isBusy(): boolean
-  /** Rejects when the VM goes on instead. */
+  /** Rejects when the VM continues instead. */
   sleep(): Promise<void>
   /** Rejects when the VM is lost. */
   wake(): Promise<void>
@@ -29,65 +31,67 @@ export class IdleHibernation {
   #waiting = 0
   #timer: NodeJS.Timeout | undefined
   #isAsleep = false
-  /** A sleeping VM has no process or pipe by which this process would live on, and the answer may come by the control socket. */
-  #vigil: NodeJS.Timeout | undefined
+  /**
+   * A saved VM has no process or pipe that keeps this process alive, and the answer may arrive over the control socket.
+   */
+  #keepAlive: NodeJS.Timeout | undefined
   #isOver = false
   #last: Promise<void> = Promise.resolve()
 
-  /** @param afterMs how long a person is waited for before the VM is saved */
+  /** @param afterMs how long to wait for a person before the VM is saved */
   constructor(sleeper: Sleeper, afterMs: number, onLost: (cause: unknown) => void) {
     this.#sleeper = sleeper
     this.#afterMs = afterMs
     this.#onLost = onLost
   }
 
-  /** One question more (+1) or less (-1) waits for a person. */
+  /** One question more (+1) or fewer (-1) waits for a person. */
   hold(change: number): void {
     this.#waiting += change
-    // Who was answered goes on, though others still wait.
-    if (change < 0) void this.rouse()
+    // The answered call continues even while other questions wait.
+    if (change < 0) void this.wake()
     if (this.#waiting > 0) this.#arm()
   }
 
-  /** Resolves when the VM is awake, or is lost. */
-  rouse(): Promise<void> {
+  /** Resolves when the VM is awake, or lost. */
+  wake(): Promise<void> {
     clearTimeout(this.#timer)
     return this.#enqueue(async () => {
       if (!this.#isAsleep) return
       this.#isAsleep = false
       await this.#sleeper.wake().catch(this.#onLost)
-      clearInterval(this.#vigil)
+      clearInterval(this.#keepAlive)
       if (this.#waiting > 0) this.#arm()
     })
   }
 
-  /** Nothing begins any more; resolves when what had begun is done. A VM that is asleep stays so. */
+  /** Prevents further saves; resolves when the current one is done. A saved VM stays saved. */
   async end(): Promise<void> {
     this.#isOver = true
     clearTimeout(this.#timer)
     await this.#last
-    clearInterval(this.#vigil)
+    clearInterval(this.#keepAlive)
   }
 
   #arm(): void {
     clearTimeout(this.#timer)
     if (this.#isOver) return
-    // Longer timers overflow in Node and fire at once.
-    this.#timer = setTimeout(() => void this.#doze(), Math.min(this.#afterMs, 2 ** 31 - 1))
+    // Node fires longer timers immediately.
+    this.#timer = setTimeout(() => void this.#hibernate(), Math.min(this.#afterMs, 2 ** 31 - 1))
     this.#timer.unref()
   }
 
-  async #doze(): Promise<void> {
+  async #hibernate(): Promise<void> {
     await this.#enqueue(async () => {
       if (this.#waiting === 0 || this.#isAsleep) return
       if (this.#sleeper.isBusy()) return this.#arm()
-      // An answer that comes meanwhile stands in line to wake it.
+      // An answer that arrives meanwhile queues a wake behind this save.
       await this.#sleeper.sleep().then(
         () => {
           this.#isAsleep = true
-          this.#vigil = setInterval(() => undefined, 2 ** 31 - 1)
+          this.#keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
         },
-        // It goes on as it was, and is tried again later.
+        // The VM continues as before; try again later.
         () => this.#arm(),
       )
     })

@@ -1,4 +1,4 @@
-/** What one run reaches through the host: its gateway, its egress and the gateway's own services, put together once. */
+/** Builds what one run reaches through the host: its gateway, its egress and the gateway's own services. */
 import path from 'node:path'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
 import type { HostEvent } from '#specs/protocol/event.ts'
@@ -40,20 +40,20 @@ import { RunRequests } from './run-requests.ts'
 
 export interface RunGateway {
   readonly gateway: Gateway
-  /** Answers a question of the agent: about a way out by the egress, about a tool's call by the queue. */
+  /** Answers a question of the agent: the egress answers about network access, the queue about tool calls. */
   readonly approve: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
   readonly requests: RunRequests
-  /** Ends what is open. */
+  /** Closes all connections. */
   close(): Promise<void>
 }
 
-/** What a run has that its gateway writes to or asks. */
+/** Parts of the run that its gateway writes to or asks. */
 export interface RunParts {
   readonly log: BoundedLog
   readonly recorder: Recorder
   readonly approvals: ApprovalQueue
   readonly claims: Pick<AgentEventValidator, 'isAtWork'>
-  /** Journals an event. */
+  /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => void
   readonly record: RunRecord
   readonly hooks: RunHooks
@@ -64,11 +64,11 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   const { provider, runId, limits, recording } = plan
   const policy = recording === undefined ? plan.egress : nothingOut
   const lasting = new PersistentGrants(plan.folders)
-  // Also where a recording answers the same is asked as then, or the agent would be told something else.
+  // A replayed run asks the same questions, or the agent would get different results.
   const access = new EgressApprovals({ runId, policy: plan.egress, approvals, lasting })
   const connect = createConnector({ network: plan.network })
   const egress = new RunEgress({ policy, access, connect, note })
-  // What a program sends nobody can read first; the web tools only fetch and search.
+  // Nobody can read a program's request before it is sent; the web tools only fetch and search.
   const ofPrograms =
     plan.mode === 'plan' ? new RunEgress({ policy: onlyPlans, access, connect, note }) : egress
   const write = (level: 'info' | 'warn') => (fields: object, message: string) =>
@@ -121,7 +121,7 @@ export function openRunGateway(plan: ResolvedRun, parts: RunParts): RunGateway {
   }
 }
 
-/** Nothing is held back where nobody looks at it. */
+/** Without hooks, no response is held back. */
 function modelHooksOf(hooks: RunHooks): ModelHooks {
   const objectionOf = async (asked: Promise<HooksDecision>): Promise<string | null> => {
     const { decision, reason = '' } = await asked
@@ -150,11 +150,11 @@ function memoryOf(
   return new MemoryService({ store, runId, workspace: directory, note, redact })
 }
 
-/** What model servers said of themselves in earlier runs. */
+/** Capabilities that model servers showed in earlier runs. */
 const memoryOfModels = ({ folders }: ResolvedRun) =>
   new CapabilityCache(path.join(folders.home, 'models.json'))
 
-/** The model that makes vectors of texts, or what a recording has of it. */
+/** The embedding model, or its recorded answers. */
 function embeddingsOf(
   plan: ResolvedRun,
   recorder: Recorder,
@@ -177,7 +177,7 @@ function embeddingsOf(
   return embedder && { embedder: recordEmbedder(embedder, recorder), model, price: priceOf(provider) }
 }
 
-/** The web tools: what a recording has of them, or the web itself. */
+/** The web tools with the real web, or with its recorded answers. */
 function webOf(
   { recording, secrets, network, config, resolveKey }: ResolvedRun,
   egress: Egress,
@@ -187,9 +187,9 @@ function webOf(
   return createWeb({ egress, secrets, network, search: config.search, resolveKey, warn })
 }
 
-/** What a recording answers needs no network, and what it does not answer gets none. */
+/** A replay needs no network, and a request without a recorded answer gets none. */
 const nothingOut = denyAll('the run is repeated from a recording, without a network')
-/** For programs of a run that only plans. */
+/** Programs of a plan-only run have no network access. */
 const onlyPlans = denyAll('the run only plans: programs have no way out, web_fetch and web_search may read')
 
 function denyAll(reason: string): Policy {

@@ -1,6 +1,6 @@
 /**
- * What the agent of a run asks its host for beside approvals: the hooks at its points, and calls of host tools. A call of a host
- * tool that hooks are about is carried out only with the arguments that they allowed.
+ * Answers the agent's requests besides approvals: hooks and calls of host tools. A call that hooks look at runs only
+ * with the arguments they allowed.
  */
 import { hash } from 'node:crypto'
 import type { ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -29,16 +29,16 @@ export interface RunRequestsParts {
   readonly log: BoundedLog
 }
 
-/** Times that hooks are asked for one run: a guest can ask any number of times, and each may be a process. */
+/** Maximum hook requests of one run: each may start a process, and the guest can send any number. */
 const hooksMaxCount = (maxToolCalls: number): number => 4 * maxToolCalls + 4_096
 
 export class RunRequests {
   readonly #hooks: RunHooks
   readonly #calls: HostCalls
   readonly #hooksMaxCount: number
-  /** Digests of calls of host tools, with the arguments that their hooks allowed. */
+  /** Digests of host-tool calls, with the arguments that hooks allowed. */
   readonly #allowed = new Set<string>()
-  /** Digests of calls that a person allowed as a hook asked for it. */
+  /** Digests of calls that a person allowed at a hook's request. */
   readonly #allowedByPerson = new Set<string>()
   #asked = 0
 
@@ -62,12 +62,12 @@ export class RunRequests {
     })
   }
 
-  /** Whether the host itself asks about calls of this tool, so that the agent has nothing to ask. */
+  /** Whether the host itself asks about calls of this tool, so that the agent need not. */
   asksItself(tool: string): boolean {
     return this.#calls.has(tool)
   }
 
-  /** Whether a person allowed this very call already, as a hook wanted, so that nothing is left to ask. */
+  /** Whether a person already allowed this exact call at a hook's request. */
   isAllowed(request: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): boolean {
     return !answeredByHost.has(request.tool) && this.#allowedByPerson.has(digestOf(request))
   }
@@ -127,7 +127,7 @@ export class RunRequests {
   }
 }
 
-/** To a question of these the host has more to say than yes: that the call may be made does not answer it. */
+/** The host's answer to these carries more than permission, so permission for the call does not answer it. */
 const answeredByHost: ReadonlySet<string> = new Set([accessTool, askTool, mcpOfferTool, planTool])
 
 function toDecision({ decision, reason, arguments: changed, note }: HooksDecision): HookDecision {
@@ -146,7 +146,7 @@ function bound(text: string): string {
   return text.toWellFormed().slice(0, limits.textMaxChars)
 }
 
-/** Of who calls what, in one spelling: arguments are long, and a guest may have any number of them allowed. */
+/** Digest of agent, tool and arguments. Arguments are long, and a guest may have any number of them allowed. */
 function digestOf(call: Pick<ApprovalRequest, 'agentPath' | 'callId' | 'tool' | 'arguments'>): string {
   const read = readArguments(call.arguments)
   const given = read.ok ? read.value.text : call.arguments

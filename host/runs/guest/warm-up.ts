@@ -1,7 +1,6 @@
-// Brings the agent of a new VM to where every run shall begin: a small task of the offline model goes through plan,
-// tools and change set, so that modules are loaded, code has run once and programs are in the guest's memory. Then
-// sessions begin and end, as the first of every copy will. All of it is forgotten. Nothing here comes from a user: no
-// key, no workspace, no prompt.
+// Warms up the agent of a new template VM. The offline model runs a small task through plan, tools and change set, so
+// that modules and code are loaded; then several sessions start and end. No user data is involved: no key, no
+// workspace, no prompt.
 
 import { once } from 'node:events'
 import type { ServerHttp2Stream } from 'node:http2'
@@ -18,28 +17,27 @@ import type { Vm } from '../../vm/vm.ts'
 const RUN_ID = 'run-00000000000000000000'
 const PROMPT = 'Run the command `python3 -c "import csv, json, statistics" && git --version && rg --version`'
 /**
- * Beginnings of a session after which V8 has learnt all shapes that it meets there: a copy then runs through some
- * thousand pieces of code less, each of which an emulator must translate anew. With many more it begins to optimise,
- * and a copy may wake up in the middle of that.
+ * Number of session starts after which V8 knows all object shapes on that path. A copy then compiles thousands of code
+ * objects fewer. With many more, V8 starts to optimize, and a copy may wake up in the middle of that.
  */
 const SESSIONS = 20
 const STEP_DEADLINE_MS = 60_000
-/** For what the guest still does when the task is over: dropped connections, timers, a collection of garbage. */
+/** Time for the guest's work after the task: closed connections, timers, garbage collection. */
 const IDLE_MS = 500
 
 const options = { timeoutMs: STEP_DEADLINE_MS }
 
-/** @throws {CaissonError} `vm_failed` when the agent does not do it */
+/** @throws {CaissonError} `vm_failed` when the warm-up task fails */
 export async function warmUp(vm: Vm): Promise<void> {
-  await carryOutTask(vm)
+  await runWarmUpTask(vm)
   for (let count = 0; count < SESSIONS; count += 1) await beginSession(vm)
-  // The agent waits for a host and says so again and again: nothing of a session is left to be taken down.
+  // The agent repeats its session request: no state of a session is left.
   vm.rpc.resume()
   await within(once(vm.rpc, 'data'))
   await sleep(IDLE_MS)
 }
 
-async function carryOutTask(vm: Vm): Promise<void> {
+async function runWarmUpTask(vm: Vm): Promise<void> {
   const completed = Promise.withResolvers<void>()
   await using gateway = openGateway()
   const changes = Promise.withResolvers<void>()

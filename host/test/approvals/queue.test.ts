@@ -131,7 +131,7 @@ describe('the approval queue', () => {
       call: { tool: 'request_access', arguments: '{"host":"a.example"}' },
       known: () => undefined,
       unattended: { decision: 'deny', scope: 'once', by: 'mode' },
-      carryOut: async ({ scope, reach }: DecisionRecord) => {
+      apply: async ({ scope, reach }: DecisionRecord) => {
         seen.push(`${scope} ${reach} after ${events.at(-1)?.type}`)
         return { decision: 'allow', hint: 'now' }
       },

@@ -104,7 +104,7 @@ async function scriptedRun(): Promise<Scripted> {
           call: { tool: 'request_access', arguments: '{}' },
           known: () => undefined,
           unattended: { decision: 'deny', scope: 'once', by: 'mode' },
-          carryOut: async (ruling) => {
+          apply: async (ruling) => {
             resolve(ruling)
             return { decision: ruling.decision }
           },

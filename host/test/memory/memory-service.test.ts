@@ -10,7 +10,7 @@ import type { MemoryNote } from '#specs/protocol/extension.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import { createGateway } from '../../gateway/gateway.ts'
 import { serveMemory } from '../../gateway/serve-memory.ts'
-import { MemoryService, notesToTell, proposalsMaxCount } from '../../memory/memory-service.ts'
+import { MemoryService, notesForTask, proposalsMaxCount } from '../../memory/memory-service.ts'
 import { NoteStore, noteMaxChars, type StoredNote } from '../../memory/note-store.ts'
 import { offlineProvider } from '../../providers/providers.ts'
 import { readAnswer } from '../support/gateway.ts'
@@ -136,17 +136,17 @@ describe('the memory of a run', () => {
     const { store } = await open(
       Array.from({ length: 40 }, (_, number) => kept(number, `${number} ${'x'.repeat(900)}`)),
     )
-    const told = notesToTell(store, '/w')
+    const told = notesForTask(store, '/w')
     expect(told[0]?.text).toMatch(/^39 /)
     expect(told.length).toBeGreaterThan(8)
     expect(told.length).toBeLessThan(15)
-    expect(notesToTell(store, '/elsewhere')).toEqual([])
+    expect(notesForTask(store, '/elsewhere')).toEqual([])
   })
 
   it('counts the tags of what a task is told with its words [S0.13]', async () => {
     const tags = Array.from({ length: 16 }, (_, index) => `${index}`.padEnd(180, 'x'))
     const { store } = await open(Array.from({ length: 10 }, (_, index) => kept(index, 'short', tags)))
-    expect(notesToTell(store, '/w')).toHaveLength(4)
+    expect(notesForTask(store, '/w')).toHaveLength(4)
   })
 
   it('has the notes of a proposal, whoever wrote them [S4.04]', async () => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { HostDelta, HostEvent } from '#specs/protocol/event.ts'
-import { RoomKeeper } from '../../runs/disk-space-wait.ts'
+import { DiskSpaceWait } from '../../runs/disk-space-wait.ts'
 
 const need = { what: 'the change set', directory: '/state', neededBytes: 1_000 }
 
@@ -9,10 +9,10 @@ class Bench {
   held = 0
   readonly notices: HostDelta[] = []
   readonly waited: HostEvent[] = []
-  readonly keeper: RoomKeeper
+  readonly keeper: DiskSpaceWait
 
   constructor(maxWaitMs = 60_000) {
-    this.keeper = new RoomKeeper({
+    this.keeper = new DiskSpaceWait({
       onNotice: (notice) => this.notices.push(notice),
       onWaited: (event) => this.waited.push(event),
       onHold: (change) => {

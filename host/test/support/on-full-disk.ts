@@ -19,7 +19,7 @@ const makeRoom = async (): Promise<void> => {
   asked += 1
   rmSync(filler, { force: true })
 }
-const waitForRoom = waits === 'waits' ? { waitForRoom: makeRoom } : {}
+const waitForDiskSpace = waits === 'waits' ? { waitForDiskSpace: makeRoom } : {}
 const runId = `run-${'0'.repeat(20)}`
 
 function fill(leftBytes: number): void {
@@ -42,7 +42,7 @@ async function receive(): Promise<object> {
     runDirectory: folder,
     // The disk itself is to say when it is full.
     spareBytes: -64 * MIB,
-    ...waitForRoom,
+    ...waitForDiskSpace,
   })
   if (!received.ok) return { code: received.error.code }
   return { entries: received.value.entries.size, bytes: received.value.contentBytes }
@@ -52,7 +52,7 @@ async function receive(): Promise<object> {
 async function journal(): Promise<object> {
   const file = path.join(folder, 'journal.jsonl')
   const journal = await Journal.open({ runId, path: file, locks: path.dirname(file) })
-  if (waits === 'waits') journal.waitForRoom = makeRoom
+  if (waits === 'waits') journal.waitForDiskSpace = makeRoom
   fill(64 * KIB)
   const append = async (at: number): Promise<string> => {
     const event = { type: 'note', level: 'info', text: `${at} ${'x'.repeat(1_900)}` } as const
@@ -75,7 +75,7 @@ async function journal(): Promise<object> {
 async function record(): Promise<object> {
   const file = path.join(folder, 'exchanges.jsonl')
   const header = { version: 1, runId, model: 'm', provider: 'p', at: 0 } as const
-  const recorder = await Recorder.open(file, header, waitForRoom)
+  const recorder = await Recorder.open(file, header, waitForDiskSpace)
   fill(64 * KIB)
   for (let at = 0; at < 100; at += 1) recorder.web('search', { at }, { ok: true, value: 'x'.repeat(2_000) })
   await recorder[Symbol.asyncDispose]()

@@ -1,7 +1,6 @@
-// Saves a VM with its memory and disk as of one moment, ends its process, and lets it go on later in another. What was
-// saved is good for one wake: the disk moves on with the VM. A save that fails leaves the VM running as it was, and a
-// wake that fails before the guest ran leaves what was saved as it was.
-// The memory is saved as a file that a wake maps instead of reading it, as far as QEMU's form of a state is known here.
+// Saves a VM's memory and disk at one moment, ends its process, and restores it later in another. A saved VM can be
+// restored once, since its disk changes afterwards. A failed save leaves the VM running; a restore that fails before
+// the guest ran keeps the saved state. The memory becomes a file that is mapped on restore, if QEMU's format is known.
 
 import { access, link, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -21,9 +20,9 @@ import { claimSavedVm, giveBackOfDead, SAVED_RECORD } from './saved-vm-lock.ts'
 import { type FileSample, hashFile, makeSparseFile, sampleFile, syncFile } from './sparse-file.ts'
 
 const SAVE_DEADLINE_MS = 120_000
-/** For a guest that runs on after a save that failed. */
+/** For a guest that continues after a failed save. */
 const CLOCK_DEADLINE_MS = 20_000
-/** A machine that is short of memory for a moment, or a QEMU that somebody killed, costs no work. */
+/** Retries cover a temporary memory shortage or a killed QEMU. */
 const WAKE_TRIES = 3
 const WAKE_PAUSE_MS = 500
 const COPY_BYTES = 1024 * 1024
@@ -39,27 +38,27 @@ const recordSchema = z.strictObject({
   cpus: z.int(),
   diskBytes: z.int(),
   scratchFormat: z.enum(['raw', 'qcow2']),
-  /** Whether the disk lies over a base. */
+  /** Whether the disk is an overlay on a base. */
   hasBase: z.boolean(),
-  /** Files of the image; a wake with others is refused. */
+  /** Files of the image; a restore with other files is refused. */
   image: z.array(z.string()).max(8),
-  /** Of the state, where the memory lies in a file of its own, to be mapped; absent: it is part of the state. */
+  /** Digest of the state if the memory is in a separate, mapped file. Absent: the state contains the memory. */
   stateSha256: z.string().optional(),
-  /** Of the files that are too long to be hashed at each wake; see `sampleFile`. */
+  /** Samples of files that are too long to hash on each restore; see `sampleFile`. */
   samples: z.strictObject({ scratch: Sample, memory: Sample.optional() }),
 })
 export type SavedVmRecord = z.infer<typeof recordSchema>
 
-/** A VM on the disk. */
+/** A saved VM on disk. */
 export interface SavedVm {
   readonly directory: string
   readonly record: SavedVmRecord
 }
 
 /**
- * Saves the VM into `directory`, which must not exist and lies on the file system of the VM's folder, and ends it.
- * Its ports end with it. With `signal` the VM is ended at once and nothing is saved.
- * @throws {CaissonError} `vm_failed` when it could not be saved; the VM then runs on as if nothing had been, or has ended
+ * Saves the VM into `directory`, which must not exist and must be on the file system of the VM's folder. Ends the VM
+ * and its ports. If `signal` aborts, ends the VM without saving.
+ * @throws {CaissonError} `vm_failed` when the save failed; the VM then continues as before, or has ended
  */
 export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSignal): Promise<SavedVm> {
   const draft = `${directory}.draft`
@@ -91,7 +90,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
     await renameDurably(draft, directory)
     saved = { directory, record }
   } catch (cause) {
-    // Whatever else fails: the guest is to run. QEMU has its disk open, by whatever name.
+    // The guest must continue in any case; QEMU holds its disk open under any name.
     if (movedScratch) await rename(files.scratch, scratch.file).catch(() => undefined)
     await rm(draft, { recursive: true, force: true }).catch(() => undefined)
     const goesOn = await runOn(vm)
@@ -110,7 +109,7 @@ export async function hibernateVm(vm: Vm, directory: string, signal?: AbortSigna
   return saved
 }
 
-/** The state into its files, the memory as one to be mapped where that can be. */
+/** Writes the state to its files, the memory to a mappable one if possible. */
 async function saveMachine(vm: Vm, files: SavedFiles): Promise<Omit<SavedVmRecord, 'samples'>> {
   const save = async (receive: StateReceiver) =>
     await saveState(vm.qmp, {
@@ -129,14 +128,14 @@ async function saveMachine(vm: Vm, files: SavedFiles): Promise<Omit<SavedVmRecor
     return { ...recordOf(vm), stateSha256: await hashFile(state) }
   } catch (error) {
     if (!(error instanceof Error && error.cause instanceof MachineStreamError)) throw error
-    // Another QEMU than those whose form is known.
+    // A QEMU with an unknown format.
     await rm(memory, { force: true })
     await save(intoFile(state))
     return recordOf(vm)
   }
 }
 
-/** What was saved there; undefined when nothing was, or not to the end, or when it is waking or has run again. */
+/** The saved VM in the directory; undefined if there is none, it is incomplete, or it is being or was restored. */
 export async function findSavedVm(directory: string): Promise<SavedVm | undefined> {
   await giveBackOfDead(directory)
   const text = await readFile(join(directory, SAVED_RECORD), 'utf8').catch(() => undefined)
@@ -146,10 +145,11 @@ export async function findSavedVm(directory: string): Promise<SavedVm | undefine
 }
 
 /**
- * Lets the VM go on, with fresh random bytes and the time (see {@link Vm.fresh}). `options` name the same image and the
- * workspace's drive; sizes and accelerator are those of the saved VM. Once it runs the directory is to be removed.
- * @throws {CaissonError} `vm_failed` when it cannot wake here; VmError when it fails to. As long as {@link findSavedVm} still
- * finds it there, its guest has not run and it can wake later
+ * Restores the VM with fresh random bytes and the current time (see {@link Vm.fresh}). `options` names the same image
+ * and the workspace's drive; sizes and accelerator come from the saved VM. Once it runs, the caller must remove the
+ * directory.
+ * @throws {CaissonError} `vm_failed` when it cannot be restored on this machine; VmError when the restore fails. As
+ * long as {@link findSavedVm} finds it, its guest has not run and the restore can be repeated
  */
 export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<Vm> {
   if (JSON.stringify(imageFiles(options)) !== JSON.stringify(saved.record.image)) {
@@ -174,12 +174,12 @@ export async function wakeVm(options: StartVmOptions, saved: SavedVm): Promise<V
   }
 }
 
-/** Whether its memory lies in a file of its own. */
+/** Whether the memory is in a separate file. */
 export function isMemoryMapped(record: SavedVmRecord): boolean {
   return record.stateSha256 !== undefined
 }
 
-/** Of a state that holds the memory QEMU itself notices that it is cut short. */
+/** QEMU itself detects a truncated state that contains the memory. */
 async function checkFiles({ directory, record }: SavedVm): Promise<void> {
   const { memory, state, scratch } = filesOf(directory)
   await checkSample(scratch, record.samples.scratch)
@@ -214,20 +214,20 @@ async function wakeOnce(options: StartVmOptions, { directory, record }: SavedVm)
           scratch: hasBase ? { ...scratch, base: await lend(files.base) } : scratch,
           ...(isMapped ? { memory } : {}),
         },
-        // What is mapped is not in the state; QEMU is to load whatever is.
+        // Mapped memory is not in the state; QEMU must load everything else.
         withoutMemory: false,
         beforeRun: () => claim.consumeSavedVm(),
       },
     )
   } catch (error) {
     const isWhole = (await isThere(files.scratch)) && (!hasBase || (await isThere(files.base)))
-    // Where this fails the record is still taken, by nobody: whoever looks next gives it back.
+    // If this fails, the record stays claimed without an owner; the next process releases it.
     await (isWhole ? claim.giveBack() : claim.consumeSavedVm()).catch(() => undefined)
     throw error
   }
 }
 
-/** Another name to be moved away, where the file system has such; the file itself stays. */
+/** Adds a hard link that can be moved away, if the file system supports it; the file itself stays. */
 async function lend(file: string): Promise<string> {
   const name = `${file}.lent`
   await rm(name, { force: true })
@@ -237,7 +237,7 @@ async function lend(file: string): Promise<string> {
   )
 }
 
-/** What was waited for in vain is not waited for again. */
+/** Do not repeat an attempt that timed out. */
 function isLate(error: unknown): boolean {
   return error instanceof VmError && ['deadline_exceeded', 'cancelled'].includes(error.kind)
 }
@@ -273,12 +273,12 @@ function imageFiles({ image }: StartVmOptions): string[] {
   return 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
 }
 
-/** Another name for the same bytes, so that the template may go; a copy where that cannot be. */
+/** Adds a hard link, so that the template may be removed; copies if that is not possible. */
 async function keepBase(base: string, target: string): Promise<void> {
   await link(base, target).catch(() => copySparse(base, target))
 }
 
-/** What is zero in the source takes no space in the copy. */
+/** Zero blocks take no space in the copy. */
 async function copySparse(source: string, target: string): Promise<void> {
   await using from = await open(source, 'r')
   await using to = await open(target, 'wx', 0o600)
@@ -293,7 +293,7 @@ async function copySparse(source: string, target: string): Promise<void> {
   }
 }
 
-/** After a save that failed; QEMU may still be finishing with it. False when the VM has ended, or had to be. */
+/** After a failed save; QEMU may still be finishing it. False when the VM has ended, or had to be ended. */
 async function runOn(vm: Vm): Promise<boolean> {
   let hasEnded = false
   void vm.exited.then(() => {
@@ -306,12 +306,12 @@ async function runOn(vm: Vm): Promise<boolean> {
     } catch {
       continue
     }
-    // Its clock stood still meanwhile; a guest that does not take the time has a late one.
+    // Its clock stopped meanwhile; a guest that does not accept the time stays behind.
     if (vm.plan.refreshes)
       vm.root.reseed({ entropy: false, deadlineMs: CLOCK_DEADLINE_MS }).catch(() => undefined)
     return true
   }
-  // One that stands still for ever would be waited for in vain.
+  // A VM that cannot resume would never end.
   await vm.stop()
   return false
 }

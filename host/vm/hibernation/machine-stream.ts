@@ -1,7 +1,7 @@
-// Takes the guest's memory out of the stream in which QEMU sends a stopped machine, page by page; what is left is a
-// stream as well, that QEMU loads over memory which is there already. The bytes come from a QEMU that its guest may have
-// taken over: every length and address is checked, and whatever this file does not know is refused.
-// Format: QEMU, migration/savevm.c and migration/ram.c (stream version 3, section `ram` version 4); numbers big-endian.
+// Extracts the guest's memory, page by page, from the stream in which QEMU sends a stopped machine. The remaining
+// stream is valid and can be loaded over existing memory. The bytes come from a possibly compromised QEMU: every length
+// and address is checked, and unknown content is refused. Format: QEMU, migration/savevm.c and migration/ram.c (stream
+// version 3, section `ram` version 4); big-endian.
 // https://www.qemu.org/docs/master/devel/migration/main.html#stream-structure
 
 const MAGIC = 0x5145564d
@@ -9,85 +9,85 @@ const STREAM_VERSION = 3
 const RAM_VERSION = 4
 const PAGE_BYTES = 4096
 const MEMORY_SECTION = 'ram'
-/** The block that is the guest's memory, by the name of its backend in `qemu-args.ts`. */
+/** Name of the guest's memory block: its backend in `qemu-args.ts`. */
 const MEMORY_BLOCK = 'ram'
-/** Firmware, tables and devices take half a megabyte. */
+/** Firmware, tables and devices take about half a megabyte. */
 const MAX_REST_BYTES = 64 * 1024 * 1024
 const MAX_NAME_BYTES = 255
 const ZEROS = Buffer.alloc(PAGE_BYTES)
 
-/** Types of parts: one byte each. */
+/** Section types: one byte each. */
 const CONFIGURATION = 0x07
 const SECTION_START = 0x01
 const SECTION_PART = 0x02
 const SECTION_END = 0x03
 const SECTION_FOOTER = 0x7e
 
-/** A record of the section begins with an address, in whose lowest bits these stand. */
+/** Each record of the section starts with an address; its lowest bits are flags. */
 const FLAG_BITS = 0xfff
 const FLAG_ZERO = 0x02
 const FLAG_SIZES = 0x04
 const FLAG_PAGE = 0x08
 const FLAG_END = 0x10
-/** The page is of the block that the one before it was of, which is not named again. */
+/** The page belongs to the same block as the previous one, whose name is omitted. */
 const FLAG_SAME_BLOCK = 0x20
 
-/** QEMU sent something else than a stopped machine in the form that is known. */
+/** QEMU sent something other than a stopped machine in the known format. */
 export class MachineStreamError extends Error {
   override readonly name = 'MachineStreamError'
 }
 
-/** Bytes of the memory that belong one behind the other. */
+/** A contiguous range of memory. */
 export interface MemoryRun {
-  /** Offset in the memory. */
+  /** Offset in the memory, in bytes. */
   readonly at: number
   readonly bytes: Buffer[]
-  /** Of all of them. */
+  /** Total length in bytes. */
   length: number
 }
 
-/** What a chunk held. The buffers are parts of the chunk and of no other use of it. */
+/** Content of a chunk. The buffers are views of the chunk. */
 export interface Taken {
-  /** In the order in which they came: a later one of the same place counts. Pages of zeros are left out. */
+  /** In order of arrival; a later write to the same place wins. Excludes zero pages. */
   readonly memory: readonly MemoryRun[]
-  /** Of the stream without the memory. */
+  /** The stream without the memory. */
   readonly rest: readonly Buffer[]
 }
 
-/** Reads what is at the place in the bytes and returns the place behind it, or nothing when not all of it came yet. */
+/** Parses the item at `at` and returns the position after it, or nothing if it is incomplete. */
 type Step = (bytes: Buffer, at: number) => number | undefined
 
-/** One stream, chunk by chunk. */
+/** Parses one stream chunk by chunk. */
 export class MachineStream {
   readonly #memoryBytes: number
-  /** One bit a page: such as came with content. */
+  /** One bit per page that arrived with content. */
   readonly #written: Uint8Array
   #step: Step = this.#readHead
-  /** The beginning of something whose end has not come. */
+  /** Start of an incomplete item. */
   #unread: Buffer = Buffer.alloc(0)
   #block = ''
-  /** The memory ends with the section's last part; a part of another kind follows. */
+  /** The section's last part ends the memory; a part of another kind follows. */
   #isLastPart = false
   #sectionId = 0
-  /** Bytes of block sizes that are still to be told. */
+  /** Bytes of block sizes that are still missing. */
   #sizesLeft = 0
   #hasMemory = false
-  /** Of the page that is being read. */
+  /** Bytes missing of the current page. */
   #pageLeft = 0
-  /** Where it belongs in the memory; absent: it is of another block. */
+  /** Offset of the page in the memory. Absent: the page is of another block. */
   #pageAt: number | undefined
   #isDone = false
   #restBytes = 0
   #memory: MemoryRun[] = []
   #rest: Buffer[] = []
 
-  /** @param memoryBytes the length of the guest's memory, in whole pages */
+  /** @param memoryBytes size of the guest's memory, in whole pages */
   constructor(memoryBytes: number) {
     this.#memoryBytes = memoryBytes
     this.#written = new Uint8Array(Math.ceil(memoryBytes / PAGE_BYTES / 8))
   }
 
-  /** @throws {MachineStreamError} at the first byte that does not belong; the stream is then of no use */
+  /** @throws {MachineStreamError} at the first invalid byte; the stream is then unusable */
   push(chunk: Buffer): Taken {
     const bytes = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk])
     this.#memory = []
@@ -102,7 +102,7 @@ export class MachineStream {
     return { memory: this.#memory, rest: this.#rest }
   }
 
-  /** Whether the memory came to its end; of what follows QEMU alone knows where it ends. */
+  /** Whether the memory is complete; only QEMU knows where the rest ends. */
   get isWhole(): boolean {
     return this.#isDone
   }
@@ -220,7 +220,7 @@ export class MachineStream {
     return behind
   }
 
-  /** As much of it as there is. */
+  /** Reads as much of the page as is available. */
   #readPage(bytes: Buffer, at: number): number {
     const behind = Math.min(bytes.length, at + this.#pageLeft)
     const length = behind - at
@@ -244,7 +244,7 @@ export class MachineStream {
     last.length += bytes.length
   }
 
-  /** @returns the place behind it */
+  /** @returns the position after it */
   #keepRest(bytes: Buffer, at: number, behind: number): number {
     this.#restBytes += behind - at
     if (this.#restBytes > MAX_REST_BYTES) throw new MachineStreamError('the devices have too much state')
@@ -263,7 +263,7 @@ export class MachineStream {
   }
 }
 
-/** A length of one byte, then as many; undefined when they have not all come. */
+/** A one-byte length, then the name; undefined while incomplete. */
 function readName(bytes: Buffer, at: number): string | undefined {
   if (bytes.length <= at) return undefined
   const behind = at + 1 + bytes.readUInt8(at)

@@ -1,7 +1,6 @@
-// The state of a whole machine leaves QEMU and enters it: what QEMU calls migration, to and from files of ours.
-// QEMU writes to a socket that this process makes in the VM's folder, since it may open no file and no program; it
-// reads from a descriptor that it was born with. Format: QEMU's own, of the version that wrote it.
-// https://www.qemu.org/docs/master/devel/migration/main.html
+// Saves and loads the state of a machine (QEMU's "migration") with files of the host. QEMU may open no file or program:
+// it writes to a socket that this process creates in the VM's folder, and reads from an inherited descriptor. Format:
+// QEMU's own, of the version that wrote it. https://www.qemu.org/docs/master/devel/migration/main.html
 
 import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
@@ -19,7 +18,7 @@ import { MachineStream, MachineStreamError } from './machine-stream.ts'
 import { syncFile } from './sparse-file.ts'
 
 const POLL_MS = 1
-/** For a QEMU whose socket was taken away; what comes next fails by itself if that does not suffice. */
+/** For a QEMU whose socket was closed; if this is too short, the next command fails. */
 const GIVE_UP_MS = 5_000
 const statusSchema = z.looseObject({ status: z.string() })
 const migrationSchema = z.looseObject({
@@ -27,16 +26,16 @@ const migrationSchema = z.looseObject({
   'error-desc': z.string().optional(),
 })
 
-/** QEMU refused, failed, or took too long. */
+/** QEMU refused, failed, or timed out. */
 export class SavedStateError extends Error {
   override readonly name = 'SavedStateError'
 }
 
-/** Where a state goes; resolves once everything is in the files and on the disk. */
+/** Receives a state; resolves once everything is written and synced to disk. */
 export type StateReceiver = (source: Readable) => Promise<void>
 
 export interface SaveOptions {
-  /** The VM's socket folder as this process and as QEMU sees it. */
+  /** The VM's socket folder, as this process and as QEMU sees it. */
   readonly socketFolder: string
   readonly insidePath: (name: string) => string
   readonly receive: StateReceiver
@@ -46,13 +45,13 @@ export interface SaveOptions {
 }
 
 /**
- * Stops the VM and writes its state; it stays stopped. From here its disks do not change either.
- * A failure leaves it stopped and able to go on. @throws {SavedStateError}
+ * Pauses the VM and writes its state; the VM stays paused and its disks no longer change. After a failure it is paused
+ * and can be resumed. @throws {SavedStateError}
  */
 export async function saveState(qmp: Qmp, options: SaveOptions): Promise<void> {
   await pauseCpus(qmp)
   await setIgnoreShared(qmp, options.withoutMemory)
-  // Bytes a second: no bound.
+  // Bytes per second: unlimited.
   await qmp.execute('migrate-set-parameters', { 'max-bandwidth': 2 ** 40 })
   const receiver = await Receiver.open(join(options.socketFolder, 'state'), options.receive)
   try {
@@ -60,7 +59,7 @@ export async function saveState(qmp: Qmp, options: SaveOptions): Promise<void> {
     await Promise.race([waitForMigration(qmp, options.deadlineMs), receiver.failed])
     await receiver.finish()
   } catch (error) {
-    // A socket that the receiver has closed is all that QEMU can tell of it.
+    // QEMU only reports the closed socket; the receiver knows why.
     const refused = await receiver.stop()
     await giveUp(qmp)
     throw asSavedStateError(refused instanceof MachineStreamError ? refused : error)
@@ -69,7 +68,7 @@ export async function saveState(qmp: Qmp, options: SaveOptions): Promise<void> {
   }
 }
 
-/** The whole state as one file, written anew: what {@link loadState} takes in one piece. */
+/** Writes the whole state to a new file for {@link loadState}. */
 export function intoFile(file: string): StateReceiver {
   return async (source) => {
     await pipeline(source, createWriteStream(file, { mode: 0o600 }))
@@ -78,9 +77,9 @@ export function intoFile(file: string): StateReceiver {
 }
 
 /**
- * The memory as a file to be mapped, pages of zeros as holes, and the rest of the state as one to be loaded over it: both
- * exist, and are empty, the first as long as the memory. Fails with a {@link MachineStreamError} as the cause where QEMU
- * sends what this file does not know: then {@link intoFile} serves.
+ * Writes the memory to a mappable file, with holes for zero pages, and the rest of the state to another. Both files
+ * exist and are empty; the first is as long as the memory. Fails with a {@link MachineStreamError} as its cause if
+ * QEMU's format is unknown: then use {@link intoFile}.
  */
 export function intoMemoryAndRest(files: {
   readonly memory: string
@@ -102,7 +101,7 @@ export function intoMemoryAndRest(files: {
   }
 }
 
-/** @returns how many bytes that were */
+/** @returns the number of bytes written */
 async function writeAll(file: FileHandle, buffers: readonly Buffer[], at: number): Promise<number> {
   const length = buffers.reduce((sum, { byteLength }) => sum + byteLength, 0)
   if (length === 0) return 0
@@ -113,13 +112,13 @@ async function writeAll(file: FileHandle, buffers: readonly Buffer[], at: number
   return bytesWritten + (await writeAll(file, [left], at + bytesWritten))
 }
 
-/** Loads the state that QEMU waits for; the VM is stopped afterwards. @throws {SavedStateError} */
+/** Loads the state that QEMU waits for; the VM is paused afterwards. @throws {SavedStateError} */
 export async function loadState(
   qmp: Qmp,
   options: { readonly uri: string; readonly withoutMemory: boolean; readonly deadlineMs: number },
 ): Promise<void> {
   try {
-    // QEMU takes them in order; to wait for the first answer would be one turn of both processes more.
+    // QEMU executes them in order; waiting for the first answer would cost one more round trip.
     await Promise.all([
       setIgnoreShared(qmp, options.withoutMemory),
       qmp.execute('migrate-incoming', { uri: options.uri }),
@@ -136,12 +135,12 @@ export async function loadState(
   }
 }
 
-/** Stops the guest's CPUs and lets its disks come to rest. */
+/** Pauses the guest's CPUs and flushes its disks. */
 export async function pauseCpus(qmp: Qmp): Promise<void> {
   await qmp.execute('stop')
 }
 
-/** Lets the guest's CPUs run; after a save, once QEMU has finished with it. */
+/** Resumes the guest's CPUs; after a save, once QEMU has finished it. */
 export async function resumeCpus(qmp: Qmp): Promise<void> {
   await qmp.execute('cont')
 }
@@ -165,7 +164,7 @@ async function waitForMigration(qmp: Qmp, deadlineMs: number): Promise<void> {
   }
 }
 
-/** Waits until QEMU has given the save up, so that it can save anew or go on. */
+/** Waits until QEMU has cancelled the save, so that it can save again or resume. */
 async function giveUp(qmp: Qmp): Promise<void> {
   await qmp.execute('migrate_cancel').catch(() => undefined)
   for (const deadline = performance.now() + GIVE_UP_MS; performance.now() < deadline; await sleep(POLL_MS)) {
@@ -175,14 +174,14 @@ async function giveUp(qmp: Qmp): Promise<void> {
   }
 }
 
-/** A listening socket whose one connection goes where a state goes. */
+/** A listening socket that forwards its one connection to a receiver. */
 class Receiver {
   readonly #path: string
   readonly #reachable: ReachablePath
   readonly #done: Promise<void>
   readonly #server
   #socket: Socket | undefined
-  /** Rejects when the files cannot be written, or what comes is not known. */
+  /** Rejects when the files cannot be written, or the format is unknown. */
   readonly failed: Promise<never>
 
   private constructor(
@@ -212,17 +211,17 @@ class Receiver {
       throw error
     }
     const receiver = new Receiver(path, reachable, server, receive)
-    // QEMU may be another user; the folder above is ours alone.
+    // QEMU may run as another user; only this user can enter the parent folder.
     await chmod(path, 0o666)
     return receiver
   }
 
-  /** Once everything is in the files and on the disk. */
+  /** Resolves once everything is written and synced to disk. */
   async finish(): Promise<void> {
     await this.#done
   }
 
-  /** Takes no more; what failed, if anything came at all. */
+  /** Stops receiving; returns the failure, if any data arrived. */
   async stop(): Promise<unknown> {
     if (this.#socket === undefined) return undefined
     this.#socket.destroy()

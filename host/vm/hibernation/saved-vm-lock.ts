@@ -1,30 +1,34 @@
 /**
- * Whose a saved VM is: nobody's, so that it can be found; a process's that wakes it and holds its lock; or its guest's,
- * which has run again. A process that died before the guest ran gives it back. Does not read the record.
+ * Tracks who owns a saved VM: no one, so that it can be found; the process that restores it and holds its lock; or its
+ * guest, which has run again. If a process dies before the guest ran, the VM is released. Never reads the record's
+ * content.
  */
 import { access, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { renameDurably } from '../../files/durable.ts'
 import { type FileLock, LockHeldError, takeLock } from '../../locks/file-lock.ts'
 
-/** Where the record is found. */
+/** Name of the record of an available VM. */
 export const SAVED_RECORD = 'saved.json'
-/** The record while a process wakes the VM, or since that process died. */
+/** Name of the record while a process restores the VM, or after that process died. */
 const TAKEN = 'taken.json'
-/** The record since the guest has run again, as far as anybody can know: its disk has moved on. */
+/** Name of the record once the guest may have run again: its disk has changed. */
 const RAN = 'ran.json'
-/** Held by the process that wakes the VM: only its holder renames the record. */
+/** Held by the process that restores the VM; only its holder renames the record. */
 const LOCK = 'wake.lock'
 
-/** The right to wake a saved VM, until one of these is called; a later call changes nothing. */
+/** The right to restore a saved VM. Only the first call of a method has an effect. */
 export interface SavedClaim {
-  /** The guest has not run: the VM can be found again. */
+  /** The guest has not run: makes the VM available again. */
   giveBack(): Promise<void>
-  /** The guest is about to run: the VM is good for no other wake, whatever becomes of this process. */
+  /** The guest is about to run: the VM cannot be restored again, even if this process dies. */
   consumeSavedVm(): Promise<void>
 }
 
-/** From here nobody else finds it. @throws {LockHeldError} while another process wakes it; ENOENT when there is none to take */
+/**
+ * From now on no other process finds it. @throws {LockHeldError} while another process restores it; ENOENT when there
+ * is none
+ */
 export async function claimSavedVm(directory: string): Promise<SavedClaim> {
   const lock = await takeLock(join(directory, LOCK))
   try {
@@ -36,19 +40,22 @@ export async function claimSavedVm(directory: string): Promise<SavedClaim> {
   return claimOf(directory, lock)
 }
 
-/** Gives it back where the process that took it died before the guest ran. @throws {CaissonError} `state_unavailable` when nobody can tell */
+/**
+ * Releases a VM whose process died before the guest ran. @throws {CaissonError} `state_unavailable` when this cannot be
+ * determined
+ */
 export async function giveBackOfDead(directory: string): Promise<void> {
   if (!(await isThere(join(directory, TAKEN)))) return
   try {
     await using _ = await takeLock(join(directory, LOCK))
-    // Its holder may have let go of it only now: then the record has another name.
+    // Its holder may have just released it: then the record has another name.
     if (await isThere(join(directory, TAKEN))) await moveBack(directory)
   } catch (error) {
     if (!(error instanceof LockHeldError)) throw error
   }
 }
 
-/** Removes what was saved, unless another process wakes it right now. @throws the system's errors */
+/** Removes a saved VM, unless another process restores it now. @throws the system's errors */
 export async function removeSaved(directory: string): Promise<void> {
   if (!(await isThere(directory))) return
   try {
@@ -59,7 +66,7 @@ export async function removeSaved(directory: string): Promise<void> {
   }
 }
 
-/** The first of its two ends holds: a giving back that comes while the VM is marked as run changes nothing. */
+/** The first call wins: a release during consumption has no effect. */
 function claimOf(directory: string, lock: FileLock): SavedClaim {
   let ended: Promise<void> | undefined
   const end = async (rename: () => Promise<void>): Promise<void> => {
@@ -72,7 +79,7 @@ function claimOf(directory: string, lock: FileLock): SavedClaim {
       await ended
     },
     async consumeSavedVm() {
-      // After a power failure its disk may have moved on: it must not be found as saved again.
+      // Durable: after a power failure, a VM whose disk changed must not be found again.
       ended ??= end(() => renameDurably(join(directory, TAKEN), join(directory, RAN)))
       await ended
     },

@@ -1,12 +1,12 @@
-// Files that a machine's memory and disks live in.
+// Creates, syncs and hashes the files of a machine's memory and disks.
 
 import { createHash } from 'node:crypto'
 import { open } from 'node:fs/promises'
 
-/** Read at once where a file is hashed. */
+/** Bytes per read when hashing. */
 const HASHED_BYTES = 1024 * 1024
 
-/** Makes a file of that size that takes no room until it is written. Fails where one is. */
+/** Creates a sparse file of this size. Fails if the file exists. */
 export async function makeSparseFile(file: string, bytes: number): Promise<void> {
   const handle = await open(file, 'wx', 0o600)
   try {
@@ -16,7 +16,7 @@ export async function makeSparseFile(file: string, bytes: number): Promise<void>
   }
 }
 
-/** Resolves once what was written to it is on the disk. */
+/** Resolves once the file's content is on disk. */
 export async function syncFile(file: string): Promise<void> {
   const handle = await open(file, 'r')
   try {
@@ -26,7 +26,7 @@ export async function syncFile(file: string): Promise<void> {
   }
 }
 
-/** Pieces of a file that a sample looks at, and bytes of each. */
+/** Number of pieces in a sample, and bytes of each. */
 const SAMPLES = 128
 const SAMPLE_BYTES = 64 * 1024
 
@@ -36,8 +36,9 @@ export interface FileSample {
 }
 
 /**
- * The length of a file and a digest over 128 pieces of 64 KiB, evenly spread from its first to its last byte: all of it up to
- * 8 MiB. It costs milliseconds. Finds a file that was cut, emptied, exchanged or overwritten at length; not one changed byte.
+ * The length of a file and a digest over 128 pieces of 64 KiB, evenly spread from the first to the last byte; files up
+ * to 8 MiB are read completely. Takes milliseconds. Detects a file that was truncated, emptied, replaced or largely
+ * overwritten, but not one changed byte.
  */
 export async function sampleFile(file: string): Promise<FileSample> {
   const handle = await open(file)
@@ -57,7 +58,7 @@ export async function sampleFile(file: string): Promise<FileSample> {
   }
 }
 
-/** SHA-256 in hex. By pieces: a state that holds the memory is as long as that. */
+/** SHA-256 in hex. Reads in pieces, since a state with memory is large. */
 export async function hashFile(file: string): Promise<string> {
   const hash = createHash('sha256')
   const piece = Buffer.allocUnsafe(HASHED_BYTES)

@@ -1,5 +1,5 @@
-// Decides between kvm, hvf and software emulation (tcg) by a trial boot: /dev/kvm may exist, open and create VMs and
-// still abort at start or leave the guest hanging in its decompressor. The result is remembered per machine.
+// Selects kvm, hvf or software emulation (tcg) by a trial boot: /dev/kvm may exist, open and create VMs and still abort
+// at start or hang the guest in its decompressor. The result is cached per machine.
 
 import { createHash, randomBytes } from 'node:crypto'
 import { access, constants, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
@@ -13,27 +13,27 @@ import type { Accelerator } from './qemu-args.ts'
 import { type QemuExit, spawnQemu } from './qemu-process.ts'
 import { readQemuVersion, stampFile } from './qemu-programs.ts'
 
-/** A working accelerator needs about a second; a machine that needs longer than this is faster with tcg anyway. */
+/** A working accelerator needs about a second; a machine that needs longer than this is faster with tcg. */
 const TRIAL_DEADLINE_MS = 15_000
 const TRIAL_MEMORY_BYTES = 256 * 1024 * 1024
-/** What the kernel says when it went all the way through its own start and found no root, as it must here. */
+/** Printed by the kernel after its own startup when it finds no root, as expected here. */
 const TRIAL_SUCCESS = 'VFS: Unable to mount root fs'
 
 export interface Trial {
   readonly accelerator: Accelerator
   readonly works: boolean
-  /** Why not, in words of the host: never text of the guest. */
+  /** Reason for the failure, in the host's words; never guest text. */
   readonly seen: string
 }
 
-/** What is known of this machine; remembered in the cache folder until QEMU, bubblewrap, kernel or CPU change. */
+/** Facts about this machine, cached until QEMU, bubblewrap, the kernel or the CPU change. */
 export interface Machine {
   readonly qemu: string
   readonly qemuVersion: string
   /** Whether QEMU has its seccomp sandbox. */
   readonly seccomp: boolean
   readonly accelerator: Accelerator
-  /** The trials that led to it; software emulation is the fallback and has none. */
+  /** The trials behind the result; software emulation is the fallback and has none. */
   readonly trials: readonly Trial[]
   readonly confinement: ConfinementFacts
 }
@@ -62,18 +62,18 @@ const machineSchema = z.strictObject({
 
 export interface ProbeOptions {
   readonly qemu: string
-  /** A Linux kernel to try with: the image's. Absent: nothing is tried, so it will be tcg. */
+  /** Linux kernel for the trial: the image's. Absent: no trial, so the result is tcg. */
   readonly kernel?: string
   readonly cacheDirectory: string
   readonly confine: ConfineMode
-  /** Try again even if the result is known. */
+  /** Repeat the trial even if the result is cached. */
   readonly fresh?: boolean
   readonly signal?: AbortSignal
 }
 
 /**
- * What this machine can do; from memory when nothing changed, else by trial (milliseconds where there is no
- * accelerator, at most 15 s where there is a broken one).
+ * What this machine supports: cached if nothing changed, else by trial (milliseconds without an accelerator, at most 15
+ * s with a broken one).
  * @throws VmError `no_qemu` when QEMU does not run
  */
 export async function probeMachine(options: ProbeOptions): Promise<Machine> {
@@ -97,9 +97,9 @@ export async function probeMachine(options: ProbeOptions): Promise<Machine> {
   return machine
 }
 
-/** Accelerators that exist here at all, best first, without tcg. */
+/** Available accelerators, best first, without tcg. */
 export async function findCandidates(): Promise<Accelerator[]> {
-  // The guest is x86-64: another host architecture can only emulate it.
+  // The guest is x86-64: other host architectures must emulate it.
   if (arch() !== 'x64') return []
   if (process.platform === 'darwin') return ['hvf']
   if (process.platform !== 'linux') return []
@@ -111,7 +111,7 @@ export async function findCandidates(): Promise<Accelerator[]> {
   }
 }
 
-/** Boots the bare kernel until it panics for want of a root; anything else within the deadline means no. */
+/** Boots the bare kernel until it panics for lack of a root; anything else within the deadline means no. */
 export async function tryAccelerator(
   accelerator: Accelerator,
   confinement: ConfinementFacts,
@@ -165,7 +165,7 @@ export async function tryAccelerator(
 function describeFailure(exit: QemuExit | undefined, deadlineMs: number, stderr: string): string {
   if (exit === undefined) return `the kernel did not boot within ${deadlineMs / 1000} s`
   if (exit.spawnError) return `QEMU could not be started: ${exit.spawnError.message}`
-  // The first line is the cause, what follows are its consequences. Printable ASCII: it may be shown anywhere.
+  // The first line has the cause. Printable ASCII only: it may be shown anywhere.
   const line = (stderr.split('\n')[0] ?? '').replace(/[^ -~]/g, '?').slice(0, 200)
   return `QEMU ended at once (${exit.signal ?? `exit status ${exit.code}`})${line === '' ? '' : `: ${line}`}`
 }
@@ -180,7 +180,7 @@ function qemuDoesNotRun(qemu: string): VmError {
   })
 }
 
-/** Everything whose change could change the answer; user rights too, as a user may join the group kvm. */
+/** Covers every input of the result, including user rights, since a user may join the group kvm. */
 async function machineKey(qemu: string): Promise<string> {
   const [bwrap, setpriv] = await Promise.all([findProgram('bwrap'), findProgram('setpriv')])
   const stamps = await Promise.all([qemu, bwrap, setpriv].map(stampFile))

@@ -1,5 +1,5 @@
-// The last bytes of a stream nobody may make us keep in full: QEMU's stderr and the guest's console.
-// It refuses to grow: whatever is older than the capacity is forgotten and counted.
+// Keeps the last bytes of an untrusted stream: QEMU's stderr and the guest's console. Never exceeds its capacity; older
+// bytes are dropped and counted.
 
 export class ByteRing {
   readonly #capacity: number
@@ -7,26 +7,26 @@ export class ByteRing {
   #kept = 0
   #total = 0
 
-  /** @param capacityBytes how many of the last bytes are kept */
+  /** @param capacityBytes number of bytes to keep */
   constructor(capacityBytes: number) {
     this.#capacity = capacityBytes
   }
 
-  /** All bytes that ever came, kept or not. */
+  /** Total number of bytes received, including dropped ones. */
   get totalBytes(): number {
     return this.#total
   }
 
   push(chunk: Buffer): void {
     this.#total += chunk.length
-    // A slice of a larger chunk would pin that chunk, so what is kept is copied.
+    // A slice would keep the larger chunk in memory, so copy it.
     this.#chunks.push(Buffer.from(chunk.subarray(Math.max(0, chunk.length - this.#capacity))))
     this.#kept += this.#chunks.at(-1)?.length ?? 0
-    // Joining at twice the capacity keeps the cost per byte constant, also for one-byte chunks.
+    // Joining at twice the capacity keeps the cost per byte constant, even for one-byte chunks.
     if (this.#kept > 2 * this.#capacity || this.#chunks.length > 1024) this.#compact()
   }
 
-  /** The kept bytes as text; a line start cut by the limit is marked, invalid UTF-8 is replaced. */
+  /** The kept bytes as text. Marks a truncated first line and replaces invalid UTF-8. */
   text(): string {
     this.#compact()
     const text = this.#chunks[0]?.toString('utf8') ?? ''

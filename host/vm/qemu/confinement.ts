@@ -1,5 +1,5 @@
-// Finds out how far QEMU can be confined on this machine, by trying: bubblewrap exists on many systems that refuse
-// it the namespaces it needs. The result is a launcher; what a launcher does is in `launcher.ts`.
+// Tests how far QEMU can be confined on this machine, since bubblewrap exists on many systems that refuse its
+// namespaces. The result is a launcher; see `launcher.ts`.
 
 import { once } from 'node:events'
 import { stat } from 'node:fs/promises'
@@ -15,20 +15,20 @@ import { drawVmUser, VM_USERS } from './vm-user.ts'
 const TRIAL_DEADLINE_MS = 10_000
 
 /**
- * `auto` takes the best there is; `require` refuses to go on without bubblewrap; `off` is for debugging QEMU: its
- * own seccomp sandbox stays on.
+ * `auto` uses the best available; `require` fails without bubblewrap; `off` is for debugging QEMU: its own seccomp
+ * sandbox stays on.
  */
 export type ConfineMode = 'auto' | 'require' | 'off'
 
-/** What of this machine can confine; each launcher listed was seen to start QEMU. */
+/** Launchers of this machine that were able to start QEMU. */
 export interface ConfinementFacts {
   /** Best first, never empty. */
   readonly launchers: readonly Launcher[]
-  /** Why there is no bubblewrap among them. */
+  /** Why bubblewrap is not among them. */
   readonly reason?: string
 }
 
-/** Tries the launchers in front of `qemu --version`. Takes about 50 ms. */
+/** Tries each launcher with `qemu --version`. Takes about 50 ms. */
 export async function probeConfinement(qemu: string): Promise<ConfinementFacts> {
   if (process.platform !== 'linux') {
     return { launchers: [{ kind: 'bare' }], reason: 'bubblewrap exists on Linux only' }
@@ -69,7 +69,7 @@ async function tryLauncher(launcher: Launcher, qemu: string): Promise<string | u
   }
 }
 
-/** Its exit status, null where it had to be killed. @throws when it could not be started */
+/** Returns its exit status; null if it had to be killed. @throws when it could not be started */
 async function runHeld(command: Command): Promise<{ code: number | null; stderr: string }> {
   const child = spawnHeld(command)
   const timer = setTimeout(() => killHeld(child), TRIAL_DEADLINE_MS)
@@ -91,7 +91,7 @@ export interface LauncherWish {
 }
 
 /**
- * The best launcher that still lets QEMU open what it must; one that changes the user names a new one for each VM.
+ * The best launcher that lets QEMU open the given files; one that changes the user uses a new user for each VM.
  * @throws VmError `confinement_unavailable` in mode `require` without bubblewrap
  */
 export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish): Promise<Launcher> {
@@ -113,7 +113,7 @@ export async function chooseLauncher(facts: ConfinementFacts, wish: LauncherWish
   })
 }
 
-/** A launcher that changes the user serves only if that user can open the files and devices. */
+/** A launcher that changes the user is suitable only if that user can open the files and devices. */
 async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Launcher | undefined> {
   if (launcher.kind === 'setpriv' && process.geteuid?.() === 0) {
     const user = await drawVmUser()
@@ -122,7 +122,7 @@ async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Laun
     return readable.every(Boolean) ? dropped : launcher
   }
   if (launcher.kind !== 'bubblewrap' || launcher.drop === undefined) return launcher
-  // Bubblewrap binds the files as root, so the folders above them do not matter, only the files' own modes.
+  // Bubblewrap binds the files as root, so only the files' own modes matter, not those of their parent folders.
   const modes = await Promise.all(wish.files.map(async (path) => (await stat(path)).mode))
   if (!modes.every((mode) => (mode & 0o004) !== 0)) return undefined
   const groups = await Promise.all(wish.devices.map(deviceGroup))
@@ -132,7 +132,7 @@ async function fitLauncher(launcher: Launcher, wish: LauncherWish): Promise<Laun
   return { ...launcher, drop: { ...launcher.drop, uid, gid } }
 }
 
-/** The group with which any user can read and write the device; undefined when only its owner can. */
+/** The group that gives any user read and write access to the device; undefined if only its owner has access. */
 async function deviceGroup(path: string): Promise<number | 'any' | undefined> {
   const { mode, gid } = await stat(path)
   if ((mode & 0o006) === 0o006) return 'any'

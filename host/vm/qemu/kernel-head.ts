@@ -1,19 +1,21 @@
-// The beginning of a Linux kernel's image, for a VM that is resumed. QEMU wants the kernel that the VM was booted with,
-// so that it has the same devices, and keeps all of it in memory of its own; yet only a boot reads what is behind the
-// header, and a resumed VM never boots (it ends where it would).
-// Format: Linux, Documentation/arch/x86/boot.rst.
+// Copies the beginning of a Linux kernel image for a VM that is restored. QEMU needs the kernel that the VM was booted
+// with for identical devices, and keeps it in its memory. But only a boot reads past the header, and a restored VM
+// never boots (it ends instead). Format: Linux, Documentation/arch/x86/boot.rst.
 
 import { open, writeFile } from 'node:fs/promises'
 
 const SECTOR_BYTES = 512
-/** Length of the real-mode part behind the first sector, in sectors; 0 means 4. */
+/** Length of the real-mode part after the first sector, in sectors; 0 means 4. */
 const SETUP_SECTORS_OFFSET = 0x1f1
 const MAGIC_OFFSET = 0x202
 const MAGIC = 'HdrS'
-/** Of the part behind, which QEMU expects to be there. */
+/** Bytes after that part, which QEMU expects. */
 const REST_BYTES = 4096
 
-/** Writes the head to `file`, which must not exist; readable to all, as QEMU may be another user. False: it has no such form. */
+/**
+ * Writes the head to `file`, which must not exist; world-readable, since QEMU may run as another user. False if the
+ * kernel has another format.
+ */
 export async function writeKernelHead(kernel: string, file: string): Promise<boolean> {
   const handle = await open(kernel)
   try {

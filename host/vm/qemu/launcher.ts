@@ -1,12 +1,12 @@
-// The command that stands in front of QEMU and confines it as far as this machine allows. A pure function of what was
-// found; finding it is `confinement.ts`.
+// Builds the command in front of QEMU that confines it as far as this machine allows. A pure function of the facts from
+// `confinement.ts`.
 
 import { homedir } from 'node:os'
 import { dirname, sep } from 'node:path'
 import type { Command } from '../../processes/held-process.ts'
 import { TEMPLATE_GROUP } from './vm-user.ts'
 
-/** The user that QEMU is within a user namespace of its own. */
+/** QEMU's user inside its own user namespace. */
 export const NOBODY = 65_534
 
 export interface Identity {
@@ -16,25 +16,25 @@ export interface Identity {
 
 export type Launcher =
   | {
-      /** Linux: own namespaces, nothing visible but /usr, the files named, and a few devices. */
+      /** Linux: own namespaces; only /usr, the named files and a few devices are visible. */
       readonly kind: 'bubblewrap'
       readonly bwrap: string
       /**
-       * Host root only: setpriv inside the sandbox really becomes this user.
-       * Absent: a user namespace, in which QEMU is nobody and nobody has capabilities.
+       * Only when the host is root: setpriv inside the sandbox switches to this user. Absent: a user namespace with the
+       * user nobody and no capabilities.
        */
       readonly drop?: Identity & { readonly setpriv: string }
     }
   | {
-      /** Linux without bubblewrap: no new privileges; host root may drop to another user. */
+      /** Linux without bubblewrap: no new privileges; a root host may switch to another user. */
       readonly kind: 'setpriv'
       readonly setpriv: string
       readonly drop?: Identity
     }
-  /** Elsewhere: nothing. */
+  /** Other systems: no launcher. */
   | { readonly kind: 'bare' }
 
-/** What surrounds QEMU, as it is told to the user. `none` where QEMU has no seccomp sandbox (macOS). */
+/** QEMU's confinement, as shown to the user. `none` if QEMU has no seccomp sandbox (macOS). */
 export type Confinement = 'bubblewrap+seccomp' | 'seccomp' | 'none'
 
 export interface HostFile {
@@ -44,18 +44,18 @@ export interface HostFile {
 }
 
 export interface LaunchRequest {
-  /** Absolute path of QEMU with links resolved, and its arguments. */
+  /** Absolute path of QEMU without symbolic links, and its arguments. */
   readonly qemu: string
   readonly args: readonly string[]
-  /** Host files and folders that QEMU opens by path; under bubblewrap visible as {@link insidePath} says. */
+  /** Host files and folders that QEMU opens by path; under bubblewrap visible at {@link insidePath}. */
   readonly files: readonly HostFile[]
-  /** Device nodes it needs, such as /dev/kvm. */
+  /** Device nodes that QEMU needs, such as /dev/kvm. */
   readonly devices: readonly string[]
   /** Descriptor on which bubblewrap reports the process id of its namespace's first process. */
   readonly infoFd?: number
 }
 
-/** The path under which QEMU sees `files[index]`. */
+/** The path of `files[index]` as QEMU sees it. */
 export function insidePath(launcher: Launcher, files: readonly HostFile[], index: number): string {
   return launcher.kind === 'bubblewrap' ? `/vm/${index}` : (files[index]?.path ?? '')
 }
@@ -65,7 +65,7 @@ export function confinementOf(launcher: Launcher, seccomp: boolean): Confinement
   return launcher.kind === 'bubblewrap' ? 'bubblewrap+seccomp' : 'seccomp'
 }
 
-/** Puts the launcher in front of QEMU's own command line. */
+/** Puts the launcher in front of QEMU's command line. */
 export function wrapCommand(launcher: Launcher, request: LaunchRequest): Command {
   const own = [request.qemu, ...request.args]
   if (launcher.kind === 'bare') return { file: request.qemu, args: request.args }
@@ -96,14 +96,14 @@ function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
       ['CAP_SETUID', 'CAP_SETGID', 'CAP_SETPCAP'].flatMap((capability) => ['--cap-add', capability])
     : ['--unshare-user', '--uid', String(NOBODY), '--gid', String(NOBODY)]
   return [
-    // Bubblewrap stays as the first process of the pid namespace: it is of the same user as the one outside, so the
-    // signal of the parent's death may reach it, and its end ends QEMU, which may be of another.
+    // Bubblewrap stays the first process of the pid namespace. It has the same user as its parent, so it gets the
+    // parent-death signal, and its end also ends a QEMU of another user.
     ...['--die-with-parent', '--unshare-pid'],
     ...['--unshare-net', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try'],
     ...['--cap-drop', 'ALL', ...user, '--clearenv', '--chdir', '/'],
     ...['--ro-bind', '/usr', '/usr'],
     ...['lib', 'lib64', 'bin'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
-    // Folders that bubblewrap makes on the way to a bind are its owner's alone, and QEMU may be another user.
+    // Bubblewrap makes parent folders of a bind private to their owner, but QEMU may be another user.
     ...['/etc', '/nix', '/vm', ...program.flatMap(foldersAbove)].flatMap((path) => [
       '--perms',
       '0755',
@@ -126,12 +126,12 @@ function bubblewrapArgs(request: LaunchRequest, asRoot: boolean): string[] {
   ]
 }
 
-/** The folder to show besides /usr so that a QEMU installed elsewhere finds its libraries and firmware. */
+/** The folder to show besides /usr, so that a QEMU installed elsewhere finds its libraries and firmware. */
 function programFolder(qemu: string): string[] {
   const folder = dirname(qemu)
   if (folder.startsWith('/usr/') || folder.startsWith('/nix/store/')) return []
   const prefix = dirname(folder)
-  // ~/bin/qemu-system-x86_64 must not bring the whole home folder along.
+  // ~/bin/qemu-system-x86_64 must not expose the whole home folder.
   const tooWide = prefix === '/' || homedir() === prefix || homedir().startsWith(prefix + sep)
   return [tooWide ? folder : prefix]
 }

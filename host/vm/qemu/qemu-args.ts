@@ -1,25 +1,25 @@
-// QEMU's command line as a pure function of a typed description of the VM.
-// What a user or a path can influence goes in as JSON or as a descriptor number, so that a comma in a path never
-// becomes an option; there is no way to describe a network card, a USB controller or a display.
+// Builds QEMU's command line as a pure function of a typed description. User input and paths are passed as JSON or as
+// descriptor numbers, so that a comma in a path never becomes an option. Cannot describe network cards, USB controllers
+// or displays.
 
-/** What executes the guest's instructions. Only kvm and hvf are security boundaries in QEMU's own policy. */
+/** Executes the guest's instructions. QEMU's own policy treats only kvm and hvf as security boundaries. */
 export type Accelerator = 'kvm' | 'hvf' | 'tcg'
 
 export type DriveSource =
-  /** An open descriptor that QEMU inherits under this number. */
+  /** Number of an open descriptor that QEMU inherits. */
   | { readonly fd: number }
   /** A path as QEMU sees it. */
   | { readonly path: string }
 
 export interface DriveSpec {
-  /** The name by which the guest finds it in `serial` files of /sys/block: 1 to 20 of a-z, 0-9 and `-`. */
+  /** Serial number by which the guest finds it in /sys/block: 1 to 20 of a-z, 0-9 and `-`. */
   readonly serial: string
   readonly source: DriveSource
   readonly format: 'raw' | 'qcow2'
   readonly readOnly: boolean
-  /** Whether the firmware boots from it (only with `boot.kind` disk). */
+  /** Whether the firmware boots from it (only if `boot.kind` is disk). */
   readonly bootable?: boolean
-  /** A raw file below a qcow2 one, read where that has nothing of its own. */
+  /** Raw base file of a qcow2 overlay, read where the overlay is empty. */
   readonly backing?: DriveSource
 }
 
@@ -27,11 +27,11 @@ export type MemorySpec =
   | { readonly kind: 'anonymous' }
   | {
       readonly kind: 'file'
-      /** As QEMU sees it. */
+      /** Path as QEMU sees it. */
       readonly path: string
-      /** Whether the guest's writes reach the file; otherwise they are this VM's alone, page by page. */
+      /** Whether the guest's writes reach the file; otherwise they are private to this VM. */
       readonly share: boolean
-      /** Whether QEMU opens it for reading only; needs `share` false and QEMU 8.2. */
+      /** Whether QEMU opens it read-only; requires `share` false and QEMU 8.2. */
       readonly readOnly: boolean
     }
 
@@ -40,7 +40,7 @@ export type BootSpec =
       readonly kind: 'kernel'
       /** Paths as QEMU sees them. */
       readonly kernel: string
-      /** Absent: the kernel boots without one and panics for want of a root (the trial boot). */
+      /** Absent: the kernel boots without one and panics for lack of a root (trial boot). */
       readonly initramfs?: string
       readonly cmdline: string
     }
@@ -55,35 +55,35 @@ export interface PortSpec {
 }
 
 export interface VmSpec {
-  /** Shown in the process list; the sweep finds leftovers by it. */
+  /** Shown in the process list; the sweep finds leftover processes by it. */
   readonly name: string
   readonly machine: 'q35'
   readonly accelerator: Accelerator
   readonly cpus: number
   /** A multiple of 1 MiB. */
   readonly memoryBytes: number
-  /** Default anonymous. */
+  /** Default: anonymous memory. */
   readonly memory?: MemorySpec
   /** Whether QEMU waits for a saved state instead of booting. */
   readonly incoming?: boolean
-  /** Descriptor of an empty file that becomes the block node `overlay`, without a device. */
+  /** Descriptor of an empty file for the block node `overlay`, without a device. */
   readonly overlayFd?: number
   /** Whether this QEMU has the seccomp sandbox (Linux). */
   readonly seccomp: boolean
   readonly boot: BootSpec
   readonly drives: readonly DriveSpec[]
-  /** Whether a full disk of the host stops the VM instead of failing the guest's write; the write is repeated when it goes on. */
+  /** Whether a full host disk pauses the VM instead of failing the guest's write; the write is repeated on resume. */
   readonly stopsWhenDiskFull?: boolean
   readonly ports: readonly PortSpec[]
-  /** Descriptors of the monitor's and the serial console's stream sockets. */
+  /** Descriptors of the stream sockets of monitor and serial console. */
   readonly qmpFd: number
   readonly consoleFd: number
 }
 
-/** Translated code per VM in MiB: 64 keeps a VM small, and an agent's working set fits. */
+/** Translated code per VM in MiB: 64 keeps a VM small and fits an agent's working set. */
 const TRANSLATION_CACHE_MIB = 64
 
-/** Arguments for `qemu-system-*`, without the program's name. @throws TypeError when the description is misused */
+/** Arguments for `qemu-system-*`, without the program's name. @throws TypeError for an invalid description */
 export function buildQemuArgs(spec: VmSpec): string[] {
   return [
     ...['-name', checkName(spec.name), '-nodefaults', '-no-user-config', '-no-reboot'],
@@ -116,7 +116,7 @@ function machineArgs({ machine, accelerator, cpus, memoryBytes, memory }: VmSpec
   const acceleration =
     accelerator === 'tcg' ? `tcg,thread=multi,tb-size=${TRANSLATION_CACHE_MIB}` : accelerator
   return [
-    // The backend's id is part of the migration format: whatever restores this VM must name it the same.
+    // The backend's id is part of the migration format: a restored VM must use the same name.
     ...['-machine', `${machine},memory-backend=ram`, '-m', `${mebibytes}M`],
     ...['-object', JSON.stringify({ ...memoryBackend(memory), id: 'ram', size: memoryBytes })],
     ...['-accel', acceleration, '-cpu', accelerator === 'tcg' ? 'max' : 'host', '-smp', String(cpus)],
@@ -130,7 +130,7 @@ function memoryBackend(memory: MemorySpec = { kind: 'anonymous' }): Record<strin
     'qom-type': 'memory-backend-file',
     'mem-path': memory.path,
     share: memory.share,
-    // By itself `readonly` would make the guest's memory a ROM.
+    // `readonly` alone would make the guest's memory a ROM.
     ...(memory.readOnly ? { readonly: true, rom: 'off' } : {}),
   }
 }
@@ -146,7 +146,7 @@ function portArgs(ports: readonly PortSpec[]): string[] {
   ]
 }
 
-/** The first sets of descriptors are the drives' files, then come what lies below them, and the overlay to be. */
+/** The first descriptor sets are the drives' files, followed by their bases, then the overlay. */
 const BACKING_SET_BASE = 100
 const OVERLAY_SET = 200
 
@@ -166,7 +166,7 @@ function driveArgs(drive: DriveSpec, index: number, stopsWhenFull: boolean): str
     ...own.args,
     ...(below?.args ?? []),
     ...['-blockdev', JSON.stringify(blockdev)],
-    // A VM that nobody watches would stand still without a word: there the guest sees the error instead.
+    // A VM without a watcher would stay paused silently, so there the guest gets the write error.
     ...device({
       driver: 'virtio-blk-pci',
       drive: drive.serial,
@@ -209,7 +209,7 @@ function device(properties: Readonly<Record<string, string | number>>): string[]
 }
 
 function checkFd(fd: number): number {
-  // 0, 1 and 2 are the standard streams, which QEMU refuses in an fd set as well.
+  // 0, 1 and 2 are the standard streams, which QEMU refuses in descriptor sets too.
   if (!Number.isSafeInteger(fd) || fd < 3) throw new TypeError(`bad descriptor number: ${fd}`)
   return fd
 }

@@ -1,6 +1,6 @@
-// One QEMU process and the descriptors it was born with: monitor, console, ports, drives.
-// It hands QEMU no path but kernel, initramfs, memory file and socket folder, no environment, and no terminal; what QEMU says on stderr is
-// kept in a capped tail. Deciding what to run is not done here.
+// One QEMU process and its inherited descriptors: monitor, console, ports, drives. QEMU gets only the paths of kernel,
+// initramfs, memory file and socket folder, no environment, and no terminal. Keeps a bounded tail of stderr. Does not
+// decide what to run.
 
 import type { ChildProcess } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
@@ -14,41 +14,41 @@ import { type Accelerator, type BootSpec, buildQemuArgs, type DriveSpec } from '
 import { VmConsole } from './vm-console.ts'
 
 const STDERR_KEPT_BYTES = 16 * 1024
-/** For the kernel to take back the memory of a QEMU that was killed, however busy the machine is. */
+/** Time for the kernel to free the memory of a killed QEMU, even on a busy machine. */
 const LAST_EXIT_MS = 10_000
 
 export interface DrivePlan {
   readonly serial: string
-  /** Open descriptor in this process; the caller closes it once QEMU was spawned. */
+  /** Open descriptor in this process; the caller closes it after the spawn. */
   readonly fd: number
   readonly format: 'raw' | 'qcow2'
   readonly readOnly: boolean
   readonly bootable?: boolean
-  /** Open descriptor of the raw file below a qcow2 one; the caller closes it as well. */
+  /** Open descriptor of the raw base of a qcow2 file; the caller closes it too. */
   readonly backingFd?: number
 }
 
-/** The guest's memory in a file of the host. */
+/** The guest's memory in a host file. */
 export interface MemoryFile {
   readonly path: string
   /** Whether the guest's writes reach the file. */
   readonly share: boolean
-  /** Whether this QEMU can map it privately from a file that it may only read. */
+  /** Whether this QEMU can map it privately from a read-only file. */
   readonly readOnly: boolean
-  /** Whether other VMs map it as well. */
+  /** Whether other VMs map it too. */
   readonly isTemplate?: boolean
 }
 
 export interface QemuPlan {
   readonly name: string
-  /** Absolute path with links resolved. */
+  /** Absolute path without symbolic links. */
   readonly qemu: string
   readonly launcher: Launcher
   readonly seccomp: boolean
   readonly accelerator: Accelerator
   readonly cpus: number
   readonly memoryBytes: number
-  /** Kernel and initramfs as paths of the host. */
+  /** Kernel and initramfs as host paths. */
   readonly boot: BootSpec
   readonly drives: readonly DrivePlan[]
   /** See {@link StartVmOptions}. */
@@ -57,11 +57,11 @@ export interface QemuPlan {
   readonly ports: readonly string[]
   /** Absent: anonymous memory. */
   readonly memory?: MemoryFile
-  /** Open descriptor of a saved state: QEMU waits to be told to load it, from {@link QemuProcess.stateUri}. */
+  /** Open descriptor of a saved state; QEMU waits for the command to load it from {@link QemuProcess.stateUri}. */
   readonly stateFd?: number
-  /** A folder of the host in which QEMU finds sockets that the host makes later, to save its state to. */
+  /** A host folder for sockets that the host creates later, to which QEMU saves its state. */
   readonly socketFolder?: string
-  /** Open descriptor of an empty file that becomes the block node `overlay`. */
+  /** Open descriptor of an empty file for the block node `overlay`. */
   readonly overlayFd?: number
 }
 
@@ -69,40 +69,40 @@ export interface QemuExit {
   /** Exit status; null when a signal ended it. */
   readonly code: number | null
   readonly signal: string | null
-  /** Why it could not be started at all. */
+  /** Why it could not be started. */
   readonly spawnError?: Error
 }
 
 export interface QemuProcess {
   readonly qmp: Duplex
   readonly console: VmConsole
-  /** One stream per port of the plan, in its order. */
+  /** One stream per port of the plan, in the same order. */
   readonly ports: readonly Duplex[]
   /**
-   * The process id of QEMU itself (not of what confines it), as the host sees it. Ask when QEMU is known to run;
-   * before that, or on a kernel that does not tell, it may be that of a process whose end is QEMU's end.
+   * The process id of QEMU itself (not of its launcher), as the host sees it. Call it while QEMU runs; earlier, or on a
+   * kernel without this information, it may be a process whose end also ends QEMU.
    */
   findPid(): Promise<number>
-  /** Resolves once QEMU and what stands in front of it are gone; never rejects. */
+  /** Resolves once QEMU and its launcher are gone; never rejects. */
   readonly exited: Promise<QemuExit>
   stderrTail(): string
-  /** Where QEMU finds its saved state; absent without one. */
+  /** URI of QEMU's saved state; absent without one. */
   readonly stateUri?: string
-  /** The path under which QEMU sees a name in its socket folder. */
+  /** The path of a name in the socket folder, as QEMU sees it. */
   socketPath(name: string): string
-  /** Ends QEMU and what stands in front of it at once. Harmless after its end. */
+  /** Kills QEMU and its launcher immediately. Harmless after its end. */
   kill(): void
-  /** Drops the host's ends of all streams, with whatever was not read from them. */
+  /** Closes the host's ends of all streams and discards unread data. */
   destroyStreams(): void
 }
 
-/** Whether this version can map a file privately that it may only read (`rom`, since 8.2). */
+/** Whether this version can privately map a read-only file (`rom`, since 8.2). */
 export function canMapReadOnly(version: string): boolean {
   const [major = 0, minor = 0] = version.split('.').map(Number)
   return major > 8 || (major === 8 && minor >= 2)
 }
 
-/** Starts QEMU. A failure to start shows as `exited` with `spawnError`, never as an exception. */
+/** Starts QEMU. A failure to start resolves `exited` with `spawnError`; never throws. */
 export function spawnQemu(plan: QemuPlan): QemuProcess {
   const slots = assignSlots(plan)
   const command = buildCommand(plan, slots)
@@ -129,7 +129,7 @@ export function spawnQemu(plan: QemuPlan): QemuProcess {
   }
 }
 
-/** Numbers of descriptors in the child. */
+/** Descriptor numbers in the child. */
 interface Slots {
   /** From FIRST_FD on. */
   readonly more: StdioEntry[]
@@ -219,8 +219,8 @@ function watchExit(child: ChildProcess, behindWrapper: boolean): Promise<QemuExi
 }
 
 /**
- * What stands in front of QEMU may be gone before QEMU is, when both are killed: its disk is locked until then. The last
- * of them to end closes stderr.
+ * When both are killed, the launcher may end before QEMU, which still locks its disk. The last one to end closes
+ * stderr.
  */
 async function lastExit({ stderr }: ChildProcess): Promise<void> {
   if (stderr === null || stderr.closed) return
@@ -234,23 +234,23 @@ function signalName(number: number): string | undefined {
   return Object.entries(constants.signals).find(([, value]) => value === number)?.[0]
 }
 
-/** Bubblewrap reports the first process of its namespace; in every other case the child is QEMU, or becomes it. */
+/** Bubblewrap reports the first process of its namespace; otherwise the child is QEMU or becomes it. */
 async function readFirstPid(
   child: ChildProcess,
   info: Readable | undefined,
 ): Promise<{ pid: number; inner: boolean }> {
   let text = ''
   try {
-    // To the very end: bubblewrap writes in parts, and a closed pipe would end it.
+    // Read to the end: bubblewrap writes in parts, and a closed pipe would end it.
     for await (const chunk of info ?? []) text += String(chunk)
   } catch {
-    // It ended early; `exited` tells.
+    // It ended early; see `exited`.
   }
   const pid = /"child-pid"\s*:\s*(\d+)/.exec(text)?.[1]
   return pid === undefined ? { pid: child.pid ?? 0, inner: false } : { pid: Number(pid), inner: true }
 }
 
-/** The first process of the namespace has one child, which is QEMU. */
+/** The namespace's first process has one child: QEMU. */
 async function findOnlyChild({ pid, inner }: { pid: number; inner: boolean }): Promise<number> {
   if (!inner) return pid
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')

@@ -1,5 +1,4 @@
-// QEMU on this machine: where it is and which version. Tells a change of a program from its stamp; runs nothing but
-// `--version`.
+// Finds QEMU on this machine and its version. Detects a changed program by its stamp; runs only `--version`.
 
 import { execFile } from 'node:child_process'
 import { stat } from 'node:fs/promises'
@@ -12,12 +11,12 @@ const VERSION_DEADLINE_MS = 10_000
 /** The program that runs x86-64 guests. */
 export const QEMU = 'qemu-system-x86_64'
 
-/** Its absolute path; undefined when there is none that may be run. */
+/** Its absolute path; undefined if there is no executable one. */
 export function findQemu(): Promise<string | undefined> {
   return findProgram(QEMU)
 }
 
-/** The version QEMU prints, such as `7.2.22`; undefined when it prints none or does not run. */
+/** The version that QEMU prints, such as `7.2.22`; undefined if it prints none or does not run. */
 export async function readQemuVersion(qemu: string): Promise<string | undefined> {
   try {
     const { stdout } = await run(qemu, ['--version'], { timeout: VERSION_DEADLINE_MS, env: {} })
@@ -27,7 +26,7 @@ export async function readQemuVersion(qemu: string): Promise<string | undefined>
   }
 }
 
-/** A text that changes whenever the file is replaced or modified; `absent` when it does not exist. */
+/** A text that changes whenever the file is replaced or modified; `absent` if it does not exist. */
 export async function stampFile(path: string | undefined): Promise<string> {
   if (path === undefined) return 'absent'
   try {

@@ -1,13 +1,12 @@
-// A client for QEMU's monitor protocol (QMP) over any duplex stream: greeting, commands with ids, events.
-// It refuses lines beyond a bound and answers it did not ask for; when the stream ends, every pending command
-// is rejected, so that nothing waits for a QEMU that is gone.
-// Format: https://www.qemu.org/docs/master/interop/qmp-spec.html
+// A client of QEMU's monitor protocol (QMP) over a duplex stream: greeting, commands with ids, events. Refuses
+// oversized lines and unexpected answers. When the stream ends, all pending commands are rejected. Format:
+// https://www.qemu.org/docs/master/interop/qmp-spec.html
 
 import type { Duplex } from 'node:stream'
 import { z } from 'zod'
 import { parseJson } from '../../files/json.ts'
 
-/** QMP answers of the commands used here are far below this; more means that the stream is not QMP. */
+/** Answers to the commands used here are far smaller; a longer line means that the stream is not QMP. */
 const MAX_LINE_BYTES = 1024 * 1024
 const DEFAULT_TIMEOUT_MS = 10_000
 
@@ -29,12 +28,12 @@ const answerSchema = z.looseObject({
 })
 
 export interface QmpEvent {
-  /** QEMU's name for it, such as SHUTDOWN or STOP. */
+  /** QEMU's event name, such as SHUTDOWN or STOP. */
   readonly name: string
   readonly data: Readonly<Record<string, unknown>>
 }
 
-/** A command that QEMU refused, that timed out, or a stream that broke (`kind` tells which). */
+/** A refused command, a timeout, or a broken stream (see `kind`). */
 export class QmpError extends Error {
   override readonly name = 'QmpError'
   readonly kind: 'refused' | 'timeout' | 'protocol' | 'closed'
@@ -54,7 +53,7 @@ interface Pending {
 
 /** One monitor connection. Create it with {@link Qmp.connect}; closing it does not end QEMU. */
 export class Qmp {
-  /** QEMU's version as it says in the greeting, such as `7.2.22`. */
+  /** QEMU's version from the greeting, such as `7.2.22`. */
   get version(): string {
     return this.#version
   }
@@ -71,7 +70,7 @@ export class Qmp {
 
   private constructor(stream: Duplex) {
     this.#stream = stream
-    // Nobody may be waiting for the greeting when the stream breaks; that must not be an unhandled rejection.
+    // If the stream breaks before anyone waits for the greeting, this must not be an unhandled rejection.
     this.#greeted.promise.catch(() => {})
     stream.on('data', (chunk: Buffer) => this.#receive(chunk))
     stream.on('error', (error: Error) =>
@@ -83,8 +82,8 @@ export class Qmp {
   }
 
   /**
-   * Waits for the greeting and leaves the negotiation mode.
-   * @throws QmpError when the other side is not QMP, closes, or says nothing for `timeoutMs` (default 10 s)
+   * Waits for the greeting and leaves negotiation mode.
+   * @throws QmpError when the other side is not QMP, closes, or is silent for `timeoutMs` (default 10 s)
    */
   static async connect(stream: Duplex, timeoutMs = DEFAULT_TIMEOUT_MS): Promise<Qmp> {
     const qmp = new Qmp(stream)
@@ -92,7 +91,7 @@ export class Qmp {
       () => qmp.#fail(new QmpError('timeout', `QMP: no greeting within ${timeoutMs} ms`)),
       timeoutMs,
     )
-    // QEMU reads it when it has greeted; to wait for that would be one turn of both processes more.
+    // QEMU reads it after its greeting; waiting for that would cost one more round trip.
     const negotiated = qmp.execute('qmp_capabilities', undefined, timeoutMs)
     negotiated.catch(() => {})
     try {
@@ -105,7 +104,7 @@ export class Qmp {
   }
 
   /**
-   * Runs one command and gives what QEMU returns.
+   * Runs one command and returns QEMU's result.
    * @throws QmpError: refused by QEMU, no answer within `timeoutMs`, or the stream broke
    */
   execute(
@@ -125,13 +124,13 @@ export class Qmp {
     return promise
   }
 
-  /** Calls `listener` for every event from now on; the result ends that. */
+  /** Calls `listener` for every later event; the returned function removes it. */
   onEvent(listener: (event: QmpEvent) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
-  /** Ends the connection; pending commands are rejected. QEMU goes on. */
+  /** Closes the connection and rejects pending commands. QEMU continues. */
   close(): void {
     this.#fail(new QmpError('closed', 'QMP: closed by the host'))
   }
@@ -175,7 +174,7 @@ export class Qmp {
       this.#fail(new QmpError('protocol', 'QMP: a line is neither greeting, event nor answer'))
       return
     }
-    // An answer whose command timed out has no entry any more and is dropped.
+    // An answer to a command that timed out has no entry and is dropped.
     const pending = this.#pending.get(answer.data.id)
     if (!pending) return
     this.#pending.delete(answer.data.id)

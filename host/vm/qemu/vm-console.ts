@@ -1,11 +1,11 @@
-// The guest's serial console as the host keeps it: the last bytes for reports, whole lines for whoever waits for one.
-// Everything in it was written by the guest: a claim to be shown escaped, never trusted.
+// The guest's serial console: keeps the last bytes for reports and emits whole lines. All content is untrusted guest
+// output, to be escaped before display.
 
 import type { Readable } from 'node:stream'
 import { ByteRing } from './byte-ring.ts'
 
 const KEPT_BYTES = 64 * 1024
-/** A longer line is cut here, so that a guest that never ends its line costs nothing. */
+/** Longer lines are cut, so that a guest without line ends uses no memory. */
 const MAX_LINE_BYTES = 4096
 
 export class VmConsole {
@@ -19,7 +19,7 @@ export class VmConsole {
     stream.on('data', (chunk: Buffer) => this.#receive(chunk))
   }
 
-  /** All bytes the guest ever wrote; 0 says that it is silent. */
+  /** Total bytes written by the guest; 0 means no output. */
   get totalBytes(): number {
     return this.#ring.totalBytes
   }
@@ -29,13 +29,13 @@ export class VmConsole {
     return this.#ring.text()
   }
 
-  /** Calls `listener` with every line from now on (without its end, at most 4 KiB); the result ends that. */
+  /** Calls `listener` with every later line (without its end, at most 4 KiB); the returned function removes it. */
   onLine(listener: (line: string) => void): () => void {
     this.#lineListeners.add(listener)
     return () => this.#lineListeners.delete(listener)
   }
 
-  /** Calls `listener` with all bytes as they come from now on; the result ends that. */
+  /** Calls `listener` with all later bytes; the returned function removes it. */
   onData(listener: (chunk: Buffer) => void): () => void {
     this.#dataListeners.add(listener)
     return () => this.#dataListeners.delete(listener)
@@ -54,9 +54,9 @@ export class VmConsole {
   }
 
   #extendLine(part: Buffer): void {
-    const room = MAX_LINE_BYTES - this.#lineBytes
-    if (room <= 0 || part.length === 0) return
-    const kept = Buffer.from(part.subarray(0, room))
+    const free = MAX_LINE_BYTES - this.#lineBytes
+    if (free <= 0 || part.length === 0) return
+    const kept = Buffer.from(part.subarray(0, free))
     this.#line.push(kept)
     this.#lineBytes += kept.length
   }

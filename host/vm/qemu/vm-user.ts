@@ -1,15 +1,15 @@
-// The system's users that QEMU becomes where the host is root: one for each VM, so that no two can read one another's
-// memory, and no daemon that is `nobody` can. None has a name; what a VM needs is handed to it or made its own.
+// System users for QEMU when the host is root: one for each VM, so that no VM can read another's memory, and no daemon
+// running as `nobody` can. They have no names; each VM's files are passed to it or owned by its user.
 
 import { randomInt } from 'node:crypto'
 import { chmod, chown, readdir, stat } from 'node:fs/promises'
 
-/** Numbers that systems leave unused: above those of containers (https://systemd.io/UIDS-GIDS/). */
+/** Unused user ids above those of containers (https://systemd.io/UIDS-GIDS/). */
 export const VM_USERS = { first: 0x7000_0000, count: 0x0800_0000 } as const
-/** The group of the memory of templates, which the QEMUs of several users map. Of no process but those. */
+/** Group of template memory, which QEMUs of several users map. Used only by these processes. */
 export const TEMPLATE_GROUP = 0x7800_0000
 
-/** A user that no process is. Two draws agree once in 134 million times. */
+/** A user id without processes. Two draws collide once in 134 million times. */
 export async function drawVmUser(): Promise<number> {
   const taken = await usersAtWork()
   for (;;) {
@@ -24,15 +24,15 @@ async function usersAtWork(): Promise<ReadonlySet<number>> {
   return new Set((await Promise.all(users)).filter((user) => user !== undefined))
 }
 
-/** The VM of this user, and nobody else, may map the file. */
+/** Allows only the VM of this user to map the file. */
 export async function giveMemory(file: string, user: number): Promise<void> {
   await chown(file, user, user)
   await chmod(file, 0o600)
 }
 
-/** Every VM may map the file; none may write to it where that is not needed to map it privately. */
+/** Allows every VM to map the file; write access only where private mapping needs it. */
 export async function shareMemory(file: string, readOnly: boolean): Promise<void> {
-  // Without root there is one user for all.
+  // Without root, all VMs share one user.
   if (process.geteuid?.() !== 0) return
   await chown(file, 0, TEMPLATE_GROUP)
   await chmod(file, readOnly ? 0o640 : 0o660)

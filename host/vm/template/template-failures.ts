@@ -1,6 +1,6 @@
-// What kinds of template could not be made or used here, remembered beside the templates, so that not every start tries
-// again. Believed for ten minutes, four times as long after each further failure, at most for a day: the machine may only
-// have been busy, or the user may have mended it.
+// Remembers which kinds of template failed on this machine, so that not every start retries. An entry is valid for ten
+// minutes, four times longer after each further failure, at most a day: the machine may have been busy, or the user may
+// have fixed the cause.
 
 import { readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,25 +15,25 @@ const SUFFIX = '.failed'
 const MAX_REASON = 2_000
 
 const noteSchema = z.strictObject({
-  /** How often making one was given up. */
+  /** Number of failed attempts. */
   times: z.int().positive(),
   reasons: z.partialRecord(z.enum(['mapped', 'plain']), z.string().max(MAX_REASON)),
 })
 
-/** By kind, in words of the host. */
+/** Reasons by kind, in the host's words. */
 export type FailureReasons = Partial<Record<TemplateKind, string>>
 
 export interface TemplateFailure {
-  /** Of the template that there is not. */
+  /** Name of the missing template. */
   readonly name: string
   /** Milliseconds since 1970. */
   readonly atMs: number
-  /** When it is tried again. */
+  /** Time of the next attempt. */
   readonly untilMs: number
   readonly reasons: FailureReasons
 }
 
-/** In one line: by kind, or once where all kinds failed for the same reason. */
+/** One line: by kind, or once if all kinds failed for the same reason. */
 export function describeReasons(reasons: FailureReasons): string {
   const entries = Object.entries(reasons)
   const distinct = new Set(entries.map(([, reason]) => reason))
@@ -44,17 +44,17 @@ export function describeReasons(reasons: FailureReasons): string {
 export class TemplateFailures {
   readonly #directory: string
 
-  /** @param directory the folder of the templates; it need not exist */
+  /** @param directory folder of the templates; it may not exist */
   constructor(directory: string) {
     this.#directory = directory
   }
 
-  /** Empty when nothing is known, or not any more. */
+  /** Empty if nothing is known, or the entry has expired. */
   async read(name: string): Promise<FailureReasons> {
     return (await this.#findValid(name))?.reasons ?? {}
   }
 
-  /** A disk that cannot take the note costs the next start a vain attempt, and this one nothing. */
+  /** If the note cannot be written, only the next start is slower. */
   async note(name: string, kind: TemplateKind, reason: string): Promise<void> {
     const former = await this.#find(name)
     const known = await this.read(name)
@@ -65,13 +65,13 @@ export class TemplateFailures {
     await writeFile(this.#file(name), `${JSON.stringify(note)}\n`, { mode: 0o600 }).catch(() => undefined)
   }
 
-  /** The latest first. */
+  /** Latest first. */
   async list(): Promise<TemplateFailure[]> {
     const found = await Promise.all((await this.#names()).map((name) => this.#findValid(name)))
     return found.filter((failure) => failure !== undefined).sort((one, other) => other.atMs - one.atMs)
   }
 
-  /** Removes the notes that would not be believed longer for another failure either, or all. */
+  /** Removes entries that another failure would not extend, or all. */
   async forget(all: boolean): Promise<void> {
     for (const name of await this.#names()) {
       if (all || (await this.#find(name)) === undefined) await rm(this.#file(name), { force: true })
@@ -92,7 +92,7 @@ export class TemplateFailures {
     return found !== undefined && found.untilMs > Date.now() ? found : undefined
   }
 
-  /** Also one that is not believed any more, for a day: it tells how often there was one. */
+  /** Returns expired entries for a day too: they hold the number of failures. */
   async #find(name: string): Promise<(TemplateFailure & { readonly times: number }) | undefined> {
     const { mtimeMs: atMs } = await stat(this.#file(name)).catch(() => ({ mtimeMs: 0 }))
     if (Date.now() - atMs > MAX_LIFETIME_MS) return undefined

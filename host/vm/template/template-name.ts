@@ -1,4 +1,4 @@
-// The name of a template: a digest over everything whose change makes another one.
+// Names a template by a digest over everything that affects its content.
 
 import { createHash } from 'node:crypto'
 import { cpus } from 'node:os'
@@ -9,10 +9,10 @@ import { TEMPLATE_EPOCH_MS } from '../reseed.ts'
 import type { StartVmOptions } from '../vm-command.ts'
 import { resolveSize } from '../vm-options.ts'
 
-/** Raise it when a template of an earlier version of this code must not be used any more. */
+/** Increase it when templates of earlier code must not be used. */
 const FORMAT = 2
 
-/** Names everything whose change makes another template: 32 hex digits. */
+/** Name of the template: 32 hex digits over everything that affects its content. */
 export async function templateName(options: StartVmOptions, machine: Machine): Promise<string> {
   const { image } = options
   const files = 'disk' in image ? [image.disk] : [image.kernel, image.initramfs, image.root, image.agentDisk]
@@ -26,7 +26,7 @@ export async function templateName(options: StartVmOptions, machine: Machine): P
   return createHash('sha256').update(JSON.stringify(facts)).digest('hex').slice(0, 32)
 }
 
-/** Whether a folder of this name below `templates` is a template's. */
+/** Whether a folder name below `templates` belongs to a template. */
 export function isTemplateName(name: string): boolean {
   return /^[0-9a-f]{32}$/.test(name)
 }

@@ -1,6 +1,6 @@
-// The templates of this user: one folder for each kind of VM in the cache, made on first use by one process while others
-// wait, checked at each use, replaced when damaged, and removed when old or too many. What could not be made is
-// remembered, so that not every start tries again.
+// The user's templates: one cache folder for each kind of VM. One process makes a template on first use while others
+// wait. Each use checks it; damaged, old and excess templates are removed. Failures are remembered, so that not every
+// start retries.
 
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -34,52 +34,52 @@ import { isTemplateName, templateName } from './template-name.ts'
 /** Best first. */
 const KINDS: readonly TemplateKind[] = ['mapped', 'plain']
 const HOUR_MS = 60 * 60 * 1000
-/** Longer than making one takes on a slow machine: whoever holds the lock by then was stopped. */
+/** Longer than making one takes on a slow machine: after this, the lock's holder must be stopped. */
 const WAIT_MS = 120_000
-/** Locks that this process waited for in vain: no start after that waits for them as long again. */
+/** Locks on which this process timed out; later starts do not wait for them again. */
 const stuck = new Set<string>()
-/** The rule for what is old: see {@link findOldTemplates}. */
+/** Limit for old templates: see {@link findOldTemplates}. */
 const KEPT_BYTES = 4 * 1024 ** 3
 const KEPT_MS = 7 * 24 * HOUR_MS
-/** What a template takes at most of a usual VM, and some room for whoever else writes there. */
+/** Maximum disk usage of a typical VM's template, with a margin for other writers. */
 export const TEMPLATE_DISK_BYTES = 700 * 1024 * 1024
-/** With less than this left, a failure was the disk's. */
+/** With less free space than this, the disk caused the failure. */
 const FULL_DISK_BYTES = 32 * 1024 * 1024
 /** Names the process that works on a draft. */
 const MAKER = 'maker.json'
 
 export interface TemplateDeps {
-  /** Brings the agent of a new VM to where every VM shall begin. */
+  /** Brings a new VM's agent to the state in which every VM starts. */
   readonly warmUp: (vm: Vm) => Promise<void>
-  /** Told when a template is made or waited for; a line for a person. */
+  /** Receives a line for people when a template is made or waited for. */
   readonly onProgress?: (text: string) => void
 }
 
 export type Obtained =
   | { readonly ok: true; readonly template: Template }
-  /** Why there is none, in words of the host. */
+  /** Why there is none, in the host's words. */
   | { readonly ok: false; readonly reason: string }
 
 type Made =
   | Extract<Obtained, { ok: true }>
-  /** `remembered`: the other kind may do; otherwise nothing does now. */
+  /** `remembered`: another kind may work; otherwise none works now. */
   | { readonly ok: false; readonly reason: string; readonly remembered: boolean }
 
 export interface TemplateInfo {
   readonly name: string
   readonly directory: string
-  /** Bytes that it takes on the disk. */
+  /** Bytes used on disk. */
   readonly bytes: number
   readonly usedAtMs: number
-  /** Undefined when it is damaged or of another version. */
+  /** Undefined if it is damaged or of another version. */
   readonly record?: TemplateRecord
-  /** Why it would not be used; undefined when it would. */
+  /** Why it cannot be used; undefined if it can. */
   readonly problem?: string
 }
 
 /**
- * Names of those that nobody used for a week, and of those that with all used after them take more than 4 GiB on the
- * disk. The last one used is old by its age alone.
+ * Names of templates unused for a week, and of those that, with all used later, exceed 4 GiB. The most recently used
+ * one expires only by age.
  */
 export function findOldTemplates(
   templates: readonly { readonly name: string; readonly usedAtMs: number; readonly bytes: number }[],
@@ -95,7 +95,7 @@ export function findOldTemplates(
   return old
 }
 
-/** Whether each better kind is known to fail. */
+/** Whether every better kind is known to fail. */
 function isBest({ record }: Template, failed: FailureReasons): boolean {
   return KINDS.slice(0, KINDS.indexOf(record.kind)).every((kind) => failed[kind] !== undefined)
 }
@@ -108,8 +108,8 @@ export class TemplateStore {
   readonly #waitMs: number
 
   /**
-   * @param cache the cache folder, which exists
-   * @param waitMs how long to wait for a template that another process makes, before a boot without one
+   * @param cache the existing cache folder
+   * @param waitMs how long to wait for another process's template before a cold boot
    */
   constructor(cache: string, waitMs = WAIT_MS) {
     this.#cache = cache
@@ -119,7 +119,7 @@ export class TemplateStore {
   }
 
   /**
-   * The template for such a VM, made when there is none: of the best kind that is not known to fail here.
+   * The template for such a VM, made if missing: the best kind that is not known to fail.
    * @throws the signal's reason, and VmError when a boot would not succeed either
    */
   async obtain(options: StartVmOptions, machine: Machine, deps: TemplateDeps): Promise<Obtained> {
@@ -127,8 +127,8 @@ export class TemplateStore {
     const found = await this.#open(name)
     const failed = { ...(await this.#failures.read(name)) }
     if (found !== undefined) {
-      if (isBest(found, failed) || !(await this.#hasRoom())) return { ok: true, template: found }
-      // What kept a better kind from being made may have passed.
+      if (isBest(found, failed) || !(await this.#hasDiskSpace())) return { ok: true, template: found }
+      // The cause that prevented a better kind may be gone.
       await this.reject(found, 'a better kind is tried again', false)
     }
     for (const kind of KINDS) {
@@ -141,17 +141,17 @@ export class TemplateStore {
     return { ok: false, reason: describeReasons(failed) }
   }
 
-  /** The template did not serve: it is removed, and with `forGood` its kind is left for some time. */
+  /** Removes a template that failed; with `forGood`, its kind is not retried for some time. */
   async reject(template: Template, reason: string, forGood: boolean): Promise<void> {
     const { directory, record } = template
     const name = directory.slice(this.#directory.length + 1)
     if (forGood) await this.#failures.note(name, record.kind, reason)
-    // Another process may have put a good one in its place.
+    // Another process may have replaced it with a good one.
     const present = await openTemplate(directory).catch(() => template)
     if (present !== undefined && isSameTemplate(present, template)) await this.remove(name)
   }
 
-  /** What there is, last used first. */
+  /** All templates, most recently used first. */
   async list(): Promise<TemplateInfo[]> {
     const entries = await readdir(this.#directory, { withFileTypes: true }).catch(() => [])
     const names = entries.filter((entry) => entry.isDirectory() && isTemplateName(entry.name))
@@ -159,12 +159,12 @@ export class TemplateStore {
     return infos.sort((one, other) => other.usedAtMs - one.usedAtMs)
   }
 
-  /** What could not be made or used here, the latest first. */
+  /** Failures to make or use a template, latest first. */
   async failures(): Promise<TemplateFailure[]> {
     return await this.#failures.list()
   }
 
-  /** Removes the old ones, or all, with the notes of failures; VMs that run from one go on. @returns what was removed */
+  /** Removes old templates, or all, with their failures; VMs that use one continue. @returns the removed templates */
   async prune(all = false): Promise<TemplateInfo[]> {
     const infos = await this.list()
     const old = findOldTemplates(infos, Date.now())
@@ -174,20 +174,20 @@ export class TemplateStore {
     return going
   }
 
-  /** Gone at once for whoever looks it up. */
+  /** Renames first, so that no lookup finds it. */
   async remove(name: string): Promise<void> {
     const place = join(this.#directory, name)
-    // A full disk has no room for another folder.
+    // A full disk has no space for another folder.
     const aside = await mkdtemp(join(this.#directory, '.removed-')).catch(() => undefined)
     if (aside !== undefined) await rename(place, join(aside, name)).catch(() => undefined)
     await rm(aside ?? place, { recursive: true, force: true })
   }
 
-  async #hasRoom(): Promise<boolean> {
+  async #hasDiskSpace(): Promise<boolean> {
     return (await readFreeBytes(this.#cache).catch(() => 0)) >= TEMPLATE_DISK_BYTES
   }
 
-  /** A failure of the machine or of the kind is a value; what would keep a boot from succeeding as well is thrown. */
+  /** Returns failures of the machine or the kind; throws those that would also fail a boot. */
   async #make(name: string, kind: TemplateKind, options: StartVmOptions, deps: TemplateDeps): Promise<Made> {
     try {
       await mkdir(this.#directory, { recursive: true, mode: 0o700 })
@@ -201,13 +201,13 @@ export class TemplateStore {
       return await this.#makeLocked(name, kind, options, deps)
     } catch (error) {
       options.signal?.throwIfAborted()
-      // A machine that is short of something may have it later.
+      // A temporary shortage may be over later.
       if (error instanceof VmError && isPassing(error)) throw error
       return notRemembered(errorMessage(error))
     }
   }
 
-  /** @throws {LockHeldError} when another process takes too long to make it: a boot is quicker */
+  /** @throws {LockHeldError} when another process takes too long to make it: a boot is faster */
   async #lock(name: string, { signal }: StartVmOptions, { onProgress }: TemplateDeps): Promise<FileLock> {
     const file = join(this.#directory, `${name}.lock`)
     try {
@@ -254,7 +254,7 @@ export class TemplateStore {
       : { ok: true, template: made }
   }
 
-  /** The intact template; a damaged one is removed. */
+  /** The intact template; removes a damaged one. */
   async #open(name: string): Promise<Template | undefined> {
     try {
       return await openTemplate(join(this.#directory, name))
@@ -281,7 +281,7 @@ export class TemplateStore {
     return { ...found, problem: opened?.replace(`${directory}: `, '') ?? 'it has no record' }
   }
 
-  /** Drafts and removals of processes that were killed. */
+  /** Removes drafts and removed templates of killed processes. */
   async #sweep(): Promise<void> {
     for (const name of await readdir(this.#directory)) {
       const path = join(this.#directory, name)
@@ -290,7 +290,7 @@ export class TemplateStore {
   }
 }
 
-/** Its maker is dead; where none is named, it is an hour old. */
+/** Its maker is dead; without a named maker, it is an hour old. */
 async function isAbandoned(draft: string): Promise<boolean> {
   const text = await readFile(join(draft, MAKER), 'utf8').catch(() => '')
   const maker = ProcessIdentity.safeParse(parseJson(text))

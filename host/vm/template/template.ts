@@ -1,6 +1,6 @@
-// A template: a VM that was booted until its agent was loaded, warmed up and idle, then saved, with its memory in a file
-// that every VM of the same kind maps privately. Takes one and says how a VM begins from one. No run, workspace or
-// secret has ever been in it; its clock stands at a day long ago (see fresh.ts).
+// A template: a VM that was booted until its agent was loaded, warmed up and idle, then saved, with its memory in a
+// file that VMs of the same kind map privately. Makes one and derives a VM's start state from it. It never contains a
+// run, workspace or secret; its clock is set to a day long ago (see reseed.ts).
 
 import { readFile, stat, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -23,10 +23,10 @@ const SAVE_DEADLINE_MS = 60_000
 const REFRESH_DEADLINE_MS = 20_000
 const JOB_DEADLINE_MS = 20_000
 const RECORD = 'template.json'
-/** Its time says when the template was last used. */
+/** Its modification time is the template's last use. */
 const USED = 'used'
 
-/** Whether the memory is a file of its own that VMs map, or part of the state that each VM loads whole. */
+/** Whether VMs map the memory from a separate file, or load it with the state. */
 export type TemplateKind = 'mapped' | 'plain'
 
 const recordSchema = z.strictObject({
@@ -34,11 +34,11 @@ const recordSchema = z.strictObject({
   kind: z.enum(['mapped', 'plain']),
   qemuVersion: z.string().max(100),
   createdAtMs: z.int(),
-  /** How long it took to make. */
+  /** How long it took to make, in milliseconds. */
   tookMs: z.int(),
   memoryBytes: z.int(),
   stateSha256: z.string(),
-  /** Identity and times of the files that nothing may have touched since. */
+  /** Identity and times of files that must not change. */
   stamps: z.record(z.string(), z.string()),
 })
 export type TemplateRecord = z.infer<typeof recordSchema>
@@ -48,7 +48,7 @@ export interface Template {
   readonly record: TemplateRecord
 }
 
-/** The template is not what was taken: cut short, changed, or incomplete. */
+/** The template is truncated, changed, or incomplete. */
 export class TemplateError extends Error {
   override readonly name = 'TemplateError'
 }
@@ -56,13 +56,13 @@ export class TemplateError extends Error {
 export interface TakeOptions {
   readonly start: StartVmOptions
   readonly kind: TemplateKind
-  /** An empty folder of the same file system as the VMs' folders. */
+  /** An empty folder on the file system of the VMs' folders. */
   readonly directory: string
-  /** Brings the agent to where every VM shall begin; the clock stands at {@link TEMPLATE_EPOCH_MS} meanwhile. */
+  /** Brings the agent to the state in which every VM starts; the clock is {@link TEMPLATE_EPOCH_MS} meanwhile. */
   readonly warmUp: (vm: Vm) => Promise<void>
 }
 
-/** Boots a VM, warms it up, and saves it into the folder. @throws whatever the start, the warm-up or the save throws */
+/** Boots a VM, warms it up, and saves it into the folder. @throws the error of the start, the warm-up or the save */
 export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptions): Promise<Template> {
   const startedAt = performance.now()
   const files = filesOf(directory)
@@ -105,13 +105,13 @@ export async function takeTemplate({ start, kind, directory, warmUp }: TakeOptio
 
 async function prepare(vm: Vm, diskBytes: number, warmUp: TakeOptions['warmUp']): Promise<void> {
   await makeOverlay(vm.qmp, diskBytes)
-  // A guest of a benchmark has nobody at that port.
+  // A benchmark's guest has no service on that port.
   if (vm.plan.refreshes)
     await vm.root.refresh({ epochMs: TEMPLATE_EPOCH_MS, deadlineMs: REFRESH_DEADLINE_MS })
   await warmUp(vm)
 }
 
-/** So that nobody waits for an answer of a VM that is gone. */
+/** Prevents waiting for an answer of a VM that is gone. */
 async function failAtEnd(vm: Vm): Promise<never> {
   const { reason, signal, code } = await vm.exited
   throw new TemplateError(
@@ -119,12 +119,12 @@ async function failAtEnd(vm: Vm): Promise<never> {
   )
 }
 
-/** Writes the record of the files that lie in the folder: from here on none of them may change. */
+/** Writes the record of the folder's files, which must not change afterwards. */
 export async function sealTemplate(
   directory: string,
   facts: Pick<TemplateRecord, 'kind' | 'qemuVersion' | 'tookMs' | 'memoryBytes'>,
 ): Promise<Template> {
-  // Stamps tell nothing of what a machine without power never wrote; and no write may move the times later.
+  // Stamps do not detect data lost in a power failure, and no later write may change the times.
   await Promise.all(Object.values(filesToStamp(directory, facts.kind)).map(syncFile))
   const record: TemplateRecord = {
     version: 1,
@@ -141,12 +141,12 @@ export async function sealTemplate(
   return { directory, record }
 }
 
-/** Whether both are the very same files. */
+/** Whether both are the same files. */
 export function isSameTemplate(one: Template, other: Template): boolean {
   return isDeepStrictEqual(one.record, other.record)
 }
 
-/** The template in the folder; undefined when there is none. @throws {TemplateError} when it is not what was taken */
+/** The template in the folder; undefined if there is none. @throws {TemplateError} when it was changed */
 export async function openTemplate(directory: string): Promise<Template | undefined> {
   const text = await readFile(join(directory, RECORD), 'utf8').catch(() => undefined)
   if (text === undefined) return undefined
@@ -163,14 +163,14 @@ export async function openTemplate(directory: string): Promise<Template | undefi
   if (record.kind === 'mapped' && (await stat(files.memory)).size !== record.memoryBytes) {
     throw new TemplateError(`${directory}: the memory is not ${record.memoryBytes} bytes long`)
   }
-  // Half a megabyte that QEMU believes. A state with the memory in it is too long to be read twice at each start.
+  // QEMU trusts this half megabyte. A state that contains memory is too long to read twice at each start.
   if (record.kind === 'mapped' && (await hashFile(files.state)) !== record.stateSha256) {
     throw new TemplateError(`${directory}: the saved state is not the one that was written`)
   }
   return { directory, record }
 }
 
-/** How a VM begins from the template. */
+/** Start state of a VM from the template. */
 export function startFrom({ directory, record }: Template): SavedMachine {
   const files = filesOf(directory)
   const readOnly = canMapReadOnly(record.qemuVersion)
@@ -185,18 +185,18 @@ export function startFrom({ directory, record }: Template): SavedMachine {
   }
 }
 
-/** The drive of a VM that has no workspace yet: as long as any, and empty. */
+/** Drive of a VM without a workspace yet: full size and empty. */
 export function blankWorkspace({ directory }: Template): string {
   return filesOf(directory).workspace
 }
 
-/** Notes that the template was used now, for whoever removes old ones. */
+/** Records that the template was used now, for the removal of old ones. */
 export async function markUsed({ directory }: Pick<Template, 'directory'>): Promise<void> {
   const now = new Date()
   await utimes(join(directory, USED), now, now).catch(() => undefined)
 }
 
-/** When it was last used, in milliseconds since 1970; 0 when nothing tells. */
+/** Time of last use, in milliseconds since 1970; 0 if unknown. */
 export async function lastUse(directory: string): Promise<number> {
   const { mtimeMs } = await stat(join(directory, USED)).catch(() => ({ mtimeMs: 0 }))
   return mtimeMs
@@ -212,7 +212,7 @@ function filesOf(directory: string) {
   }
 }
 
-/** Makes the empty qcow2 file that each VM gets a copy of, by QEMU itself. */
+/** Lets QEMU create the empty qcow2 file that each VM copies. */
 async function makeOverlay(qmp: Qmp, bytes: number): Promise<void> {
   await qmp.execute('blockdev-create', {
     'job-id': 'overlay',
@@ -233,8 +233,8 @@ async function makeOverlay(qmp: Qmp, bytes: number): Promise<void> {
 const jobsSchema = z.array(z.looseObject({ status: z.string(), error: z.string().optional() }))
 
 /**
- * Device, inode, size and times: ctime cannot be set back by who may only write to the file. The disk gets names more in
- * the folders of VMs, which changes its ctime; no VM can write to it.
+ * Device, inode, size and times: a process that can only write to the file cannot reset ctime. The disk gets hard links
+ * in the folders of VMs, which changes its ctime; no VM can write to it.
  */
 async function stampFiles(directory: string, kind: TemplateKind): Promise<Record<string, string>> {
   const stamps = Object.entries(filesToStamp(directory, kind)).map(async ([name, file]) => {

@@ -1,5 +1,5 @@
-// Starts a VM the fastest way that works here: from a template with mapped memory, from one that is loaded whole, or by
-// a boot. A rung that fails is left for the next, and what failed is remembered.
+// Starts a VM in the fastest way that works: from a template with mapped memory, from a template that is loaded, or by
+// a boot. A failed way is remembered and the next one is tried.
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CaissonError, errorMessage } from '#specs/errors.ts'
@@ -23,13 +23,13 @@ export interface WarmStartDeps extends TemplateDeps {
 
 export interface WarmVm {
   readonly vm: Vm
-  /** Whether other VMs begin with the same state: the agent then needs an identity of its own. */
+  /** Whether other VMs start from the same state: the agent then needs a new identity. */
   readonly cloned: boolean
-  /** Why it was booted although a template was wanted. */
+  /** Why it was booted although a template was requested. */
   readonly coldReason?: string
 }
 
-/** A guest does not serve although its VM runs: what `open` throws so that the next rung is tried. */
+/** The guest does not respond although its VM runs; `open` throws it to try the next way. */
 export class GuestUnresponsiveError extends CaissonError {
   override readonly name = 'GuestUnresponsiveError'
 
@@ -38,22 +38,22 @@ export class GuestUnresponsiveError extends CaissonError {
   }
 }
 
-/** It does not serve since its QEMU ended. */
+/** It does not respond because its QEMU ended. */
 class GuestGoneError extends GuestUnresponsiveError {}
 
-/** Streams of a QEMU that ended close before its end is known. */
+/** Streams of a QEMU that ended close before its exit is known. */
 const EXIT_NOTICE_MS = 100
 
 /**
- * A VM that somebody killed says nothing of the template, so it is used once more; then it is made anew, which mends a
- * damaged one; failing again means that the kind does not work here.
+ * A killed VM says nothing about the template, so it is used once more. Then it is made again, in case it is damaged;
+ * another failure means that the kind does not work here.
  */
 const ATTEMPTS = 3
 
 /**
- * `open` gets the VM while it becomes fresh, to wake its agent up; it must not ask more of it. When it throws a
- * {@link GuestUnresponsiveError}, or the guest does not become fresh, the VM is ended and the next rung is tried.
- * @throws what `open` throws otherwise, and VmError when not even a boot succeeds
+ * Calls `open` with the VM while it is reseeded, to wake its agent; `open` must not use it further. When `open` throws
+ * a {@link GuestUnresponsiveError}, or the reseed fails, the VM is ended and the next way is tried.
+ * @throws other errors of `open`, and VmError when even a boot fails
  */
 export async function restoreFromTemplate<T>(
   options: StartVmOptions,
@@ -79,8 +79,9 @@ export async function restoreFromTemplate<T>(
 }
 
 /**
- * Makes the template that {@link restoreFromTemplate} would make first, so that a person can be told what goes on.
- * @returns why there is none, or undefined. @throws VmError when not even a boot would succeed
+ * Makes the template that {@link restoreFromTemplate} would make, so that the user can be informed first.
+ * @returns why there is none, or undefined.
+ * @throws VmError when even a boot would fail
  */
 export async function prepareTemplate(
   options: StartVmOptions,
@@ -136,11 +137,11 @@ async function hand<T>(vm: Vm, open: (warm: WarmVm) => Promise<T>, how: Omit<War
   }
 }
 
-/** How often each kind of template failed in this start. */
+/** Failures of each kind of template in this start. */
 class Attempts {
   readonly #counts = new Map<string, number>()
 
-  /** A guest that was waited for in vain is not waited for once more from the same state. */
+  /** A guest that timed out is not retried from the same state. */
   count({ record }: Template, error: unknown): number {
     const isUnfit = error instanceof GuestUnresponsiveError && !(error instanceof GuestGoneError)
     const isLate = isUnfit || kindOf(error) === 'deadline_exceeded'

@@ -1,7 +1,7 @@
 /**
- * Applies chosen changes to the host's workspace. Each change is a few single-path operations; each is logged with
- * what is needed to take it back before it is done, and is atomic by itself. The host is compared with the manifest
- * once more at the very path: what changed meanwhile is a conflict, not overwritten.
+ * Applies selected changes to the host's workspace. Each change is split into atomic single-path operations, and each
+ * operation is logged with its undo data before it is executed. Compares the host with the manifest again just before:
+ * a path that changed meanwhile is a conflict and is not overwritten.
  */
 import { closeSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -27,12 +27,12 @@ import { type Intent, isOwnState, type LoggedOperation, type Outcome, WriteAhead
 import { removeStaged, stagedName } from './staged-files.ts'
 import { type Transition, TransitionQueue } from './transition.ts'
 
-/** Operations that are logged together before they are done; one wait for the disk serves them all. */
+/** Operations logged together before they are executed; one disk sync covers them all. */
 const BATCH_OPERATIONS = 64
-/** Content kept for undo in one batch, about. */
+/** Approximate bytes of undo content in one batch. */
 const BATCH_BYTES = 32 * 1024 * 1024
 
-/** A moment of applying. What `onStep` throws ends it right there; undo and apply can go on from any of them. */
+/** A step of an apply. If `onStep` throws, the apply stops there; undo and apply can continue from any step. */
 export type ApplyStep =
   | { readonly kind: 'prepared' | 'intended' | 'done'; readonly path: string }
   | { readonly kind: 'failed'; readonly path: string; readonly reason: string }
@@ -40,7 +40,7 @@ export type ApplyStep =
 export interface ApplyOptions {
   readonly review: Review
   readonly selection: Selection
-  /** Where the log and what undo needs are kept (mode 0600). */
+  /** Folder of the log and the undo data (mode 0600). */
   readonly runDirectory: string
   readonly signal?: AbortSignal
   onStep?(step: ApplyStep): void
@@ -48,22 +48,22 @@ export interface ApplyOptions {
 
 export interface ApplySummary {
   readonly applied: readonly string[]
-  /** Chosen, and already so. */
+  /** Selected, but already in the target state. */
   readonly already: readonly string[]
   readonly conflicts: readonly HeldBack[]
   readonly failed: readonly HeldBack[]
   readonly leftOut: readonly HeldBack[]
-  /** Why it ended before it reached every change; absent: it reached all. What it reached is in the other lists. */
+  /** Why the apply stopped early; absent if it processed every change. The other lists show what it processed. */
   readonly stopped?: WorkspaceError
-  /** Chosen, and not looked at, because it was stopped before. */
+  /** Selected, but not processed because the apply stopped. */
   readonly notReached: readonly string[]
-  /** Paths of the run that are applied now, by this apply and earlier ones. */
+  /** Number of applied paths of the run, by this apply and earlier ones. */
   readonly total: number
 }
 
 /**
- * Applies. The caller holds the directory's lock. Failures, with nothing changed: `damaged`, `no_space`, `cancelled`,
- * `internal`. What ends it after the first change is no failure but {@link ApplySummary.stopped}.
+ * Applies the selection. The caller holds the directory's lock. Failures before any change: `damaged`, `no_space`,
+ * `cancelled`, `internal`. A later stop is not a failure but {@link ApplySummary.stopped}.
  */
 export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResult<ApplySummary>> {
   const choice = selectChanges(options.review, options.selection)
@@ -93,11 +93,11 @@ export async function applyChanges(options: ApplyOptions): Promise<WorkspaceResu
   }
 }
 
-/** One step of one change, not yet looked at on the host. */
+/** One operation of a change, not yet compared with the host. */
 interface Operation {
   readonly item: ReviewItem
   readonly path: string
-  /** What the manifest says is there. */
+  /** State recorded in the manifest. */
   readonly expected: PathState
   readonly after: PathState
 }
@@ -118,16 +118,16 @@ class Applier {
   readonly #root: Root
   readonly #log: WriteAheadLog
   readonly #contents: number
-  /** Paths at or below which nothing more is done. */
+  /** Paths at or below which no further operation is executed. */
   readonly #stopped = new Set<string>()
   readonly #own: ReadonlyMap<string, readonly LoggedOperation[]>
   readonly #outcomes: ({ done: number } | { failed: number; reason: string })[] = []
-  /** Operations of each change that are still to be done. */
+  /** Number of remaining operations of each change. */
   readonly #open = new Map<ReviewItem, number>()
   #next: number
-  /** Why what undo needs could not be kept. */
+  /** Why undo data could not be stored. */
   #unkept: unknown
-  /** Whether anything on the host is other than before. */
+  /** Whether anything on the host has changed. */
   hasChanged = false
 
   constructor(options: ApplyOptions, log: WriteAheadLog, contents: number) {
@@ -137,12 +137,12 @@ class Applier {
     this.#contents = contents
     this.#next = log.nextOperation
     this.#own = Map.groupBy(log.operations, ({ path }) => path)
-    // A crash between staging and renaming leaves a file of ours beside its path.
+    // A crash between staging and renaming leaves a staged file beside its path.
     removeStaged(this.#root, log.operations)
     for (const chain of this.#own.values()) log.record(judgeUnknown(chain, this.#root))
   }
 
-  /** @returns what ended it before it reached all changes */
+  /** @returns why it stopped before it processed all changes */
   async run(items: readonly ReviewItem[]): Promise<WorkspaceError | undefined> {
     const operations = items.flatMap((item) => this.#operationsOf(item))
     for (const { item } of operations) this.#open.set(item, (this.#open.get(item) ?? 0) + 1)
@@ -189,17 +189,20 @@ class Applier {
     }
   }
 
-  /** What was done until now. A log that takes no more lines is not called ended, and undo looks at each path anyway. */
+  /**
+   * Records the operations so far. A log that accepts no more lines is not marked as ended; undo checks each path
+   * anyway.
+   */
   #recordStopped(): void {
     try {
       this.#log.record(this.#outcomes.splice(0))
       this.#log.end()
     } catch {
-      // Said so above.
+      // Reported above.
     }
   }
 
-  /** A log that cannot be written is no matter of the path that is looked at. */
+  /** A failed log write is not a failure of the current path. */
   #keep(piece: Buffer): void {
     try {
       this.#log.keep(piece)
@@ -209,7 +212,7 @@ class Applier {
     }
   }
 
-  /** There is nothing more to do for the operation: it was done, or it is not needed. */
+  /** The operation needs no further work: it was executed, or is unnecessary. */
   #close({ item }: Operation): void {
     this.#open.set(item, (this.#open.get(item) ?? 0) - 1)
   }
@@ -237,7 +240,7 @@ class Applier {
     return operations
   }
 
-  /** Looks at the path once more and keeps what undo needs. */
+  /** Checks the path again and stores the undo data. */
   #prepare(operation: Operation, ahead: Ahead): Prepared | undefined {
     const { item, path, after } = operation
     if (this.#isStopped(item, path)) return
@@ -273,7 +276,7 @@ class Applier {
     }
     this.#next++
     this.#options.onStep?.({ kind: 'prepared', path })
-    // A directory's own mark changes with what is in it; one with something in it cannot be removed anyway.
+    // A directory's mark changes with its contents, and a directory that is not empty cannot be removed anyway.
     return { operation, intent, owner, mark: state.kind === 'directory' ? undefined : mark }
   }
 
@@ -324,7 +327,7 @@ class Applier {
     this.conflicts.push({ path: item.path, reason: reason.slice(0, 500) })
   }
 
-  /** Whether this change, or that of a directory above it, was given up. */
+  /** Whether this change, or one of a parent directory, was abandoned. */
   #isStopped(item: ReviewItem, path: string): boolean {
     if (this.#stopped.size === 0) return false
     if (this.#stopped.has(item.path)) return true
@@ -351,7 +354,7 @@ class Applier {
   }
 }
 
-/** What became of the operations on one path whose outcomes a crash took, by what is there now. */
+/** Determines the outcome of operations on one path after a crash, from its current state. */
 function judgeUnknown(chain: readonly LoggedOperation[], root: Root): Outcome[] {
   if (chain.at(-1)?.outcome !== 'unknown') return []
   const captured = captureState(root, chain.at(-1)?.path ?? '')
@@ -369,7 +372,7 @@ function judgeUnknown(chain: readonly LoggedOperation[], root: Root): Outcome[] 
   return outcomes
 }
 
-/** The states that paths will be in once the operations of a batch before this one are done. */
+/** The expected states of paths after the pending operations of a batch. */
 class Ahead {
   readonly #states = new Map<string, PathState>()
   readonly #made = new Set<string>()
@@ -380,7 +383,7 @@ class Ahead {
   }
 
   get(path: string): PathState | undefined {
-    // Nothing is in a directory that is still to be made.
+    // A directory that does not exist yet is empty.
     return (
       this.#states.get(path) ??
       (ancestorsOf(path).some((above) => this.#made.has(above)) ? absent : undefined)
@@ -390,11 +393,11 @@ class Ahead {
 
 function isExpected(state: PathState, { expected }: Operation, isModeOnly: boolean): boolean {
   if (!isModeOnly) return isSameState(state, expected)
-  // A new mode goes onto whatever content is there now.
+  // A new mode applies to any current content.
   return state.kind === expected.kind && 'mode' in state && 'mode' in expected && state.mode === expected.mode
 }
 
-/** New permission bits; a directory keeps set-gid and sticky, which its files live by. */
+/** New permission bits; a directory keeps set-gid and sticky, which affect its files. */
 function withMode(state: PathState, mode: number): PathState {
   if (state.kind === 'directory') return { ...state, mode: (state.mode & 0o7000) | mode }
   return state.kind === 'file' ? { ...state, mode } : state
@@ -404,7 +407,7 @@ function keepSpecialBits(state: PathState, after: PathState): PathState {
   return state.kind === 'directory' && after.kind === 'directory' ? withMode(state, after.mode) : after
 }
 
-/** Root working in another's directory makes files for that user, as the directory says. */
+/** Root creates files in another user's directory for that user. */
 function ownerLike(root: Root, path: string): Owner | undefined {
   if (process.geteuid?.() !== 0) return
   const located = root.locate(path, { links: 'refuse' })

@@ -1,21 +1,23 @@
 /**
- * Files that apply and undo stage beside their targets: how they are called, and the removal of those that a killed
- * process left. Removes nothing that the run's own log does not name.
+ * Names the files that apply and undo stage beside their targets, and removes those of killed processes. Removes only
+ * files named in the run's own log.
  */
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { type LoggedOperation, readApplyLog, readLoggedOperations } from '../write-ahead.ts'
 
-/** The name of a staged file. @param sha256 of the change set @param op number of the operation */
+/** Name of a staged file. @param sha256 digest of the change set @param op number of the operation */
 export function stagedName(sha256: string, op: number): string {
   return `.caisson-${sha256.slice(0, 12)}-${op}`
 }
 
-/** Whether a file of this name is none of the user's, as far as a name tells. */
+/** Whether a file name is one of a staged file, judged by the name only. */
 export function isStagedName(name: string): boolean {
   return /^\.caisson-[0-9a-f]{12}-\d+$/.test(name)
 }
 
-/** Removes what the operations may have left staged; one look at each directory. Never throws for one of them. */
+/**
+ * Removes files that the operations may have left staged; checks each directory once. Never throws for a single file.
+ */
 export function removeStaged(root: Root, operations: readonly LoggedOperation[]): void {
   const byDirectory = Map.groupBy(operations, ({ path }) => path.slice(0, Math.max(0, path.lastIndexOf('/'))))
   for (const ours of byDirectory.values()) {
@@ -28,7 +30,7 @@ export function removeStaged(root: Root, operations: readonly LoggedOperation[])
   }
 }
 
-/** The same for a run whose process was killed, by its log. A log that cannot be read names nothing. */
+/** The same for a killed run, by its log. An unreadable log names no files. */
 export function removeStagedOf(root: string, runDirectory: string): void {
   removeStagedIn(
     root,
@@ -36,7 +38,7 @@ export function removeStagedOf(root: string, runDirectory: string): void {
   )
 }
 
-/** The same in the directory that the log names. Nothing is staged where the last apply or undo came to its end. */
+/** The same for the directory named in the log. A completed apply or undo leaves nothing staged. */
 export function removeLeftStaged(runDirectory: string): void {
   const [log] = listed(() => [readApplyLog(runDirectory)])
   if (log !== undefined && !log.isEnded) removeStagedIn(log.root, log.operations)

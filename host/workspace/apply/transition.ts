@@ -1,7 +1,6 @@
 /**
- * Takes one path of the host's workspace from one state to another, atomically: what is new is staged beside it,
- * forced to disk and renamed over it. Never through a link; a path that is not in the expected kind is refused by
- * the system call itself where that is possible.
+ * Moves one path of the host's workspace atomically from one state to another: stages new content beside it, syncs it,
+ * and renames it. Never follows a link; where possible, the system call itself refuses a path of an unexpected kind.
  */
 
 import { createHash } from 'node:crypto'
@@ -19,27 +18,27 @@ export interface Transition {
   readonly path: string
   readonly from: PathState
   readonly to: PathState
-  /** The name beside the path for what is staged; what an earlier attempt left there is removed. */
+  /** Name of the staged file beside the path; a leftover of an earlier attempt is removed. */
   readonly temporary: string
-  /** Content of the file that `to` is; called at most once. */
+  /** Content of the new file; called at most once. */
   readonly content: () => Iterable<Buffer>
-  /** Asked right before something that is there is replaced or removed: whether it is still what was looked at. */
+  /** Called just before something is replaced or removed: whether it is still unchanged. */
   readonly isUnchanged?: (() => boolean) | undefined
-  /** Who is to own what is made; absent, or not permitted: whoever this process is. */
+  /** Owner of the new file. Absent, or not permitted: this process's user. */
   readonly owner?: Owner | undefined
 }
 
 type Done = Result<void>
 
 const fsyncFile = promisify(fsync)
-/** Files staged at a time; each holds two descriptors. */
+/** Maximum staged files at a time; each holds two descriptors. */
 const MAX_STAGED = 64
 
 const done: Done = { ok: true, value: undefined }
 
 /**
- * Makes transitions in the order given. Files are staged, then forced to disk together and renamed: one wait for
- * the disk serves many. Anything else is done at once, after what is still staged.
+ * Executes transitions in order. Files are staged, synced together and renamed, so that one disk sync covers many.
+ * Other transitions are executed immediately, after the staged files.
  */
 export class TransitionQueue implements Disposable {
   readonly #root: Root
@@ -50,14 +49,14 @@ export class TransitionQueue implements Disposable {
     this.#root = root
   }
 
-  /** Whether a transition of this path has not been settled yet. */
+  /** Whether a transition of this path is pending. */
   has(path: string): boolean {
     return this.#paths.has(path)
   }
 
   /**
-   * Adds a transition. Failures are the file system's, in words; `internal` when content is not what it should be.
-   * @param settle is told how it went, at the latest by {@link flush}
+   * Adds a transition. Failures are the file system's, in words; `internal` if content is not as expected.
+   * @param settle receives the outcome, at the latest during {@link flush}
    */
   async add(transition: Transition, settle: (made: Done) => void): Promise<void> {
     if (!isPut(transition)) {
@@ -72,7 +71,7 @@ export class TransitionQueue implements Disposable {
     this.#staged.push({ file: staged.value, settle })
   }
 
-  /** Settles all that was added. */
+  /** Completes all added transitions. */
   async flush(): Promise<void> {
     const synced = await Promise.all(this.#staged.map(({ file }) => file.sync()))
     for (let at = 0; this.#staged.length > 0; at++) {
@@ -85,7 +84,7 @@ export class TransitionQueue implements Disposable {
     this.#paths.clear()
   }
 
-  /** Takes away what is still staged. */
+  /** Removes the files that are still staged. */
   [Symbol.dispose](): void {
     for (const { file } of this.#staged.splice(0)) file[Symbol.dispose]()
   }
@@ -96,7 +95,7 @@ function isPut({ from, to }: Transition): boolean {
   return to.kind === 'file' && !(from.kind === 'file' && from.sha256 === to.sha256 && from.size === to.size)
 }
 
-/** Any transition but one that writes content. */
+/** Executes any transition except one that writes content. */
 function makeTransition(root: Root, transition: Transition): Done {
   const located = root.locate(transition.path, { links: 'refuse' })
   if (!located.ok) return located
@@ -126,7 +125,7 @@ function changed(place: Place): Done {
   return failure('unavailable', `${place} changed on the host at the last moment; it was left as it is.`)
 }
 
-/** New content beside its place: written, not yet in place. Taken away again unless it was committed. */
+/** New content beside its target, not renamed yet. Removed unless it was committed. */
 class StagedFile implements Disposable {
   readonly #place: Place
   readonly #file: OpenFile
@@ -158,7 +157,7 @@ class StagedFile implements Disposable {
     return written
   }
 
-  /** Forces the content to disk; never rejects. */
+  /** Syncs the content to disk; never rejects. */
   async sync(): Promise<Done> {
     try {
       await fsyncFile(this.#file.fd)
@@ -168,13 +167,13 @@ class StagedFile implements Disposable {
     }
   }
 
-  /** Renames it into place; what is expected to be new does not replace anything. */
+  /** Renames it to its target; a target that should be new never replaces anything. */
   commit(): Done {
     if (this.#transition.isUnchanged?.() === false) return changed(this.#place)
     const staged = this.#place.sibling(this.#transition.temporary)
     const isNew = this.#transition.from.kind === 'absent'
     let moved = staged.renameTo(this.#place, { replace: !isNew })
-    // A file system without hard links: looked at just before instead.
+    // File systems without hard links: check just before instead.
     if (!moved.ok && isNew && moved.error.code !== 'already_exists' && !this.#place.exists()) {
       moved = staged.renameTo(this.#place, { replace: true })
     }
@@ -194,7 +193,7 @@ function makeDirectory(place: Place, mode: number, owner: Owner | undefined): Do
   if (!made.ok) return made
   const owned = owner === undefined ? done : giveDirectory(place, owner)
   const set = owned.ok ? place.setMode(mode) : owned
-  // A failed transition leaves the path as it was.
+  // A failed transition leaves the path unchanged.
   if (!set.ok) place.removeDirectory()
   return set
 }
@@ -252,7 +251,7 @@ function writeFailure(path: string, thrown: unknown): Extract<Done, { ok: false 
   return failure(code, `cannot write ${JSON.stringify(path)}: ${text}`)
 }
 
-/** Only root may give files away; anyone else keeps what they make. */
+/** Only root may change an owner; other users keep what they create. */
 function permitting(action: () => void): void {
   try {
     action()

@@ -1,6 +1,6 @@
 /**
- * Takes back what apply did, and nothing else: the operations of the log in reverse, each only where the host still
- * is as that operation left it. Can be run again after a crash, and again after conflicts were cleared.
+ * Reverts what apply did, and nothing else: the logged operations in reverse order, each only if the host is still in
+ * the state the operation left. Can be repeated after a crash, and after conflicts were resolved.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Root } from '#specs/node/descriptor-walk.ts'
@@ -24,24 +24,24 @@ import { TransitionQueue } from './transition.ts'
 export interface UndoOptions {
   readonly runDirectory: string
   readonly signal?: AbortSignal
-  /** Called after each path that was restored; what it throws ends the undo there, and it can be run again. */
+  /** Called after each restored path; if it throws, the undo stops there and can be repeated. */
   onRestored?(path: string): void
 }
 
 export interface UndoSummary {
-  /** Paths that are again as they were. */
+  /** Paths restored to their earlier state. */
   readonly restored: readonly string[]
-  /** Paths that were changed since, or could not be restored. */
+  /** Paths that changed since, or could not be restored. */
   readonly conflicts: readonly HeldBack[]
-  /** Why it ended before it reached every path; absent: it reached all. It can be run again. */
+  /** Why the undo stopped early; absent if it processed every path. It can be repeated. */
   readonly stopped?: WorkspaceError
-  /** Paths of the run that are still applied. */
+  /** Number of paths of the run that are still applied. */
   readonly total: number
 }
 
 /**
- * Undoes all of a run's applies, from its apply log alone. The caller holds the directory's lock. Failures, with nothing restored: `damaged`,
- * `unreadable`, `cancelled`. What ends it later is no failure but {@link UndoSummary.stopped}.
+ * Undoes all applies of a run, using only its apply log. The caller holds the directory's lock. Failures before any
+ * change: `damaged`, `unreadable`, `cancelled`. A later stop is not a failure but {@link UndoSummary.stopped}.
  */
 export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult<UndoSummary>> {
   let place: string | undefined
@@ -57,7 +57,7 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   try {
     using log = new WriteAheadLog(options.runDirectory)
     using queue = new TransitionQueue(root)
-    // Of an apply or undo that was killed.
+    // Left by a killed apply or undo.
     removeStaged(root, log.operations)
     const undoer = new Undoer(root, log, queue, options.onRestored)
     const stopped = await undoAll(log.operations, undoer, options.signal)
@@ -78,7 +78,7 @@ export async function undoChanges(options: UndoOptions): Promise<WorkspaceResult
   }
 }
 
-/** @returns what ended it before it reached all */
+/** @returns why it stopped before it processed all paths */
 async function undoAll(
   operations: readonly LoggedOperation[],
   undoer: Undoer,
@@ -105,7 +105,7 @@ class Undoer {
   readonly conflicts = new Map<string, string>()
   readonly #root: Root
   readonly #log: WriteAheadLog
-  /** The operations of each path in order: the states it went through. */
+  /** The operations of each path in order: its sequence of states. */
   readonly #chains: Map<string, LoggedOperation[]>
 
   readonly #queue: TransitionQueue
@@ -120,7 +120,7 @@ class Undoer {
     this.#chains = Map.groupBy(log.operations, ({ path }) => path)
   }
 
-  /** After an undo that is killed the log tells about how much is applied. */
+  /** After a killed undo, the log shows approximately how much is applied. */
   recordSome(): void {
     if (this.#outcomes.length >= 64) this.recordAll()
   }
@@ -133,18 +133,18 @@ class Undoer {
     this.#try(() => this.#log.end())
   }
 
-  /** A disk that takes no more lines keeps nothing from being restored: undo looks at each path, not at these lines. */
+  /** A full disk prevents no restore: undo checks each path, not these log lines. */
   #try(write: () => void): void {
     try {
       write()
     } catch {
-      // Said so above.
+      // Reported above.
     }
   }
 
   async undo(operation: LoggedOperation): Promise<void> {
     const { path, before, after, outcome } = operation
-    // A failed operation left the path as it was.
+    // A failed operation left the path unchanged.
     if (outcome === 'failed') return
     if (this.#queue.has(path)) await this.#queue.flush()
     if (this.conflicts.has(path)) return
@@ -157,7 +157,7 @@ class Undoer {
     if (isSameState(now, before)) return this.#noteRestored(operation)
     const isLeftAsMade =
       isSameState(now, after) || isDirectoryOfOurs(now, after, before) || this.#isRefreshed(operation, now)
-    // An earlier undo that was cut short got further with this path already, or apply never got here.
+    // An earlier interrupted undo already restored this path, or apply never reached it.
     if (!isLeftAsMade && this.#wasEarlier(operation, now)) return
     if (!isLeftAsMade) {
       return this.#refuse(path, 'it was changed since it was applied; move your version away and undo again')
@@ -184,7 +184,7 @@ class Undoer {
     )
   }
 
-  /** git's index as apply left it, but for the times and sizes of files that any `git status` writes anew. */
+  /** git's index as apply left it, except for times and sizes that any `git status` rewrites. */
   #isRefreshed({ path, indexMeaning, after }: LoggedOperation, now: PathState): boolean {
     if (indexMeaning === undefined || now.kind !== 'file' || after.kind !== 'file') return false
     if (now.size > INDEX_MAX_BYTES) return false
@@ -201,7 +201,7 @@ class Undoer {
     return chain.some(({ op, before }) => op < operation.op && isSameState(before, now))
   }
 
-  /** Whether a directory above was a file or link before, and an earlier undo made it that again. */
+  /** Whether a parent directory was a file or link before, and an earlier undo restored it. */
   #isAboveRestored({ path, op }: LoggedOperation): boolean {
     return ancestorsOf(path).some((above) => {
       const first = this.#chains.get(above)?.find((earlier) => earlier.op < op)
@@ -217,8 +217,8 @@ class Undoer {
 }
 
 /**
- * A directory is made, then given its mode: a crash between the two leaves one with another mode. Removing it is
- * safe all the same, since only an empty one can be removed; so is giving a restored one its mode.
+ * A directory is created and then given its mode, so a crash may leave another mode. Removing it is still safe, since
+ * only an empty directory can be removed; so is setting the mode of a restored one.
  */
 function isDirectoryOfOurs(now: PathState, after: PathState, before: PathState): boolean {
   if (now.kind !== 'directory') return false

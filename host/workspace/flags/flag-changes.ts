@@ -1,7 +1,6 @@
 /**
- * Why a change of a review must be named to be applied: by where it stands under all its names, by what it says
- * there, by where it leads, and by what git's configuration on the host says of it. Looks at the host and changes
- * nothing.
+ * Decides why a change must be named to be applied: by its path under all names, its content, its link target, and
+ * git's configuration on the host. Reads the host and changes nothing.
  */
 import { readWhole, type StoredChange, type StoredFile } from '../change-set.ts'
 import type { ManifestIndex } from '../conflicts.ts'
@@ -15,16 +14,16 @@ import { Places } from './places.ts'
 import { type FlagSurroundings, findPointers } from './pointers.ts'
 import { Repositories } from './repositories.ts'
 
-/** A package.json or lock file larger than this is flagged without a look. */
+/** A larger package.json or lock file is flagged without parsing. */
 const CONTENT_MAX_BYTES = 16 * 1024 * 1024
 
-/** A file or link as it would be on the host: by a change, or by what git has in its history. */
+/** A file or link in its new state, from a change or from git's history. */
 export interface FlagSubject {
   readonly path: string
   readonly kind: 'file' | 'link'
   /** A link's target. */
   readonly target?: string
-  /** The content as it was, and as it would be; nothing when there is none, null when it is not looked at. */
+  /** Content before and after; undefined if there is none, null if it is not examined. */
   before(): Buffer | undefined | null
   after(): Buffer | undefined | null
 }
@@ -48,14 +47,14 @@ export class Flagger {
     this.#git = new GitPointers(index.manifest.root, repositoriesOf(index))
   }
 
-  /** Looks over the whole tree, so that {@link reasonFor} can judge each change by itself. */
+  /** Analyzes the whole tree, so that {@link reasonFor} can judge each change separately. */
   static async create(around: FlagSurroundings, turns: Turns): Promise<Flagger> {
     const flagger = new Flagger(around, await findRepositories(around, turns), turns)
     flagger.#unread = await flagger.#places.follow(await findPointers(around, turns), turns)
     return flagger
   }
 
-  /** Why a change must be named; nothing if it need not be. For a directory that goes, what in it is flagged counts. */
+  /** Why a change must be named; undefined if not. A removed directory is flagged for its flagged contents. */
   async reasonFor(change: StoredChange): Promise<string | undefined> {
     const { path } = change
     const entry = this.#around.index.get(path)
@@ -68,7 +67,7 @@ export class Flagger {
     return own ?? (await this.#reasonBelow(change, entry))
   }
 
-  /** Why a file or link must be named; nothing if it need not be. */
+  /** Why a file or link must be named; undefined if not. */
   reasonOf(subject: FlagSubject): string | undefined {
     const { path, kind, target } = subject
     const link = kind === 'link' && target !== undefined ? this.#linkReason(path, target) : undefined
@@ -77,7 +76,7 @@ export class Flagger {
     )
   }
 
-  /** Whether git on the host takes a directory for a repository, or for the `.git` of a working tree. */
+  /** Whether git on the host treats a directory as a repository, or as the `.git` of a working tree. */
   isRepository(directory: string): boolean {
     return this.#places
       .at(directory)
@@ -106,7 +105,7 @@ export class Flagger {
     return this.#links.leadsOut(path, target)
   }
 
-  /** By where a path stands alone, whatever its content is. */
+  /** By path alone, regardless of content. */
   #placeReason(path: string, kind: 'file' | 'directory' | 'link'): string | undefined {
     if (kind !== 'directory' && this.#unread !== undefined)
       return `the link "${this.#unread}" is too long a way to follow, and may lead to it`.slice(0, 500)
@@ -115,7 +114,7 @@ export class Flagger {
     return found.via === undefined ? found.reason : `${found.reason}, by way of "${found.via}"`.slice(0, 500)
   }
 
-  /** Of a package.json or lock file. */
+  /** Reason for a package.json or lock file. */
   #contentReason({ path, before, after }: FlagSubject): string | undefined {
     const track = this.#places.at(path).find(({ kind }) => kind === 'content')
     if (track?.kind !== 'content') return
@@ -158,13 +157,13 @@ export class Flagger {
   }
 }
 
-/** Directories with a `.git` of their own, whether it went into the VM or was left out. */
+/** Directories with their own `.git`, copied into the VM or not. */
 function repositoriesOf({ manifest }: ManifestIndex): string[] {
   const all = [...manifest.entries.keys(), ...manifest.leftOut.map(({ path }) => path.replace(/\/$/, ''))]
   return all.filter((path) => path.endsWith('/.git')).map((path) => path.slice(0, -'/.git'.length))
 }
 
-/** Directories that git would take for a repository by what lies in them. */
+/** Directories that git would treat as a repository because of their contents. */
 async function findRepositories({ index, changes }: FlagSurroundings, turns: Turns): Promise<Repositories> {
   const found = new Repositories()
   for (const path of index.manifest.entries.keys()) {

@@ -1,34 +1,34 @@
 /**
- * Compares paths with the table, name by name: where a directory stands in the table says all that is needed to judge
- * what lies in it. So each directory is judged once, and what a link leads to can stand where the link stands.
+ * Matches paths with the flag table, name by name: a directory's position in the table determines everything below it.
+ * So each directory is judged once, and a link's target can take over the link's position.
  */
 import { flagTable } from './flag-table.ts'
 import { foldName } from './folded-path.ts'
 
-/** One way in which a place counts. A place has none, or several when it is reached by several names. */
+/** One position of a place in the table. A place has several if it is reachable by several names. */
 export type Track = (
   | {
-      /** It, and all below it, is flagged. */
+      /** The place and everything below it is flagged. */
       readonly kind: 'flagged'
       readonly reason: string
-      /** Whether the target of a link here is flagged too. */
+      /** Whether a link's target is flagged too. */
       readonly followsLinks: boolean
-      /** Whether a directory is flagged as well, which by itself runs nothing mostly. */
+      /** Whether directories are flagged too, although most run nothing by themselves. */
       readonly directories?: boolean
     }
-  /** It is flagged, unless its content shows that nothing that runs was changed. */
+  /** Flagged unless its content shows that no executed code changed. */
   | { readonly kind: 'content'; readonly name: string }
-  /** The first `count` names of a pattern lie behind it. */
+  /** The first `count` names of a pattern have matched. */
   | { readonly kind: 'begun'; readonly pattern: number; readonly count: number }
-  /** It is `.git` (empty text), or this path below it. */
+  /** `.git` (empty text), or this path below it. */
   | { readonly kind: 'git'; readonly below: string }
   /**
-   * A directory that git takes for a repository: `whole` is one on the host, whose history may change; of another,
-   * which the changes would make, every part is flagged.
+   * A directory that git treats as a repository. `whole`: it exists on the host, and its history may change; otherwise
+   * the changes would create it and every part is flagged.
    */
   | { readonly kind: 'repository'; readonly whole: boolean }
 ) & {
-  /** The link, or file that points here, by which the place counts; absent: by its own path. */
+  /** The link or pointer file that gives the place this position. Absent: its own path. */
   readonly via?: string
 }
 
@@ -44,13 +44,13 @@ const patterns: readonly Pattern[] = flagTable.flatMap(({ reason, followsLinks =
   ),
 )
 
-/** Files whose content decides. */
+/** Files judged by their content. */
 const contentNames: ReadonlySet<string> = new Set([
   ...['package.json', 'package-lock.json', 'npm-shrinkwrap.json', 'yarn.lock', 'pnpm-lock.yaml', 'bun.lock'],
   ...['deno.lock', 'cargo.lock', 'poetry.lock', 'uv.lock', 'pdm.lock', 'pipfile.lock', 'gemfile.lock'],
 ])
 
-/** Parts of a directory that git takes for a repository. */
+/** Parts of a directory that git treats as a repository. */
 const repositoryParts: ReadonlySet<string> = new Set([
   ...['head', 'config', 'config.worktree', 'commondir', 'gitdir', 'objects', 'refs', 'packed-refs'],
   ...['hooks', 'info', 'index', 'logs', 'modules', 'worktrees', 'remotes', 'branches', 'sequencer'],
@@ -59,7 +59,7 @@ const repositoryParts: ReadonlySet<string> = new Set([
 const repositoryReason =
   'with it git would take its directory for a repository, and obey the configuration there'
 
-/** Patterns by their first name, where that is plain text; the others are tried one by one. */
+/** Patterns by their first name if that is plain text; others are tried one by one. */
 const byFirstName = new Map<string, number[]>()
 const byFirstGlob: number[] = []
 for (const [at, { names }] of patterns.entries()) {
@@ -75,7 +75,7 @@ const anyFirstGlob = new RegExp(
   's',
 )
 
-/** Where `name` stands that lies in a directory that stands at `above`. `name` is folded. */
+/** Position of `name` in a directory with position `above`. `name` is folded. */
 export function enter(above: readonly Track[], name: string): readonly Track[] {
   const tracks: Track[] = []
   for (const track of above) advance(track, name, tracks)
@@ -86,7 +86,7 @@ export function enter(above: readonly Track[], name: string): readonly Track[] {
   return tracks.length === 0 ? nowhere : tracks
 }
 
-/** Where most places stand. */
+/** Position of most places. */
 export const nowhere: readonly Track[] = []
 
 function advance(track: Track, name: string, to: Track[]): void {
@@ -112,7 +112,7 @@ function match(pattern: number, count: number, name: string, to: Track[], via?: 
   else to.push({ kind: 'flagged', reason, followsLinks, ...by })
 }
 
-/** Why a change of this kind at a place must be named; nothing if it need not be. */
+/** Why a change of this kind at a place must be named; undefined if not. */
 export function judge(
   tracks: readonly Track[],
   kind: 'file' | 'directory' | 'link',
@@ -125,7 +125,7 @@ export function judge(
 }
 
 function reasonOf(track: Track, kind: 'file' | 'directory' | 'link'): string | undefined {
-  // A directory alone runs nothing; what is in it is flagged by itself.
+  // A directory alone runs nothing; its contents are flagged separately.
   if (kind === 'directory') return track.kind === 'flagged' && track.directories ? track.reason : undefined
   if (track.kind === 'flagged') return track.reason
   if (track.kind === 'content')
@@ -135,7 +135,7 @@ function reasonOf(track: Track, kind: 'file' | 'directory' | 'link'): string | u
         ? undefined
         : `it is read as ${track.name}`
   if (track.kind === 'git') {
-    // A worktree's or submodule's .git is a file that says where the repository lies.
+    // The .git of a worktree or submodule is a file with the repository's path.
     if (track.below === '') return 'it tells git where its configuration lies'
     if (kind === 'link') return "a link inside git's own directory"
     return isGitSetting(track.below) ? gitSetting : undefined
@@ -145,15 +145,17 @@ function reasonOf(track: Track, kind: 'file' | 'directory' | 'link'): string | u
 }
 
 const gitSetting = "it is in git's own directory and more than history, which can name programs that git runs"
-/** What commits, branches and clean-up write below `.git`; everything else there is a setting, a hook or a list of orders. */
+/**
+ * Paths below `.git` that commits, branches and clean-up write; everything else is a setting, a hook or an instruction.
+ */
 const gitHistory =
   /^([a-z_]+_(head|msg|editmsg)|head|merge_mode|index|shallow|packed-refs|description|info\/(exclude|refs)|(logs|refs)\/.+|objects\/[0-9a-f]{2}\/[0-9a-f]+|objects\/pack\/[^/]+|objects\/info\/(packs|commit-graphs?(\/[^/]+)?))$/
-/** Names that say where settings are, wherever a submodule's name puts them. */
+/** Names of files that locate settings, whatever the submodule's name. */
 const gitPointers = /(^|\/)(config|config\.worktree|commondir|gitdir|attributes|alternates|hooks\/[^/]+)$/
 
 /** Whether a path below `.git` is not plainly history. */
 function isGitSetting(below: string): boolean {
-  // The history of a submodule or worktree lies deeper, in a folder whose name is as long as it likes.
+  // The history of a submodule or worktree is in a nested folder whose name may contain slashes.
   const nested = /^(?:modules|worktrees)\/(.+)$/s.exec(below)?.[1]
   if (nested === undefined) return !gitHistory.test(below)
   const names = nested.split('/')

@@ -1,6 +1,6 @@
 /**
- * The places in a workspace from which programs of the host run code, or are told to, without a deliberate act. Data
- * alone: how a path is compared with it is in `flag-rules.ts`, which places are meant is in `specs/workspace.md`.
+ * The places in a workspace from which host programs run code or take instructions without a deliberate act. Data only:
+ * `flag-rules.ts` matches paths, and `specs/workspace.md` defines the places.
  */
 import { agents } from './flag-table/agents.ts'
 import { editors } from './flag-table/editors.ts'
@@ -11,7 +11,7 @@ import type { FlagGroup } from './flag-table/row.ts'
 import { shells } from './flag-table/shells.ts'
 import { versionControl } from './flag-table/version-control.ts'
 
-/** The first group that has a pattern for a path gives the reason. */
+/** The first group with a matching pattern gives the reason. */
 export const flagTable: readonly FlagGroup[] = [
   ...versionControl,
   ...packages,

@@ -1,11 +1,13 @@
-/** A path as the most forgiving file system takes it: what folds letters or drops characters must not slip past a rule. */
+/**
+ * Folds a path like the most lenient file system, so that folded letters or dropped characters cannot bypass a rule.
+ */
 
-/** Two paths that any file system of a supported host takes for one have the same folded path. */
+/** Two paths have the same folded path if any file system of a supported host treats them as one. */
 export function foldPath(path: string): string {
   return isPlainAscii(path) ? path : path.split('/').map(foldName).join('/')
 }
 
-/** Folding leaves one plain name: characters such as U+FF0F and U+2025 would become `/` and `..`. */
+/** Folding keeps a single name: characters such as U+FF0F and U+2025 would become `/` and `..`. */
 export function foldName(name: string): string {
   if (isPlainAscii(name)) return name
   return (
@@ -15,11 +17,11 @@ export function foldName(name: string): string {
   )
 }
 
-/** Upper case first: it takes letters together that lower case alone keeps apart, such as ß and ss. */
+/** Upper case first: it merges letters that lower case keeps apart, such as ß and ss. */
 function bare(text: string): string {
   const visible = text.replace(/\p{Default_Ignorable_Code_Point}/gu, '')
   const folded = visible.toUpperCase().toLowerCase()
-  // FAT and NTFS drop dots and spaces at the end, and know .git by its short name.
+  // FAT and NTFS drop trailing dots and spaces, and have a short name for .git.
   const kept = folded.replace(/(?<=[^. ])[. ]+$/, '')
   return kept === 'git~1' ? '.git' : kept
 }
@@ -28,7 +30,7 @@ function isPlain(name: string): boolean {
   return name !== '' && name !== '.' && name !== '..' && !name.includes('/')
 }
 
-/** What folding leaves as it is, and most paths are: no capital, nothing beyond ASCII, no `~`, no end in a dot or space. */
+/** Most paths, which folding does not change: no capitals, ASCII only, no `~`, no trailing dot or space. */
 function isPlainAscii(text: string): boolean {
   return /^[!-@[-`a-}]*$/.test(text) && !/[.](?:\/|$)/.test(text)
 }

@@ -1,6 +1,6 @@
 /**
- * Reads the text of a git configuration file (git-config(1), "Syntax") into its settings. Never fails: what it does
- * not understand ends at the end of its line, where git itself would refuse the file. Runs nothing, opens nothing.
+ * Parses the text of a git configuration file (git-config(1), "Syntax"). Never fails: an invalid part ends at the end
+ * of its line, where git would refuse the file. Runs nothing, opens nothing.
  */
 
 export interface GitSetting {
@@ -49,11 +49,14 @@ function endOfLine(source: string, at: number): number {
   return end < 0 ? source.length : end
 }
 
-/** A value goes to the end of its line or a comment; a backslash carries it on, quotes keep spaces and comment signs. */
+/**
+ * A value ends at the end of its line or at a comment; a backslash continues it, and quotes keep spaces and comment
+ * signs.
+ */
 function readValue(source: string, from: number): { text: string; end: number } {
   const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', b: '\b', '\n': '' }
   let text = ''
-  /** Length up to the last character that is no unquoted space. */
+  /** Length without trailing unquoted spaces. */
   let kept = 0
   let isQuoted = false
   let at = from

@@ -1,6 +1,6 @@
 /**
- * Which paths of the workspace git's configuration on the host names: its hooks, included files, and the programs it
- * runs. Reads `.git/config` and what that includes, and never runs git.
+ * Finds workspace paths named by git's configuration on the host: hooks, included files, and programs. Reads
+ * `.git/config` and its includes, and never runs git.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -11,19 +11,19 @@ import { Inherited } from '../inherited.ts'
 import { foldPath } from './folded-path.ts'
 import { parseGitConfig } from './git-config.ts'
 
-/** A larger one is not looked through, and then any change may be one that it names. */
+/** A larger file is not parsed; any change may then be one that it names. */
 const CONFIG_MAX_BYTES = 4 * 1024 * 1024
 const MAX_FILES = 100
-/** Names of a longer path in a command are not looked at one by one. */
+/** Maximum names of a path in a command that are checked one by one. */
 const WORD_MAX_NAMES = 40
 
 const includeSettings = /^include(if\..*)?\.path$/s
-/** Settings that name a folder or file git reads; of a folder, all that is in it counts. */
+/** Settings that name a file or folder git reads; a folder includes all its contents. */
 const pathSettings = /^(core\.(hookspath|attributesfile)|init\.templatedir)$/
-/** Settings that name no program or file; the value of any other may, for git's own and those of its helpers grow in number. */
+/** Settings that name no program or file. Any other may, since the settings of git and its helpers grow in number. */
 const plainSettings =
   /^(branch\..+|remote\..+\.(url|pushurl|fetch|push|tagopt)|user\..+|submodule\..+\.(url|active|branch|path)|url\..+|init\.defaultbranch|color\..+|column\..+)$/s
-/** What a shell's line is made of, besides words. */
+/** Characters of a shell line that separate words. */
 const betweenWords = /[\s;|&()<>"'`$={}!,]+/
 /** A word before the name of a directory in which, or of a module which, is run. */
 const directoryWords: ReadonlySet<string> = new Set(['cd', 'pushd', '-C', '--prefix', '--directory', '--cwd'])

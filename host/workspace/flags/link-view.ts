@@ -1,6 +1,6 @@
 /**
- * Where a link leads: name by name, through the links of the change set and those that lie on the host. Looks by
- * descriptor and never follows one; a hostile change set can make it give up, not make it go on for long.
+ * Resolves links name by name, through the links of the change set and of the host. Uses descriptors and never follows
+ * a link; a hostile change set can make it give up, but not run for long.
  */
 import { realpathSync } from 'node:fs'
 import path from 'node:path'
@@ -8,26 +8,23 @@ import type { Root } from '#specs/node/descriptor-walk.ts'
 import { decodePath, encodePath } from '#specs/node/path-text.ts'
 import type { StoredChange } from '../change-set.ts'
 
-/** Links that one path may go through; Linux's own bound. */
+/** Maximum links in one path; Linux's own limit. */
 const MAX_LINKS = 40
-/** What all looks of one view may cost: a character of a path counts one, a name looked for on the host this many. */
+/** Cost limit of all lookups in one view: one per character of a path, and this many per name looked up on the host. */
 const MAX_COST = 200_000_000
 const COST_OF_NAME = 3_000
 
-/** What a name is: a link with its target, anything that may have names below it, or the end of what the host has. */
+/** Kind of a name: a link with its target, anything that may have children, or the end of the host's tree. */
 type Name = { readonly target: string } | 'way' | 'end'
 
-/** Where a link leads in the workspace. */
+/** Target of a link inside the workspace. */
 export interface LinkTarget {
   readonly path: string
-  /** What it passes through on the way there. */
+  /** Paths that it passes through. */
   readonly ways: readonly string[]
 }
 
-/**
- * Where following a link ends: inside, outside, nowhere since the system would not follow it as far either, or at a
- * place that cannot be said, with the reason.
- */
+/** Where a link ends: inside, outside, nowhere (the system would not follow it either), or unknown with the reason. */
 type End = LinkTarget | { readonly out: string } | { readonly endless: string } | { readonly lost: string }
 
 export class LinkView {
@@ -37,7 +34,7 @@ export class LinkView {
   readonly #onHost = new Map<string, Name>()
   #cost = 0
 
-  /** @param maxCost what all looks may cost; absent: {@link MAX_COST} */
+  /** @param maxCost cost limit of all lookups. Absent: {@link MAX_COST} */
   constructor(root: Root, changes: ReadonlyMap<string, StoredChange>, maxCost = MAX_COST) {
     this.#root = root
     this.#changes = changes
@@ -45,9 +42,8 @@ export class LinkView {
   }
 
   /**
-   * What a link at `at` with this target leads to in the workspace: as it will be, and as the host is now, by a way
-   * outside too.
-   * @returns nothing when following it would cost too much
+   * Targets in the workspace of a link at `at`: after the changes, and on the current host, even through outside paths.
+   * @returns undefined when following it would cost too much
    */
   targetsOf(at: string, target: string): readonly LinkTarget[] | undefined {
     const ends = [this.#changes, new Map()].map((changes) => this.#follow(at, target, changes))
@@ -55,7 +51,7 @@ export class LinkView {
     return [...ends.filter((end) => 'path' in end), ...this.#realTarget(at)]
   }
 
-  /** Where the system itself finds what is at a path of the host. */
+  /** Where the system itself resolves a path of the host. */
   #realTarget(at: string): LinkTarget[] {
     try {
       const place = Buffer.concat([Buffer.from(`${this.#root.path}/`), encodePath(at)])
@@ -68,9 +64,9 @@ export class LinkView {
   }
 
   /**
-   * Whether a link at `at` with this target leads out of the workspace by way of another link: as it will be, or, for
-   * not every change need be applied, as the host is now.
-   * @returns why it does, or may, in words; nothing if it does not
+   * Whether a link at `at` leaves the workspace through another link: after the changes, or on the current host, since
+   * not every change need be applied.
+   * @returns why it does, or may; undefined if it does not
    */
   leadsOut(at: string, target: string): string | undefined {
     for (const changes of [this.#changes, new Map()]) {
@@ -89,7 +85,7 @@ export class LinkView {
     const ways = new Set<string>()
     let via: string | undefined
     let links = 0
-    /** How many names lead to where the host ends; what is below that is not looked for. */
+    /** Number of names until the host's tree ends; deeper names are not looked up. */
     let end = Number.POSITIVE_INFINITY
     for (let name = pending.pop(); name !== undefined; name = pending.pop()) {
       if (name === '' || name === '.') continue
@@ -157,8 +153,8 @@ function describe(via: string | undefined): string {
 }
 
 /**
- * Whether a link at `at` with this target leads out of the workspace, or may: `..` behind a name goes up from
- * wherever that name leads, which may be a link to a shallower place, so the text alone does not tell.
+ * Whether a link at `at` leaves the workspace, or may: `..` after a name goes up from wherever that name leads,
+ * possibly a link to a shallower place, so the text alone is not enough.
  */
 export function leadsOutside(at: string, target: string): boolean {
   if (target.startsWith('/')) return true

@@ -1,21 +1,23 @@
 /**
- * What a changed package.json or lock file makes a package manager, a test or an editor run that it did not run
- * before. Compares two texts; text that cannot be read counts as changed.
+ * Compares a changed package.json or lock file with its old version: what would a package manager, test or editor newly
+ * run? Unreadable text counts as changed.
  */
 
-/** Keys of a package.json that say what a package is and run nothing. All others decide what runs. */
+/** Keys of a package.json that describe a package and run nothing. All others affect what runs. */
 const harmlessKeys: ReadonlySet<string> = new Set([
   ...['name', 'version', 'description', 'keywords', 'homepage', 'bugs', 'license', 'licenses', 'author'],
   ...['contributors', 'maintainers', 'funding', 'repository', 'private', 'readme', '$schema'],
   ...['type', 'main', 'module', 'exports', 'types', 'typings', 'typesVersions', 'files', 'sideEffects'],
   ...['engines', 'os', 'cpu', 'peerDependenciesMeta'],
 ])
-/** Keys that name dependencies. One from the registry runs once a person installs it; one from elsewhere is flagged. */
+/**
+ * Keys that name dependencies. A registry package runs once a person installs it; a package from elsewhere is flagged.
+ */
 const dependencyLists: ReadonlySet<string> = new Set([
   ...['dependencies', 'devDependencies', 'optionalDependencies', 'peerDependencies'],
 ])
 
-/** Why a package.json must be named; nothing if all that changed is harmless. `before` is absent for a new one. */
+/** Why a package.json must be named; undefined if only harmless keys changed. `before` is absent for a new file. */
 export function packageReason(before: string | undefined, after: string): string | undefined {
   const [old, now] = [before === undefined ? {} : readObject(before), readObject(after)]
   if (old === undefined || now === undefined) return 'it cannot be read, and may change the scripts that run'
@@ -48,16 +50,16 @@ function readObject(text: string): Record<string, unknown> | undefined {
   }
 }
 
-/** How one kind of lock file names where a package comes from. */
+/** How one kind of lock file names a package's source. */
 interface LockForm {
-  /** Finds each source in the text; its first group is the source. */
+  /** Matches each source in the text; its first group is the source. */
   readonly source: RegExp
-  /** Sources that are the registry's own. */
+  /** Matches the registry's own sources. */
   readonly registry: RegExp
 }
 
 const npmPlace = /^https:\/\/registry\.(?:npmjs\.org|yarnpkg\.com)\//
-/** A path without a scheme that does not lead up is a package of the workspace itself. */
+/** A relative path that does not lead up is a package of the workspace itself. */
 const npmRegistry = /^(https:\/\/(registry\.(npmjs\.org|yarnpkg\.com)|npm\.jsr\.io)\/|(?![/.]|[^/]*:))/
 const pythonRegistry = /^https:\/\/(pypi\.org|files\.pythonhosted\.org)\//
 const anyUrl = /((?:https?|ssh|git(?:\+\w+)?|file|github|gitlab|bitbucket):[^\s"'`,)]+)/g

@@ -1,6 +1,6 @@
 /**
- * Where each path of the resulting tree stands in the rules, by all names under which the host reaches it: its own,
- * those that links give it (the host's and the change set's), and those that files of git point to. Folds all names.
+ * Determines the position of each path in the flag rules, under all names by which the host reaches it: its own, names
+ * through links (of the host and the change set), and names in git's pointer files. Folds all names.
  */
 
 import type { Turns } from '../yield-turns.ts'
@@ -9,19 +9,19 @@ import { foldName, foldPath } from './folded-path.ts'
 import type { LinkTarget, LinkView } from './link-view.ts'
 import type { Repositories } from './repositories.ts'
 
-/** Rounds in which links pass on where they stand; each follows one link more, and Linux follows 40. */
+/** Maximum rounds in which links pass on positions; each follows one link more, and Linux follows 40. */
 const MAX_ROUNDS = 40
-/** Ways in which one place may count; a place with more is flagged. */
+/** Maximum positions of one place; a place with more is flagged. */
 const MAX_TRACKS = 64
 const crowded: Track = { kind: 'flagged', reason: 'too many links lead to it', followsLinks: true }
 
-/** What makes one place another's: a link, or a file in which git finds a path. */
+/** Makes one place count as another: a link, or a file in which git finds a path. */
 export interface Pointer {
   readonly path: string
   readonly target: string
-  /** `link`: the target stands where the link does. `git`: it is a `.git`. `common`: it is a repository's shared part. */
+  /** `link`: the target has the link's position. `git`: it is a `.git`. `common`: it is a repository's shared part. */
   readonly kind: 'link' | 'git' | 'common'
-  /** Whose it is; one of the change set is flagged by itself where it counts. */
+  /** Its owner; a pointer of the change set is itself flagged where it counts. */
   readonly from: 'host' | 'change'
 }
 
@@ -33,22 +33,22 @@ interface Place {
 export class Places {
   readonly #links: Readonly<Record<Pointer['from'], LinkView>>
   readonly #repositories: Repositories
-  /** What pointers add to a folded path. */
+  /** Positions added by pointers, by folded path. */
   readonly #added = new Map<string, Track[]>()
-  /** Folded directories on the way from a pointer to its target, with the pointer. */
+  /** Folded directories between a pointer and its target, with the pointer. */
   readonly #ways = new Map<string, string>()
-  /** Directories that were asked for. */
+  /** Directories already judged. */
   readonly #known = new Map<string, Place>()
 
-  /** @param links one view for each side, so that following links of the change set takes nothing from the host's */
+  /** @param links one view per side, so that links of the change set cannot use up the host's limit */
   constructor(links: Readonly<Record<Pointer['from'], LinkView>>, repositories: Repositories) {
     this.#links = links
     this.#repositories = repositories
   }
 
   /**
-   * Follows pointers until none adds anything. Those that stand nowhere lead nowhere that counts.
-   * @returns the first of the host's pointers that could not be followed; then no path is known to be harmless
+   * Follows pointers until none adds a position. Pointers without a position add none.
+   * @returns the first host pointer that could not be followed; then no path is known to be harmless
    */
   async follow(pointers: readonly Pointer[], turns: Turns): Promise<string | undefined> {
     const targets = new Map<Pointer, readonly LinkTarget[]>()
@@ -70,12 +70,12 @@ export class Places {
     return
   }
 
-  /** Where a path stands. */
+  /** The positions of a path. */
   at(path: string): readonly Track[] {
     return this.#place(path).tracks
   }
 
-  /** The pointer that leads through a path, if one does. */
+  /** The pointer that leads through a path, if any. */
   wayOf(path: string): string | undefined {
     return this.#ways.get(this.#place(path).folded)
   }
@@ -119,7 +119,7 @@ export class Places {
 
   #with(folded: string, tracks: readonly Track[]): readonly Track[] {
     const added = this.#added.get(folded) ?? nowhere
-    // What lies in a `.git`, or in a repository of the host, is judged as that already.
+    // Contents of a `.git`, or of a host repository, already have that position.
     const isInGit = tracks.some((track) => track.kind === 'git')
     const repository = isInGit ? undefined : this.#repositories.at(folded)
     if (added.length === 0 && repository === undefined) return tracks

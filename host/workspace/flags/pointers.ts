@@ -1,6 +1,6 @@
 /**
- * Finds what makes one place of the workspace count as another: links, and the files in which git finds the way to a
- * repository. Looks at the change set and at the host, at what was left out of the VM too. Follows nothing.
+ * Finds pointers in the workspace: links, and the files in which git finds a repository's path. Searches the change set
+ * and the host, including paths excluded from the VM. Follows nothing.
  */
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import { decodePath } from '#specs/node/path-text.ts'
@@ -11,12 +11,12 @@ import { enter, nowhere, type Track } from './flag-rules.ts'
 import { foldName } from './folded-path.ts'
 import type { Pointer } from './places.ts'
 
-/** A larger file says no path. */
+/** A larger file contains no path. */
 const POINTER_MAX_BYTES = 64 * 1024
-/** Names that are looked at in one directory that was left out of the VM. */
+/** Maximum names read in one excluded directory. */
 const LEFT_OUT_MAX_NAMES = 20_000
 
-/** What flags are found by. */
+/** Inputs for finding flags. */
 export interface FlagSurroundings {
   readonly root: Root
   readonly index: ManifestIndex
@@ -25,7 +25,7 @@ export interface FlagSurroundings {
   readonly contents: number
 }
 
-/** Pointers of the host first. */
+/** Host pointers first. */
 export async function findPointers(around: FlagSurroundings, turns: Turns): Promise<Pointer[]> {
   const { index, changes, root, contents } = around
   const found: Pointer[] = []
@@ -73,7 +73,7 @@ function readHost(root: Root, path: string): Buffer | undefined {
   return readWhole(file.fd, 0, file.stat.size)
 }
 
-/** Links that were left out of the VM, as far as they can count: by their own place, or in a directory that counts. */
+/** Excluded links that can count: by their own place, or in a directory that counts. */
 class LeftOutLinks {
   readonly #root: Root
   readonly #found: Pointer[]
@@ -121,7 +121,7 @@ class LeftOutLinks {
   }
 }
 
-/** Whether a link there would make its target count. */
+/** Whether a link at these positions makes its target count. */
 function counts(tracks: readonly Track[]): boolean {
   return tracks.some((track) => track.kind !== 'flagged' || track.followsLinks)
 }

@@ -1,6 +1,6 @@
 /**
- * Directories that git would take for a repository although they are not called `.git`, now or once changes are
- * applied. git needs a HEAD, and beside it objects and refs, or a `commondir` that says where they are.
+ * Finds directories that git would treat as a repository although they are not named `.git`, now or after the changes.
+ * git requires a HEAD, and either objects and refs or a `commondir`.
  */
 import { foldName, foldPath } from './folded-path.ts'
 
@@ -14,7 +14,7 @@ const parts: ReadonlySet<string> = new Set(['head', 'objects', 'refs', 'commondi
 export class Repositories {
   readonly #found = new Map<string, Parts>()
 
-  /** Notes a path that is there on the host, or would be after a change. */
+  /** Records a path that exists on the host, or would exist after a change. */
   add(path: string, where: 'host' | 'change'): void {
     const end = path.lastIndexOf('/')
     const name = foldName(path.slice(end + 1))
@@ -27,8 +27,8 @@ export class Repositories {
   }
 
   /**
-   * What a directory, by its folded path, is to git: `whole` is a repository on the host, `new` would be one with the
-   * changes, whichever of its parts they bring.
+   * How git treats a folded directory: `whole` is a repository on the host, `new` would be one with the changes,
+   * whichever parts they add.
    */
   at(directory: string): 'whole' | 'new' | undefined {
     const found = this.#found.get(directory)

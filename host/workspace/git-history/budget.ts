@@ -1,18 +1,18 @@
-/** What the examination of a git history may cost, and how it says that it cannot go on. */
+/** Cost limits of examining a git history, and the error when it cannot continue. */
 import { readSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Longest stretch of work before other tasks of the process get their turn, in milliseconds. */
+/** Maximum time before other tasks of the process get a turn, in milliseconds. */
 const TURN_MS = 20
 
 export interface HistoryBounds {
-  /** Objects that are read, of the change set and of the host. */
+  /** Maximum objects read, from the change set and the host. */
   readonly maxObjects: number
-  /** Bytes of these objects, uncompressed. */
+  /** Maximum uncompressed bytes of these objects. */
   readonly maxBytes: number
-  /** Commits that are looked at to find the new ones. */
+  /** Maximum commits read to find the new ones. */
   readonly maxCommits: number
-  /** Paths that are asked for their flag. */
+  /** Maximum paths checked for flags. */
   readonly maxPaths: number
 }
 
@@ -23,7 +23,7 @@ export const historyBounds: HistoryBounds = {
   maxPaths: 50_000,
 }
 
-/** The history is damaged, of a form that is not read, or over a bound. The message completes "could not be examined: …". */
+/** The history is damaged, unsupported, or over a limit. The message completes "could not be examined: …". */
 export class NotExaminable extends Error {
   override readonly name = 'NotExaminable'
 }
@@ -57,7 +57,7 @@ export class Budget {
     if (++this.#paths > this.#bounds.maxPaths) throw new NotExaminable('its commits change too many paths')
   }
 
-  /** Lets other tasks of the process run from time to time. */
+  /** Gives other tasks of the process a turn from time to time. */
   async pause(): Promise<void> {
     if (performance.now() - this.#turnStart < TURN_MS) return
     await nextTurn()
@@ -65,7 +65,7 @@ export class Budget {
   }
 }
 
-/** A stretch of an open file. */
+/** A range of an open file. */
 export class ByteRange {
   readonly size: number
   readonly #fd: number
@@ -77,7 +77,7 @@ export class ByteRange {
     this.size = size
   }
 
-  /** @throws {NotExaminable} when the range has not so many bytes */
+  /** @throws {NotExaminable} when the range is shorter */
   read(at: number, length: number): Buffer {
     if (at < 0 || length < 0 || at + length > this.size)
       throw new NotExaminable('a file of it ends too early')

@@ -1,20 +1,20 @@
-/** Which commits the change set adds to the host's history, and which paths they change. */
+/** Finds the commits that the change set adds to the host's history, and the paths they change. */
 import { type Budget, NotExaminable } from './budget.ts'
 import { type Commit, type ObjectStore, parseCommit, parseTree, type TreeEntry } from './objects.ts'
 
-/** Tags of tags. */
+/** Maximum nesting of tags. */
 const MAX_TAGS = 16
 const MAX_DEPTH = 256
-/** New commits that are walked before the host's own are looked at. */
+/** New commits walked before the host's own are read. */
 const NEAR_COMMITS = 1_000
 
 export interface NewHistory {
   readonly commits: readonly { readonly id: string; readonly commit: Commit }[]
-  /** Trees that are named without a commit, by a tag or a pseudo-reference. */
+  /** Trees named without a commit, by a tag or a pseudo-reference. */
   readonly trees: readonly string[]
 }
 
-/** What is reached from `newIds` and not from `hostIds`. @throws {NotExaminable} */
+/** Everything reachable from `newIds` and not from `hostIds`. @throws {NotExaminable} */
 export async function findNewHistory(
   store: ObjectStore,
   newIds: ReadonlySet<string>,
@@ -46,7 +46,7 @@ function peel(store: ObjectStore, id: string): { id: string; type: string } {
 
 type Found = { readonly id: string; readonly commit: Commit }[]
 
-/** The usual case: a few commits on what the host names. Nothing when one of them leads elsewhere. */
+/** The usual case: a few commits on top of the host's. Undefined if one of them leads elsewhere. */
 async function walkNear(
   store: ObjectStore,
   tips: ReadonlySet<string>,
@@ -61,7 +61,7 @@ async function walkNear(
     await budget.pause()
     budget.commit()
     const commit = parseCommit(store.read(id))
-    // It begins a history of its own, or it is an early commit of the host's.
+    // The start of a separate history, or an early commit of the host.
     if (commit.parents.length === 0 && hostIds.size > 0) return
     found.set(id, commit)
     pending.push(...commit.parents.filter((parent) => !hostIds.has(parent)))
@@ -75,8 +75,8 @@ interface Waiting {
 }
 
 /**
- * Walks both histories by date, as git does, until nothing of the new one waits. Where dates lie, commits of the
- * host's may count as new, never the reverse.
+ * Walks both histories by date, like git, until no new commit is left. With wrong dates, host commits may count as new,
+ * but never the reverse.
  */
 async function walkByDate(
   store: ObjectStore,
@@ -104,7 +104,7 @@ async function walkByDate(
     for (let id = pending.pop(); id !== undefined; id = pending.pop()) {
       if (own.has(id)) continue
       own.add(id)
-      // Passed as new already, by a way around: its parents are the host's as well.
+      // Already counted as new on another path: its parents belong to the host too.
       if (fresh.delete(id)) pending.push(...(known.get(id)?.parents ?? []))
       else if (known.has(id)) freshWaiting--
       else enqueue(id, true)
@@ -153,7 +153,7 @@ function peelOwn(store: ObjectStore, id: string): string | undefined {
   }
 }
 
-/** The latest first. */
+/** Latest first. */
 class Heap {
   readonly #items: Waiting[] = []
 
@@ -193,16 +193,16 @@ class Heap {
   }
 }
 
-/** A path that a commit changes, against all of its parents. */
+/** A path changed by a commit, compared with all its parents. */
 export interface ChangedPath {
   readonly path: string
-  /** Absent: the commit deletes it. */
+  /** Absent: the commit deletes the path. */
   readonly after?: TreeEntry
-  /** What the first parent that has it has there. */
+  /** The entry in the first parent that has it. */
   readonly before?: TreeEntry
 }
 
-/** The files and links in which a tree differs from each of some others. @throws {NotExaminable} */
+/** Files and links in which a tree differs from each of several others. @throws {NotExaminable} */
 export async function* changedPaths(
   store: ObjectStore,
   tree: string,
@@ -220,7 +220,7 @@ export async function* changedPaths(
     for (const name of new Set([...entries.keys(), ...others.flatMap((other) => [...other.keys()])])) {
       const after = entries.get(name)
       const before = others.map((other) => other.get(name))
-      // What one parent has as well is that parent's, and was judged there.
+      // An entry that one parent also has was judged there.
       if (isAnyOf(after, before)) continue
       const path = prefix + name
       if (Buffer.byteLength(path) > 4_096) throw new NotExaminable('its trees are too deep')
@@ -244,7 +244,7 @@ export async function* changedPaths(
   }
 }
 
-/** A merge may take each entry, or the lack of it, from any parent. Without a parent everything is new. */
+/** A merge may take each entry, or its absence, from any parent. Without a parent everything is new. */
 function isAnyOf(after: TreeEntry | undefined, before: readonly (TreeEntry | undefined)[]): boolean {
   return before.some((entry) =>
     entry === undefined || after === undefined

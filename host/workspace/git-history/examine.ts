@@ -1,7 +1,7 @@
 /**
- * What a change set does to the history of the workspace's git repositories: which branches move, how many commits
- * come, and whether the next checkout or push would bring what the review flags or the VM never had. Reads objects as
- * data; no git runs, no configuration is obeyed but the form of object names.
+ * Examines what a change set does to the workspace's git repositories: which branches move, how many commits are added,
+ * and whether the next checkout or push would bring flagged or excluded content. Reads objects as data; runs no git and
+ * obeys no configuration except the object format.
  */
 import { createHash } from 'node:crypto'
 import { posix } from 'node:path'
@@ -27,9 +27,9 @@ import {
   readHostBytes,
 } from './references.ts'
 
-/** Flagged paths that are named in a report. */
+/** Maximum flagged paths in a report. */
 const NAMED_PATHS = 100
-/** Bytes of a link's target in a commit. */
+/** Maximum bytes of a link's target in a commit. */
 const TARGET_MAX_BYTES = 4_096
 
 /** A file or link that commits or the index would put into the workspace. */
@@ -38,7 +38,7 @@ export interface HistorySubject {
   readonly kind: 'file' | 'link'
   /** A link's target. */
   readonly target?: string
-  /** Content before and after; nothing where there is none or it is no file. @throws {NotExaminable} */
+  /** Content before and after; undefined if there is none or it is no file. @throws {NotExaminable} */
   before(): Buffer | undefined
   after(): Buffer | undefined
 }
@@ -46,7 +46,7 @@ export interface HistorySubject {
 export interface ExamineOptions extends HistorySurroundings {
   /** Why a path must be named to be applied, as for a change of the working files. */
   judge(subject: HistorySubject): string | undefined
-  /** Whether git on the host takes a directory for a repository, or for the `.git` of a working tree. */
+  /** Whether git on the host treats a directory as a repository, or as the `.git` of a working tree. */
   isRepository(directory: string): boolean
   readonly bounds?: HistoryBounds
 }
@@ -56,21 +56,21 @@ export interface FlaggedInHistory {
   readonly reason: string
 }
 
-/** What became of one repository. */
+/** Result for one repository. */
 export interface HistoryReport {
   /** Its directory below the workspace, such as `.git`. */
   readonly directory: string
   readonly moved: readonly MovedReference[]
-  /** New commits. */
+  /** Number of new commits. */
   readonly commits: number
-  /** What the new commits and the index hold that must be named, at most 100. */
+  /** Content of the new commits and the index that must be named, at most 100. */
   readonly flagged: readonly FlaggedInHistory[]
   readonly flaggedCount: number
   /** Why HEAD, refs, logs and index must be named to be applied. */
   readonly reason?: string
-  /** Characters of an object's name. */
+  /** Length of an object name in characters. */
   readonly idLength: number
-  /** Whether every new object was there and could be read. */
+  /** Whether every new object was found and readable. */
   readonly isExamined: boolean
 }
 
@@ -94,14 +94,14 @@ export async function examineHistory(options: ExamineOptions): Promise<History> 
   return { reports, reasons }
 }
 
-/** The changes below each repository that say where its history ends. */
+/** The changes of each repository that affect where its history ends. */
 function membersByRepository({ changes, index, isRepository }: ExamineOptions): Map<string, string[]> {
   const repositories = new Map<string, string[]>()
   const repositoriesAbove = findRepositoriesAbove(isRepository)
   for (const change of changes.values()) {
     if (change.kind === 'mode' || change.kind === 'unsupported') continue
     const found = repositoryOf(change.path, repositoriesAbove)
-    // A directory alone says nothing; what is in it is looked at by itself.
+    // A directory alone means nothing; its contents are examined separately.
     if (found === undefined || (change.kind === 'directory' && index.get(change.path)?.kind !== 'file'))
       continue
     const [directory, below] = found
@@ -113,9 +113,9 @@ function membersByRepository({ changes, index, isRepository }: ExamineOptions): 
 }
 
 /**
- * The repository that a path belongs to, whatever its directory is called. A submodule's name may have slashes, so the
- * repository below `modules` ends where what follows looks like git's; where that is too early, the repository has no
- * such objects and is flagged.
+ * The repository of a path, whatever its directory's name. A submodule's name may contain slashes, so the repository
+ * below `modules` ends where the rest looks like git's. If that is too early, its objects are missing and it is
+ * flagged.
  */
 function repositoryOf(
   path: string,
@@ -135,10 +135,10 @@ function repositoryOf(
   return
 }
 
-/** How many names the directories above a path have that are repositories, the shortest first. */
+/** Number of names in each parent directory that is a repository, shortest first. */
 type RepositoriesAbove = (path: string) => readonly number[]
 
-/** Each directory is judged once, however many changes are below it. */
+/** Judges each directory once, however many changes are below it. */
 function findRepositoriesAbove(isRepository: ExamineOptions['isRepository']): RepositoriesAbove {
   const known = new Map<string, readonly number[]>()
   const above: RepositoriesAbove = (path) => {
@@ -217,7 +217,7 @@ async function examineRepository(
   }
 }
 
-/** Objects that nothing was compared with: under a false name one would stand in for an object of the host. */
+/** Objects that were not verified: under a false name, one could replace an object of the host. */
 function unexaminedObjects(
   { changes }: ExamineOptions,
   directory: string,
@@ -258,13 +258,13 @@ async function examineMember(
 
 const emptyIndex: GitIndex = { entries: new Map(), caches: new Map() }
 
-/** What must be named, gathered over commits, trees and the index of one repository. */
+/** Collects what must be named over the commits, trees and index of one repository. */
 class Findings {
   readonly named: FlaggedInHistory[] = []
   count = 0
   readonly #options: ExamineOptions
   readonly #budget: Budget
-  /** What the paths of the working tree begin with below the workspace: empty, or with a final slash. */
+  /** Prefix of the working tree's paths below the workspace: empty, or with a trailing slash. */
   readonly #prefix: string
   readonly #judged = new Set<string>()
   readonly #paths = new Set<string>()
@@ -309,7 +309,7 @@ class Findings {
         this.addProblem(`the index hides changes of "${entry.path}" from git status`)
       if (old?.id === entry.id && old.mode === entry.mode) continue
       const after = treeEntryOf(entry)
-      // An entry as the host's HEAD has it brings nothing new.
+      // An entry equal to that of the host's HEAD adds nothing.
       const isOwn = () => {
         const head = tree === undefined ? undefined : entryAt(store, tree, entry.path)
         return head?.id === after.id && head.mode === after.mode
@@ -332,7 +332,7 @@ class Findings {
     if (this.#judged.has(key)) return
     this.#judged.add(key)
     this.#budget.path()
-    // A submodule is a name of a commit elsewhere; what fetches it is .gitmodules.
+    // A submodule names a commit elsewhere; .gitmodules decides what is fetched.
     const entry = after?.kind === 'submodule' ? undefined : (after ?? before)
     if (entry === undefined || entry.kind === 'submodule' || entry.kind === 'tree') return
     if (after !== undefined && !store.isThereAfter(after.id))
@@ -365,7 +365,7 @@ class Findings {
     return reason
   }
 
-  /** Whether the history has at a path what the workspace had there when the run began: the person's own. */
+  /** Whether the history has the same content at a path as the workspace at the start of the run: the user's own. */
   #isAsItWentIn(
     path: string,
     after: TreeEntry | undefined,
@@ -401,18 +401,18 @@ function entryAt(store: ObjectStore, tree: string, path: string): TreeEntry | un
   return
 }
 
-/** Where the working tree of a repository lies below the workspace, as the host has it; empty where it is the workspace. */
+/** The working tree of a repository below the workspace, according to the host; empty if it is the workspace. */
 function workingTreeOf({ root }: ExamineOptions, directory: string): string {
   const text = readHostBytes(root, `${directory}/config`, 1024 * 1024)?.toString('latin1') ?? ''
   const set = /^\s*worktree\s*=\s*"?([^"\r\n]+)"?\s*$/im.exec(text)?.[1]
-  // In a repository that is called `.git` the working tree is the directory above.
+  // The working tree of a repository named `.git` is its parent directory.
   const named = set ?? (/(^|\/)\.git$/i.test(directory) ? '..' : undefined)
   if (named === undefined || named.startsWith('/')) return ''
   const tree = posix.join(directory, named)
   return tree === '.' || tree === '..' || tree.startsWith('../') ? '' : tree.replace(/\/$/, '')
 }
 
-/** Bytes of an object's name, as the repository's configuration on the host says, or the one that comes. */
+/** Length of an object name in bytes, from the repository's configuration on the host or in the changes. */
 function idBytesOf(options: ExamineOptions, directory: string): number {
   const path = `${directory}/config`
   const own = readHostBytes(options.root, path, 1024 * 1024)

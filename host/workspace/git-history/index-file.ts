@@ -1,15 +1,15 @@
 /**
- * Reads git's index (gitformat-index(5), versions 2 to 4): what the next `git checkout -- .` would write and what
- * `git status` would not show.
+ * Reads git's index (gitformat-index(5), versions 2 to 4): what the next `git checkout -- .` would write and what `git
+ * status` would hide.
  */
 import { createHash } from 'node:crypto'
 import { decodePath, encodePath } from '#specs/node/path-text.ts'
 import { NotExaminable } from './budget.ts'
 
-/** Bytes of an index that is read; half a million entries need about 60 MB. */
+/** Maximum bytes of an index; half a million entries need about 60 MB. */
 export const INDEX_MAX_BYTES = 128 * 1024 * 1024
 
-/** A path as Linux takes it; version 4 shares beginnings, so that a small file could name very much. */
+/** Linux's path limit; version 4 shares prefixes, so a small file could expand to very long names. */
 const PATH_MAX_BYTES = 4_096
 const NAMES_MAX_BYTES = 128 * 1024 * 1024
 const MAX_FOLDERS = 500_000
@@ -20,7 +20,7 @@ export interface IndexEntry {
   readonly id: string
   /** 0, or 1 to 3 for the sides of a conflict. */
   readonly stage: number
-  /** Whether `git status` takes the file for unchanged without a look (assume-unchanged, skip-worktree). */
+  /** Whether `git status` assumes that the file is unchanged (assume-unchanged, skip-worktree). */
   readonly isHidden: boolean
   readonly isIntentToAdd: boolean
 }
@@ -28,7 +28,7 @@ export interface IndexEntry {
 export interface GitIndex {
   /** By stage and path, such as `0:a/b`. */
   readonly entries: ReadonlyMap<string, IndexEntry>
-  /** Digests of the extensions that let git pass over files: the untracked cache and the monitor's. */
+  /** Digests of the extensions that let git skip files: the untracked cache and the monitor's. */
   readonly caches: ReadonlyMap<string, string>
 }
 
@@ -63,7 +63,7 @@ export function isIndexPath(path: string): boolean {
   return /(^|\/)\.git\/(.+\/)?index$/s.test(path)
 }
 
-/** A digest of what an index says of the files, without the times and sizes that `git status` refreshes; nothing if it cannot be read. */
+/** Digest of an index's content without the times and sizes that `git status` refreshes; undefined if unreadable. */
 export function meaningOfIndex(bytes: Buffer): string | undefined {
   for (const idBytes of [20, 32]) {
     try {
@@ -117,13 +117,13 @@ function parseEntries(bytes: Buffer, version: number, idBytes: number) {
     if (entries.has(key)) throw new NotExaminable('the index names a path twice')
     entries.set(key, entry)
     before = name
-    // Before version 4, entries are filled up with one to eight NULs to a multiple of eight bytes.
+    // Before version 4, entries are padded with one to eight NULs to a multiple of eight bytes.
     at = version === 4 ? end + 1 : at + Math.ceil((end + 1 - at) / 8) * 8
   }
   return { entries, end: at }
 }
 
-/** How many bytes of the name before are dropped; the coding of a pack's offsets. */
+/** Number of bytes to drop from the previous name; encoded like a pack's offsets. */
 function readCut(bytes: Buffer, at: number): { value: number; next: number } {
   let place = at
   let byte = bytes[place++] ?? 0
@@ -142,8 +142,8 @@ interface Folder {
 }
 
 /**
- * The trees that the next commit would take without looking must be those of the entries. A tree's name follows from
- * what is in it, so no object is read.
+ * The cached trees, which the next commit uses without checking, must match the entries. A tree's name follows from its
+ * contents, so no object is read.
  */
 function checkCachedTree(content: Buffer, entries: ReadonlyMap<string, IndexEntry>, idBytes: number): void {
   const root: Folder = { folders: new Map(), files: [] }

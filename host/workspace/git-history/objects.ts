@@ -1,6 +1,6 @@
 /**
- * The objects of a repository as the change set and the host's own store have them. Alternates are never followed, and
- * every object that is read must have the name that its content gives.
+ * Reads a repository's objects from the change set and the host's store. Never follows alternates; every object must
+ * match its name by content.
  */
 import { createHash } from 'node:crypto'
 import type { Root } from '#specs/node/descriptor-walk.ts'
@@ -20,7 +20,7 @@ import {
   PackIndex,
 } from './pack.ts'
 
-/** Packs that are opened; git itself asks for a clean-up at 50. */
+/** Maximum packs opened; git itself suggests a clean-up at 50. */
 const MAX_PACKS = 200
 const unchecked = 'git trusts what it says of the objects without looking at them'
 
@@ -28,14 +28,14 @@ export interface HistorySurroundings {
   readonly root: Root
   readonly index: ManifestIndex
   readonly changes: ReadonlyMap<string, StoredChange>
-  /** Descriptor of the change set's contents; -1 when it has none. */
+  /** Descriptor of the change set's contents; -1 if there are none. */
   readonly contents: number
 }
 
 export interface StoreOptions {
   /** The repository's directory below the workspace, such as `.git`. */
   readonly directory: string
-  /** Bytes of an object's name: 20 (SHA-1) or 32 (SHA-256). */
+  /** Length of an object name in bytes: 20 (SHA-1) or 32 (SHA-256). */
   readonly idBytes: number
   readonly budget: Budget
 }
@@ -46,7 +46,7 @@ export class ObjectStore implements Disposable {
   readonly #directory: string
   readonly #budget: Budget
   readonly #changedLoose = new Map<string, ByteRange>()
-  /** By the path of the pack without its ending. */
+  /** By the pack's path without its extension. */
   readonly #changedPacks = new Map<string, Pack>()
   readonly #hostPacks = new Map<string, Pack>()
   readonly #opened: OpenFile[] = []
@@ -66,7 +66,7 @@ export class ObjectStore implements Disposable {
     }
   }
 
-  /** Whether an object is in the store once all changes are applied. */
+  /** Whether an object exists once all changes are applied. */
   isThereAfter(id: string): boolean {
     if (this.#changedLoose.has(id)) return true
     for (const pack of this.#changedPacks.values()) if (pack.index.find(id) !== undefined) return true
@@ -81,9 +81,9 @@ export class ObjectStore implements Disposable {
     return !this.#isDeleted(loose) && this.#hostHas(loose)
   }
 
-  /** @throws {NotExaminable} when it is nowhere, damaged or too large */
+  /** @throws {NotExaminable} when it is missing, damaged or too large */
   read(id: string): GitObject {
-    // What a pack keeps costs nothing else, and one tree can be named a million times.
+    // A cached pack object costs nothing more, and one tree can be named a million times.
     this.#budget.object(0)
     const object = this.#find(id)
     if (object === undefined) throw new NotExaminable(`the object ${id.slice(0, 12)} is missing`)
@@ -92,7 +92,7 @@ export class ObjectStore implements Disposable {
     return object
   }
 
-  /** Looks at all that the change set does below `objects`; gives why paths must be named to be applied. */
+  /** Checks all changes below `objects`; returns why paths must be named to be applied. */
   async checkChanges(): Promise<Map<string, string>> {
     const reasons = new Map<string, string>()
     for (const change of this.#around.changes.values()) {
@@ -104,7 +104,7 @@ export class ObjectStore implements Disposable {
     return reasons
   }
 
-  /** A path that some file systems take for one below `objects`. */
+  /** A path that some file systems treat as one below `objects`. */
   #isOtherSpelling(path: string): boolean {
     const end = this.#directory.lastIndexOf('/') + 1
     return path.startsWith(this.#directory.slice(0, end)) && /^objects(\/|$)/.test(foldPath(path.slice(end)))
@@ -135,7 +135,7 @@ export class ObjectStore implements Disposable {
     this.read(id)
   }
 
-  /** Every object of a pack has the name that its index gives it. */
+  /** Checks that every object of a pack matches its name in the index. */
   async #checkPack(path: string, ending: 'pack' | 'idx'): Promise<undefined> {
     const name = path.slice(0, -ending.length - 1)
     const pack = this.#changedPacks.get(name)
@@ -167,7 +167,7 @@ export class ObjectStore implements Disposable {
     }
   }
 
-  /** Objects may go only if they are elsewhere afterwards; a branch of the host may need them. */
+  /** Objects may be removed only if they exist elsewhere afterwards; a branch of the host may need them. */
   async #checkDeletion(path: string): Promise<string | undefined> {
     const { index } = this.#around
     for (const file of [path, ...index.below(path)]) {
@@ -259,7 +259,7 @@ export class ObjectStore implements Disposable {
         this.#changedLoose.set(name.replace('/', ''), this.#rangeOf(change))
       else if (/^pack\/[^/]+\.(pack|idx)$/.test(name)) packs.add(change.path.replace(/\.(pack|idx)$/, ''))
     }
-    // Every object is looked for in each of them.
+    // Every object is searched in each of them.
     if (packs.size > MAX_PACKS) throw new NotExaminable('too many packs come')
     for (const name of packs) {
       const pack = this.#openPack(name, (path) => {
@@ -304,9 +304,9 @@ export class ObjectStore implements Disposable {
   }
 }
 
-/** The beginning of a loose object: its type, its size, and the bytes that say so. */
+/** The header of a loose object: its type, its size, and the length of the header. */
 function sizeOfLoose(compressed: Buffer): { type: ObjectType; size: number; head: number } {
-  // A thousand bytes grow to a million at most.
+  // A thousand bytes expand to a million at most.
   const start = inflateStart(compressed.subarray(0, 1_024))
   const end = start.indexOf(0)
   const said = /^(commit|tree|blob|tag) (0|[1-9][0-9]{0,11})$/.exec(
@@ -321,7 +321,7 @@ function sizeOfLoose(compressed: Buffer): { type: ObjectType; size: number; head
 export interface Commit {
   readonly tree: string
   readonly parents: readonly string[]
-  /** Of its committer, seconds since 1970; what the commit claims. */
+  /** Committer time in seconds since 1970, as claimed by the commit. */
   readonly date: number
 }
 

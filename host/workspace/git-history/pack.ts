@@ -1,15 +1,15 @@
 /**
- * Reads git's packs (gitformat-pack(5), version 2 of pack and index) by offset. Every length that the file claims is
- * bounded before memory is taken for it.
+ * Reads git's packs (gitformat-pack(5), version 2 of pack and index) by offset. Limits every claimed length before it
+ * allocates memory.
  */
 import { constants, inflateSync } from 'node:zlib'
 import { type Budget, type ByteRange, NotExaminable } from './budget.ts'
 
-/** Bytes of one object; larger ones are not examined. */
+/** Maximum bytes of one object; larger ones are not examined. */
 export const OBJECT_MAX_BYTES = 64 * 1024 * 1024
-/** Deltas on deltas; git writes 50, and 250 when told to be thorough. */
+/** Maximum chain of deltas; git writes 50, or 250 with aggressive packing. */
 const MAX_CHAIN = 512
-/** Bytes of objects kept for the deltas on them. */
+/** Bytes of cached objects for deltas. */
 const CACHE_BYTES = 32 * 1024 * 1024
 
 export type ObjectType = 'commit' | 'tree' | 'blob' | 'tag'
@@ -20,7 +20,7 @@ export interface GitObject {
 
 const types: Readonly<Record<number, ObjectType>> = { 1: 'commit', 2: 'tree', 3: 'blob', 4: 'tag' }
 
-/** @throws {NotExaminable} unless it gives exactly `size` bytes */
+/** @throws {NotExaminable} unless the result has exactly `size` bytes */
 export function inflate(compressed: Buffer, size: number): Buffer {
   let data: Buffer
   try {
@@ -32,7 +32,7 @@ export function inflate(compressed: Buffer, size: number): Buffer {
   return data
 }
 
-/** What the beginning of compressed data gives. @throws {NotExaminable} */
+/** Decompresses the beginning of the data. @throws {NotExaminable} */
 export function inflateStart(compressed: Buffer): Buffer {
   try {
     return inflateSync(compressed, { finishFlush: constants.Z_SYNC_FLUSH })
@@ -71,7 +71,7 @@ export class PackIndex {
     return Number(large)
   }
 
-  /** Where in the pack an object begins; nothing if it is not in it. */
+  /** Offset of an object in the pack; undefined if it is missing. */
   find(id: string): number | undefined {
     const first = Number.parseInt(id.slice(0, 2), 16)
     let low = first === 0 ? 0 : this.#bytes.read(8 + (first - 1) * 4, 4).readUInt32BE(0)
@@ -90,9 +90,9 @@ export class PackIndex {
 interface Entry {
   readonly type: number
   readonly size: number
-  /** Where the compressed data begins. */
+  /** Offset of the compressed data. */
   readonly dataAt: number
-  /** Where the object lies that a delta is on. */
+  /** Offset of a delta's base object. */
   readonly base?: number
 }
 
@@ -116,7 +116,7 @@ export class Pack {
     this.#budget = budget
   }
 
-  /** The object that begins at an offset. @throws {NotExaminable} */
+  /** Reads the object at an offset. @throws {NotExaminable} */
   read(offset: number): GitObject {
     const deltas: { readonly at: number; readonly delta: Buffer }[] = []
     let at = offset
@@ -190,7 +190,7 @@ export class Pack {
   }
 
   #inflate({ size, dataAt }: Entry): Buffer {
-    // Deflate adds a few bytes per block to what it cannot compress.
+    // Deflate adds a few bytes per block to incompressible data.
     const most = size + Math.ceil(size / 100) + 1_024
     this.#budget.object(size)
     return inflate(this.#bytes.read(dataAt, Math.max(0, Math.min(most, this.#bytes.size - dataAt))), size)

@@ -1,18 +1,18 @@
 /**
- * Which files of a repository say where its history ends (HEAD, refs, packed-refs, logs, index), what they say on the
- * host, and what they would say after the change set.
+ * Reads the files that define where a repository's history ends (HEAD, refs, packed-refs, logs, index), on the host and
+ * after the change set.
  */
 import type { Root } from '#specs/node/descriptor-walk.ts'
 import { readSlices, type StoredChange } from '../change-set.ts'
 import { NotExaminable } from './budget.ts'
 import type { HistorySurroundings } from './objects.ts'
 
-/** Bytes of a file with references; ten thousand lines of a log are two million. */
+/** Maximum bytes of a reference file; ten thousand log lines are two million. */
 const TEXT_MAX_BYTES = 16 * 1024 * 1024
-/** Where set-aside commits are kept; what is there is nobody's branch yet. */
+/** Folder of set-aside commits, which belong to no branch yet. */
 export const asideFolder = 'refs/caisson'
 
-/** Whether a path below the repository's directory is one that says where history ends. */
+/** Whether a path below the repository's directory defines where history ends. */
 export function isReference(below: string): boolean {
   return /^(worktrees\/[^/]+\/)?([a-z_]*head|packed-refs|index|shallow|(refs|logs)(\/.*)?)$/is.test(below)
 }
@@ -23,29 +23,29 @@ export function isIndex(below: string): boolean {
 
 export interface Reference {
   readonly id: string
-  /** Where in the change set's contents the name of the object stands; only for what the change set brings. */
+  /** Offset of the object's name in the change set's contents; only for references from the change set. */
   readonly offset?: number
 }
 
 /** One moved, new or deleted branch, tag or HEAD. */
 export interface MovedReference {
-  /** As git names it: `HEAD`, `refs/heads/main`. */
+  /** git's name: `HEAD`, `refs/heads/main`. */
   readonly name: string
   readonly from?: string
   readonly to?: string
   readonly offset?: number
 }
 
-/** What the files of a repository say, before and after. */
+/** The content of a repository's reference files, before and after. */
 export class References {
-  /** Objects from which the host's own history is reached. */
+  /** Objects from which the host's own history is reachable. */
   readonly hostIds: ReadonlySet<string>
   /** Objects that the change set names and the host does not. */
   readonly newIds: ReadonlySet<string>
   readonly moved: readonly MovedReference[]
-  /** Why references must be named whatever they lead to; nothing if they need not. */
+  /** Why references must be named regardless of their targets; undefined if not. */
   readonly problem: string | undefined
-  /** Where HEAD pointed on the host: an object. */
+  /** The object of the host's HEAD. */
   readonly hostHead: string | undefined
   readonly #around: HistorySurroundings
   readonly #directory: string
@@ -98,8 +98,8 @@ export class References {
   }
 
   /**
-   * The names of objects in a file. A line of a log has two.
-   * @throws {NotExaminable} on a line that is none of git's: the file may be something else
+   * The object names in a file. A log line has two.
+   * @throws {NotExaminable} on a line that git does not write: the file may be something else
    */
   #idsOf(below: string, text: string): string[] {
     const id = `[0-9a-f]{${this.#idLength}}`
@@ -116,7 +116,7 @@ export class References {
     return ids
   }
 
-  /** Branches, tags and HEAD with the object that each names; a file of its own goes before packed-refs. */
+  /** Branches, tags and HEAD with their objects; a loose file takes precedence over packed-refs. */
   #referencesOf(
     texts: ReadonlyMap<string, string>,
     offsetOf: (below: string) => number,
@@ -170,7 +170,7 @@ function movedReferences(
   return moved
 }
 
-/** Names that git takes for other objects, and links to commits that were only set aside. */
+/** Names that git treats as other objects, and links to commits that were only set aside. */
 function problemOf(
   moved: readonly MovedReference[],
   changed: ReadonlyMap<string, string>,
@@ -199,7 +199,7 @@ function resolveHead(
   return new RegExp(`^[0-9a-f]{${idLength}}`).exec(text)?.[0]
 }
 
-/** The text of a plain file on the host, byte by byte. @throws {NotExaminable} when it is too large */
+/** Reads a plain host file as bytes. @throws {NotExaminable} when it is too large */
 export function readHostBytes(root: Root, path: string, maxBytes: number): Buffer | undefined {
   const located = root.locate(path, { links: 'refuse' })
   if (!located.ok) return

@@ -1,6 +1,6 @@
 /**
- * The commits of a history that must be named, brought under a name that git neither checks out nor pushes:
- * `refs/caisson/RUN/heads/main` in the place of `refs/heads/main`. The objects come anyway; only the names are new.
+ * Moves flagged commits to a name that git neither checks out nor pushes: `refs/caisson/RUN/heads/main` instead of
+ * `refs/heads/main`. The objects are applied anyway; only the names change.
  */
 import { createHash } from 'node:crypto'
 import path from 'node:path'
@@ -10,19 +10,19 @@ import type { ManifestIndex } from '../conflicts.ts'
 import type { HistoryReport } from './examine.ts'
 import { asideFolder, type MovedReference } from './references.ts'
 
-/** Branches of one repository that are set aside. */
+/** Maximum branches of one repository that are set aside. */
 const MAX_REFERENCES = 50
 
 export interface SetAside {
-  /** As the agent had it, such as `refs/heads/main`. */
+  /** The agent's name, such as `refs/heads/main`. */
   readonly name: string
-  /** Under which it comes to the host, such as `refs/caisson/run_x/heads/main`. */
+  /** The name on the host, such as `refs/caisson/run_x/heads/main`. */
   readonly aside: string
-  /** The file of that reference below the workspace. */
+  /** Path of that reference's file below the workspace. */
   readonly path: string
 }
 
-/** A change set with the references that keep commits aside, and what these are. */
+/** A change set with added references for set-aside commits, and a list of them. */
 export function withCommitsAside(
   changes: ChangeSet,
   index: ManifestIndex,
@@ -35,7 +35,7 @@ export function withCommitsAside(
   for (const report of reports) {
     if (report.reason === undefined || !report.isExamined || !isName(runId)) continue
     const folder = `${report.directory}/${asideFolder}/${runId}`
-    // Only where the host has a repository, and nothing else comes there.
+    // Only if the host has a repository, and the changes add nothing else there.
     if (index.get(`${report.directory}/refs`)?.kind !== 'directory' || isTouched(entries, report.directory))
       continue
     for (const moved of report.moved.slice(0, MAX_REFERENCES)) {
@@ -58,7 +58,7 @@ function isTouched(entries: ReadonlyMap<string, StoredChange>, directory: string
   return entries.get(`${directory}/refs`)?.kind === 'deleted'
 }
 
-/** The name of the object as it stands in the change set's contents. */
+/** The object's name in the change set's contents. */
 function fileFor({ to, offset }: MovedReference, contents: number, idLength: number) {
   if (to === undefined || offset === undefined) return
   const bytes = Buffer.concat([...readSlices(contents, offset, idLength)].map((piece) => Buffer.from(piece)))
@@ -66,7 +66,7 @@ function fileFor({ to, offset }: MovedReference, contents: number, idLength: num
   return { mode: 0o644, size: idLength, offset, sha256: createHash('sha256').update(bytes).digest('hex') }
 }
 
-/** Adds a file and the directories above it; not where a file of another reference is in the way. */
+/** Adds a file and its parent directories, unless another reference's file is in the way. */
 function addFile(
   entries: Map<string, StoredChange>,
   index: ManifestIndex,
@@ -89,7 +89,7 @@ function addFile(
   return true
 }
 
-/** Whether git takes a text as the name of a reference (git-check-ref-format(1)), narrowed to plain characters. */
+/** Whether git accepts a reference name (git-check-ref-format(1)), limited to plain characters. */
 function isName(name: string): boolean {
   const parts = name.split('/')
   return (

@@ -1,7 +1,7 @@
 /**
- * Takes the change stream from the guest into the run's directory. Every byte is hostile: the decoder checks form,
- * order and bounds, this checks what entries mean to one another and what fits on the disk. Nothing of the user's
- * is touched. A stream that is refused or cut leaves no change set behind.
+ * Receives the guest's change stream into the run's directory. Every byte is untrusted: the decoder checks format,
+ * order and limits; this file checks entries against each other and the disk space. Touches no user file. A refused or
+ * truncated stream leaves no change set.
  */
 
 import { createHash, hash as hashOnce } from 'node:crypto'
@@ -14,7 +14,7 @@ import {
   decodeChanges,
 } from '#specs/node/change-stream.ts'
 import { limits } from '#specs/protocol/limits.ts'
-import { type WaitForRoom, writeWithRoom } from '../../files/disk-space.ts'
+import { type WaitForDiskSpace, writeWithDiskSpace } from '../../files/disk-space.ts'
 import { renameDurably } from '../../files/durable.ts'
 import { type ChangeSet, changeSetPaths, type StoredChange } from '../change-set.ts'
 import type { Manifest } from '../manifest.ts'
@@ -28,25 +28,25 @@ import {
 import { SenseCheck } from './sense-check.ts'
 import { WatchedSource } from './watched-source.ts'
 
-/** Bytes that stay free on the disk whatever the guest sends. */
+/** Bytes that must stay free on the disk. */
 const SPARE_BYTES = 256 * 1024 * 1024
-/** Content after which the free space is looked at again. */
+/** Bytes of content between two checks of the free space. */
 const CHECK_EVERY_BYTES = 64 * 1024 * 1024
 const WRITE_BYTES = 1024 * 1024
 
 export interface ReceiveOptions {
-  /** What comes from the guest. */
+  /** The guest's stream. */
   readonly source: AsyncIterable<Uint8Array>
-  /** What went in; entries must make sense against it. */
+  /** What was copied into the VM; entries must be consistent with it. */
   readonly manifest: Manifest
   readonly runDirectory: string
-  /** Absent: the bounds of the protocol. */
+  /** Absent: the limits of the protocol. */
   readonly bounds?: Partial<ChangeBounds>
-  /** Bytes left free on the disk; absent: 256 MiB. */
+  /** Bytes to leave free on the disk. Absent: 256 MiB. */
   readonly spareBytes?: number
   readonly signal?: AbortSignal
-  /** Asked where the disk is full; the guest waits meanwhile. Absent: the change set is refused. */
-  readonly waitForRoom?: WaitForRoom
+  /** Called when the disk is full; the guest waits meanwhile. Absent: the change set is refused. */
+  readonly waitForDiskSpace?: WaitForDiskSpace
   onProgress?(entries: number, contentBytes: number): void
 }
 
@@ -55,12 +55,12 @@ export async function receiveChanges(options: ReceiveOptions): Promise<Workspace
   const paths = changeSetPaths(options.runDirectory)
   const parts = { entries: `${paths.entries}.part`, contents: `${paths.contents}.part` }
   const source = new WatchedSource(options.source, options.signal)
-  const room = new Room(options)
+  const diskSpace = new DiskSpace(options)
   try {
-    const received = await receiveInto(parts, source, options, room)
-    // The entries last: with them the change set is there.
-    await room.write(() => rename(parts.contents, paths.contents))
-    await room.write(() => renameDurably(parts.entries, paths.entries))
+    const received = await receiveInto(parts, source, options, diskSpace)
+    // The entries last: they make the change set complete.
+    await diskSpace.write(() => rename(parts.contents, paths.contents))
+    await diskSpace.write(() => renameDurably(parts.entries, paths.entries))
     return workspaceSuccess({ ...received, paths })
   } catch (thrown) {
     await Promise.all(Object.values(parts).map((part) => rm(part, { force: true })))
@@ -72,15 +72,15 @@ async function receiveInto(
   parts: { entries: string; contents: string },
   source: AsyncIterable<Uint8Array>,
   options: ReceiveOptions,
-  room: Room,
+  diskSpace: DiskSpace,
 ): Promise<Omit<ChangeSet, 'paths'>> {
   const bounds = {
     maxEntries: options.bounds?.maxEntries ?? limits.changeMaxEntries,
     maxContentBytes: options.bounds?.maxContentBytes ?? limits.changeMaxContentBytes,
   }
-  await using contentsFile = await room.write(() => open(parts.contents, 'w', 0o600))
-  await using entriesFile = await room.write(() => open(parts.entries, 'w', 0o600))
-  const contents = new ContentFile(contentsFile, room)
+  await using contentsFile = await diskSpace.write(() => open(parts.contents, 'w', 0o600))
+  await using entriesFile = await diskSpace.write(() => open(parts.entries, 'w', 0o600))
+  const contents = new ContentFile(contentsFile, diskSpace)
   const entries = new Map<string, StoredChange>()
   const sense = new SenseCheck(options.manifest)
   for await (const change of decodeChanges(source, bounds)) {
@@ -93,7 +93,7 @@ async function receiveInto(
     options.onProgress?.(entries.size, contents.size)
   }
   await contents.end()
-  const sha256 = await writeEntries(entriesFile, entries, contents.size, room)
+  const sha256 = await writeEntries(entriesFile, entries, contents.size, diskSpace)
   return { entries, contentBytes: contents.size, sha256 }
 }
 
@@ -101,7 +101,7 @@ async function store({ entry, content }: DecodedChange, contents: ContentFile): 
   if (entry.kind !== 'file') return entry
   const offset = contents.size
   await contents.expect(entry.size)
-  // Most files are small and come in one piece: hashing such a one at once is several times faster.
+  // Most files are small and arrive in one piece, which is several times faster to hash at once.
   let only: Buffer | undefined
   let hash: ReturnType<typeof createHash> | undefined
   for await (const piece of content) {
@@ -117,8 +117,8 @@ async function store({ entry, content }: DecodedChange, contents: ContentFile): 
 }
 
 /**
- * What of an entry differs from what went in. The guest sends a small file that was written to without a look at
- * what it was; one whose content is the same is no change, or one of its mode alone.
+ * Reduces an entry to its difference from the original. The guest sends a small written file without comparing it; one
+ * with the same content is no change, or only a mode change.
  */
 function reduceToDifference(entry: StoredChange, manifest: Manifest): StoredChange | undefined {
   const before = entry.kind === 'file' ? manifest.entries.get(entry.path) : undefined
@@ -132,7 +132,7 @@ async function writeEntries(
   file: FileHandle,
   entries: ReadonlyMap<string, StoredChange>,
   contentBytes: number,
-  room: Room,
+  diskSpace: DiskSpace,
 ): Promise<string> {
   const hash = createHash('sha256')
   let text = ''
@@ -140,7 +140,7 @@ async function writeEntries(
   const flush = async () => {
     const bytes = Buffer.from(text)
     hash.update(bytes)
-    await room.writeAll(file, bytes, size)
+    await diskSpace.writeAll(file, bytes, size)
     size += bytes.length
     text = ''
   }
@@ -150,12 +150,12 @@ async function writeEntries(
   }
   text += `${JSON.stringify({ end: true, entries: entries.size, contentBytes })}\n`
   await flush()
-  await room.write(() => file.datasync())
+  await diskSpace.write(() => file.datasync())
   return hash.digest('hex')
 }
 
-/** The disk that the change set goes to: some of it stays free, and where it is full the receiver waits. */
-class Room {
+/** The disk of the change set: keeps some space free, and waits when it is full. */
+class DiskSpace {
   readonly #options: ReceiveOptions
   readonly #spareBytes: number
 
@@ -164,24 +164,24 @@ class Room {
     this.#spareBytes = options.spareBytes ?? SPARE_BYTES
   }
 
-  /** Resolves when `bytes` more fit and the spare bytes stay free. @throws {WorkspaceFailure} */
+  /** Resolves when `bytes` more fit with the reserved space. @throws {WorkspaceFailure} */
   async require(bytes: number): Promise<void> {
-    const { runDirectory, waitForRoom } = this.#options
+    const { runDirectory, waitForDiskSpace } = this.#options
     const neededBytes = this.#spareBytes + bytes
     const { bavail, bsize } = await statfs(runDirectory)
     const freeBytes = bavail * bsize
     if (freeBytes >= neededBytes) return
-    if (waitForRoom !== undefined) return await this.#wait(neededBytes)
+    if (waitForDiskSpace !== undefined) return await this.#wait(neededBytes)
     throw new WorkspaceFailure(
       'no_space',
       `receiving the change set: expected ${neededBytes} free bytes in ${runDirectory}, found ${freeBytes}; free some disk space and collect again`,
     )
   }
 
-  /** Does `write`, which may be done again. */
+  /** Executes `write`, and repeats it after a wait for space. */
   write<T>(write: () => Promise<T>): Promise<T> {
-    const wait = this.#options.waitForRoom === undefined ? undefined : () => this.#wait(WRITE_BYTES)
-    return writeWithRoom(write, wait)
+    const wait = this.#options.waitForDiskSpace === undefined ? undefined : () => this.#wait(WRITE_BYTES)
+    return writeWithDiskSpace(write, wait)
   }
 
   async writeAll(file: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
@@ -192,9 +192,9 @@ class Room {
   }
 
   async #wait(neededBytes: number): Promise<void> {
-    const { runDirectory: directory, waitForRoom, signal } = this.#options
+    const { runDirectory: directory, waitForDiskSpace, signal } = this.#options
     try {
-      await waitForRoom?.({
+      await waitForDiskSpace?.({
         what: 'the change set',
         directory,
         neededBytes,
@@ -207,32 +207,32 @@ class Room {
   }
 }
 
-/** Appends contents in large writes, and keeps the disk from filling up. */
+/** Appends contents in large writes, and checks the free space. */
 class ContentFile {
   readonly #file: FileHandle
-  readonly #room: Room
+  readonly #diskSpace: DiskSpace
   readonly #buffer = Buffer.allocUnsafe(WRITE_BYTES)
   #used = 0
-  /** Where in the file the buffer begins. */
+  /** Offset of the buffer in the file. */
   #start = 0
   #sinceCheck = Number.POSITIVE_INFINITY
 
-  constructor(file: FileHandle, room: Room) {
+  constructor(file: FileHandle, diskSpace: DiskSpace) {
     this.#file = file
-    this.#room = room
+    this.#diskSpace = diskSpace
   }
 
   get size(): number {
     return this.#start + this.#used
   }
 
-  /** Forgets what lies from `offset` on. */
+  /** Discards everything from `offset` on. */
   rewind(offset: number): void {
     this.#used = Math.max(0, offset - this.#start)
     this.#start = Math.min(this.#start, offset)
   }
 
-  /** A file of this size follows. */
+  /** Announces a file of this size. */
   async expect(bytes: number): Promise<void> {
     if (bytes > CHECK_EVERY_BYTES) await this.#check(bytes)
   }
@@ -252,17 +252,17 @@ class ContentFile {
   async end(): Promise<void> {
     await this.#flush()
     await this.#file.truncate(this.size)
-    await this.#room.write(() => this.#file.datasync())
+    await this.#diskSpace.write(() => this.#file.datasync())
   }
 
   async #flush(): Promise<void> {
-    await this.#room.writeAll(this.#file, this.#buffer.subarray(0, this.#used), this.#start)
+    await this.#diskSpace.writeAll(this.#file, this.#buffer.subarray(0, this.#used), this.#start)
     this.#start += this.#used
     this.#used = 0
   }
 
   async #check(bytes: number): Promise<void> {
-    await this.#room.require(bytes)
+    await this.#diskSpace.require(bytes)
     this.#sinceCheck = 0
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What the entries of a change set must hold against the manifest and against one another, so that applying them one
- * by one makes sense: nothing lies below what is no directory, and only what is there is deleted or changes its mode.
+ * Checks the entries of a change set against the manifest and each other, so that they can be applied one by one:
+ * nothing is below a non-directory, and only existing paths are deleted or change their mode.
  */
 import { ChangeStreamError } from '#specs/node/change-stream.ts'
 import { encodePath } from '#specs/node/path-text.ts'
@@ -8,11 +8,11 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { StoredChange } from '../change-set.ts'
 import type { Manifest } from '../manifest.ts'
 
-/** An entry whose subtree is still coming. */
+/** An entry whose subtree is not complete. */
 interface OpenEntry {
   readonly path: string
   readonly kind: StoredChange['kind']
-  /** Whether it, or one above it, is a directory that did not go in as one: then nothing below it did. */
+  /** Whether it, or a parent, is a new directory: then nothing below it was copied into the VM. */
   readonly isNew: boolean
 }
 
@@ -25,7 +25,7 @@ export class SenseCheck {
     this.#manifest = manifest
   }
 
-  /** Takes the next entry. @throws {ChangeStreamError} when it makes no sense */
+  /** Accepts the next entry. @throws {ChangeStreamError} when it is inconsistent */
   next(entry: { kind: StoredChange['kind']; path: string }): void {
     const { path, kind } = entry
     if (encodePath(path).length > limits.pathMaxBytes) refuse(path, 'its path is too long')

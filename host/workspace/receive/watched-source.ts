@@ -1,13 +1,13 @@
 /**
- * Chunks from the guest, until they end, fail, or the caller gives up: the caller's signal is heeded also while no
- * chunk comes. Remembers how it ended, since a stream cut short and a false one are told apart by that.
+ * Reads chunks from the guest until they end, fail, or the caller aborts, even while no chunk arrives. Records how it
+ * ended, to tell a truncated stream from an invalid one.
  */
 import { ChangeStreamError } from '#specs/node/change-stream.ts'
 
 export class WatchedSource implements AsyncIterable<Uint8Array> {
   readonly #source: AsyncIterable<Uint8Array>
   readonly #signal: AbortSignal | undefined
-  /** Set when the source ended or was given up, with what it threw if it did. */
+  /** Set when the source ended or was aborted, with its error if any. */
   ended: { readonly thrown?: unknown } | undefined
 
   constructor(source: AsyncIterable<Uint8Array>, signal: AbortSignal | undefined) {
@@ -30,23 +30,23 @@ export class WatchedSource implements AsyncIterable<Uint8Array> {
       this.ended = { thrown }
       throw thrown
     } finally {
-      // Not waited for: where the source is silent it would not come back before its next chunk.
+      // Not awaited: a silent source would not return before its next chunk.
       if (!isDone) void Promise.resolve(chunks.return?.()).catch(() => undefined)
     }
   }
 
-  /** Whether the signal, and nothing else, is why `thrown` was thrown. */
+  /** Whether only the signal caused `thrown`. */
   wasCancelled(thrown: unknown): boolean {
     if (this.#signal?.aborted !== true) return false
     if (thrown === this.#signal.reason) return true
-    // A source that ends by the same signal fails with words of its own, or leaves the stream cut short.
+    // A source that ends by the same signal throws its own error, or truncates the stream.
     return this.ended !== undefined && (this.ended.thrown === thrown || thrown instanceof ChangeStreamError)
   }
 
   async #orAbort<T>(pending: Promise<T>): Promise<T> {
     const signal = this.#signal
     if (signal === undefined) return await pending
-    // Whichever loses the race must not count as unhandled.
+    // The loser of the race must not be an unhandled rejection.
     pending.catch(() => undefined)
     signal.throwIfAborted()
     const { promise, reject } = Promise.withResolvers<never>()

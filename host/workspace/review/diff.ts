@@ -1,7 +1,6 @@
 /**
- * The unified diff of one reviewed change, made by a library: no program runs, no configuration is obeyed. Bounded:
- * what is too large, binary or too different is said in a sentence instead. The text is foreign, so whoever shows it
- * escapes it.
+ * Creates the unified diff of one reviewed change with a library: runs no program and obeys no configuration. Content
+ * that is too large, binary or too different gets a sentence instead. The text is untrusted; the caller must escape it.
  */
 import { isUtf8 } from 'node:buffer'
 import { hash } from 'node:crypto'
@@ -12,21 +11,21 @@ import { WorkspaceFailure } from '../workspace-error.ts'
 import { isBinary, type Review, type ReviewItem } from './review.ts'
 
 export interface DiffBounds {
-  /** Bytes of the larger side; absent: 512 KiB. */
+  /** Maximum bytes of the larger side. Absent: 512 KiB. */
   readonly maxBytes?: number
-  /** Lines that differ; absent: 5,000. */
+  /** Maximum differing lines. Absent: 5,000. */
   readonly maxEdits?: number
-  /** Lines of context; absent: 3. */
+  /** Lines of context. Absent: 3. */
   readonly context?: number
 }
 
 export type Diff =
-  /** A unified diff; empty when only the mode or nothing in the text differs. */
+  /** A unified diff; empty if only the mode differs. */
   | { readonly kind: 'text'; readonly text: string; readonly added: number; readonly removed: number }
-  /** Why there is none. */
+  /** Why there is no diff. */
   | { readonly kind: 'none'; readonly why: string }
 
-/** The diff from the host's file as it is now to what applying would write. */
+/** The diff from the host's current file to the result of applying. */
 export function diffItem(review: Review, item: ReviewItem, bounds: DiffBounds = {}): Diff {
   const maxBytes = bounds.maxBytes ?? 512 * 1024
   if (item.change === 'mode' || item.change === 'unsupported') return none('no content changed')
@@ -47,7 +46,7 @@ function compare(path: string, before: string, after: string, bounds: DiffBounds
     timeout: 2_000,
   })
   if (patch === undefined) return none('the two texts differ too much to compare line by line')
-  // The library's separator line says nothing.
+  // Removes the library's separator line.
   const text = patch.replace(/^=+\n/, '')
   let added = 0
   let removed = 0
@@ -89,7 +88,7 @@ function newText(review: Review, item: ReviewItem, maxBytes: number): string | D
 
 const damaged = none('its stored content is damaged: it is not what the run made, and cannot be applied')
 
-/** @param sha256 what the content must be; absent: whatever is there */
+/** @param sha256 the expected digest. Absent: any content */
 function textOf(fd: number, offset: number, size: number, maxBytes: number, sha256?: string): string | Diff {
   if (size > maxBytes) return none(`too large to show (${size} bytes)`)
   const bytes = Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece)))

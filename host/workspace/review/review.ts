@@ -1,12 +1,12 @@
 /**
- * What a person reviews: each change with what it does, its sizes, whether it is flagged and how it stands to the
- * host as it is now. Changes nothing.
+ * Builds a review: each change with its effect, sizes, flags and conflicts with the host's current state. Changes
+ * nothing.
  */
 import { closeSync, readSync } from 'node:fs'
 import path from 'node:path'
 import { Root } from '#specs/node/descriptor-walk.ts'
 import { type ChangeSet, openContents, type StoredChange, type StoredFile } from '../change-set.ts'
-import { ConflictFinder, ManifestIndex, type Standing } from '../conflicts.ts'
+import { ConflictFinder, type ConflictState, ManifestIndex } from '../conflicts.ts'
 import { Flagger } from '../flags/flag-changes.ts'
 import { examineHistory, type HistoryReport } from '../git-history/examine.ts'
 import { type SetAside, withCommitsAside } from '../git-history/set-aside.ts'
@@ -15,9 +15,9 @@ import { failureOf, type WorkspaceResult, workspaceFailure, workspaceSuccess } f
 import { readOwnStates } from '../write-ahead.ts'
 import { Turns } from '../yield-turns.ts'
 
-/** Bytes looked at to tell text from binary; git's number. */
+/** Bytes read to tell text from binary; same as git. */
 const SNIFF_BYTES = 8_000
-/** Deleted files with one content that are looked at for the name of a new one. */
+/** Maximum deleted files with equal content that are compared with a new file's name. */
 const RENAME_CANDIDATES = 64
 
 /** One side of a change. */
@@ -33,21 +33,21 @@ export interface ReviewSide {
 
 export interface ReviewItem {
   readonly path: string
-  /** `modified` includes a change of kind; `mode` is the permission bits alone. */
+  /** `modified` includes a change of kind; `mode` changes only the permission bits. */
   readonly change: 'added' | 'modified' | 'deleted' | 'mode' | 'unsupported'
   readonly before?: ReviewSide
   readonly after?: ReviewSide
-  /** Whether the new content is not text; only for files. */
+  /** Whether the new content is binary; only for files. */
   readonly binary?: boolean
-  /** What a deletion, or the end of a directory, takes with it. */
+  /** Number of files that a removed or replaced directory contains. */
   readonly filesBelow?: number
-  /** The deleted path that had the same content; both changes stay separate. */
+  /** The deleted path with the same content; both changes stay separate. */
   readonly renamedFrom?: string
   readonly renamedTo?: string
   /** Why it must be named to be applied. */
   readonly flagged?: string
-  readonly standing: Standing
-  /** Why it cannot come home; only for `unsupported`. The guest's words. */
+  readonly standing: ConflictState
+  /** Why it cannot be transferred; only for `unsupported`. Untrusted guest text. */
   readonly reason?: string
 }
 
@@ -57,16 +57,16 @@ export interface Review extends Disposable {
   readonly changes: ChangeSet
   /** In the order of paths. */
   readonly items: readonly ReviewItem[]
-  /** What becomes of git repositories that are touched. */
+  /** Effects on git repositories. */
   readonly history: readonly HistoryReport[]
-  /** Branches that come under a name of their own because their history must be named; their files are items. */
+  /** Branches applied under another name because their history is flagged; their files are items. */
   readonly aside: readonly SetAside[]
 }
 
 /**
- * Joins change set, manifest and host. The caller disposes the review. The directory itself may have been replaced
- * by another of the same path: each path is compared by itself. However large the change set, other tasks of the
- * process get their turn. Failures: `unreadable`, `damaged`, `internal`.
+ * Combines change set, manifest and host. The caller disposes the review. The directory may have been replaced by
+ * another at the same path: each path is compared separately. Large change sets do not block other tasks of the
+ * process. Failures: `unreadable`, `damaged`, `internal`.
  */
 export async function reviewChanges(
   manifest: Manifest,
@@ -89,8 +89,8 @@ export async function reviewChanges(
     const { changes, aside } = withCommitsAside(received, index, contents, reports)
     const renames = await findRenames(index, changes, turns)
     const own = readOwnStates(path.dirname(changes.paths.entries))
-    const standings = new ConflictFinder(root, index, own, turns)
-    const around = { index, contents, flags, history: reasons, renames, standings }
+    const finder = new ConflictFinder(root, index, own, turns)
+    const around = { index, contents, flags, history: reasons, renames, finder }
     const items: ReviewItem[] = []
     for (const change of changes.entries.values()) {
       if (turns.isDue) await turns.give()
@@ -108,14 +108,14 @@ export async function reviewChanges(
   }
 }
 
-/** Whether "apply all" takes an item; otherwise why not. */
+/** Why "apply all" skips an item; undefined if it does not. */
 export function holdBack(item: ReviewItem): string | undefined {
   if (item.change === 'unsupported') return `it cannot come home: ${item.reason ?? ''}`
   if (item.standing.kind === 'conflict') return item.standing.reason
   return item.flagged
 }
 
-/** The paths of a change set that are flagged, in order. Failures: as {@link reviewChanges}. */
+/** The flagged paths of a change set, in order. Failures: like {@link reviewChanges}. */
 export async function flaggedPaths(
   manifest: Manifest,
   changes: ChangeSet,
@@ -133,7 +133,7 @@ interface Surroundings {
   /** Why a path of git's history must be named. */
   readonly history: ReadonlyMap<string, string>
   readonly renames: Renames
-  readonly standings: ConflictFinder
+  readonly finder: ConflictFinder
 }
 
 async function makeItem(around: Surroundings, change: StoredChange): Promise<ReviewItem> {
@@ -166,7 +166,7 @@ async function makeItem(around: Surroundings, change: StoredChange): Promise<Rev
     ...(renamedFrom === undefined ? {} : { renamedFrom }),
     ...(renamedTo === undefined ? {} : { renamedTo }),
     ...(flagged === undefined ? {} : { flagged }),
-    standing: await around.standings.find(change),
+    standing: await around.finder.find(change),
   }
 }
 
@@ -188,7 +188,7 @@ function sniff(contents: number, change: StoredFile): Buffer {
   return head.subarray(0, readSync(contents, head, 0, head.length, change.offset))
 }
 
-/** Whether a file's beginning says that it is no text: a NUL in it, as git has it. */
+/** Whether a file starts like binary data: it contains a NUL, as in git. */
 export function isBinary(head: Buffer): boolean {
   return head.includes(0)
 }
@@ -199,7 +199,7 @@ interface Renames {
   readonly to: ReadonlyMap<string, string>
 }
 
-/** Pairs each added file with a deleted one of the same content, if it has any; empty files are too alike. */
+/** Pairs each added file with a deleted one of the same content; skips empty files. */
 async function findRenames(index: ManifestIndex, changes: ChangeSet, turns: Turns): Promise<Renames> {
   const gone = new Map<string, string[]>()
   for (const change of changes.entries.values()) {
@@ -221,7 +221,7 @@ async function findRenames(index: ManifestIndex, changes: ChangeSet, turns: Turn
     const candidates = gone.get(change.sha256)
     if (candidates === undefined || candidates.length === 0) continue
     const name = change.path.slice(change.path.lastIndexOf('/') + 1)
-    // Of many equal files only the last few are looked at: each pair would be compared else.
+    // Compares only the last of many equal files, to limit the number of pairs.
     const first = Math.max(0, candidates.length - RENAME_CANDIDATES)
     const near = candidates.slice(first)
     const alike = near.findIndex((path) => path.slice(path.lastIndexOf('/') + 1) === name)

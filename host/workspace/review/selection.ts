@@ -1,15 +1,12 @@
 /**
- * Which changes of a review are applied: all that need no one's word, or those that are named, with what they need.
- * A change that conflicts is never chosen; nothing here touches a disk.
+ * Selects which changes of a review are applied: all unflagged ones, or named ones with their dependencies. Never
+ * selects a conflict and never touches the disk.
  */
 import { ancestorsOf } from '../conflicts.ts'
 import { Inherited } from '../inherited.ts'
 import { holdBack, type Review, type ReviewItem } from './review.ts'
 
-/**
- * All but flagged and conflicting, or paths: a path also stands for all that is below it, unless `exact` says that
- * each was chosen by itself.
- */
+/** All except flagged and conflicting changes, or paths. A path includes everything below it, unless `exact` is set. */
 export type Selection = 'all' | { readonly paths: readonly string[]; readonly exact?: boolean }
 
 export interface HeldBack {
@@ -18,22 +15,22 @@ export interface HeldBack {
 }
 
 export interface Choice {
-  /** What is to be applied, in order. */
+  /** Changes to apply, in order. */
   readonly chosen: readonly ReviewItem[]
-  /** Already so on the host, though it was asked for. */
+  /** Selected, but already in the target state. */
   readonly already: readonly string[]
-  /** Asked for, but the host has changed. */
+  /** Selected, but the host has changed. */
   readonly conflicts: readonly HeldBack[]
-  /** Not asked for, flagged without being named, or not able to come home. */
+  /** Not selected, flagged without being named, or unsupported. */
   readonly leftOut: readonly HeldBack[]
-  /** Named, but no change has that path. */
+  /** Named paths without a change. */
   readonly unknown: readonly string[]
 }
 
-/** Why a change stays out that the selection does not name. */
+/** Why a change outside the selection is skipped. */
 export const notChosen = 'not chosen'
 
-/** Sorts a review's items by what the selection means for them. */
+/** Sorts a review's items by a selection. */
 export function selectChanges(review: Review, selection: Selection): Choice {
   const named =
     selection === 'all' ? undefined : namedItems(review, selection.paths, selection.exact === true)
@@ -41,7 +38,7 @@ export function selectChanges(review: Review, selection: Selection): Choice {
   const conflicts: HeldBack[] = []
   const leftOut: HeldBack[] = []
   const already: string[] = []
-  /** Directories that will not be there as the changes below them expect. */
+  /** Directories that will be missing for the changes below them. */
   const missing = new Map<string, string>()
   const blocked = new Inherited((directory) => missing.get(directory))
   for (const item of review.items) {
@@ -70,8 +67,8 @@ export function selectChanges(review: Review, selection: Selection): Choice {
 }
 
 /**
- * New directories that would stand empty because what is flagged below them stays away. One that the agent left empty,
- * or that was named itself, is wanted for its own sake.
+ * New directories that would be empty because only flagged changes are below them. Directories that the agent left
+ * empty, or that were named, are kept.
  */
 function hollowDirectories(
   review: Review,
@@ -96,16 +93,16 @@ function hollowDirectories(
 
 function addAncestors(path: string, to: Set<string>): void {
   for (const above of ancestorsOf(path)) {
-    // What is above it came with it.
+    // Its parents were added with it.
     if (to.has(above)) return
     to.add(above)
   }
 }
 
 interface Named {
-  /** Paths given word for word. */
+  /** Paths given literally. */
   readonly exact: ReadonlySet<string>
-  /** With what is below them, and the new directories above. */
+  /** With their contents, and the new parent directories. */
   readonly all: ReadonlySet<string>
   readonly unknown: readonly string[]
 }

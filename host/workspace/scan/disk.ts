@@ -1,7 +1,7 @@
 /**
- * Makes the read-only disk of a scanned workspace, and the manifest of what is on it. Each file is read once: the
- * same bytes are hashed and written, so the manifest cannot differ from the disk, whatever happens to the directory
- * meanwhile. Refuses what is no longer a plain file, or moved out of the scanned tree.
+ * Builds the read-only disk of a scanned workspace and its manifest. Reads each file once and both hashes and writes
+ * these bytes, so that manifest and disk always match. Refuses paths that are no longer plain files, or left the
+ * scanned tree.
  */
 import { createHash, type Hash, hash as hashOnce } from 'node:crypto'
 import {
@@ -26,26 +26,26 @@ import { type Child, ErofsWriter, erofsBlockBytes } from './erofs.ts'
 import type { Scan, ScannedEntry } from './scan.ts'
 
 /**
- * The size of every workspace disk, in bytes: fixed, so that a VM resumed from a template finds the disk it knows.
- * The file is sparse and takes only what is on it.
+ * Fixed size of every workspace disk in bytes, so that a VM restored from a template finds the expected disk. The file
+ * is sparse.
  */
 export const workspaceDiskBytes = 16 * 1024 ** 3
 
 /** Owner of all files in the VM: the user `work`. */
 const GUEST_OWNER = { uid: 1000, gid: 1000 }
-/** What is no plain file any more is neither followed nor waited for. */
+/** Never follows a link and never blocks on a special file. */
 const OPEN_FILE = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY
 const OPEN_IN_PLACE = constants.O_RDWR | constants.O_NOFOLLOW
 const CHUNK_BYTES = 1024 * 1024
 const TURN_MS = 20
-/** Times that a file which changes while it is read is read again; then what was read last stands. */
+/** Maximum reads of a file that changes meanwhile; then the last content is used. */
 const READS = 3
 
 export interface DiskOptions {
   readonly scan: Scan
-  /** Where the disk goes; must not exist, is removed again on failure. Mode 0600. */
+  /** Path of the disk; must not exist, is removed on failure. Mode 0600. */
   readonly file: string
-  /** The file exists, holds nothing but zeros, and is neither replaced nor cut: a VM has it open already. */
+  /** The file exists with only zeros and must be neither replaced nor truncated: a VM has opened it. */
   readonly isInPlace?: boolean
   /** Absent: {@link workspaceDiskBytes}. */
   readonly diskBytes?: number
@@ -54,7 +54,7 @@ export interface DiskOptions {
 
 export interface Disk {
   readonly manifest: Manifest
-  /** Bytes that the image uses. */
+  /** Bytes used by the image. */
   readonly usedBytes: number
 }
 
@@ -74,14 +74,14 @@ export async function buildDisk(options: DiskOptions): Promise<WorkspaceResult<D
   }
 }
 
-/** What the disk of a scan takes at most, in bytes. */
+/** Maximum disk size of a scan, in bytes. */
 export function estimateDiskBytes(scan: Scan): number {
   const blocks = (bytes: number) => Math.ceil(bytes / erofsBlockBytes) * erofsBlockBytes
   let total = 4 * erofsBlockBytes
   for (const entry of scan.entries) {
-    // An inode of 64 bytes and its tail share a block with others, or take one of their own at worst.
+    // A 64-byte inode and its tail share a block with others, or use one of their own.
     total += blocks(entry.size) + erofsBlockBytes
-    // A directory takes a block, and each entry its share of its parent's blocks.
+    // A directory uses a block, and each entry a share of its parent's blocks.
     total += 300
   }
   return total
@@ -104,7 +104,7 @@ function checkSpace({ scan, file, diskBytes = workspaceDiskBytes }: DiskOptions)
   }
 }
 
-/** A directory of the scan on its way into the image. */
+/** A directory of the scan during writing. */
 interface Folder {
   readonly index: number
   readonly parentIndex: number
@@ -123,7 +123,7 @@ class Builder {
   readonly #chunk = Buffer.allocUnsafe(CHUNK_BYTES)
   #bytes = 0
   #turnStart = performance.now()
-  /** The directory whose files are being read, kept open. */
+  /** The currently open directory. */
   #open: { path: string; directory: Directory } | undefined
 
   constructor(options: DiskOptions, fd: number) {
@@ -137,7 +137,7 @@ class Builder {
 
   async run(): Promise<Disk> {
     const { scan } = this.#options
-    // Whatever its mode on the host: in the VM the root must be the agent's to use.
+    // Regardless of its mode on the host, the agent must be able to use the root.
     const attributes = { mode: (scan.rootMode & 0o777) | 0o700, mtimeNs: 0n }
     this.#folders.set('', { index: 0, parentIndex: 0, attributes, children: [] })
     using root = Directory.openTrusted(scan.root)
@@ -205,7 +205,7 @@ class Builder {
     try {
       fd = openSync(directory.at(name), OPEN_FILE)
     } catch (thrown) {
-      // Otherwise it is gone or a link now: as if the scan had not seen it.
+      // Otherwise it was removed or is a link now: treat it as not scanned.
       if (['EACCES', 'EPERM', 'EIO'].includes(errnoOf(thrown))) {
         this.#leftOut.push({ path: entry.path, reason: 'unreadable' })
       }
@@ -236,7 +236,7 @@ class Builder {
     return erofs.end(guestAttributes(seen))
   }
 
-  /** The whole content, read again if the file changed meanwhile; nothing if it outgrew the buffer. */
+  /** The whole content, read again if the file changed meanwhile; undefined if it outgrew the buffer. */
   #readSmall(fd: number, opened: BigIntStats): Buffer | undefined {
     let before = opened
     let content = this.#chunk.subarray(0, 0)
@@ -250,7 +250,7 @@ class Builder {
     return content
   }
 
-  /** Copies as many bytes as the file had when it was opened, or fewer if it shrank. */
+  /** Copies the file's size at opening, or less if it shrank. */
   async #copyLarge(
     fd: number,
     before: BigIntStats,
@@ -272,7 +272,9 @@ class Builder {
     return { sha256: hash.digest('hex'), size }
   }
 
-  /** The directory of this path, opened name by name without following links; nothing if it is gone or was replaced. */
+  /**
+   * The directory at this path, opened name by name without following links; undefined if it was removed or replaced.
+   */
   #enter(root: Directory, wanted: string): Directory | undefined {
     if (this.#open?.path === wanted) return this.#open.directory
     this.#open?.directory[Symbol.dispose]()
@@ -300,7 +302,7 @@ class Builder {
   }
 }
 
-/** Fills the buffer from `position` on as far as the file goes. */
+/** Fills the buffer from `position` until the end of the file. */
 function readFully(fd: number, buffer: Buffer, position: number): number {
   let done = 0
   while (done < buffer.length) {
@@ -315,7 +317,7 @@ function statFields(stat: BigIntStats): Pick<ScannedEntry, 'mode' | 'inode' | 'm
   return { mode: Number(stat.mode) & 0o7777, inode: stat.ino, mtimeNs: stat.mtimeNs, ctimeNs: stat.ctimeNs }
 }
 
-/** Set-uid, set-gid and sticky mean nothing in the VM and do not come home. */
+/** Set-uid, set-gid and sticky are meaningless in the VM and are not transferred back. */
 function guestAttributes({ mode, mtimeNs }: ScannedEntry): { mode: number; mtimeNs: bigint } {
   return { mode: mode & 0o777, mtimeNs }
 }

@@ -1,10 +1,8 @@
 /**
- * Writes a file system image in the erofs format, uncompressed, in one pass: content is laid down as it comes, and
- * what is in the image is exactly what was given. Knows nothing of where content comes from.
- *
- * Format: Linux, fs/erofs/erofs_fs.h and Documentation/filesystems/erofs.rst. Used of it: 4 KiB blocks, extended
- * (64-byte) inodes, FLAT_PLAIN and FLAT_INLINE data. Layout: block 0 the superblock; then the table of directory
- * inodes; then data blocks and metadata blocks (file inodes with the tails of their content) as they come.
+ * Writes an uncompressed erofs image in one pass; the image contains exactly the given content. Knows nothing about
+ * sources. Format: Linux, fs/erofs/erofs_fs.h and Documentation/filesystems/erofs.rst. Uses 4 KiB blocks, extended
+ * (64-byte) inodes, FLAT_PLAIN and FLAT_INLINE data. Layout: block 0 is the superblock, then the table of directory
+ * inodes, then data blocks and metadata blocks (file inodes with the tails of their content) in order of arrival.
  */
 import { ftruncateSync, writeSync } from 'node:fs'
 
@@ -23,7 +21,7 @@ const typeBits = { file: 0o100000, directory: 0o040000, link: 0o120000 } as cons
 const directoryTypes = { file: 1, directory: 2, link: 7 } as const
 
 export interface Attributes {
-  /** Permission bits alone. */
+  /** Permission bits only. */
   readonly mode: number
   readonly mtimeNs: bigint
 }
@@ -33,12 +31,12 @@ export interface Owner {
   readonly gid: number
 }
 
-/** What a directory entry needs to know. */
+/** Fields of a directory entry. */
 export interface Child {
-  /** The name's bytes. */
+  /** Name in bytes. */
   readonly name: Buffer
   readonly kind: 'file' | 'directory' | 'link'
-  /** The inode's number, as given by the writer. */
+  /** Inode number, assigned by the writer. */
   readonly nid: number
 }
 
@@ -47,15 +45,15 @@ export class ErofsWriter {
   readonly #owner: Owner
   readonly #table: Buffer
   #nextBlock: number
-  /** The metadata block being filled. */
+  /** The current metadata block. */
   readonly #meta = Buffer.alloc(erofsBlockBytes)
   #metaBlock = -1
   #metaUsed = erofsBlockBytes
   #inodes = 0
 
   /**
-   * @param fd an empty file or one of zeros, open for writing; stays the caller's
-   * @param directories how many directories there will be, the root included
+   * @param fd an empty or all-zero file, open for writing; the caller closes it
+   * @param directories number of directories, including the root
    */
   constructor(fd: number, directories: number, owner: Owner) {
     this.#fd = fd
@@ -64,12 +62,12 @@ export class ErofsWriter {
     this.#nextBlock = (TABLE_OFFSET + this.#table.length) / erofsBlockBytes
   }
 
-  /** Bytes of the image so far. */
+  /** Bytes written so far. */
   get size(): number {
     return this.#nextBlock * erofsBlockBytes
   }
 
-  /** The number of directory `index`; the root is 0 and must be written like the others. */
+  /** Inode number of directory `index`; the root is 0 and must be written too. */
   directoryNid(index: number): number {
     return (TABLE_OFFSET + index * INODE_BYTES) / 32
   }
@@ -96,7 +94,7 @@ export class ErofsWriter {
     return this.#endNode('link', attributes, this.#nextBlock, target.length, target)
   }
 
-  /** Writes directory `index` with all that is in it. */
+  /** Writes directory `index` with all its entries. */
   setDirectory(index: number, parentIndex: number, attributes: Attributes, children: readonly Child[]): void {
     const all: Child[] = [
       { name: Buffer.from('.'), kind: 'directory', nid: this.directoryNid(index) },
@@ -113,8 +111,8 @@ export class ErofsWriter {
   }
 
   /**
-   * Writes what is still held back.
-   * @param diskBytes the size of the finished file, at least {@link size}; the rest is a hole
+   * Writes the buffered rest.
+   * @param diskBytes size of the finished file, at least {@link size}; the rest is a hole
    */
   finish(diskBytes: number): void {
     this.#flushMeta()
@@ -135,7 +133,7 @@ export class ErofsWriter {
     return this.#place(isInline ? Buffer.concat([inode, tail]) : inode)
   }
 
-  /** Puts an inode with its tail where both lie in one block, as the format demands. */
+  /** Places an inode with its tail in one block, as the format requires. */
   #place(bytes: Buffer): number {
     if (this.#metaUsed + bytes.length > erofsBlockBytes) {
       this.#flushMeta()
@@ -164,7 +162,7 @@ export class ErofsWriter {
     layout: number,
     links: number,
   ): Buffer {
-    // From the pool, unlike Buffer.alloc: there are many.
+    // Uses the buffer pool, unlike Buffer.alloc: there are many.
     const inode = Buffer.allocUnsafe(INODE_BYTES).fill(0)
     inode.writeUInt16LE(1 | (layout << 1), 0)
     inode.writeUInt16LE(typeBits[kind] | (attributes.mode & 0o7777), 4)
@@ -201,11 +199,11 @@ export class ErofsWriter {
 export interface ErofsFile {
   /** The next piece of content; all but the last are whole blocks. */
   write(chunk: Buffer): void
-  /** Ends the file and gives its number. */
+  /** Ends the file and returns its inode number. */
   end(attributes: Attributes): number
 }
 
-/** Directory blocks: 12 bytes per entry (number, where its name begins, type), then the names; sorted by bytes. */
+/** Directory blocks: 12 bytes per entry (inode number, name offset, type), then the names; sorted by bytes. */
 function encodeDirectory(entries: readonly Child[]): { blocks: Buffer; size: number } {
   const blocks: Buffer[] = []
   let lastBytes = 0

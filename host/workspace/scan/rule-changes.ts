@@ -1,6 +1,6 @@
 /**
- * Ignore rules that a run changed. What its rules let in, and those before it kept out, stays out of the next VM until
- * a person accepts the change. What a person's own edit lets in is not held: the run's rules would keep it out.
+ * Ignore rules changed by runs. Files that only the changed rules admit stay out of the next VM until a person accepts
+ * the change. Files admitted by a person's own edit are not affected, if the run's rules exclude them.
  */
 import path from 'node:path'
 import { z } from 'zod'
@@ -10,23 +10,23 @@ import type { Review } from '../review/review.ts'
 import { WorkspaceFailure } from '../workspace-error.ts'
 import { type RuleKind, ScanRules } from './scan-rules.ts'
 
-/** Bytes of an ignore file; a scan refuses larger ones. */
+/** Maximum bytes of an ignore file; a scan refuses larger ones. */
 export const IGNORE_FILE_MAX_BYTES = 1024 * 1024
 
 const Text = z.string().max(IGNORE_FILE_MAX_BYTES).nullable()
-/** The ignore files that one run changed; null is a file that is not there. */
+/** The ignore files changed by one run; null means that the file does not exist. */
 export const RuleChange = z.strictObject({
   runId: RunId,
   files: z.array(z.strictObject({ path: WorkspacePath, before: Text, after: Text })),
 })
 export type RuleChange = z.infer<typeof RuleChange>
 
-/** Whether a scan takes rules from a file. */
+/** Whether a scan reads rules from a file. */
 function isRuleFile(file: string): boolean {
   return file === '.git/info/exclude' || ['.gitignore', '.caissonignore'].includes(path.posix.basename(file))
 }
 
-/** What a change set does to ignore files, against the host as it is now; nothing if it does nothing. */
+/** Changes of a change set to ignore files, compared with the host; undefined if there are none. */
 export function ruleChangeOf(review: Review, contents: number, runId: string): RuleChange | undefined {
   const files: RuleChange['files'] = []
   for (const change of review.changes.entries.values()) {
@@ -65,7 +65,7 @@ function textOf(fd: number, offset: number, size: number): string {
   return Buffer.concat([...readSlices(fd, offset, size)].map((piece) => Buffer.from(piece))).toString('utf8')
 }
 
-/** Two changes, one after the other, as one. */
+/** Merges two consecutive changes. */
 export function joinRuleChanges(first: RuleChange, second: RuleChange): RuleChange {
   const files = new Map(first.files.map((file) => [file.path, file]))
   for (const file of second.files)
@@ -73,7 +73,7 @@ export function joinRuleChanges(first: RuleChange, second: RuleChange): RuleChan
   return { runId: second.runId, files: [...files.values()] }
 }
 
-/** The rules before and after each change, gathered along the same walk as those of now. */
+/** The rules before and after each change, collected during the same walk as the current rules. */
 export class HeldRules {
   readonly #pairs: readonly {
     readonly files: ReadonlyMap<string, RuleChange['files'][number]>
@@ -89,7 +89,7 @@ export class HeldRules {
     }))
   }
 
-  /** An ignore file that may be there. @param now its text */
+  /** Adds an ignore file, which may not exist. @param now its current text */
   add(kind: RuleKind, directory: string, file: string, now: string | undefined): void {
     for (const { files, before, after } of this.#pairs) {
       const changed = files.get(file)
@@ -106,7 +106,7 @@ export class HeldRules {
     }
   }
 
-  /** Whether a run let in what was kept out before it. */
+  /** Whether a run admitted a path that was excluded before. */
   holds(file: string, isDirectory: boolean): boolean {
     return this.#pairs.some(
       ({ before, after }) =>
@@ -126,7 +126,7 @@ function addRules(
   try {
     rules.add(kind, directory, text, file)
   } catch (thrown) {
-    // Rules of a run that cannot be obeyed keep nothing out.
+    // Invalid rules of a run exclude nothing.
     if (!(thrown instanceof WorkspaceFailure)) throw thrown
   }
 }

@@ -1,7 +1,7 @@
 /**
- * What of a directory goes into the VM: .gitignore at each level and .git/info/exclude decide, .caissonignore
- * narrows, `--include` patterns take in again, likely secrets stay out. Patterns are git's, matched by a library;
- * no git runs and no configuration of git is obeyed.
+ * Decides which paths are copied into the VM: .gitignore at each level and .git/info/exclude exclude, .caissonignore
+ * excludes more, `--include` patterns add back, likely secrets stay out. Uses git's patterns through a library; runs no
+ * git and obeys no git configuration.
  */
 import ignore, { type Ignore } from 'ignore'
 import { WorkspaceFailure } from '../workspace-error.ts'
@@ -10,13 +10,15 @@ import { isSecretByName } from './secret-files.ts'
 export type Verdict = 'take' | 'ignored' | 'secret'
 export type RuleKind = 'git' | 'caisson'
 
-/** Stars in one name of a pattern; more make the library's regular expressions slow beyond reason. */
+/** Maximum stars in one name of a pattern; more make the library's regular expressions extremely slow. */
 const MAX_STARS = 5
-/** `**` in one pattern: each multiplies the time by a path's depth, and a hostile .gitignore could take hours. */
+/**
+ * Maximum `**` in one pattern: each multiplies the time by a path's depth, and a hostile .gitignore could take hours.
+ */
 const MAX_DEEP_STARS = 3
 
 interface Level {
-  /** The directory the rules lie in, with a final slash; empty for the root. */
+  /** Directory of the rules with a trailing slash; empty for the root. */
   readonly prefix: string
   readonly rules: Ignore
 }
@@ -33,13 +35,13 @@ export class ScanRules {
     this.#includes = include.map((pattern) => ({ pattern, rules: compile(pattern, 'include') }))
   }
 
-  /** Adds the text of an ignore file that lies in `directory` (empty for the root) until {@link leave}. */
+  /** Adds the text of an ignore file in `directory` (empty for the root) until {@link leave}. */
   add(kind: RuleKind, directory: string, text: string, source: string): void {
     const level = { prefix: directory === '' ? '' : `${directory}/`, rules: compile(text, source) }
     ;(kind === 'git' ? this.#git : this.#caisson).push(level)
   }
 
-  /** Forgets the rules of a directory. */
+  /** Removes the rules of a directory. */
   leave(directory: string): void {
     for (const levels of [this.#git, this.#caisson]) {
       while (levels.length > 0 && levels.at(-1)?.prefix === `${directory}/`) levels.pop()
@@ -49,16 +51,16 @@ export class ScanRules {
   decide(path: string, isDirectory: boolean): Verdict {
     const tested = isDirectory ? `${path}/` : path
     const included = this.isIncluded(path, isDirectory)
-    // A secret must be meant: a pattern that takes in a whole directory above it does not count.
+    // A secret must be named explicitly: a pattern for a parent directory does not include it.
     if (isSecretByName(path, isDirectory)) return this.isNamed(path, isDirectory) ? 'take' : 'secret'
     if (included) return 'take'
-    // .git is never ignored by git itself, and a rule such as `.*` must not cut the agent's git off.
+    // git itself never ignores .git, and a rule such as `.*` must not break the agent's git.
     if (path === '.git' || path.startsWith('.git/'))
       return matches(this.#caisson, tested) ? 'ignored' : 'take'
     return matches(this.#git, tested) || matches(this.#caisson, tested) ? 'ignored' : 'take'
   }
 
-  /** Whether an include pattern takes in the path, or a directory above it. */
+  /** Whether an include pattern matches the path, or a parent directory. */
   isIncluded(path: string, isDirectory: boolean): boolean {
     const tested = isDirectory ? `${path}/` : path
     const matching = this.#includes.filter(({ rules }) => rules.ignores(tested))
@@ -66,12 +68,12 @@ export class ScanRules {
     return matching.length > 0
   }
 
-  /** Include patterns that no path of the walk matched. */
+  /** Include patterns without a match. */
   get unmatched(): string[] {
     return this.#includes.map(({ pattern }) => pattern).filter((pattern) => !this.#matched.has(pattern))
   }
 
-  /** Whether an include pattern matches the path itself, not only a directory above it. */
+  /** Whether an include pattern matches the path itself, not only a parent directory. */
   isNamed(path: string, isDirectory: boolean): boolean {
     const parent = path.includes('/') ? `${path.slice(0, path.lastIndexOf('/'))}/` : undefined
     return this.#includes.some(
@@ -81,8 +83,8 @@ export class ScanRules {
   }
 
   /**
-   * Whether an include pattern could match below an ignored directory. Only patterns with a slash before their end
-   * do: a bare `*.log` does not make us walk every ignored directory.
+   * Whether an include pattern could match below an ignored directory. Only patterns with an inner slash do: a bare
+   * `*.log` does not search every ignored directory.
    */
   mayIncludeBelow(directory: string): boolean {
     const names = directory.split('/')
@@ -99,7 +101,7 @@ export class ScanRules {
   }
 }
 
-/** The deepest ignore file that has a rule for the path decides, as in git. */
+/** The deepest ignore file with a rule for the path decides, as in git. */
 function matches(levels: readonly Level[], path: string): boolean {
   for (let at = levels.length - 1; at >= 0; at--) {
     const level = levels[at]

@@ -1,6 +1,6 @@
 /**
- * Walks a directory and says what of it goes into the VM. Never follows a link, never opens what is not a plain
- * file, never crosses into another file system; what stays out is named with its reason.
+ * Walks a directory and lists what is copied into the VM. Never follows a link, opens only plain files, and never
+ * enters another file system; lists excluded paths with their reasons.
  */
 import { type BigIntStats, lstatSync, readFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -16,26 +16,26 @@ import { HeldRules, IGNORE_FILE_MAX_BYTES, type RuleChange } from './rule-change
 import { type RuleKind, ScanRules, type Verdict } from './scan-rules.ts'
 import { holdsSecret, mayHoldSecret } from './secret-files.ts'
 
-/** Directories within directories; each holds a descriptor while it is walked. */
+/** Maximum directory depth; each level holds a descriptor. */
 const MAX_DEPTH = 200
-/** Longest stretch of work before other tasks of the process get their turn, in milliseconds. */
+/** Maximum time before other tasks of the process get a turn, in milliseconds. */
 const TURN_MS = 20
 
 export interface ScanOptions extends OwnPlaces {
   /** The workspace, any path. */
   readonly directory: string
-  /** Patterns as in a .gitignore; what they match goes in although it is ignored. */
+  /** Patterns as in a .gitignore; matching paths are copied although they are ignored. */
   readonly include?: readonly string[]
-  /** Changes of ignore rules that no person accepted; what they let in stays out. */
+  /** Changes of ignore rules that no person accepted; the files they admit stay out. */
   readonly ruleChanges?: readonly RuleChange[]
-  /** Most entries; absent: `limits.workspaceMaxEntries`. */
+  /** Maximum entries. Absent: `limits.workspaceMaxEntries`. */
   readonly maxEntries?: number
-  /** Most bytes of content; absent: {@link defaultMaxBytes}. */
+  /** Maximum bytes of content. Absent: {@link defaultMaxBytes}. */
   readonly maxBytes?: number
   readonly signal?: AbortSignal
 }
 
-/** Half of the workspace disk's fixed size, which leaves room for the rounding up to blocks. */
+/** Half of the workspace disk's fixed size; the other half covers rounding to blocks. */
 export const defaultMaxBytes = 8 * 1024 ** 3
 
 export interface ScannedEntry {
@@ -50,7 +50,7 @@ export interface ScannedEntry {
   readonly inode: bigint
   readonly mtimeNs: bigint
   readonly ctimeNs: bigint
-  /** A link's target, as it stands. */
+  /** A link's unresolved target. */
   readonly target?: string
 }
 
@@ -62,11 +62,11 @@ export interface Scan {
   readonly rootMode: number
   /** In the order of `comparePaths`: a directory before what is in it. */
   readonly entries: readonly ScannedEntry[]
-  /** A directory's path ends with `/` and stands for all below it. */
+  /** A directory's path ends with `/` and includes everything below it. */
   readonly leftOut: readonly LeftOut[]
   readonly files: number
   readonly bytes: number
-  /** Include patterns that matched no path. */
+  /** Include patterns without a match. */
   readonly unmatched: readonly string[]
 }
 
@@ -140,7 +140,7 @@ class Walk {
     try {
       stat = lstatSync(directory.at(name), { bigint: true })
     } catch (thrown) {
-      // Gone since it was listed: it is simply not there. Anything else: it cannot be read.
+      // Removed since it was listed: skip it. Other errors mean that it is unreadable.
       if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'ENOENT'))
         this.#leave(path, 'unreadable')
       return
@@ -192,7 +192,7 @@ class Walk {
       this.#entries.length = before.entries
       return this.#leave(shown, 'unreadable')
     }
-    // An ignored directory in which nothing was included stays out as a whole.
+    // An ignored directory without included files is excluded as a whole.
     if (verdict !== 'take' && this.#entries.length === before.entries + 1) {
       this.#entries.length = before.entries
       this.#leftOut.length = before.leftOut
@@ -274,19 +274,19 @@ function common(path: string, stat: BigIntStats): Omit<ScannedEntry, 'kind'> {
   }
 }
 
-/** The repository's own ignore file, which lies outside of what git tracks. */
+/** The repository's own ignore file, which git does not track. */
 function readExclude(root: Directory): string | undefined {
   try {
     using git = root.open('.git')
     using info = git.open('info')
     return readSmall(info, 'exclude')
   } catch {
-    // No repository, or a worktree's link file: there is no such file to obey.
+    // No repository, or a worktree's link file: there is no such file.
     return undefined
   }
 }
 
-/** The text of a small plain file, or nothing. */
+/** The text of a small plain file, or undefined. */
 function readSmall(directory: Directory, name: string): string | undefined {
   const opened = new Place(directory, name, '').openFile()
   if (!opened.ok) return undefined
@@ -303,7 +303,7 @@ function isDenied(thrown: unknown): boolean {
   )
 }
 
-/** Sorting names so makes the walk's order the one of `comparePaths`. */
+/** With this order of names, the walk follows `comparePaths`. */
 function byCodeUnits(left: string, right: string): number {
   return left < right ? -1 : left > right ? 1 : 0
 }

@@ -1,6 +1,6 @@
 /**
- * Which files are likely to hold secrets, by name and, for some, by a look inside. They stay out of the VM
- * unless `--include` names them. A list of names finds the usual places, not every secret.
+ * Detects files that likely contain secrets, by name and for some by content. They are excluded from the VM unless
+ * `--include` names them. The list covers common places, not every secret.
  */
 import path from 'node:path'
 
@@ -29,7 +29,7 @@ const harmlessNames: readonly RegExp[] = [
   /\.pub$/,
 ]
 
-/** Directories that hold credentials, and files by the end of their path. */
+/** Directories with credentials, and files by the end of their path. */
 const secretDirectories = new Set(['.aws', '.ssh', '.gnupg', '.kube', '.azure', '.password-store'])
 const secretPathEnds = [
   '.docker/config.json',
@@ -38,15 +38,15 @@ const secretPathEnds = [
   '.cargo/credentials.toml',
 ]
 
-/** Files that hold a secret only sometimes: what in their text tells. */
-const tellTales: readonly { readonly at: RegExp; readonly text: RegExp }[] = [
+/** Files that may contain a secret, with the text pattern that shows it. */
+const secretPatterns: readonly { readonly at: RegExp; readonly text: RegExp }[] = [
   { at: /(^|\/)\.npmrc$/i, text: /_(authToken|auth|password)\s*=/i },
   { at: /(^|\/)\.yarnrc\.yml$/i, text: /npmAuth(Token|Ident)\s*:/i },
-  // A submodule's repository lies below `modules`, a worktree's settings below `worktrees`.
+  // A submodule's repository is below `modules`, a worktree's settings are below `worktrees`.
   { at: /(^|\/)\.git\/(.+\/)?config(\.worktree)?$/i, text: /:\/\/[^\s/@]+@|extraheader\s*=/i },
 ]
 
-/** Whether the name or place alone says so. */
+/** Whether the name or place alone indicates a secret. */
 export function isSecretByName(filePath: string, isDirectory: boolean): boolean {
   const name = path.posix.basename(filePath).toLowerCase()
   const lower = filePath.toLowerCase()
@@ -56,12 +56,12 @@ export function isSecretByName(filePath: string, isDirectory: boolean): boolean 
   return secretNames.some((pattern) => pattern.test(name))
 }
 
-/** Whether {@link holdsSecret} has something to say about this file. */
+/** Whether {@link holdsSecret} applies to this file. */
 export function mayHoldSecret(filePath: string): boolean {
-  return tellTales.some(({ at }) => at.test(filePath))
+  return secretPatterns.some(({ at }) => at.test(filePath))
 }
 
-/** Whether the text of such a file holds a token or password. */
+/** Whether the text of such a file contains a token or password. */
 export function holdsSecret(filePath: string, text: string): boolean {
-  return tellTales.some((tale) => tale.at.test(filePath) && tale.text.test(text))
+  return secretPatterns.some((tale) => tale.at.test(filePath) && tale.text.test(text))
 }

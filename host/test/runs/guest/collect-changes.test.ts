@@ -7,7 +7,7 @@ import { CaissonError } from '#specs/errors.ts'
 import { temporaryFolder } from '#specs/testing/temporary-folder.ts'
 import type { HostLink } from '../../../../agent/link/host-link.ts'
 import { sendChanges } from '../../../../agent/workspace/send-changes.ts'
-import type { RoomNeed } from '../../../files/disk-space.ts'
+import type { DiskSpaceNeed } from '../../../files/disk-space.ts'
 import { ChangeStream } from '../../../runs/guest/change-stream.ts'
 import { type CollectParts, collectFrom } from '../../../runs/guest/collect-changes.ts'
 import type { Manifest } from '../../../workspace/index.ts'
@@ -53,7 +53,7 @@ async function collect(
     manifest,
     link: world.link,
     changes,
-    room: { wait: noWait },
+    diskSpace: { wait: noWait },
     spareBytes: 0,
     ...parts,
   })
@@ -75,10 +75,10 @@ describe('a change set', () => {
   })
 
   it('waits for room on the disk, with the guest that sends it, and comes home then [W.05]', async () => {
-    const needs: RoomNeed[] = []
+    const needs: DiskSpaceNeed[] = []
     const { collected } = await collect({
       spareBytes: 2 ** 52,
-      room: {
+      diskSpace: {
         wait: async (need) => {
           needs.push(need)
           await new Promise((resolve) => setTimeout(resolve, 50))
@@ -93,7 +93,7 @@ describe('a change set', () => {
   it('that nobody waits for any longer fails with the disk as the reason, not with the guest [W.05]', async () => {
     const { collected } = await collect({
       spareBytes: 2 ** 52,
-      room: { wait: () => Promise.reject(new CaissonError('no_space', 'the disk is full: 3 free')) },
+      diskSpace: { wait: () => Promise.reject(new CaissonError('no_space', 'the disk is full: 3 free')) },
     })
     expect(collected).toMatchObject({
       ok: false,

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { IdleHibernation, isAtWork, type Sleeper } from '../../../runs/guest/idle-hibernation.ts'
 
 const AFTER_MS = 20
-/** Long enough for a nap to begin. */
+/** Long enough for a hibernation to begin. */
 const LATER_MS = 120
 
 class World implements Sleeper {
@@ -12,7 +12,9 @@ class World implements Sleeper {
   busy = false
   refuses = false
   slow: Promise<void> = Promise.resolve()
-  readonly nap = new IdleHibernation(this, AFTER_MS, (cause) => this.log.push(`lost ${String(cause)}`))
+  readonly hibernation = new IdleHibernation(this, AFTER_MS, (cause) =>
+    this.log.push(`lost ${String(cause)}`),
+  )
   isBusy(): boolean {
     return this.busy
   }
@@ -29,28 +31,28 @@ class World implements Sleeper {
 describe('a run that waits for a person', () => {
   it('sleeps after its time and wakes with the answer [V.04]', async () => {
     const world = new World()
-    world.nap.hold(1)
+    world.hibernation.hold(1)
     expect(world.log).toEqual([])
     await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep'])
-    world.nap.hold(-1)
-    await world.nap.rouse()
+    world.hibernation.hold(-1)
+    await world.hibernation.wake()
     expect(world.log).toEqual(['sleep', 'wake'])
-    await world.nap.end()
+    await world.hibernation.end()
   })
 
   it('stays awake when the answer is quick, and while others work [V.04]', async () => {
     const world = new World()
-    world.nap.hold(1)
-    world.nap.hold(-1)
+    world.hibernation.hold(1)
+    world.hibernation.hold(-1)
     world.busy = true
-    world.nap.hold(1)
+    world.hibernation.hold(1)
     await sleep(LATER_MS)
     expect(world.log).toEqual([])
     world.busy = false
     await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep'])
-    await world.nap.end()
+    await world.hibernation.end()
   })
 
   it('does not sleep while a tool is at work that nobody is asked about [V.04]', () => {
@@ -63,17 +65,17 @@ describe('a run that waits for a person', () => {
 
   it('wakes with the first answer of several, and sleeps again while the others wait [V.04]', async () => {
     const world = new World()
-    world.nap.hold(1)
-    world.nap.hold(1)
+    world.hibernation.hold(1)
+    world.hibernation.hold(1)
     await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep'])
-    world.nap.hold(-1)
+    world.hibernation.hold(-1)
     await sleep(LATER_MS)
     expect(world.log).toEqual(['sleep', 'wake', 'sleep'])
-    world.nap.hold(-1)
-    await world.nap.rouse()
+    world.hibernation.hold(-1)
+    await world.hibernation.wake()
     expect(world.log).toEqual(['sleep', 'wake', 'sleep', 'wake'])
-    await world.nap.end()
+    await world.hibernation.end()
   })
 
   it.each([
@@ -83,23 +85,23 @@ describe('a run that waits for a person', () => {
     const world = new World()
     const saved = Promise.withResolvers<void>()
     world.slow = saved.promise
-    for (let held = 0; held < questions; held += 1) world.nap.hold(1)
+    for (let held = 0; held < questions; held += 1) world.hibernation.hold(1)
     await sleep(LATER_MS)
-    world.nap.hold(-1)
-    const awake = world.nap.rouse()
+    world.hibernation.hold(-1)
+    const awake = world.hibernation.wake()
     saved.resolve()
     await awake
     expect(world.log).toEqual(['sleep', 'wake'])
-    await world.nap.end()
+    await world.hibernation.end()
   })
 
   it('keeps its process alive while the VM sleeps, and no longer [V.04]', async () => {
     const script = `
       import { IdleHibernation } from '${import.meta.resolve('../../../runs/guest/idle-hibernation.ts')}'
-      const nap = new IdleHibernation({ isBusy: () => false, sleep: async () => {}, wake: async () => console.log('wake') }, 10, () => {})
-      nap.hold(1)
+      const hibernation = new IdleHibernation({ isBusy: () => false, sleep: async () => {}, wake: async () => console.log('wake') }, 10, () => {})
+      hibernation.hold(1)
       setTimeout(() => {}, 100)
-      setTimeout(() => nap.hold(-1), 300).unref()`
+      setTimeout(() => hibernation.hold(-1), 300).unref()`
     const { stdout } = await execa(process.execPath, ['--input-type=module', '-e', script], {
       nodeOptions: ['--conditions=caisson-source'],
       timeout: 15_000,
@@ -110,11 +112,11 @@ describe('a run that waits for a person', () => {
   it('tries again when the VM could not be saved, and never wakes what did not sleep [V.04]', async () => {
     const world = new World()
     world.refuses = true
-    world.nap.hold(1)
+    world.hibernation.hold(1)
     await sleep(LATER_MS)
     expect(world.log.length).toBeGreaterThan(1)
-    world.nap.hold(-1)
-    await world.nap.end()
+    world.hibernation.hold(-1)
+    await world.hibernation.end()
     expect(world.log).not.toContain('wake')
   })
 })

@@ -1,4 +1,4 @@
-/** Other agents: what they take as instructions, settings, hooks and tool servers when they start in the folder. */
+/** Other agents: the instructions, settings, hooks and tool servers they read when they start in the folder. */
 import { workspaceSkillFolders } from '#specs/node/skills/workspace-folders.ts'
 import type { FlagGroup } from './row.ts'
 

@@ -1,4 +1,4 @@
-/** Editors, and the environments that they open a folder in. */
+/** Editors, and the environments in which they open a folder. */
 import type { FlagGroup } from './row.ts'
 
 export const editors: readonly FlagGroup[] = [

@@ -1,4 +1,4 @@
-/** Language servers, and the build definitions that they evaluate when a folder is opened. */
+/** Language servers, and the build definitions they evaluate when a folder is opened. */
 import type { FlagGroup } from './row.ts'
 
 export const languageServers: readonly FlagGroup[] = [

@@ -1,4 +1,4 @@
-/** Linters, formatters and test extensions, which editors run when a file is opened or saved. */
+/** Linters, formatters and test extensions that editors run when a file is opened or saved. */
 import type { FlagGroup } from './row.ts'
 
 export const linters: readonly FlagGroup[] = [

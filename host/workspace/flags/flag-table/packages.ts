@@ -1,4 +1,4 @@
-/** Package managers, task runners and build tools: what a habitual command runs, and what they install. */
+/** Package managers, task runners and build tools: what common commands run, and what they install. */
 import type { FlagGroup } from './row.ts'
 
 export const packages: readonly FlagGroup[] = [

@@ -1,14 +1,14 @@
 /**
- * What one tool does without a deliberate act of the person, and where it reads it. The comment `unverified` above a row
- * says that no page was found to confirm it: its places stay flagged, and its source is written from memory.
+ * What one tool does without a deliberate act of the user, and where it reads it. The comment `unverified` above a row
+ * means that no documentation page confirms it: the places stay flagged, and the source is from memory.
  */
 export interface FlagRow {
   readonly tool: string
-  /** The page of the tool's documentation that says so; where a row has several tools, that of the first. */
+  /** Documentation page; for a row with several tools, that of the first. */
   readonly source: string
   /**
-   * Names as in a .gitignore, found at any depth: one name, or several with slashes between them. `*` stands for any
-   * characters of one name. Letter case and Unicode forms do not matter. A directory stands for all that is in it.
+   * Names as in a .gitignore, matched at any depth: one name, or several separated by slashes. `*` matches any
+   * characters of one name. Ignores letter case and Unicode forms. A directory includes all its contents.
    */
   readonly patterns: readonly string[]
 }
@@ -18,8 +18,8 @@ export interface FlagGroup {
   /** Completes "it is left out because …" in a review. */
   readonly reason: string
   /**
-   * Whether what a link at such a place leads to is flagged too. Not so in folders of installed packages: links there
-   * lead to the person's own packages, which are code like any other. Absent: yes.
+   * Whether the target of a link at such a place is flagged too. False for folders of installed packages, whose links
+   * lead to the user's own packages. Absent: true.
    */
   readonly followsLinks?: boolean
   readonly rows: readonly FlagRow[]

@@ -1,4 +1,4 @@
-/** Shells, environment managers and interpreters: what they read when they start, or when a directory is entered. */
+/** Shells, environment managers and interpreters: what they read at start, or when a directory is entered. */
 import type { FlagGroup } from './row.ts'
 
 export const shells: readonly FlagGroup[] = [

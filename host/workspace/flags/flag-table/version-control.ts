@@ -1,4 +1,4 @@
-/** Version control systems, the hooks that run at a commit, and the CI systems that run at a push. */
+/** Version control systems, hooks that run at a commit, and CI systems that run at a push. */
 import type { FlagGroup } from './row.ts'
 
 export const versionControl: readonly FlagGroup[] = [
