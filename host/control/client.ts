@@ -1,4 +1,4 @@
-/** The other end of a control socket: one connection a request. What the host process answers is checked like a stranger's. */
+/** Client side of a control socket: one connection per request. Validates all answers of the host process. */
 
 import { connect } from 'node:net'
 import type * as z from 'zod'
@@ -17,12 +17,12 @@ const codesOfControl: Readonly<Record<ControlFailure['code'], ErrorCode>> = {
   internal: 'internal',
 }
 
-/** What the host process answered as an error. */
+/** Converts an error answer of the host process. */
 export function errorOfControl({ code, message }: ControlFailure): CaissonError {
   return new CaissonError(codesOfControl[code], message)
 }
 
-/** Connects and asks. @throws {CaissonError} `connection_lost` */
+/** Connects and sends the request. @throws {CaissonError} `connection_lost` */
 export async function askControl(path: string, request: ControlRequest): Promise<FramedStream> {
   try {
     await using reachable = await reachSocket(path)
@@ -42,7 +42,7 @@ export async function askControl(path: string, request: ControlRequest): Promise
   }
 }
 
-/** The next frame. @throws {CaissonError} `connection_lost` where the connection ends before one */
+/** The next frame. @throws {CaissonError} `connection_lost` when the connection ends first */
 export async function nextFrame(stream: FramedStream): Promise<TypedFrame> {
   try {
     const frame = await stream.next()
@@ -72,7 +72,7 @@ export function parseMessage<T extends z.ZodType>(
   }
 }
 
-/** A reply that is an error is thrown. @throws {CaissonError} */
+/** Throws an error reply. @throws {CaissonError} */
 export function requireOk<T extends { ok: true } | { ok: false; error: ControlFailure }>(
   reply: T,
 ): Extract<T, { ok: true }> {

@@ -1,6 +1,6 @@
 /**
- * A person's ways into one guest: shells and connections to its ports. The host asks the agent, and the agent opens a
- * stream for what was asked; a stream that nobody asked for is refused. What comes out of them is the guest's word.
+ * A person's access to one guest: shells and connections to its ports. The host asks the agent, which opens a stream;
+ * unexpected streams are refused. All stream data is untrusted.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -16,21 +16,21 @@ import { gatewayAuthority } from '../gateway/gateway.ts'
 import type { AgentLink } from '../guest/agent-link.ts'
 import type { ControlFailure } from './messages.ts'
 
-/** Together a part of the streams that the guest may have open, so that the model always has room. */
+/** Only part of the guest's streams, so that the model always has some. */
 export const accessLimits = { maxShells: 8, maxForwards: 32 } as const
 
-/** For the agent to answer, sessions that come and go included. */
+/** Time for the agent to answer, including lost sessions. */
 const openTimeoutMs = 30_000
-/** Between the agent's answer and its stream, which comes on the other port. */
+/** Time between the agent's answer and its stream on the other port. */
 const streamTimeoutMs = 10_000
 
 export type Access = Omit<Extract<HostEvent, { type: 'vm-access' }>, 'type'>
 export type AccessResult<T> = Result<T, ControlFailure>
 
 export interface GuestAccessOptions {
-  /** The link to the agent; looked at when something is asked for. */
+  /** The link to the agent; read on each request. */
   readonly link: () => Pick<AgentLink, 'request'>
-  /** Told of everything that is about to be opened. */
+  /** Called before each access. */
   readonly onAccess?: (access: Access) => void
 }
 
@@ -44,15 +44,15 @@ export class GuestAccess {
     this.#options = options
   }
 
-  /** Whether somebody works in the VM. */
+  /** Whether a person works in the VM. */
   isBusy(): boolean {
     return this.#counts.shell + this.#counts.forward > 0
   }
 
-  /** Takes a stream of the guest if it is of this kind; false leaves it to others. */
+  /** Handles a stream if it belongs to a shell or connection; returns false for other streams. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): boolean {
     const path = headers[':path'] ?? ''
-    // The name keeps out what programs of the guest ask of other servers.
+    // The authority separates it from requests of guest programs to other servers.
     if (headers[':authority'] !== gatewayAuthority || !/^\/(?:shell|forward)\//.test(path)) return false
     const taker = headers[':method'] === 'POST' ? this.#expected.get(path) : undefined
     if (taker === undefined) stream.respond({ ':status': 404 }, { endStream: true })
@@ -63,7 +63,7 @@ export class GuestAccess {
     return true
   }
 
-  /** A shell or command as its frames: `stdin` and `windowSize` to it, `stdout` and `stderr` from it, at last a reply. */
+  /** A shell or command as frames: `stdin` and `windowSize` to it, `stdout` and `stderr` from it, finally a reply. */
   async openShell(options: ShellOptions, signal?: AbortSignal): Promise<AccessResult<FramedStream>> {
     const { argv, terminal } = options
     this.#options.onAccess?.(
@@ -80,7 +80,7 @@ export class GuestAccess {
 
   /** A connection to 127.0.0.1:port in the guest. */
   async openForward(port: number, signal?: AbortSignal): Promise<AccessResult<Duplex>> {
-    // Once a port: a browser makes a connection for every picture.
+    // Once per port: a browser opens many connections.
     if (!this.#ports.has(port)) this.#options.onAccess?.({ kind: 'forward', detail: String(port) })
     this.#ports.add(port)
     return await this.#open('forward', accessLimits.maxForwards, signal, (forwardId) => ({
@@ -112,7 +112,7 @@ export class GuestAccess {
     }
     if (!stream.ok || stream.value.destroyed) release()
     else stream.value.once('close', release)
-    // Came just after it was given up.
+    // Arrived just after it was cancelled.
     if (!stream.ok) void arrived.promise.then((late) => late.destroy(new Error('given up')))
     return stream
   }

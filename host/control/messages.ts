@@ -1,6 +1,6 @@
 /**
- * What is said on a control socket: one request a connection, as its first frame; then frames of bytes and messages, the
- * last of them a {@link Reply}. Both ends are processes of one user, and still each checks what the other says.
+ * Messages on a control socket: one request per connection as its first frame, then frames of bytes and messages, the
+ * last of them a {@link Reply}. Both ends belong to one user, and still validate each other.
  */
 import * as z from 'zod'
 import { ApprovalScope } from '#specs/protocol/approval.ts'
@@ -13,26 +13,26 @@ import { UserAnswer } from '#specs/protocol/question.ts'
 import { RunOutcome } from '#specs/protocol/task.ts'
 import { AgentPath, Count, Document, Id, Line, Milliseconds, RunId, Text } from '#specs/protocol/text.ts'
 
-/** Largest frame: an event of the journal has to fit. */
+/** Maximum frame size: an event of the journal must fit. */
 export const controlFrameMaxBytes = 8 * 1024 * 1024
 
 /** The first frame of a connection. */
 export const ControlRequest = z.discriminatedUnion('op', [
   z.strictObject({ op: z.literal('vm/info') }),
-  /** Answered by the console so far, and with `follow` by all that comes. */
+  /** Answered with the console output so far, and with `follow` with all later output. */
   z.strictObject({ op: z.literal('vm/console'), follow: z.boolean() }),
-  /** Answered at once; the connection ends with the VM. */
+  /** Answered immediately; the connection ends with the VM. */
   z.strictObject({ op: z.literal('vm/wait') }),
   /** The same, and ends the VM. */
   z.strictObject({ op: z.literal('vm/stop'), now: z.boolean() }),
-  /** Answered when it stands still, or runs again. */
+  /** Answered when the VM is paused or running again. */
   z.strictObject({ op: z.literal('vm/pause'), paused: z.boolean() }),
   z.strictObject({ op: z.literal('vm/shell'), ...ShellOptions.shape }),
   z.strictObject({ op: z.literal('vm/forward'), port: Port }),
   z.strictObject({ op: z.literal('run/watch') }),
-  /** A message for the agent; answered when it has it, or will get it when it goes on. */
+  /** A message for the agent; answered when it has it, or when it is queued. */
   z.strictObject({ op: z.literal('run/steer'), text: Text, by: Line }),
-  /** The agent is to hold, or to go on; its VM's processors run. Answered likewise. */
+  /** Pauses or resumes the agent; its VM's processors keep running. Answered like `run/steer`. */
   z.strictObject({ op: z.literal('run/pause'), paused: z.boolean(), by: Line }),
 ])
 export type ControlRequest = z.infer<typeof ControlRequest>
@@ -51,7 +51,7 @@ export const VmInfo = z.strictObject({
   cpus: Count,
   /** QEMU's process. */
   pid: Count,
-  /** The process that the VM belongs to. */
+  /** The host process of the VM. */
   hostPid: Count,
   accelerator: Line,
   confinement: Line,
@@ -59,24 +59,24 @@ export const VmInfo = z.strictObject({
 export type VmInfo = z.infer<typeof VmInfo>
 
 export const controlErrorCodes = [
-  /** The request is none, or of another version. */
+  /** Not a valid request, or of another version. */
   'bad_request',
-  /** This socket does not serve that. */
+  /** This socket does not serve that request. */
   'not_served',
-  /** Too many at once. */
+  /** Too many requests at once. */
   'busy',
-  /** Agent or VM cannot do it now. */
+  /** The agent or VM cannot do it now. */
   'unavailable',
-  /** The program or server in the guest was not there. */
+  /** The program or server does not exist in the guest. */
   'refused',
   'internal',
 ] as const
 
-/** Why something was not done. */
+/** Why a request failed. */
 export const ControlFailure = z.strictObject({ code: z.enum(controlErrorCodes), message: Text })
 export type ControlFailure = z.infer<typeof ControlFailure>
 
-/** The last frame of an answer that has no more to say than that. */
+/** The last frame of an answer without further data. */
 export const Reply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(true) }),
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
@@ -88,20 +88,20 @@ export const InfoReply = z.discriminatedUnion('ok', [
   z.strictObject({ ok: z.literal(false), error: ControlFailure }),
 ])
 
-/** How a program of a shell ended, in the words of the guest's root side. */
+/** How a shell's program ended, as reported by the guest's privileged service. */
 export const ShellReply = z.union([
   z.strictObject({
     ok: z.literal(true),
     exitCode: z.int().min(0).max(255).nullable(),
     signal: z.string().max(20).nullable(),
-    /** Memory ran out and the kernel killed. */
+    /** The kernel killed it because memory ran out. */
     oomKilled: z.boolean(),
   }),
   z.strictObject({ ok: z.literal(false), error: z.strictObject({ code: Line, message: Text }) }),
 ])
 export type ShellReply = z.infer<typeof ShellReply>
 
-/** From who watches a run. */
+/** From a client that watches a run. */
 export const WatchInput = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('answer'),
@@ -117,12 +117,12 @@ export const WatchInput = z.discriminatedUnion('type', [
 ])
 export type WatchInput = z.infer<typeof WatchInput>
 
-/** To who watches a run. */
+/** To a client that watches a run. */
 export const WatchOutput = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('event'),
     event: JournalEvent,
-    /** Whether the question in it waits for a person now. */
+    /** Whether the question now waits for a person. */
     waits: z.boolean(),
   }),
   z.strictObject({
@@ -131,9 +131,9 @@ export const WatchOutput = z.discriminatedUnion('type', [
     agentPath: AgentPath,
     delta: z.union([Delta, HostDelta]),
   }),
-  /** Whether an answer came in time to decide. */
+  /** Whether the answer was the deciding one. */
   z.strictObject({ type: z.literal('answered'), approvalId: Id, taken: z.boolean() }),
-  /** The end of the run and of the watching. */
+  /** End of the run and of the watch. */
   z.strictObject({
     type: z.literal('end'),
     end: z

@@ -1,4 +1,4 @@
-/** Joins a control connection with what it asked for: a shell's frames, a server's bytes. Bounded by back-pressure alone. */
+/** Relays a control connection to a shell's frames or a server's bytes. Limited by backpressure only. */
 import type { Duplex } from 'node:stream'
 import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import { type FrameKind, frameKinds } from '#specs/node/typed-frames.ts'
@@ -8,7 +8,7 @@ import { type ControlFailure, type Reply, ShellReply } from './messages.ts'
 const toShell: ReadonlySet<FrameKind> = new Set([frameKinds.stdin, frameKinds.windowSize])
 const fromShell: ReadonlySet<FrameKind> = new Set([frameKinds.stdout, frameKinds.stderr])
 
-/** Until the shell has ended, which the client is told, or the client is gone, which ends the shell. */
+/** Until the shell has ended, which is reported to the client, or the client is gone, which ends the shell. */
 export async function relayFrames(client: FramedStream, shell: FramedStream): Promise<ControlFailure | null> {
   void pass(client, shell).catch(() => shell.destroy('the client is gone'))
   try {
@@ -36,11 +36,11 @@ async function pass(client: FramedStream, shell: FramedStream): Promise<void> {
     if (!toShell.has(frame.kind)) throw new FramedStreamError('the client sent output')
     await shell.send(frame.kind, frame.payload)
   }
-  // The client's end is not the end of the program's input, which has a frame of its own.
+  // A closed client is not the end of the program's input, which has its own frame.
   shell.destroy('the client is gone')
 }
 
-/** Carries one connection: `stdin` to it, `stdout` from it, an empty one of either as its end. */
+/** Relays one connection: `stdin` to it, `stdout` from it; an empty frame marks the end of either. */
 export async function relayBytes(client: FramedStream, inside: Duplex): Promise<ControlFailure | null> {
   inside.on('error', () => undefined)
   void receive(client, inside).catch(() => inside.destroy(new Error('the client is gone')))
@@ -63,8 +63,7 @@ async function receive(client: FramedStream, inside: Duplex): Promise<void> {
     if (frame.payload.length === 0) inside.end()
     else if (inside.writable && !inside.write(frame.payload)) await waitForRoom(inside)
   }
-  // The end of what it says is a frame: a client that closes is gone, also one that only listened. After the end of all
-  // this is of no effect.
+  // The end of its data is a frame, so a closing client is gone. No effect after the end of both.
   throw new FramedStreamError('the client is gone')
 }
 

@@ -1,6 +1,6 @@
 /**
- * A run that another process carries out, by its control socket: everything it shows from its start on, and the answers
- * that a person gives. It is read on while nobody looks, so that a question answered elsewhere is withdrawn here.
+ * Client of a run in another process, over its control socket: shows the whole run and sends a person's answers. Keeps
+ * reading without a watcher, so that a question answered elsewhere is withdrawn here.
  */
 
 import * as z from 'zod'
@@ -21,7 +21,7 @@ import {
   resultOf,
 } from './run-handle.ts'
 
-/** How the watching ended: with the run, by leaving it, or because its process is gone. */
+/** How the watch ended: with the run, by leaving, or because its process is gone. */
 export type WatchEnd =
   | { readonly kind: 'ended'; readonly end: RunState['end']; readonly journalHead: string }
   | { readonly kind: 'left' }
@@ -32,12 +32,12 @@ const Message = z.union([WatchOutput, Refusal])
 
 export class RunClient implements RunHandle {
   readonly id: string
-  /** Resolves when there is no more to come; never rejects. */
+  /** Resolves when nothing more will arrive; never rejects. */
   readonly ended: Promise<WatchEnd>
   readonly #path: string
   readonly #stream: FramedStream
   readonly #feed = new Feed()
-  /** Questions that wait, and who wants to know when they do not any more. */
+  /** Pending questions, with promises that resolve when they are answered. */
   readonly #open = new Map<string, PromiseWithResolvers<void>>()
   readonly #answers = new Map<string, ((taken: boolean) => void)[]>()
   #state = initialRunState
@@ -50,30 +50,33 @@ export class RunClient implements RunHandle {
     this.ended = this.#read()
   }
 
-  /** @param path the run's control socket. @throws {CaissonError} `connection_lost` when no process carries the run out */
+  /**
+   * @param path the run's control socket
+   * @throws {CaissonError} `connection_lost` when no process executes the run
+   */
   static async connect(id: string, path: string): Promise<RunClient> {
     return new RunClient(id, path, await askControl(path, { op: 'run/watch' }))
   }
 
-  /** All events from the run's start on, then events and deltas as they come. */
+  /** All events from the run's start, then events and deltas as they arrive. */
   watch(): AsyncIterableIterator<FeedItem> {
     return this.#feed.watch()
   }
 
-  /** Whether an approval waits for an answer. */
+  /** Whether an approval is pending. */
   hasPendingApproval(approvalId: string): boolean {
     return this.#open.has(approvalId)
   }
 
-  /** Resolves when the approval does not wait for an answer any more. */
+  /** Resolves when the approval is no longer pending. */
   async whenResolved(approvalId: string): Promise<void> {
     await this.#open.get(approvalId)?.promise
   }
 
-  /** Answers an approval; resolves with whether this was the answer that decided. */
+  /** Answers an approval; resolves with whether this answer decided. */
   async answer(approvalId: string, answer: ApprovalAnswer): Promise<boolean> {
     const input = WatchInput.safeParse({ type: 'answer', approvalId, ...answer })
-    // The other side would take it for another protocol and end the connection.
+    // The other side would end the connection on an invalid message.
     if (!input.success) return false
     const taken = Promise.withResolvers<boolean>()
     this.#answers.set(approvalId, [...(this.#answers.get(approvalId) ?? []), taken.resolve])
@@ -109,7 +112,7 @@ export class RunClient implements RunHandle {
     await this.#ask({ op: 'run/pause', paused: false, by: by.slice(0, limits.lineMaxChars) })
   }
 
-  /** On a connection of its own, so that each answer is to its question. */
+  /** Uses its own connection, so that each answer belongs to its request. */
   async #ask(request: ControlRequest): Promise<void> {
     const stream = await askControl(this.#path, request)
     const reply = parseMessage(stream, await nextFrame(stream), Reply)
@@ -117,7 +120,7 @@ export class RunClient implements RunHandle {
     if (!reply.ok) throw errorOfControl(reply.error)
   }
 
-  /** Stops watching; the run goes on. */
+  /** Stops watching; the run continues. */
   async detach(): Promise<void> {
     this.#hasLeft = true
     this.#stream.destroy('left')

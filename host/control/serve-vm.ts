@@ -1,4 +1,4 @@
-/** The control socket of a running VM, in the VM's own folder, which goes with it. */
+/** Opens the control socket of a running VM in the VM's folder, which is removed with it. */
 import path from 'node:path'
 import type { Vm } from '../vm/vm.ts'
 import type { VmInfo } from './messages.ts'
@@ -11,7 +11,7 @@ export interface ServeVmOptions {
   readonly vms: string
   readonly access: VmService['access']
   readonly state: () => VmInfo['state']
-  /** The run in the VM, and the workspace on the host; null for what is not there. */
+  /** The VM's run, and the workspace on the host; null if there is none. */
   readonly run: { readonly runId: string | null; readonly directory: string | null }
   readonly onStop: (now: boolean) => void
   readonly setPaused: VmService['setPaused']

@@ -1,4 +1,4 @@
-/** Shows a run to one client from its start on, and takes its answers; the first answer to a question decides. */
+/** Streams a run to one client from its start, and accepts its answers; the first answer to a question decides. */
 import type { FramedStream } from '#specs/node/framed-stream.ts'
 import type { FeedItem } from '../journal/run-feed.ts'
 import { type ControlFailure, WatchInput, type WatchOutput } from './messages.ts'
@@ -26,7 +26,7 @@ function outputOf(run: RunService, item: FeedItem): WatchOutput {
   return { type: 'event', event: item, waits }
 }
 
-/** Until the client has nothing more to say. */
+/** Until the client has no more input. */
 async function takeInput(run: RunService, client: FramedStream): Promise<void> {
   for (let frame = await client.next(); frame !== null; frame = await client.next()) {
     const input = WatchInput.parse(client.parseJson(frame))

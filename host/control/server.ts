@@ -1,7 +1,7 @@
 import { hasCode } from '#specs/errors.ts'
 /**
- * The control socket of a host process for one VM or one run: other processes of the same user look at it, use it and
- * end it through here. Bounded in connections, silence and frames; what a peer does wrong ends its connection alone.
+ * Control socket of a host process for one VM or one run: other processes of the same user inspect, use and end it.
+ * Limits connections, idle time and frames; a peer's error ends only its own connection.
  */
 
 import { chmod, rm } from 'node:fs/promises'
@@ -20,9 +20,9 @@ export const controlLimits = {
   maxConnections: 64,
   /** From the connection to its request. */
   requestTimeoutMs: 10_000,
-  /** Bytes of console that may wait for a slow reader; what comes then is left out for it. */
+  /** Maximum console bytes buffered for a slow reader; further output is dropped for it. */
   consoleBacklogBytes: 1024 * 1024,
-  /** For connections to end in good order when the VM or run has ended. */
+  /** Time for connections to end after the VM or run has ended. */
   lastWordsMs: 3_000,
 } as const
 
@@ -46,7 +46,7 @@ export class ControlServer implements AsyncDisposable {
     this.#server.maxConnections = controlLimits.maxConnections
   }
 
-  /** Listens at `path`, whose folder is this user's alone. @throws when the socket cannot be made */
+  /** Listens at `path`, whose folder only this user can enter. @throws when the socket cannot be created */
   static async open(path: string, services: ControlServices): Promise<ControlServer> {
     const reachable = await reachSocket(path)
     const server = new ControlServer(path, reachable, services)
@@ -60,7 +60,7 @@ export class ControlServer implements AsyncDisposable {
   }
 
   async #listen(): Promise<void> {
-    // What a process that was killed left.
+    // Left by a killed process.
     await rm(this.#path, { force: true })
     const listening = Promise.withResolvers<void>()
     this.#server.once('error', listening.reject)
@@ -68,11 +68,11 @@ export class ControlServer implements AsyncDisposable {
     await listening.promise
     this.#server.on('error', () => undefined)
     await chmod(this.#path, 0o600)
-    // The process ends when its work does, not when nobody may call any more.
+    // The socket must not keep the process alive.
     this.#server.unref()
   }
 
-  /** Ends all connections, after what they still have to say, and removes the socket. */
+  /** Flushes and ends all connections, and removes the socket. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#closing.signal.aborted) return
     this.#closing.abort()
@@ -109,7 +109,7 @@ export class ControlServer implements AsyncDisposable {
     await flushed(client)
   }
 
-  /** Serves one request to its end; what it returns is still to be told. */
+  /** Serves one request to its end; the caller sends the result. */
   async #answer(
     request: ControlRequest,
     client: FramedStream,
@@ -178,14 +178,14 @@ async function problemOf(done: Promise<void>): Promise<string | undefined> {
   }
 }
 
-/** @param problem why it was not done; none: it was */
+/** @param problem why it failed; absent on success */
 async function answerWith(client: FramedStream, problem: string | undefined): Promise<ControlFailure | null> {
   if (problem !== undefined) return { code: 'busy', message: problem.slice(0, limits.textMaxChars) }
   await client.sendJson({ ok: true } satisfies Reply)
   return null
 }
 
-/** The request of a connection; null when it sends none in time, or none that is one. */
+/** The request of a connection; null if there is no valid one in time. */
 async function readRequest(client: FramedStream): Promise<ControlRequest | null> {
   const timer = setTimeout(() => client.destroy('no request came'), controlLimits.requestTimeoutMs)
   try {
@@ -209,7 +209,7 @@ function notServed(what: string): ControlFailure {
   return { code: 'not_served', message: `${what} is served on this socket` }
 }
 
-/** Until the other side has closed too, which it does when it has read all. Reading is how that is seen. */
+/** Waits until the other side has read everything and closed. Reading detects the close. */
 async function flushed(client: FramedStream): Promise<void> {
   const drain = async () => {
     while ((await client.next()) !== null);
@@ -217,7 +217,7 @@ async function flushed(client: FramedStream): Promise<void> {
   await Promise.race([client.closed, drain().catch(() => undefined)])
 }
 
-/** Does what is to bring the end about, and stays until this server goes: that is how the other side learns of it. */
+/** Starts the end and stays open until this server closes, which tells the other side. */
 async function serveEnd(client: FramedStream, signal: AbortSignal, bringAbout: () => void): Promise<null> {
   await client.sendJson({ ok: true } satisfies Reply)
   const closing = new Promise<void>((resolve) => {
@@ -225,7 +225,7 @@ async function serveEnd(client: FramedStream, signal: AbortSignal, bringAbout: (
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
   bringAbout()
-  // Reading is how a client that goes is seen.
+  // Reading detects a closed client.
   await Promise.race([closing, client.next().catch(() => null)])
   return null
 }
@@ -243,7 +243,7 @@ async function serveConsole(
   let leftOut = 0
   let tail = Promise.resolve()
   const send = (chunk: Buffer): void => {
-    // A guest can write for ever, and a reader can stop.
+    // A guest can write endlessly, and a reader can stop.
     if (waiting + chunk.length > controlLimits.consoleBacklogBytes) {
       leftOut += chunk.length
       return
@@ -260,7 +260,7 @@ async function serveConsole(
   send(text)
   const off = follow ? vm.console.onData((chunk) => send(Buffer.from(chunk))) : () => undefined
   if (follow) {
-    // Reading is how a closed connection is seen.
+    // Reading detects a closed connection.
     void client.next().then(
       () => ended.resolve(),
       () => ended.resolve(),

@@ -1,4 +1,4 @@
-/** What a control socket can serve: a VM, a run. The objects behind it know nothing of sockets. */
+/** Interfaces of what a control socket serves: a VM, a run. The implementations know nothing of sockets. */
 
 import type { Duplex } from 'node:stream'
 import type { FramedStream } from '#specs/node/framed-stream.ts'
@@ -12,12 +12,12 @@ export interface VmService {
   describe(): VmInfo
   readonly console: {
     text(): string
-    /** Calls `listener` with all bytes from now on; the result ends that. */
+    /** Calls `listener` with all later bytes; the returned function removes it. */
     onData(listener: (chunk: Buffer) => void): () => void
   }
-  /** Begins to end the VM: in good order with what it works on, or at once. */
+  /** Ends the VM: after cancelling its work, or immediately. */
   stop(now: boolean): void
-  /** Lets its processors stand still, or go on; the reason when that cannot be. */
+  /** Pauses or resumes its processors; returns why this is not possible. */
   setPaused(paused: boolean): Promise<string | undefined>
   readonly access: {
     openShell(options: ShellOptions, signal: AbortSignal): Promise<AccessResult<FramedStream>>

@@ -1,10 +1,10 @@
-/** A shell or command in a VM as three streams: what comes out of it is the guest's, byte by byte. */
+/** A shell or command in a VM as three streams. All output is untrusted guest data. */
 import { Readable, Writable } from 'node:stream'
 import { type FramedStream, FramedStreamError } from '#specs/node/framed-stream.ts'
 import { encodeWindowSize, frameKinds } from '#specs/node/typed-frames.ts'
 import { ShellReply } from './messages.ts'
 
-/** How it ended; `lost` when nobody can say: VM, agent or host process went away, or it did not start. */
+/** How it ended; `lost` if unknown: VM, agent or host process is gone, or it did not start. */
 export type ShellEnd =
   | { readonly kind: 'exited'; readonly exitCode: number; readonly outOfMemory: boolean }
   | { readonly kind: 'killed'; readonly signal: string; readonly outOfMemory: boolean }
@@ -16,16 +16,16 @@ export type ShellEnd =
     }
 
 export class Shell {
-  /** To the program; ending it ends a command's input, and is Ctrl-D on a terminal. */
+  /** Input of the program; ending it ends a command's input, and is Ctrl-D on a terminal. */
   readonly stdin: Writable
   readonly stdout: Readable
-  /** Empty where the program has a terminal. */
+  /** Empty if the program has a terminal. */
   readonly stderr: Readable
-  /** Resolves when it has ended and all its output was handed over; never rejects. Output that nobody reads holds it up. */
+  /** Resolves when it has ended and all its output was delivered; never rejects. Unread output blocks it. */
   readonly ended: Promise<ShellEnd>
   readonly #frames: FramedStream
 
-  /** @param frames a connection on which a shell was asked for; this object's from now on */
+  /** @param frames connection of a requested shell; owned by this object from now on */
   constructor(frames: FramedStream) {
     this.#frames = frames
     this.stdin = new Writable({
@@ -39,12 +39,12 @@ export class Shell {
     this.ended = this.#follow()
   }
 
-  /** Tells the program the size of its terminal. */
+  /** Sends the program its terminal size. */
   resize(columns: number, rows: number): void {
     void this.#frames.send(frameKinds.windowSize, encodeWindowSize(columns, rows))
   }
 
-  /** Ends the program and all that it started. */
+  /** Ends the program and all its child processes. */
   kill(): void {
     this.#frames.destroy('ended by its user')
   }
@@ -84,11 +84,11 @@ function endOf(message: unknown): ShellEnd {
     : { kind: 'exited', exitCode, outOfMemory: oomKilled }
 }
 
-/** A readable that can be waited for. */
+/** A readable with backpressure that can be awaited. */
 class Outlet extends Readable {
   #wake: (() => void) | undefined
 
-  /** Resolves when there is room for more, or nobody wants it. */
+  /** Resolves when there is buffer space, or no reader. */
   async put(bytes: Buffer): Promise<void> {
     if (this.destroyed || this.push(bytes)) return
     await new Promise<void>((resolve) => {

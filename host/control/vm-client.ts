@@ -1,4 +1,4 @@
-/** A running VM of this or another process of the same user, by its control socket. */
+/** Client of a running VM of this or another process of the same user, over its control socket. */
 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { CaissonError, errorMessage, hasCode } from '#specs/errors.ts'
@@ -9,7 +9,7 @@ import { askControl, nextFrame, parseMessage, requireOk } from './client.ts'
 import { InfoReply, Reply, type VmInfo } from './messages.ts'
 import { Shell } from './shell.ts'
 
-/** Time for a host process to say what it has. */
+/** Time for a host process to describe its VM. */
 const infoTimeoutMs = 3_000
 
 export class VmClient {
@@ -34,7 +34,10 @@ export class VmClient {
     }
   }
 
-  /** What the guest wrote on its console (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws {CaissonError} */
+  /**
+   * The guest's console output (the last 64 KiB), with `follow` until the VM ends or `signal` aborts. @throws
+   * {CaissonError}
+   */
   async *console({
     follow = false,
     signal,
@@ -55,7 +58,7 @@ export class VmClient {
         }
       }
     } catch (error) {
-      // The VM has ended, which is an end to following it.
+      // The VM has ended, which ends the output too.
       if (!(follow && hasCode(error, 'connection_lost'))) throw error
     } finally {
       signal?.removeEventListener('abort', stop)
@@ -63,7 +66,7 @@ export class VmClient {
     }
   }
 
-  /** Resolves when the VM has ended or cannot be asked any more, or `signal` aborts. */
+  /** Resolves when the VM has ended or is unreachable, or `signal` aborts. */
   async ended(signal: AbortSignal): Promise<void> {
     const stream = await askControl(this.#path, { op: 'vm/wait' }).catch(() => null)
     if (stream === null) return
@@ -79,8 +82,8 @@ export class VmClient {
   }
 
   /**
-   * Ends the VM: a run's is cancelled and brings its changes home, unless `now`. Resolves when it is gone.
-   * @throws {CaissonError} `not_possible_now` when it still lives after `timeoutMs`
+   * Ends the VM: its run is cancelled and its changes are collected, unless `now`. Resolves when it is gone.
+   * @throws {CaissonError} `not_possible_now` when it still runs after `timeoutMs`
    */
   async stop({
     now = false,
@@ -93,7 +96,7 @@ export class VmClient {
     requireOk(parseMessage(stream, await nextFrame(stream), Reply))
     const late = Promise.withResolvers<'late'>()
     const timer = setTimeout(() => late.resolve('late'), timeoutMs)
-    // Reading is how the end is seen.
+    // Reading detects the end.
     const gone = stream.next().then(
       () => 'gone' as const,
       () => 'gone' as const,
@@ -108,7 +111,7 @@ export class VmClient {
       )
   }
 
-  /** Lets its processors stand still, or go on. @throws {CaissonError} `not_possible_now` when that cannot be */
+  /** Pauses or resumes its processors. @throws {CaissonError} `not_possible_now` */
   async setPaused(paused: boolean): Promise<void> {
     const stream = await askControl(this.#path, { op: 'vm/pause', paused })
     try {
@@ -124,8 +127,9 @@ export class VmClient {
   }
 
   /**
-   * Listens on 127.0.0.1 and carries each connection to `guestPort` in the guest.
-   * @param hostPort 0 for any free one. @throws when the port cannot be listened on
+   * Listens on 127.0.0.1 and forwards each connection to `guestPort` in the guest.
+   * @param hostPort 0 for any free one
+   * @throws when the host cannot listen on the port
    */
   async forward(options: ForwardOptions): Promise<Forwarding> {
     const { guestPort, hostPort = 0, onFailure = () => undefined } = options
@@ -134,9 +138,9 @@ export class VmClient {
       sockets.add(socket)
       socket.on('close', () => sockets.delete(socket)).on('error', () => undefined)
       this.#carry(socket, guestPort).catch((error: unknown) => {
-        // A client that broke off needs no word on it.
+        // A disconnected client needs no error.
         if (socket.destroyed) return
-        // A reset, so that nobody takes what came so far for all of it.
+        // A reset, so that partial data is not mistaken for all of it.
         socket.resetAndDestroy()
         onFailure(errorMessage(error))
       })
@@ -158,7 +162,7 @@ export class VmClient {
         await stream.sendBytes(frameKinds.stdin, piece as Buffer)
       await stream.send(frameKinds.stdin, Buffer.alloc(0))
     }
-    // A client that breaks off does so in the guest too, also one that had nothing more to say.
+    // A disconnect is forwarded to the guest, even after the end of the client's data.
     let hasAll = false
     void toGuest().catch(() => stream.destroy('the client broke off'))
     socket.once('close', () => {
@@ -185,7 +189,7 @@ export class VmClient {
 export interface ForwardOptions {
   readonly guestPort: number
   readonly hostPort?: number
-  /** Told why a connection was closed under its client, such as that nothing listens in the guest. */
+  /** Called with the reason when a connection is closed, such as that nothing listens in the guest. */
   readonly onFailure?: (message: string) => void
 }
 

@@ -1,4 +1,4 @@
-/** The VMs of this user, of whatever host process: which there are, and how to get at one by its name. */
+/** The user's VMs over all host processes: lists them and finds one by name. */
 
 import path from 'node:path'
 import { CaissonError, requireText } from '#specs/errors.ts'
@@ -9,7 +9,7 @@ import type { VmInfo } from './messages.ts'
 import { controlSocketName } from './server.ts'
 import { VmClient } from './vm-client.ts'
 
-/** A VM in a list. One that is about to start, waits in a pool, or does not answer, has little to tell. */
+/** A listed VM. One that is starting, waits in a pool, or does not answer has few fields. */
 export interface VmEntry
   extends Omit<VmInfo, 'state' | 'memoryBytes' | 'cpus' | 'pid' | 'accelerator' | 'confinement'> {
   readonly state: VmInfo['state'] | 'waiting' | 'unreachable'
@@ -18,7 +18,7 @@ export interface VmEntry
   readonly pid: number | null
 }
 
-/** A start takes less than this to have a socket; what has none by then is stuck, or of another version. */
+/** A starting VM has a socket within this time; later it is stuck, or of another version. */
 const startMaxMs = 180_000
 
 export class VmDirectory {
@@ -28,26 +28,30 @@ export class VmDirectory {
     this.#vms = folders.vms
   }
 
-  /** Where the host process of a VM listens. */
+  /** Socket path of a VM's host process. */
   socketOf(id: string): string {
     return path.join(this.#vms, id, controlSocketName)
   }
 
-  /** Oldest first. VMs whose host process is dead are left out. @throws {CaissonError} `state_unavailable` */
+  /** Oldest first. Excludes VMs whose host process is dead. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<VmEntry[]> {
     const entries = await Promise.all((await this.#living()).map((record) => this.#describe(record)))
     return entries.sort((a, b) => a.createdAtMs - b.createdAtMs)
   }
 
-  /** The only VM that runs; null when none does. @throws {CaissonError} `vm_not_found` when several do @throws {CaissonError} `state_unavailable` */
+  /**
+   * The only running VM; null if there is none. @throws {CaissonError} `vm_not_found` when there are several
+   * @throws {CaissonError} `state_unavailable`
+   */
   async findOnly(): Promise<VmClient | null> {
     const clients = await this.#clients()
     return clients.length > 1 ? one(clients, `${clients.length} VMs run`) : (clients[0] ?? null)
   }
 
   /**
-   * The VM of that id, of the run of that id, or of a beginning of either that fits but one; `last`: that began last.
-   * @throws {CaissonError} `vm_not_found` @throws {CaissonError} `state_unavailable`
+   * The VM by its id, its run's id, a unique prefix of either, or `last` (most recent).
+   * @throws {CaissonError} `vm_not_found`
+   * @throws {CaissonError} `state_unavailable`
    */
   async find(name: string): Promise<VmClient> {
     requireText('the name of the VM', name)
@@ -65,7 +69,7 @@ export class VmDirectory {
   }
 
   async #living(): Promise<VmRecord[]> {
-    // Who answers at a socket there gets the keys that are typed into a shell.
+    // A process that listens there receives the keys typed into a shell.
     await checkFolderIfThere(this.#vms)
     const records = await listVmRecords(this.#vms)
     const verdicts = await Promise.all(records.map(({ host }) => judgeProcess(host)))

@@ -1,6 +1,6 @@
 /**
- * What one run may still spend at its model: requests, tokens, money. A request reserves the most that it may cost before
- * it is sent, and settles for what it did cost at its end, so that requests side by side cannot go beyond together.
+ * The remaining model budget of one run: requests, tokens, cost. A request reserves its maximum cost before it is sent
+ * and settles its actual cost at the end, so that parallel requests cannot exceed the budget together.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { addUsage, noUsage, type Usage } from '#specs/protocol/task.ts'
@@ -9,29 +9,29 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { Provider } from '../providers/providers.ts'
 
 export interface BudgetLimits {
-  /** In and out. */
+  /** Input and output tokens. */
   readonly maxTokens: number
-  /** Every one that the gateway took, also those that failed; absent: as many as the tokens allow. */
+  /** All accepted requests, including failed ones. Absent: limited only by tokens. */
   readonly maxRequests?: number | undefined
   readonly maxCostUsd?: number | undefined
 }
 
 export interface BudgetRequest {
-  /** Tokens of the conversation and tools, as well as they can be told before. */
+  /** Estimated tokens of the conversation and tools. */
   readonly inputTokens: number
-  /** Most tokens of the answer that are wanted. */
+  /** Maximum requested tokens of the answer. */
   readonly outputTokens: number
   readonly signal: AbortSignal
-  /** The model that is asked, where it is not the run's own, with its price; null when that is not known. */
+  /** The model, if it is not the run's own, with its price; null if unknown. */
   readonly other?: { readonly model: string; readonly price: PriceConfig | null }
 }
 
 export interface Reservation {
-  /** Most tokens of the answer that the budget allows, at least 1. */
+  /** Maximum tokens of the answer that the budget allows, at least 1. */
   readonly maxOutputTokens: number
   /**
-   * The request is over; only the first call counts.
-   * @param usage what it used: nothing if it never reached the model
+   * Ends the request; only the first call counts.
+   * @param usage actual usage: zero if it never reached the model
    * @returns its cost in US dollars; null without a known price
    */
   settle(usage: Usage): number | null
@@ -49,32 +49,32 @@ export class Budget {
   readonly #price: PriceConfig | null
   readonly #model: string
   readonly #reserved = new Set<Amounts>()
-  /** Those that wait for another request's end, the first one first. */
+  /** Requests that wait for another request's end, in order. */
   readonly #waiting: (() => void)[] = []
   #requests = 0
   #usage: Usage = noUsage
   #costUsd = 0
 
-  /** @param price in US dollars for a million tokens; null when it is not known */
+  /** @param price in US dollars per million tokens; null if unknown */
   constructor(limits: BudgetLimits, price: PriceConfig | null, model: string) {
     this.#limits = limits
     this.#price = price
     this.#model = model
   }
 
-  /** Sum over the requests that are over. */
+  /** Sum over completed requests. */
   get usage(): Usage {
     return this.#usage
   }
 
-  /** Sum over the requests that are over; null without a known price. */
+  /** Sum over completed requests; null without a known price. */
   get costUsd(): number | null {
     return this.#price === null ? null : this.#costUsd
   }
 
   /**
-   * Reserves for one request. When there is not enough because of what others reserved, it waits for them: most use
-   * far less than they reserve. Refused is what no waiting helps.
+   * Reserves the budget of one request. If other reservations leave too little, waits for them: most use far less than
+   * they reserve. Refuses a request that no wait could satisfy.
    */
   async reserve(request: BudgetRequest): Promise<Result<Reservation, WireError>> {
     const refusal = this.#refuseNow(request)
@@ -101,7 +101,7 @@ export class Budget {
     return gatewayError('limit_requests', `The run's budget of ${maxRequests} model requests is used up.`)
   }
 
-  /** Output tokens that the rest allows, and which bound is the narrower. */
+  /** Output tokens that the remaining budget allows, and the tighter limit. */
   #outputRoom({ inputTokens, other }: BudgetRequest): { tokens: number; bound: 'tokens' | 'cost' } {
     let tokens = this.#limits.maxTokens - this.#usage.inputTokens - this.#usage.outputTokens - inputTokens
     let costUsd = (this.#limits.maxCostUsd ?? Number.POSITIVE_INFINITY) - this.#costUsd
@@ -169,12 +169,12 @@ function costOf(
   return price === null ? null : (inputTokens * price.input + outputTokens * price.output) * perToken
 }
 
-/** The offline model costs nothing. @returns null when the price is not known */
+/** The offline model is free. @returns null if the price is unknown */
 export function priceOf({ baseUrl, price }: Pick<Provider, 'baseUrl' | 'price'>): PriceConfig | null {
   return baseUrl === null ? { input: 0, output: 0 } : (price ?? null)
 }
 
-/** Why a limit of cost cannot be kept; null when it can, or there is none. */
+/** Why a cost limit cannot be enforced; null if it can, or there is none. */
 export function describeMissingPrice(
   maxCostUsd: number | undefined,
   price: PriceConfig | null,

@@ -1,6 +1,6 @@
 /**
- * The route to the embedding model: reads the guest's request, reserves what it may cost in the run's own budget, has it
- * answered, and tells of the exchange as of any other with a model.
+ * The route to the embedding model: reads the guest's request, reserves its maximum cost in the run's budget, forwards
+ * it, and reports the exchange like any other model request.
  */
 import { EmbeddingsAnswer, EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -13,34 +13,34 @@ import { answerWith } from './json-service.ts'
 import { deniedBy, type ModelExchange, type ModelHooks } from './model-route.ts'
 import type { ServeStream } from './services.ts'
 
-/** The model that makes vectors for a run. */
+/** The embedding model of a run. */
 export interface EmbeddingModel {
   readonly embedder: Embedder
   readonly model: string
-  /** Null: not known. */
+  /** Null: unknown. */
   readonly price: PriceConfig | null
 }
 
 export interface EmbeddingsRouteOptions {
-  /** Absent: the user configured none. */
+  /** Absent: none is configured. */
   readonly embeddings?: EmbeddingModel
   readonly budget: Budget
-  /** Looks at the texts before they go out. */
+  /** Checks the texts before they are sent. */
   readonly hooks?: Pick<ModelHooks, 'before'>
   readonly onExchange: (exchange: ModelExchange) => void
-  /** Milliseconds on a clock that only goes forward. */
+  /** Monotonic clock in milliseconds. */
   readonly now: () => number
 }
 
 export const embeddingsPath = '/v1/embeddings'
 
-/** The texts of one request, three bytes a character, and the JSON around them. */
+/** The texts of one request at three bytes per character, plus JSON. */
 const bodyMaxBytes = 256 * 1024
-/** Requests of one run that may be open at once. */
+/** Maximum open requests of one run. */
 const openMaxRequests = 4
-/** Characters per token, on the low side: what a request reserves. */
+/** Lower estimate of characters per token, for the reservation. */
 const leastCharsPerToken = 3
-/** A wait that is worth a number, in milliseconds. */
+/** Shortest wait that is reported, in milliseconds. */
 const queuedMinMs = 50
 
 export function createEmbeddingsRoute(options: EmbeddingsRouteOptions): ServeStream {
@@ -110,7 +110,7 @@ async function embed(
   try {
     const got = await embedder.embed(request, { signal, onQueued })
     if (!got.ok) {
-      // Given up in the middle: the server may have read all of it, and does not say.
+      // Cancelled midway: the server may have read all of it, and does not say.
       const used = signal.aborted && isSent ? usageOf(mostTokens) : noUsage
       const cost = costOf(settle(used))
       const { status, code, message } = got.error

@@ -1,6 +1,6 @@
 /**
- * The guest's only way out: an exact table of paths, the routes to the models behind it, a token budget, and a refusal
- * with a reason for everything else. Nothing of a guest's request reaches an upstream but validated fields.
+ * The guest's only network access: an exact table of paths, the model routes, a token budget, and a refusal with a
+ * reason for everything else. Only validated fields of a guest's request reach an upstream.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import { limits as protocolLimits } from '#specs/protocol/limits.ts'
@@ -20,12 +20,12 @@ import type { GatewayServices, ServeStream } from './services.ts'
 
 export type { GatewayServices, ModelExchange, ServeStream }
 
-/** The name under which the guest's client finds the model route: `http://gateway/v1`. */
+/** Host name of the model route in the guest: `http://gateway/v1`. */
 export const gatewayAuthority = 'gateway'
 
-/** A request that was refused because no policy allows it. */
+/** A request that no policy allows. */
 export interface DeniedRequest {
-  /** Method and address as the guest gave them, at most a line. */
+  /** Method and address from the guest, at most one line. */
   readonly target: string
   readonly reason: string
 }
@@ -38,36 +38,36 @@ export interface GatewayLogger {
 export interface GatewayOptions {
   readonly provider: Provider
   readonly runId: string
-  /** What the run may spend at its model. */
+  /** Model budget of the run. */
   readonly limits: BudgetLimits
-  /** How the host reaches the model server; absent: directly. */
+  /** The host's connection to the model server. Absent: direct. */
   readonly network?: Network
-  /** What is known of models; absent: it is learnt anew. */
+  /** Known capabilities of models. Absent: learned again. */
   readonly memory?: CapabilityCache
-  /** Look at each request to the model, and at each answer; absent: nobody does. */
+  /** Check each request to the model and each answer. Absent: no checks. */
   readonly modelHooks?: ModelHooks
-  /** The model that makes vectors of texts; absent: there is none. */
+  /** The embedding model. Absent: none. */
   readonly embeddings?: EmbeddingModel
-  /** What is served beside the model route; without it everything else is refused. */
+  /** Other services. Absent: everything except the model route is refused. */
   readonly services?: GatewayServices
-  /** Stands between the gateway and what answers; for recording and repeating. `key` is to be taken out of what is kept. */
+  /** Wraps the upstream for recording and replay. `key` must be removed from the recording. */
   readonly wrapUpstream?: (upstream: Upstream, key: string | null) => Upstream
   readonly onExchange: (exchange: ModelExchange) => void
   readonly onDenied: (denied: DeniedRequest) => void
   readonly logger: GatewayLogger
   readonly timeouts?: Partial<UpstreamTimeouts & { readonly requestBodyTimeoutMs: number }>
-  /** Milliseconds on a clock that only goes forward. */
+  /** Monotonic clock in milliseconds. */
   readonly now?: () => number
 }
 
 export interface Gateway extends AsyncDisposable {
   /** Serves one HTTP/2 stream of the guest; never throws, and always ends the stream. */
   handleStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void
-  /** Whether a request is being answered. */
+  /** Whether a request is in progress. */
   isBusy(): boolean
-  /** Sum over the exchanges that ended. */
+  /** Sum over completed exchanges. */
   usage(): Usage
-  /** Ends what is open, and refuses what comes. */
+  /** Ends open requests, and refuses later ones. */
   close(): Promise<void>
 }
 
@@ -77,7 +77,7 @@ export const defaultTimeouts = {
   queueTimeoutMs: 240_000,
   requestBodyTimeoutMs: 30_000,
 }
-/** Refusals of one run that are reported; a guest can make any number. */
+/** Maximum reported refusals of one run; a guest can cause any number. */
 const deniedMaxReports = 256
 const noPolicy = 'refused: no egress policy'
 
@@ -160,14 +160,14 @@ export function createGateway(options: GatewayOptions): Gateway {
       if (route.kind === 'models') return sendModels(stream, provider.model)
       await model.serve(stream, signal)
     } catch (cause) {
-      // A bug of ours: the guest learns that it failed, the log learns why.
+      // An internal error: the guest learns that it failed, the log has the cause.
       logger.warn(
         { runId: options.runId, error: cause instanceof Error ? cause.stack : 'unknown' },
         'gateway failed',
       )
       sendError(stream, gatewayError('upstream_broken', 'The gateway failed on this request.'))
     } finally {
-      // Answered before the body was read: the guest need not send the rest.
+      // Answered before the body was read: discard the rest.
       if (!stream.destroyed && !stream.readableEnded) stream.resume()
     }
   }
@@ -204,7 +204,7 @@ const routes: Readonly<Record<string, { method: string; kind: OwnRoute }>> = {
   [embeddingsPath]: { method: 'POST', kind: 'embeddings' },
 }
 
-/** The exact table; the guest's path is compared, never resolved against anything. */
+/** Compares the guest's path with the exact table; never resolves it. */
 function findRoute(headers: IncomingHttpHeaders, services?: GatewayServices): Route {
   const method = headers[':method'] ?? ''
   const path = headers[':path'] ?? ''
@@ -250,7 +250,7 @@ function sendModels(stream: ServerHttp2Stream, model: string): void {
   stream.end(body)
 }
 
-/** Foreign text for a line of the journal. */
+/** Sanitizes untrusted text for a journal line. */
 function printable(text: string): string {
   return text.replaceAll(/[^\x20-\x7e]/g, '?').slice(0, 300)
 }

@@ -1,6 +1,6 @@
 /**
- * Holds a model's answer back until somebody has looked at all of it: read whole, bounded, and put together from its pieces.
- * The guest gets nothing of it before, and nothing of one that breaks off.
+ * Holds back a model's answer until its hooks have checked all of it: reads and assembles it within a limit. The guest
+ * gets nothing before that, and nothing of an interrupted answer.
  */
 import { createParser } from 'eventsource-parser'
 import { z } from 'zod'
@@ -9,10 +9,10 @@ import { parseJson } from '../files/json.ts'
 import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 
-/** Most bytes that are held. */
+/** Maximum bytes of a held answer. */
 const heldMaxBytes = 16 * 1024 * 1024
 
-/** What a model said, whichever way it came. */
+/** A model's answer, streamed or not. */
 export interface SaidByModel {
   readonly text: string
   readonly reasoning: string
@@ -21,12 +21,12 @@ export interface SaidByModel {
 
 export interface HeldAnswer {
   readonly said: SaidByModel
-  /** The answer with the same bytes, to be carried over. */
+  /** The answer with the same bytes, ready to send. */
   readonly answer: UpstreamAnswer
   readonly bytes: Buffer
 }
 
-/** The whole answer; the error is what the guest is told in its place, with the bytes that were spent on it. */
+/** The complete answer. On error: the error for the guest, with the bytes spent. */
 export async function holdAnswer(
   answer: UpstreamAnswer,
   signal: AbortSignal,
@@ -84,7 +84,7 @@ interface Gathered {
   calls: { name: string; arguments: string }[]
 }
 
-/** Null when any event of it is not of the form in which models answer: what cannot be read cannot be looked at. */
+/** Null if any event has an unknown form, since hooks could not check it. */
 function readStream(bytes: Buffer): SaidByModel | null {
   const gathered: Gathered = { text: '', reasoning: '', calls: [] }
   let isReadable = true
@@ -95,7 +95,7 @@ function readStream(bytes: Buffer): SaidByModel | null {
     },
   })
   parser.feed(bytes.toString('utf8'))
-  // A last event without the blank line behind it.
+  // Completes a last event without a trailing blank line.
   parser.feed('\n\n')
   return isReadable ? gathered : null
 }
@@ -118,7 +118,7 @@ function add(value: unknown, gathered: Gathered): boolean {
   return true
 }
 
-/** By their index, or their place: fragments of several calls may come by turns. */
+/** By index or position: fragments of several calls may alternate. */
 function addCall(
   { index, function: called }: z.infer<typeof CallPiece>,
   at: number,

@@ -1,4 +1,7 @@
-/** A service of the gateway: a small JSON body in, by a strict schema, and JSON out. Refuses what is large, deep or slow. */
+/**
+ * A JSON service of the gateway: validates a small request body by a strict schema and returns JSON. Refuses large,
+ * deeply nested and slow requests.
+ */
 
 import type { ServerHttp2Stream } from 'node:http2'
 import type * as z from 'zod'
@@ -14,9 +17,9 @@ const bodyMaxDepth = 4
 const bodyTimeoutMs = 30_000
 
 /**
- * Serves requests of one schema with answers of another. A failure goes back as the gateway's error object; an answer that
- * breaks its schema is a bug of ours.
- * @param bodyMaxBytes of a request; default 64 KiB
+ * Serves requests of one schema with answers of another. A failure is returned as the gateway's error object; an answer
+ * that violates its schema is an internal error.
+ * @param bodyMaxBytes limit of a request; default 64 KiB
  */
 export function answerWith<Q, A>(
   request: z.ZodType<Q>,
@@ -37,8 +40,8 @@ export function answerWith<Q, A>(
 }
 
 /**
- * The same services, of which `maxOpen` requests may be open at once over all of them.
- * @param what they are for, in the refusal, such as `the web`
+ * Limits these services to `maxOpen` open requests in total.
+ * @param what subject of the refusal, such as `the web`
  */
 export function limitOpen(
   services: GatewayServices['paths'],

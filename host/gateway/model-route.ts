@@ -1,6 +1,6 @@
 /**
- * The route to the model: reads the guest's chat request, reserves what it may cost, has the upstream answer it, and
- * carries the answer back. Refuses what is not a chat request, and what the run's budget does not allow.
+ * The route to the model: reads the guest's chat request, reserves its maximum cost, forwards it and relays the answer.
+ * Refuses invalid chat requests, and requests beyond the run's budget.
  */
 import type { ServerHttp2Stream } from 'node:http2'
 import type { EmbeddingsRequest } from '#specs/protocol/embeddings.ts'
@@ -21,30 +21,30 @@ import { Budget, type BudgetLimits, priceOf } from './budget.ts'
 import { holdAnswer, type SaidByModel } from './hold-answer.ts'
 import { guestGone, relayAnswer, sendError } from './relay.ts'
 
-/** One model request, as the journal's `model-end` wants it. */
+/** One model request, for the journal's `model-end`. */
 export interface ModelExchange {
-  /** HTTP status given to the guest. */
+  /** HTTP status sent to the guest. */
   readonly status: number
-  /** Without `queuedMs`. */
+  /** Excludes `queuedMs`. */
   readonly durationMs: number
-  /** How long it waited for its turn at the provider, or for others' reservations; absent: not noticeably. */
+  /** Time in the provider's queue, or waiting for other reservations. Absent: negligible. */
   readonly queuedMs?: number
   readonly usage: Usage
-  /** Whether the provider gave no numbers and the usage is an estimate. */
+  /** Whether the usage is an estimate, because the provider reported none. */
   readonly estimated: boolean
-  /** By the user's price table; absent: the price is not known. */
+  /** By the user's price table. Absent: unknown price. */
   readonly costUsd?: number
-  /** The model, where it was not the run's own. */
+  /** The model, if it is not the run's own. */
   readonly model?: string
-  /** Absent when the exchange went well; at most a line. */
+  /** Absent on success; at most one line. */
   readonly error?: string
 }
 
-/** Looks at what goes to the model and at what comes back; each gives the reason of a no, or null. */
+/** Check requests to the model and its answers; each returns the reason of a denial, or null. */
 export interface ModelHooks {
-  /** Before anything is sent, in the guest's own words: model, key and address are not in it. */
+  /** Called before sending with the guest's own request; excludes model, key and address. */
   before?(request: ChatRequest | EmbeddingsRequest, signal: AbortSignal): Promise<string | null>
-  /** Of chat alone: vectors have no words. Absent: answers go to the guest as they come. */
+  /** For chat only, since vectors contain no text. Absent: answers are relayed unchecked. */
   after?(request: ChatRequest, said: SaidByModel, signal: AbortSignal): Promise<string | null>
 }
 
@@ -53,30 +53,30 @@ export interface ModelRouteOptions {
   readonly upstream: Upstream
   readonly limits: BudgetLimits
   readonly requestBodyTimeoutMs: number
-  /** How long a guest may read nothing of its answer. */
+  /** How long a guest may not read its answer. */
   readonly guestTimeoutMs: number
   readonly hooks?: ModelHooks
   readonly onExchange: (exchange: ModelExchange) => void
-  /** Milliseconds on a clock that only goes forward. */
+  /** Monotonic clock in milliseconds. */
   readonly now: () => number
 }
 
 export interface ModelRoute {
-  /** Serves one chat request and ends its stream. A rejection is a bug of ours. */
+  /** Serves one chat request and ends its stream. A rejection is an internal error. */
   serve(stream: ServerHttp2Stream, signal: AbortSignal): Promise<void>
-  /** Sum over the exchanges that ended. */
+  /** Sum over completed exchanges. */
   usage(): Usage
-  /** What the run may spend, whichever model it asks. */
+  /** The run's budget over all models. */
   readonly budget: Budget
 }
 
-/** Requests of one run that may be open at once: NVIDIA's shared workers refuse more. */
+/** Maximum open requests of one run: NVIDIA's shared workers refuse more. */
 const openMaxRequests = 6
-/** Bytes of JSON per token until the provider has said how many it counts. */
+/** Bytes of JSON per token until the provider has reported its count. */
 const firstBytesPerToken = 4
-/** No provider that counts fairly is beyond this. */
+/** No accurate provider exceeds this. */
 const mostBytesPerToken = 16
-/** A wait that is worth a number, in milliseconds. */
+/** Shortest wait that is reported, in milliseconds. */
 const queuedMinMs = 50
 
 export function createModelRoute(options: ModelRouteOptions): ModelRoute {
@@ -134,7 +134,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
         const answer = await upstream.send(request, { maxTokens: maxOutputTokens, signal, onQueued })
         if (!answer.ok) {
           if (!signal.aborted) return refuse(answer.error)
-          // A turn that had not come yet is `closed` as well.
+          // `closed` may also mean that its turn never came.
           if (isSent && answer.error.code !== closedError.code) {
             used = mostUsage(Math.ceil(bytes / bytesPerToken), request.stream === true ? 0 : maxOutputTokens)
           }
@@ -165,7 +165,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
     }
   }
 
-  /** The answer, held back until its hook has seen all of it; what was spent on it is spent all the same. */
+  /** Holds the answer back until its hook has checked all of it; its cost counts in any case. */
   async function checkAnswer(
     request: ChatRequest,
     answer: UpstreamAnswer,
@@ -187,7 +187,7 @@ export function createModelRoute(options: ModelRouteOptions): ModelRoute {
   return { serve, usage: () => budget.usage, budget }
 }
 
-/** Of an answer that the guest does not get; what it cost is spent. */
+/** An answer that the guest does not get, although its cost counts. */
 interface SpentRefusal {
   readonly error: WireError
   readonly usage: Usage
@@ -199,8 +199,8 @@ export function deniedBy(what: 'request' | 'answer', reason: string): WireError 
 }
 
 /**
- * Of a request that the guest gave up before its answer began: the server says nothing of it, and may have read all, and
- * written all of an answer that comes whole. Counted as nothing it would be a way around the budget.
+ * For a request that the guest cancelled before its answer began: the server reports nothing, and may have processed
+ * everything. Counting it as free would bypass the budget.
  */
 function mostUsage(inputTokens: number, outputTokens: number): Usage {
   return { ...noUsage, requests: 1, inputTokens, outputTokens }

@@ -1,6 +1,6 @@
 /**
- * Carries an upstream's answer to the guest's stream: back-pressure, redaction, the bound on its size, the usage
- * read along the way. When the answer breaks off, the guest is told inside the stream, or the stream is reset.
+ * Relays an upstream's answer to the guest's stream: backpressure, redaction, size limit, usage. If the answer is
+ * interrupted, sends an error in the stream, or resets it.
  */
 import type { OutgoingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Usage } from '#specs/protocol/task.ts'
@@ -9,29 +9,29 @@ import { type UpstreamAnswer, UpstreamBreak } from '../providers/upstream.ts'
 import { createStreamTap, readWholeAnswer } from '../providers/usage-tap.ts'
 import { createKeyRedaction } from '../secrets/redaction.ts'
 
-/** Most bytes of one answer. */
+/** Maximum bytes of one answer. */
 export const responseMaxBytes = 64 * 1024 * 1024
-/** Most bytes of an answer that is not streamed; it is read whole. */
+/** Maximum bytes of an answer that is not streamed; it is read completely. */
 const wholeAnswerMaxBytes = 8 * 1024 * 1024
 
-/** Why an exchange has no whole answer when nothing is wrong with the provider. */
+/** Why an exchange has no complete answer although the provider is fine. */
 export const guestGone = 'the guest ended the request, or the run is over'
 
 export interface RelayResult {
   readonly status: number
   readonly usage: Usage
-  /** Whether the provider gave no numbers and they are the gateway's estimate. */
+  /** Whether the usage is the gateway's estimate, because the provider reported none. */
   readonly estimated: boolean
-  /** Absent when the answer was carried over whole. */
+  /** Absent if the answer was relayed completely. */
   readonly error?: string
 }
 
 export interface RelayOptions {
-  /** Taken out of what the guest gets. */
+  /** Removed from the guest's answer. */
   readonly key: string | null
-  /** Ends the carrying; the guest's going away does so too. */
+  /** Stops the relay; so does the guest when it disconnects. */
   readonly signal: AbortSignal
-  /** How long a guest may read nothing: an answer that nobody takes keeps others from their turn. */
+  /** How long a guest may not read: an unread answer blocks other requests. */
   readonly guestTimeoutMs: number
 }
 
@@ -136,7 +136,7 @@ async function relayWhole(
   return { ...pick(read), status: 200, ...(read.error === null ? {} : { error: read.error }) }
 }
 
-/** Answers with an error, if nothing was answered yet and the guest is still there. */
+/** Sends an error, unless a response was sent or the guest is gone. */
 export function sendError(stream: ServerHttp2Stream, error: WireError): void {
   if (stream.destroyed || stream.closed || stream.headersSent) return
   const body = errorBody(error)
@@ -150,14 +150,14 @@ export function sendError(stream: ServerHttp2Stream, error: WireError): void {
   stream.end(body)
 }
 
-/** Between two events an error event says why; in the middle of one only a reset cannot be mistaken for data. */
+/** Between two events an error event gives the reason; within an event only a reset cannot be mistaken for data. */
 function endBroken(stream: ServerHttp2Stream, error: WireError, atBoundary: boolean): void {
   if (stream.destroyed) return
   if (atBoundary) stream.end(`data: ${errorBody(error)}\n\n`)
   else stream.destroy(new Error(error.message))
 }
 
-/** Whether what went out so far ends with a whole event. */
+/** Whether the sent bytes end at an event boundary. */
 function createBoundaryWatch(): { push(chunk: Buffer): void; atBoundary(): boolean } {
   let tail = '\n\n'
   return {
@@ -168,12 +168,12 @@ function createBoundaryWatch(): { push(chunk: Buffer): void; atBoundary(): boole
   }
 }
 
-/** The guest does not read on. */
+/** The guest stopped reading. */
 class GuestStall extends Error {
   override readonly name = 'GuestStall'
 }
 
-/** Resolves when the guest has read enough, or is gone; to false when it did neither in time. */
+/** Resolves to true when the guest has read enough or is gone; to false at the time limit. */
 function drained(stream: ServerHttp2Stream, signal: AbortSignal, timeoutMs: number): Promise<boolean> {
   if (stream.destroyed || signal.aborted) return Promise.resolve(true)
   return new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * Everything of the guest that is neither the model nor a service of the gateway: tunnels and plain requests of its
- * programs. Each is read in one spelling, judged, connected and recorded; a refusal says at once who refused and why.
+ * Serves the guest's traffic besides the model and the gateway's services: tunnels and plain requests of its programs.
+ * Normalizes, judges, connects and records each; a refusal names its source and reason immediately.
  */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 import type { Result } from '#specs/protocol/error.ts'
@@ -16,15 +16,17 @@ import { parseAuthority, parseTarget } from '../net/target.ts'
 import { gatewayAuthority, type ServeStream } from './gateway.ts'
 
 export interface OutwardOptions {
-  /** Defaults: 1 GiB each way, an hour, five minutes of silence, 30 s to the first TLS bytes. */
+  /** Defaults: 1 GiB per direction, one hour, five minutes idle, 30 s to the first TLS bytes. */
   readonly limits?: Partial<TunnelLimits>
-  /** Connections of the run at once. The port carries 64 streams: the others are the model's. */
+  /** Maximum open connections of the run. The port carries 64 streams; the others are for the model. */
   readonly maxOpen?: number
-  /** The user's secrets, and whom TLS trusts; absent: no request is upgraded, and placeholders go out as they are written. */
+  /**
+   * The user's secrets and trusted certificates. Absent: no request is upgraded, and placeholders are sent unchanged.
+   */
   readonly upgrade?: Upgrade
 }
 
-/** @param egress judges, connects and records; of the run that the streams belong to */
+/** @param egress judges, connects and records, for the run of these streams */
 export function createOutward(egress: Egress, options: OutwardOptions = {}): ServeStream {
   const limits: TunnelLimits = { ...defaultConnectionLimits, helloMs: 30_000, ...options.limits }
   const maxOpen = options.maxOpen ?? 48
@@ -52,7 +54,7 @@ export function createOutward(egress: Egress, options: OutwardOptions = {}): Ser
     signal: AbortSignal,
   ): Promise<void> {
     const { upgrade } = options
-    // Judged before a person is asked; read when it is sure that the request is made.
+    // Checked before a person is asked; secrets are read only once the request is permitted.
     const named = target.method === null ? null : upgrade?.secrets.check(onlyTexts(headers), target)
     if (named?.ok === false) return refuse(stream, named.error)
     const permit = await egress.admit(target, signal)
@@ -64,7 +66,7 @@ export function createOutward(egress: Egress, options: OutwardOptions = {}): Ser
   }
 }
 
-/** What a stream is about; everything in it is the guest's. */
+/** Reads the target of a stream; all of it is untrusted. */
 function readTarget(headers: IncomingHttpHeaders, canUpgrade: boolean): Result<Target, WireError> {
   const {
     ':method': method = '',
@@ -82,7 +84,7 @@ function readTarget(headers: IncomingHttpHeaders, canUpgrade: boolean): Result<T
   const wanted = isTunnel ? undefined : headers[upgradeHeader]
   if (wanted !== undefined && (wanted !== 'https' || !canUpgrade))
     return refused(`${upgradeHeader} takes https, and only where the host makes such requests`)
-  // The port of http is the other one of https.
+  // For http the default port is a non-default port of https.
   const place = wanted === undefined ? `http://${authority}` : `https://${authority.replace(/:80$/, '')}`
   const parsed = isTunnel ? parseAuthority(authority) : parseTarget(place + path, method)
   if (!parsed.ok) return refused(parsed.error)

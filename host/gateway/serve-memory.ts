@@ -1,4 +1,4 @@
-/** The paths of memory and of notes under the name `gateway`. */
+/** Gateway paths of memory and notes. */
 
 import type { Result } from '#specs/protocol/error.ts'
 import {
@@ -16,12 +16,12 @@ import { gatewayError, type WireError } from '../net/gateway-error.ts'
 import type { GatewayServices } from './gateway.ts'
 import { answerWith, limitOpen } from './json-service.ts'
 
-/** As many as an agent's calls of one turn. */
+/** Matches an agent's parallel calls in one turn. */
 const openMaxRequests = 8
 
 /**
  * `/memory/remember`, `/memory/recall`, `/notes/add` and `/notes/list`, by exact path.
- * @param isAtWork whether an agent is: of one that is not, nothing is taken
+ * @param isAtWork whether an agent is active; requests of others are refused
  */
 export function serveMemory(
   desk: MemoryService,

@@ -1,11 +1,11 @@
-/** The path under the name `gateway` by which a guest gets one of the user's skills. */
+/** Gateway path that gives the guest one of the user's skills. */
 import { SkillLoadAnswer, SkillLoadRequest } from '#specs/protocol/extension.ts'
 import { gatewayError } from '../net/gateway-error.ts'
 import type { UserSkills } from '../skills/user-skills.ts'
 import type { GatewayServices } from './gateway.ts'
 import { answerWith, limitOpen } from './json-service.ts'
 
-/** A skill with all its files is some megabytes. */
+/** A skill with all its files has several megabytes. */
 const openMaxRequests = 2
 
 /** `/skills/load`, by exact path. */

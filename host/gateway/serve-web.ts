@@ -1,10 +1,10 @@
-/** The paths of the web tools under the name `gateway`: a small JSON body in, by a strict schema, and JSON out. */
+/** Gateway paths of the web tools: JSON by a strict schema in and out. */
 import { WebFetchAnswer, WebFetchRequest, WebSearchAnswer, WebSearchRequest } from '#specs/protocol/egress.ts'
 import type { Web } from '../web/web.ts'
 import type { GatewayServices } from './gateway.ts'
 import { answerWith, limitOpen } from './json-service.ts'
 
-/** Requests of one run that may be open at once: as many as an agent's calls of one turn. */
+/** Maximum open requests of one run; matches an agent's parallel calls in one turn. */
 const openMaxRequests = 8
 
 /** `/web/fetch` and `/web/search`, by exact path. */

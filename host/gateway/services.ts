@@ -1,17 +1,19 @@
-/** What the gateway serves beside the model route: by exact path, and everything that goes outward. */
+/** The gateway's services besides the model route: by exact path, and all egress. */
 import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2'
 
-/** Serves one stream of the guest and ends it; a rejection is a bug of ours, which the guest is told of without words. */
+/**
+ * Serves one stream of the guest and ends it. A rejection is an internal error, which the guest sees without details.
+ */
 export type ServeStream = (
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
-  /** Aborted when the guest goes away or the run is over. */
+  /** Aborts when the guest disconnects or the run has ended. */
   signal: AbortSignal,
 ) => Promise<void>
 
 export interface GatewayServices {
   /** By exact path under the name `gateway`. */
   readonly paths: Readonly<Record<string, { readonly method: string; readonly serve: ServeStream }>>
-  /** Every other authority: tunnels and plain requests of programs. */
+  /** All other authorities: tunnels and plain requests of programs. */
   readonly outward: ServeStream
 }

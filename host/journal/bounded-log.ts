@@ -1,4 +1,4 @@
-/** A log file with a bound: lines beyond it are counted, and the count is the last line. */
+/** A log file with a size limit: later lines are counted, and the count is the last line. */
 import { type FileHandle, open } from 'node:fs/promises'
 
 export class BoundedLog {
@@ -17,7 +17,7 @@ export class BoundedLog {
     return new BoundedLog(await open(path, 'a', 0o600), maxBytes)
   }
 
-  /** Appends one line; a disk that refuses loses log lines, not the run. */
+  /** Appends one line; a disk error loses log lines, not the run. */
   write(value: unknown): void {
     const line = `${JSON.stringify(value)}\n`
     if (this.#bytes + Buffer.byteLength(line) > this.#maxBytes) {

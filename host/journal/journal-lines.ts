@@ -1,6 +1,6 @@
 /**
- * Reads the lines of a journal one by one and checks form, order and hash chain of each. Holds one line at a time, so
- * that a journal at its bounds costs no more memory than a short one.
+ * Reads a journal line by line and checks form, order and hash chain. Holds one line at a time, so that memory use does
+ * not depend on the journal's length.
  */
 
 import { createHash } from 'node:crypto'
@@ -8,35 +8,35 @@ import { open } from 'node:fs/promises'
 import { CaissonError } from '#specs/errors.ts'
 import { JournalEvent } from '#specs/protocol/event.ts'
 
-/** A place between two lines. */
+/** A position between two lines. */
 export interface JournalPoint {
-  /** `seq` of the line before; 0 at the beginning. */
+  /** `seq` of the previous line; 0 at the beginning. */
   readonly seq: number
-  /** Bytes before it. */
+  /** Bytes before the position. */
   readonly bytes: number
-  /** `hash` of the line before; 64 zeros at the beginning. */
+  /** `hash` of the previous line; 64 zeros at the beginning. */
   readonly hash: string
 }
 
 export const journalStart: JournalPoint = { seq: 0, bytes: 0, hash: '0'.repeat(64) }
 
 export interface JournalScan {
-  /** Behind the last whole line. */
+  /** Position after the last whole line. */
   readonly end: JournalPoint
-  /** Bytes behind it that are no whole line: a write that a crash or a full disk cut short. */
+  /** Bytes of an incomplete last line, interrupted by a crash or a full disk. */
   readonly tornBytes: number
 }
 
 const readBytes = 256 * 1024
-/** Longer than any event may be. */
+/** Longer than any event. */
 const lineMaxBytes = 32 * 1024 * 1024
-/** What stands behind the text that a line's hash is over. */
+/** What follows the hashed text of a line. */
 const hashEnding = /^,"hash":"([0-9a-f]{64})"\}$/
 const hashEndingBytes = 75
 
 /**
- * Visits every event from `from` on, in order; a last line without its newline is left out.
- * @throws {CaissonError} `state_corrupted` naming the line where schema, order or chain breaks
+ * Visits every event after `from`, in order; skips a last line without its newline.
+ * @throws {CaissonError} `state_corrupted` with the line that breaks schema, order or chain
  */
 export async function scanJournal(
   file: string,
@@ -53,7 +53,7 @@ export async function scanJournal(
   return { end: point, tornBytes: rest }
 }
 
-/** @returns bytes behind the last newline */
+/** @returns bytes after the last newline */
 async function readLines(file: string, from: number, onLine: (line: Buffer) => void): Promise<number> {
   await using handle = await open(file, 'r')
   const chunk = Buffer.allocUnsafe(readBytes)
@@ -97,7 +97,7 @@ function parseLine(line: Buffer, runId: string, before: JournalPoint): JournalEv
   return event
 }
 
-/** Over the bytes as they were written, whatever order of keys the schema has. */
+/** Hashes the original bytes, independent of the schema's key order. */
 function hashOfLine(line: Buffer): string | undefined {
   const body = line.subarray(0, Math.max(0, line.length - hashEndingBytes))
   if (!hashEnding.test(line.subarray(body.length).toString('latin1'))) return undefined

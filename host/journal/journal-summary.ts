@@ -1,6 +1,6 @@
 /**
- * The summary beside a journal: how long the journal is, whether its writer closed it, and the outline of its run. Tells
- * a journal that lost lines from one that is whole, and lists what they need without the journal.
+ * The summary beside a journal: its length, whether its writer closed it, and the run's outline. Detects a journal that
+ * lost lines, and lets lists skip the journal.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -17,11 +17,11 @@ import { RunFold, RunOutline } from './run-outline.ts'
 
 const JournalSummary = z.strictObject({
   version: z.literal(1),
-  /** How far the journal was on the disk when this was written: it is never shorter. */
+  /** Length of the journal on disk at this time; it never becomes shorter. */
   seq: Count,
   bytes: Count,
   hash: Sha256,
-  /** The writer ended in order: the journal is exactly this long. */
+  /** The writer closed it: the journal is exactly this long. */
   closed: z.boolean(),
   outline: RunOutline,
 })
@@ -31,7 +31,7 @@ export function summaryFile(journal: string): string {
   return path.join(path.dirname(journal), 'summary.json')
 }
 
-/** Undefined where there is none, or none that can be read: it is made anew then. @throws when the system refuses */
+/** Undefined if missing or unreadable: it is created again. @throws the system's errors */
 export async function readSummary(journal: string): Promise<JournalSummary | undefined> {
   const text = await readFile(summaryFile(journal), 'utf8').catch((error: unknown) => {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
@@ -40,7 +40,7 @@ export async function readSummary(journal: string): Promise<JournalSummary | und
   return JournalSummary.safeParse(parseJson(text)).data
 }
 
-/** @param isDurable whether it must survive a power failure; else an older one may be found after it */
+/** @param isDurable whether it must survive a power failure; otherwise an older one may remain */
 export async function writeSummary(
   journal: string,
   summary: Omit<JournalSummary, 'version'>,
@@ -65,23 +65,23 @@ export async function writeSummary(
 
 export interface JournalReading extends JournalScan {
   /**
-   * `closed`: exactly what its writer left. `open`: it is being written, or its writer was killed; lines behind the last
-   * barrier may be missing. `unknown`: no summary tells how long it was.
+   * `closed`: exactly as its writer left it. `open`: being written, or its writer was killed; lines after the last
+   * barrier may be missing. `unknown`: no summary has its length.
    */
   readonly length: 'closed' | 'open' | 'unknown'
 }
 
 /**
  * Visits all events of the journal, in order.
- * @throws {CaissonError} `state_corrupted` where a line is not what was written, where lines are missing at its end, where something stands
- *   behind its end, and where there is no journal
+ * @throws {CaissonError} `state_corrupted` when a line was modified, lines are missing or added at the end, or there is
+ * no journal
  */
 export async function readWholeJournal(
   journal: string,
   runId: string,
   visit: (event: JournalEvent) => void,
 ): Promise<JournalReading> {
-  // First: a journal that is written meanwhile only becomes longer than this.
+  // Read first: a concurrently written journal only becomes longer.
   const summary = await readSummary(journal)
   let isOnTheWay = summary === undefined || summary.seq === 0
   const scan = await scanJournal(journal, runId, (event, point) => {
@@ -94,7 +94,7 @@ export async function readWholeJournal(
   if (!isOnTheWay) throw lostLines(scan.end, summary)
   if (!summary.closed) return { ...scan, length: 'open' }
   if (scan.tornBytes === 0 && scan.end.bytes === summary.bytes) return { ...scan, length: 'closed' }
-  // Somebody began to write to it since.
+  // A writer has started since.
   if ((await readSummary(journal))?.closed === false) return { ...scan, length: 'open' }
   throw strayBytes(scan.end.bytes + scan.tornBytes, summary)
 }
@@ -106,7 +106,7 @@ export async function readJournal(file: string, runId: string): Promise<JournalE
   return events
 }
 
-/** The outline of a run by its summary and what the journal holds beyond it; made from the journal where there is no summary. */
+/** The outline of a run from its summary and later journal lines; from the whole journal without a summary. */
 export async function readOutline(
   journal: string,
   runId: string,

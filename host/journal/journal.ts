@@ -1,7 +1,7 @@
 /**
- * The journal of one run: hash-chained JSON lines, appended by the host alone. Written in order, made durable at
- * barriers, with its length known beside it. The chain shows accidents; it is no proof against someone who may rewrite
- * both files. Keeps room for the host's own last lines, whatever a guest fills it with.
+ * The journal of one run: hash-chained JSON lines, written only by the host, in order, synced at barriers. The chain
+ * detects accidents; it does not protect against someone who rewrites journal and summary. Reserves space for the
+ * host's own last lines, whatever a guest writes.
  */
 
 import { type FileHandle, open } from 'node:fs/promises'
@@ -23,12 +23,12 @@ type Entry =
   | { source: 'host'; event: HostEvent }
   | { source: 'agent'; agentPath: string; n: number; event: AgentEvent }
 
-/** Events after which the file is flushed to the disk before anything else happens. */
+/** Events after which the file is synced before anything else happens. */
 const barriers: ReadonlySet<string> = new Set([
   'run-start',
   'approval-request',
   'approval-decision',
-  // The effect of a host's tool is outside of the VM: its intent has to be known after any crash.
+  // A host tool has effects outside the VM: its start must be known after any crash.
   'host-tool-start',
   'notes-decide',
   'vm-kept',
@@ -40,7 +40,7 @@ const barriers: ReadonlySet<string> = new Set([
   'run-end',
 ])
 
-/** Ends of what was begun, and what a person does after the run. A guest cannot cause more of them than it caused beginnings. */
+/** Ends of started work, and actions of a person after the run. A guest cannot cause more ends than starts. */
 const alwaysFit: ReadonlySet<string> = new Set([
   'approval-decision',
   'host-tool-end',
@@ -56,24 +56,24 @@ const alwaysFit: ReadonlySet<string> = new Set([
   'run-end',
 ])
 
-/** Bytes after which the summary is written anew without a barrier: a list reads no more than these of any journal. */
+/** Bytes after which the summary is rewritten without a barrier; the most a list reads of any journal. */
 const checkpointBytes = 4 * 1024 * 1024
 
 export interface JournalOptions {
   readonly runId: string
   readonly path: string
-  /** The folder of locks: the run's is held for as long as the journal is open. */
+  /** Folder of locks: the run's is held while the journal is open. */
   readonly locks: string
   /** The clock, ms since 1970. */
   readonly now?: () => number
-  /** Absent: those of the protocol. */
+  /** Absent: the limits of the protocol. */
   readonly bounds?: JournalBounds
 }
 
 export interface JournalBounds {
   readonly maxEvents: number
   readonly maxBytes: number
-  /** Of the above, what a guest cannot use up. */
+  /** The part that a guest cannot use up. */
   readonly reservedEvents: number
   readonly reservedBytes: number
 }
@@ -86,18 +86,18 @@ const protocolBounds: JournalBounds = {
 }
 
 export class Journal {
-  /** Nobody else appends while it is held. */
+  /** No other process appends while it is held. */
   readonly lock: RunLock
   readonly #options: JournalOptions
   readonly #file: FileHandle
   readonly #fold: RunFold
   #end: JournalPoint
-  /** What the summary last told of. */
+  /** Position in the last summary. */
   #told: JournalPoint
-  /** A line may have been written in part. */
+  /** A line may be partially written. */
   #isTorn = false
   #tail: Promise<unknown> = Promise.resolve()
-  /** Asked where the disk is full; lines that follow wait as well. Absent: `append` throws. */
+  /** Called when the disk is full; later lines wait too. Absent: `append` throws. */
   waitForDiskSpace: (() => Promise<void>) | undefined
 
   private constructor(
@@ -116,20 +116,20 @@ export class Journal {
   }
 
   /**
-   * Opens or makes the journal; an existing one is verified first and a last line cut short by a crash is dropped.
-   * @throws {CaissonError} `run_busy` while another process has it open `state_corrupted` where it is damaged
+   * Opens or creates the journal; verifies an existing one and drops an incomplete last line.
+   * @throws {CaissonError} `run_busy` while another process has it open, `state_corrupted` when it is damaged
    */
   static async open(options: JournalOptions): Promise<Journal> {
     const { path: place, runId, locks } = options
     await using undo = new AsyncDisposableStack()
     const lock = undo.use(await RunLock.take(locks, runId))
     const fold = new RunFold()
-    // Where there is a summary and no journal, one was lost.
+    // A summary without a journal means that the journal was lost.
     if ((await readSummary(place)) === undefined) await makeFile(place)
     const { end, tornBytes } = await readWholeJournal(place, runId, (event) => fold.next(event))
     const file = undo.use(await open(place, 'a', 0o600))
     if (tornBytes > 0) await file.truncate(end.bytes)
-    // Else a crash would leave more than the summary says was all.
+    // Otherwise a crash would leave more lines than a closed summary says.
     if ((await readSummary(place))?.closed === true)
       await writeSummary(place, { ...end, closed: false, outline: fold.outline }, true)
     undo.move()
@@ -141,15 +141,16 @@ export class Journal {
     return this.#end.hash
   }
 
-  /** The fold over the lines that are written. */
+  /** The run's state after all written lines. */
   get state(): RunState {
     return this.#fold.state
   }
 
   /**
-   * Stamps, chains and writes one event; resolves once it is handed to the system, and at a barrier once it is on the disk.
-   * Calls are written in the order they were made. A line that could not be written is not in the chain.
-   * @throws {CaissonError} `state_corrupted` when there is no room for lines of this kind. @throws what the disk says
+   * Stamps, chains and writes one event. Resolves once the system has it, and at a barrier once it is on disk. Calls
+   * are written in order. A failed line is not in the chain.
+   * @throws {CaissonError} `state_corrupted` when lines of this kind are at their limit
+   * @throws the disk's errors
    */
   async append(entry: Entry): Promise<JournalEvent> {
     const written = this.#tail.then(() => writeWithDiskSpace(() => this.#write(entry), this.waitForDiskSpace))
@@ -201,7 +202,7 @@ export class Journal {
     )
   }
 
-  /** After the journal is on the disk. Where this fails an older summary stands, which vouches for less. */
+  /** After the journal is on disk. On failure an older summary remains, which is still valid. */
   async #tell(): Promise<void> {
     const summary = { ...this.#end, closed: false, outline: this.#fold.outline }
     await writeSummary(this.#options.path, summary, false).then(
@@ -212,7 +213,7 @@ export class Journal {
     )
   }
 
-  /** @throws when the summary that says how long the journal is cannot be written */
+  /** @throws when the summary with the journal's length cannot be written */
   async close(): Promise<void> {
     await this.#tail
     try {
@@ -235,7 +236,7 @@ export class Journal {
   }
 }
 
-/** Where there is none. Its name is on the disk from then on. */
+/** Creates a missing file and syncs its directory entry. */
 async function makeFile(place: string): Promise<void> {
   try {
     await (await open(place, 'ax', 0o600)).close()

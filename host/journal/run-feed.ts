@@ -1,7 +1,7 @@
-/** What watchers of a run see: journal events and deltas, in order, each watcher at its own pace within a bound. */
+/** Feeds journal events and deltas of a run to its watchers, in order, each at its own pace within a limit. */
 import type { Delta, HostDelta, JournalEvent } from '#specs/protocol/event.ts'
 
-/** One item of a run's feed; a delta has no number and may be missing. */
+/** One item of a run's feed; a delta has no number and may be dropped. */
 export type FeedItem =
   | JournalEvent
   | {
@@ -11,12 +11,12 @@ export type FeedItem =
       readonly delta: Delta | HostDelta
     }
 
-/** Items that a slow watcher may fall behind by before its oldest deltas are dropped. */
+/** Backlog of a slow watcher at which its oldest deltas are dropped. */
 const maxBacklog = 10_000
 /** Delivered items after which a watcher frees their memory, once they are half of its backlog. */
 const dropDelivered = 1_024
 
-/** Fans items out to any number of watchers; one that comes late gets the events so far first, without deltas. */
+/** Distributes items to any number of watchers; a late one first gets the earlier events, without deltas. */
 export class Feed {
   readonly #events: JournalEvent[] = []
   readonly #watchers = new Set<Watcher>()
@@ -27,7 +27,7 @@ export class Feed {
     for (const watcher of this.#watchers) watcher.push(item)
   }
 
-  /** No more items; watchers end after what they have. */
+  /** Ends the feed; watchers end after their backlog. */
   end(): void {
     this.#ended = true
     for (const watcher of this.#watchers) watcher.end()
@@ -43,7 +43,7 @@ export class Feed {
 
 class Watcher implements AsyncIterableIterator<FeedItem> {
   #backlog: FeedItem[]
-  /** Where in the backlog the next item is; what lies before it was delivered. */
+  /** Index of the next item; earlier items were delivered. */
   #at = 0
   readonly #onLeave: () => void
   #deltas = 0
@@ -82,7 +82,7 @@ class Watcher implements AsyncIterableIterator<FeedItem> {
     }
   }
 
-  /** Array.shift moves everything behind it: on a long backlog that is quadratic. */
+  /** Array.shift moves all later items, which is quadratic on a long backlog. */
   #take(): FeedItem | undefined {
     const item = this.#backlog[this.#at]
     if (item === undefined) return undefined

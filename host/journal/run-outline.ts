@@ -1,6 +1,6 @@
 /**
- * What lists say of a run: a bounded part of the fold over its journal, kept beside it (`summary.json`) so that no list
- * folds a journal. The journal is the truth: a summary that is missing is made anew from it.
+ * What lists show of a run: a limited part of the state from its journal, stored in `summary.json` so that lists need
+ * not read journals. The journal is authoritative: a missing summary is created from it.
  */
 import * as z from 'zod'
 import { RunReason } from '#specs/protocol/error.ts'
@@ -18,7 +18,7 @@ export const RunOutline = z.strictObject({
   prompt: Line,
   workspace: z.string(),
   model: Line,
-  /** The run that it continues. */
+  /** The continued run. */
   continues: RunId.optional(),
   state: z.strictObject({
     phase: z.enum(['preparing', 'planning', 'working', 'ended']),
@@ -27,9 +27,9 @@ export const RunOutline = z.strictObject({
     isUsageEstimated: z.boolean(),
     costUsd: z.number().nullable(),
     changes: z.strictObject({ entries: Count }).nullable(),
-    /** Paths of the run that are applied now, as of the last apply or undo that ended. */
+    /** Paths of the run that are applied, after the last completed apply or undo. */
     applied: Count.nullable(),
-    /** An apply or undo that began and has no end. */
+    /** An apply or undo that has not ended. */
     unfinished: z.enum(['apply', 'undo']).nullable(),
     proposedNotes: z.array(NoteId),
     /** The first 500 characters. */
@@ -44,12 +44,12 @@ type Facts = Omit<RunOutline, 'state'>
 
 const noFacts: Facts = { startedAt: null, prompt: '', workspace: '', model: '' }
 
-/** The fold over a journal's lines, from its beginning or from an outline on. */
+/** Folds a journal's lines into the run's state, from the beginning or from an outline. */
 export class RunFold {
   #facts: Facts = noFacts
   #state: RunState = initialRunState
 
-  /** Of the state that it then has, what an outline does not tell is as in {@link initialRunState}. */
+  /** State fields outside the outline are as in {@link initialRunState}. */
   static from({ state, ...facts }: RunOutline): RunFold {
     const fold = new RunFold()
     const { changes, end } = state
@@ -67,7 +67,7 @@ export class RunFold {
     return this.#state
   }
 
-  /** The run's first event, as far as it is told of. */
+  /** Facts from the run's first event. */
   get facts(): Facts {
     return this.#facts
   }

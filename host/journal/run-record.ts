@@ -1,4 +1,4 @@
-/** The record of one run: its journal, its state as the fold over it, and the feed to its watchers, always in step. */
+/** The record of one run: its journal, the state folded from it, and the feed to its watchers, always consistent. */
 
 import path from 'node:path'
 import { errorMessage } from '#specs/errors.ts'
@@ -12,14 +12,14 @@ import { Journal } from './journal.ts'
 import { Feed } from './run-feed.ts'
 import type { RunPaths } from './run-store.ts'
 
-/** Free before a line is written again. */
+/** Free bytes required before a line is written again. */
 const reservedBytes = 1024 * 1024
 
 export class RunRecord {
   readonly paths: RunPaths
   readonly feed = new Feed()
   readonly #journal: Journal
-  /** The end of a run whose journal took it no more. */
+  /** The end of a run that could not be journaled. */
   #unrecorded: RunState | null = null
   #recorder: Recorder | null = null
   #waitForDiskSpace: ((what: string) => Promise<void>) | undefined
@@ -46,7 +46,7 @@ export class RunRecord {
     const held = await this.#journal.lock.holdDirectory(root, ({ runId, directory }) =>
       removeStagedOf(directory, path.join(runs, runId)),
     )
-    // Its own lock file, which this process overwrote, no longer tells others of a killed apply.
+    // Its overwritten lock file no longer shows others a killed apply.
     if (held.ok && this.state.unfinished !== null) removeLeftStaged(this.paths.directory)
     return held
   }
@@ -56,7 +56,7 @@ export class RunRecord {
     return this.#journal.head
   }
 
-  /** From here on journal and recording wait where the disk is full. Once a wait fails, so does what waits. */
+  /** From now on journal and recording wait while the disk is full. A failed wait fails the write. */
   waitForDiskSpace(wait: WaitForDiskSpace): void {
     const { directory } = this.paths
     this.#waitForDiskSpace = (what) => wait({ what, directory, neededBytes: reservedBytes })
@@ -64,12 +64,12 @@ export class RunRecord {
       wait({ what: "the run's journal", directory, neededBytes: reservedBytes })
   }
 
-  /** Journals a fact of the host, then shows it. */
+  /** Journals an event of the host, then shows it. */
   async host(event: HostEvent): Promise<void> {
     this.feed.push(await this.#journal.append({ source: 'host', event }))
   }
 
-  /** Journals the end. Where the journal takes it no more, the state alone has it, and says so in its message. */
+  /** Journals the end. If this fails, only the state has it, and its message says so. */
   async conclude(event: Extract<HostEvent, { type: 'run-end' }>): Promise<void> {
     await this.host(event).catch((error: unknown) => {
       const why = errorMessage(error)
@@ -79,17 +79,17 @@ export class RunRecord {
     })
   }
 
-  /** Journals a claim of the agent, then shows it. */
+  /** Journals an event of the agent, then shows it. */
   async agent(agentPath: string, n: number, event: AgentEvent): Promise<void> {
     this.feed.push(await this.#journal.append({ source: 'agent', agentPath, n, event }))
   }
 
-  /** Shows a delta; it is kept nowhere. */
+  /** Shows a delta, which is not stored. */
   delta(agentPath: string, delta: Delta | HostDelta): void {
     if (!this.#closed) this.feed.push({ source: 'delta', runId: this.paths.runId, agentPath, delta })
   }
 
-  /** Where the exchanges with the run's model and the web are kept; ends with this record. */
+  /** Opens the recording of exchanges with the run's model and the web; it ends with this record. */
   async openRecorder({ model, name }: { readonly model: string; readonly name: string }): Promise<Recorder> {
     const { runId, exchanges } = this.paths
     const header = { version: 1, runId, model, provider: name, at: Date.now() } as const
@@ -104,7 +104,7 @@ export class RunRecord {
     this.#closed = true
     this.feed.end()
     await this.#recorder?.[Symbol.asyncDispose]()
-    // Every line was handed to the system when it was appended. A journal that is not closed in order is not called whole.
+    // Every line was written when it was appended. A journal that fails to close is not marked as closed.
     await this.#journal.close().catch(() => undefined)
   }
 }

@@ -1,4 +1,7 @@
-/** The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes. A list reads summaries, never whole journals. */
+/**
+ * The folder of runs: one directory per run with its journal, manifest, change set and logs. Lists, opens, removes.
+ * Lists read summaries, never whole journals.
+ */
 
 import { randomBytes } from 'node:crypto'
 import { statSync } from 'node:fs'
@@ -22,37 +25,40 @@ export interface RunPaths {
   readonly journal: string
   /** The folder of locks. */
   readonly locks: string
-  /** The agent's log lines and the VM's console, capped. */
+  /** The agent's log lines and the VM's console, with a size limit. */
   readonly agentLog: string
   readonly console: string
-  /** What went between it and its model, and the web: see host/recording. */
+  /** Exchanges with the model and the web: see host/recording. */
   readonly exchanges: string
-  /** The workspace as a disk; there only while the run lasts. */
+  /** The workspace disk; exists only during the run. */
   readonly disk: string
-  /** Its VM while it waits for a person; there only while the run lasts. */
+  /** The saved VM while it waits for a person; exists only during the run. */
   readonly asleep: string
-  /** Its VM as it was kept for a later run. */
+  /** The VM kept for a later run. */
   readonly kept: string
-  /** Where its host process listens; there only while the run lasts. */
+  /** Control socket of its host process; exists only during the run. */
   readonly control: string
 }
 
-/** What a list says of a run; texts are cut to 500 characters. */
+/** List entry of a run; texts are cut to 500 characters. */
 export interface RunSummary {
   readonly runId: string
-  /** ms since 1970; 0 before the run began. */
+  /** ms since 1970; 0 before the run started. */
   readonly startedAt: number
   readonly prompt: string
   readonly workspace: string
   readonly model: string
-  /** The run that it continues. */
+  /** The continued run. */
   readonly continues?: string | undefined
   readonly state: RunOutline['state']
-  /** Whether a process works on it right now: runs the task, applies, or undoes. */
+  /** Whether a process runs the task, applies, or undoes now. */
   readonly isLive: boolean
-  /** Whether its VM was kept for a run that continues it. */
+  /** Whether its VM was kept for a later run. */
   readonly keepsVm: boolean
-  /** What is wrong with the journal, as far as its length and its newest lines tell; absent: nothing. {@link RunStore.read} checks all of it. */
+  /**
+   * Problem of the journal, judged by its length and newest lines. Absent: none. {@link RunStore.read} checks all of
+   * it.
+   */
   readonly problem?: string
 }
 
@@ -70,7 +76,7 @@ export class RunStore {
     this.#locks = folders.locks
   }
 
-  /** @throws {CaissonError} `run_not_found` for what is not the whole id of a run */
+  /** @throws {CaissonError} `run_not_found` unless it is the full id of a run */
   paths(runId: string): RunPaths {
     requireText('runId', runId)
     if (!RunId.safeParse(runId).success)
@@ -102,7 +108,10 @@ export class RunStore {
     return paths
   }
 
-  /** The run's paths for its id, a unique beginning of it (with or without `run-`), or `last`. @throws {CaissonError} `state_unavailable` */
+  /**
+   * The run's paths by its id, a unique prefix of it (with or without `run-`), or `last`. @throws {CaissonError}
+   * `state_unavailable`
+   */
   async find(name: string): Promise<RunPaths> {
     requireText('the name of the run', name)
     const ids = await this.#ids()
@@ -129,7 +138,7 @@ export class RunStore {
     return events
   }
 
-  /** The same one by one, which keeps none of them in memory. */
+  /** Like {@link read}, one event at a time, without keeping them in memory. */
   async visit(runId: string, visit: (event: JournalEvent) => void): Promise<JournalReading> {
     await this.#check()
     const { directory, journal } = this.paths(runId)
@@ -137,32 +146,35 @@ export class RunStore {
     return readWholeJournal(journal, runId, visit)
   }
 
-  /** The fold over all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
+  /** The state folded from all events of a run. @throws {CaissonError} `state_unavailable`, `state_corrupted` */
   async fold(runId: string): Promise<RunFold> {
     const fold = new RunFold()
     await this.visit(runId, (event) => fold.next(event))
     return fold
   }
 
-  /** Newest first; a damaged journal is listed with its problem, not left out. @throws {CaissonError} `state_unavailable` */
+  /** Newest first; a damaged journal is listed with its problem. @throws {CaissonError} `state_unavailable` */
   async list(): Promise<RunSummary[]> {
     const live = await lockedRuns(this.#locks)
     const summaries = await mapBounded(await this.#ids(), (id) => this.#summarise(id, live.has(id)))
     return summaries.sort((a, b) => b.startedAt - a.startedAt || a.runId.localeCompare(b.runId))
   }
 
-  /** What {@link list} says of one run. @throws {CaissonError} `state_unavailable` */
+  /** The {@link list} entry of one run. @throws {CaissonError} `state_unavailable` */
   async summary(runId: string): Promise<RunSummary> {
     await this.#check()
     return await this.#summarise(runId, await this.isLive(runId))
   }
 
-  /** Whether a process works on the run right now, from its first hook to its last. */
+  /** Whether a process works on the run now, from its first hook to its last. */
   async isLive(runId: string): Promise<boolean> {
     return await isRunLocked(this.#locks, this.paths(runId).runId)
   }
 
-  /** Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a process works on it */
+  /**
+   * Also removes files that a killed apply or undo staged in the workspace. @throws {CaissonError} `run_busy` while a
+   * process works on it
+   */
   async remove(runId: string): Promise<void> {
     const { directory } = this.paths(runId)
     await using _ = await RunLock.take(this.#locks, runId)

@@ -1,4 +1,4 @@
-/** What of a server's offer is other than what was allowed before, and the words in which a person is asked about it. Pure. */
+/** Compares a server's offer with the allowed one, and words the question to the person. Pure. */
 import type { McpOffer } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import type { McpPin } from './pins.ts'
@@ -10,7 +10,7 @@ export interface OfferChanges {
   readonly changed: readonly { readonly now: OfferedTool; readonly before: string }[]
   readonly gone: readonly string[]
   readonly unchanged: number
-  /** What it ran, or where it was, where that is another now. */
+  /** Earlier program or address, if it has changed. */
   readonly ranBefore?: string
 }
 
@@ -31,12 +31,12 @@ export function compareOffer(offer: McpOffer, pin: McpPin | undefined): OfferCha
   }
 }
 
-/** Whether all that is offered was allowed before, of a server that runs as it did then. */
+/** Whether the complete offer was allowed before, from a server that runs unchanged. */
 export function isAsPinned(pin: McpPin | undefined, { added, changed, ranBefore }: OfferChanges): boolean {
   return pin !== undefined && added.length === 0 && changed.length === 0 && ranBefore === undefined
 }
 
-/** What is other than it was when it was allowed, by name, for programs; the words of before and of now are in {@link describeOffer}. */
+/** Names of the changes, for programs; {@link describeOffer} has the old and new texts. */
 export function namesOfChanges({ added, changed, gone, ranBefore }: OfferChanges): object {
   const lists = {
     changed: changed.map(({ now }) => now.name),
@@ -47,7 +47,7 @@ export function namesOfChanges({ added, changed, gone, ranBefore }: OfferChanges
   return { ...Object.fromEntries(told), ...(ranBefore === undefined ? {} : { ranBefore }) }
 }
 
-/** The question, in the host's words around the server's own. */
+/** The question: the host's wording around the server's texts. */
 export function describeOffer(offer: McpOffer, pin: McpPin | undefined, changes: OfferChanges): string {
   const { added, changed, gone, unchanged, ranBefore } = changes
   const whose = offer.source === 'user' ? 'of your configuration' : 'that the workspace names (.mcp.json)'
@@ -80,12 +80,12 @@ function describeTool({ name, description }: OfferedTool): string {
   return description === '' ? plain(name) : `${plain(name)}: ${plain(description)}`
 }
 
-/** A stranger's words on one line, so that they begin none of ours. */
+/** Untrusted text on one line, so that it cannot imitate the host's lines. */
 function plain(text: string): string {
   return text.replaceAll(/\s+/g, ' ').trim()
 }
 
-/** As many lines as a preview takes. */
+/** As many lines as a preview shows. */
 function bounded(lines: readonly string[]): string {
   const kept: string[] = []
   let left = limits.textMaxChars - 100

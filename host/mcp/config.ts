@@ -1,6 +1,6 @@
 /**
- * MCP servers of the user: `[mcpServers.NAME]` of the configuration, a file of `--mcp`, or an application's own. Refuses a header
- * that would carry a secret in plain: it belongs among the secrets, and a placeholder in its place.
+ * The user's MCP servers: `[mcpServers.NAME]` of the configuration, a file of `--mcp`, or an application's own. Refuses
+ * a header with a plain-text secret: store it as a secret and use a placeholder.
  */
 
 import * as z from 'zod'

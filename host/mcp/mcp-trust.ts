@@ -1,6 +1,6 @@
 /**
- * Whether the tools of an MCP server may be offered in a run: what the agent says of the server is held against what was allowed
- * before. A server of the user that is new is taken; one of the workspace, and whatever has changed, is put before a person.
+ * Decides whether an MCP server's tools may be offered in a run, by comparing the agent's report with earlier
+ * approvals. Accepts a user's new server; asks a person about workspace servers and about changes.
  */
 import { errorMessage } from '#specs/errors.ts'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -15,13 +15,13 @@ import type { McpPin, McpPins, PinKey } from './pins.ts'
 
 export interface McpDeskOptions {
   readonly runId: string
-  /** The workspace, by its real path. */
+  /** Real path of the workspace. */
   readonly directory: string
-  /** The user's servers of this run. */
+  /** The user's servers in this run. */
   readonly servers: Readonly<Record<string, McpServer>>
   readonly pins: McpPins
   readonly approvals: Pick<ApprovalQueue, 'ask'>
-  /** A line for the run's log. */
+  /** Writes a line to the run's log. */
   readonly inform: (text: string) => void
   readonly now?: () => number
 }
@@ -33,7 +33,7 @@ export class McpTrust {
     this.#options = options
   }
 
-  /** The answer to a question of {@link mcpOfferTool}. */
+  /** Answers a question of {@link mcpOfferTool}. */
   async decide(request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalDecision> {
     const parsed = McpOffer.safeParse(parseJson(request.arguments))
     if (!parsed.success) return { decision: 'deny', hint: 'expected what an MCP server says of itself' }
@@ -51,7 +51,7 @@ export class McpTrust {
       const pin = await pins.find(key)
       const changes = compareOffer(offer, pin)
       if (isAsPinned(pin, changes)) return { decision: 'allow' }
-      // What the user has configured, or configured anew, is their choice.
+      // A new or changed entry in the user's configuration is the user's choice.
       if (offer.source === 'user' && (pin === undefined || changes.ranBefore !== undefined)) {
         this.#options.inform(`MCP server ${offer.server}: ${offer.tools.length} tools are pinned`)
         await this.#keep(key, offer)
@@ -92,7 +92,7 @@ export class McpTrust {
       ruling = given
     }
     const decision = await this.#options.approvals.ask(question, signal, undefined, { onDecision })
-    // Rules and --approve all answer for the runs that they are given with.
+    // Rules and --approve all apply only to their own run.
     if (decision.decision === 'allow' && ruling?.by === 'person') await this.#keep(key, offer)
     if (decision.decision === 'allow' || ruling?.by !== 'mode') return decision
     const rule = JSON.stringify({ effect: 'allow', tool: mcpOfferTool, pattern: server })

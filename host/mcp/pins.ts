@@ -1,6 +1,6 @@
 /**
- * What MCP servers said of themselves when they were allowed: a digest of each tool's definition, by who configured the server,
- * its name, and for a workspace's server the directory. Kept in the state folder; decides nothing.
+ * Stores what MCP servers offered when they were allowed: a digest of each tool's definition, by configuration source,
+ * name and, for workspace servers, directory. Decides nothing.
  */
 
 import * as z from 'zod'
@@ -17,12 +17,12 @@ const PinnedTool = z.strictObject({ name: Line.min(1), description: Line, sha256
 const McpPin = z.strictObject({
   source: McpOffer.shape.source,
   server: McpOffer.shape.server,
-  /** Of a workspace's server: the workspace, by its real path. */
+  /** For workspace servers: the real path of the workspace. */
   directory: z.string().min(1).max(4_096).optional(),
   /** Program and arguments, or address. */
   runs: Text,
   tools: z.array(PinnedTool).max(128),
-  /** The run in which it was allowed. */
+  /** Run in which it was allowed. */
   runId: RunId,
   at: Milliseconds,
 })
@@ -48,7 +48,7 @@ export class McpPins {
     return (await this.list()).find((pin) => isSame(pin, key))
   }
 
-  /** In the place of what was kept of that server. @throws {CaissonError} `state_unavailable` */
+  /** Replaces the entry of that server. @throws {CaissonError} `state_unavailable` */
   async keep(pin: McpPin): Promise<void> {
     await this.#file.change(({ pins }) => {
       const others = pins.filter((one) => !isSame(one, pin))
@@ -62,7 +62,10 @@ export class McpPins {
     })
   }
 
-  /** Removes what is kept of servers of this name. @returns what was removed @throws {CaissonError} `state_unavailable` */
+  /**
+   * Removes the entries of servers with this name. @returns the removed entries @throws {CaissonError}
+   * `state_unavailable`
+   */
   async forget(server: string, directory?: string): Promise<readonly McpPin[]> {
     requireText('server', server)
     let gone: readonly McpPin[] = []

@@ -1,6 +1,7 @@
 /**
- * The memory of one run: what its agents may read, and what they propose. A proposal is journaled and seen by this run alone;
- * it is kept when a person says so (see run-notes.ts). Refuses what looks like a secret, and more than a run's share.
+ * The memory of one run: what its agents may read, and what they propose. A proposal is journaled and visible only in
+ * this run; a person decides whether to keep it (see run-notes.ts). Refuses likely secrets, and proposals beyond the
+ * run's limit.
  */
 
 import { createHash } from 'node:crypto'
@@ -25,9 +26,9 @@ import { findLikelySecret } from '../secrets/likely-secret.ts'
 import { type NoteStore, noteMaxChars, type StoredNote } from './note-store.ts'
 import { rankNotes } from './rank.ts'
 
-/** Proposals of one run, of both kinds. */
+/** Maximum proposals of one run, of both kinds. */
 export const proposalsMaxCount = 64
-/** What a task is told of from the beginning; the rest is found by `recall`. */
+/** Maximum notes sent with a task; `recall` finds the rest. */
 const toldMaxCount = 32
 const toldMaxChars = 12_000
 
@@ -36,9 +37,9 @@ export interface MemoryDeskOptions {
   readonly runId: string
   /** Its real path. */
   readonly workspace: string
-  /** Journals an event. */
+  /** Writes an event to the journal. */
   readonly note: (event: HostEvent) => void
-  /** Takes known secrets out of what the user keeps. */
+  /** Removes known secrets from kept notes. */
   readonly redact: (text: string) => string
   /** Milliseconds since 1970. */
   readonly now?: () => number
@@ -46,7 +47,7 @@ export interface MemoryDeskOptions {
 
 export class MemoryService {
   readonly #options: MemoryDeskOptions
-  /** As the guest wrote them, the oldest first. */
+  /** As the guest wrote them, oldest first. */
   readonly #proposed = new Map<string, { readonly note: MemoryNote; readonly replaces: string | undefined }>()
   readonly #governance = new Map<string, GovernanceNote>()
   #count = 0
@@ -61,7 +62,7 @@ export class MemoryService {
       const { text, tags, replaces, agentPath } = request
       const noteId = memoryNoteId(text, tags)
       const same = this.#proposed.get(noteId)?.note ?? this.#kept().find((kept) => kept.noteId === noteId)
-      // Sent again, or known already: nothing new is proposed.
+      // A repeated or known note: proposes nothing new.
       if (same !== undefined) return ok({ note: same })
       const refusal = this.#refusal([text, ...tags])
       if (refusal !== undefined) return refusal
@@ -114,7 +115,7 @@ export class MemoryService {
     return this.#guarded(() => ok({ notes: this.#ofProposal(proposalId) }))
   }
 
-  /** What this run can recall, the newest first: its own proposals, and what is kept and not replaced by one of them. */
+  /** Notes visible to this run, newest first: its own proposals, and kept notes that none of them replaces. */
   #visible(): MemoryNote[] {
     const proposed = [...this.#proposed.values()]
     const replaced = new Set(proposed.map(({ replaces }) => replaces))
@@ -122,7 +123,7 @@ export class MemoryService {
     return [...proposed.map(({ note }) => note).toReversed(), ...kept]
   }
 
-  /** The same objects as long as the store has not changed: what was read of them for a search holds. */
+  /** Returns the same objects while the store is unchanged, so that their search index stays valid. */
   #kept(): readonly MemoryNote[] {
     const { store, workspace } = this.#options
     const list = store.list()
@@ -165,14 +166,14 @@ export class MemoryService {
   }
 }
 
-/** What is kept of a workspace, the newest first, as an agent sees it. @throws {CaissonError} `state_unavailable` */
+/** Kept notes of a workspace for an agent, newest first. @throws {CaissonError} `state_unavailable` */
 function keptNotes(store: NoteStore, workspace: string): MemoryNote[] {
   return store
     .ofWorkspace(workspace)
     .map(({ noteId, text, tags }) => ({ noteId, text, tags, state: 'kept' as const }))
 }
 
-/** The newest of what is kept, as far as a task is told of it from the beginning. @throws {CaissonError} `state_unavailable` */
+/** The newest kept notes, as many as a task is sent with. @throws {CaissonError} `state_unavailable` */
 export function notesForTask(store: NoteStore, workspace: string): MemoryNote[] {
   const told: MemoryNote[] = []
   let chars = 0
@@ -184,7 +185,7 @@ export function notesForTask(store: NoteStore, workspace: string): MemoryNote[] 
   return told
 }
 
-/** The same for the same words, so that a note that is sent again is the same note. */
+/** Same id for the same text, so that a repeated note is the same note. */
 export function memoryNoteId(text: string, tags: readonly string[]): string {
   return `mem-${digest(['memory', text, ...tags.toSorted()])}`
 }

@@ -1,7 +1,6 @@
 /**
- * The notes that are kept: what is remembered of each workspace, and the notes of proposals. One file of JSON lines in the
- * state folder, a note a line, written whole or not at all, by one process at a time. A line that cannot be read stays in the
- * file as it is, and is reported.
+ * Stores kept notes of each workspace, and of proposals: one JSON Lines file in the state folder, written atomically by
+ * one process at a time. An unreadable line stays in the file unchanged and is reported.
  */
 
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs'
@@ -17,12 +16,12 @@ import { replaceFile } from '../files/replace-file.ts'
 import { stateFileWaitMs, takeLock } from '../locks/file-lock.ts'
 import type { Folders } from '../state/folders.ts'
 
-/** Characters of one note: a note is a thing to know, not a document. */
+/** Maximum characters of one note: a fact, not a document. */
 export const noteMaxChars = 4_000
-/** Notes that are kept of one workspace, and of one proposal. */
+/** Maximum notes of one workspace, and of one proposal. */
 export const notesMaxCount = 500
 const fileMaxBytes = 16 * 1024 * 1024
-/** Of a line that cannot be read, for people. */
+/** Characters shown of an unreadable line. */
 const shownMaxChars = 200
 
 const NoteText = z.string().min(1).max(noteMaxChars)
@@ -30,13 +29,13 @@ const NoteText = z.string().min(1).max(noteMaxChars)
 const WorkspaceNote = z.strictObject({
   kind: z.literal('memory'),
   noteId: MemoryNote.shape.noteId,
-  /** Its real path when the note was kept. */
+  /** Real path of the workspace when the note was kept. */
   workspace: z.string().min(1).max(4_096),
   text: NoteText,
   tags: MemoryNote.shape.tags,
-  /** When it was kept, or changed. */
+  /** Time of the last change. */
   at: Milliseconds,
-  /** Whose run proposed it; absent: a person wrote it. */
+  /** Run that proposed it. Absent: a person wrote it. */
   runId: RunId.optional(),
 })
 export type WorkspaceNote = Readonly<z.infer<typeof WorkspaceNote>>
@@ -51,11 +50,11 @@ export type ProposalNote = Readonly<z.infer<typeof ProposalNote>>
 export const StoredNote = z.discriminatedUnion('kind', [WorkspaceNote, ProposalNote])
 export type StoredNote = WorkspaceNote | ProposalNote
 
-/** A line of the file that is no note. */
+/** A line of the file that is not a note. */
 export interface DamagedLine {
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number
-  /** Its beginning; foreign text. */
+  /** Beginning of the line; untrusted text. */
   readonly text: string
 }
 
@@ -76,12 +75,12 @@ export class NoteStore {
     this.#lock = path.join(locks, 'notes.lock')
   }
 
-  /** All notes, the oldest first; read again when the file has changed. @throws {CaissonError} `state_unavailable` */
+  /** All notes, oldest first; reloaded when the file has changed. @throws {CaissonError} `state_unavailable` */
   list(): readonly StoredNote[] {
     return this.#read().notes
   }
 
-  /** What is remembered of a workspace, the newest first. @throws {CaissonError} `state_unavailable` */
+  /** Notes of a workspace, newest first. @throws {CaissonError} `state_unavailable` */
   ofWorkspace(workspace: string): WorkspaceNote[] {
     const own = this.list().filter(
       (note): note is WorkspaceNote => note.kind === 'memory' && note.workspace === workspace,
@@ -89,19 +88,21 @@ export class NoteStore {
     return own.toReversed()
   }
 
-  /** The notes of a proposal, the oldest first. @throws {CaissonError} `state_unavailable` */
+  /** Notes of a proposal, oldest first. @throws {CaissonError} `state_unavailable` */
   ofProposal(proposalId: string): ProposalNote[] {
     return this.list().filter(
       (note): note is ProposalNote => note.kind === 'governance' && note.proposalId === proposalId,
     )
   }
 
-  /** Lines that are no notes. They stay where they are until a person mends or removes them. @throws {CaissonError} `state_unavailable` */
+  /** Invalid lines; they stay until a person repairs or removes them. @throws {CaissonError} `state_unavailable` */
   damaged(): readonly DamagedLine[] {
     return this.#read().damaged
   }
 
-  /** Puts what `make` gives in the place of all notes. @throws {CaissonError} `state_unavailable`, and what `make` throws */
+  /**
+   * Replaces all notes with the result of `make`. @throws {CaissonError} `state_unavailable`, and the errors of `make`
+   */
   async change(make: (notes: readonly StoredNote[]) => readonly StoredNote[]): Promise<void> {
     if (typeof make !== 'function') throw new CaissonError('invalid_options', 'make: must be a function')
     await mkdir(path.dirname(this.file), { recursive: true, mode: 0o700 })
@@ -142,7 +143,7 @@ export class NoteStore {
           'state_unavailable',
           `cannot believe ${this.file}: ${distrust.at} ${distrust.why}; ${remedy}`,
         )
-      // A link or a pipe in its place is not followed, nor waited for.
+      // Never follows a link or blocks on a pipe.
       const fd = openSync(this.file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
       try {
         const stat = fstatSync(fd, { bigint: true })
@@ -172,13 +173,13 @@ export class NoteStore {
   }
 }
 
-/** The note under its id, in its workspace or proposal. */
+/** Key of a note: its id within its workspace or proposal. */
 export function keyOf(note: StoredNote): string {
   return `${note.kind} ${note.noteId} ${note.kind === 'memory' ? note.workspace : note.proposalId}`
 }
 
 function parse(bytes: Buffer): Content {
-  // A note that stands there twice is the later one.
+  // The last line of a duplicate note wins.
   const notes = new Map<string, StoredNote>()
   const damaged: Content['damaged'][number][] = []
   let number = 0

@@ -1,6 +1,6 @@
-/** Which notes fit a few words: by the words they share, the rarer the better. The same words give the same order. */
+/** Ranks notes by the words they share with a query; rarer words count more. Deterministic. */
 
-/** What of a note is looked at. */
+/** The searched fields of a note. */
 export interface Rankable {
   readonly noteId: string
   readonly text: string
@@ -8,25 +8,22 @@ export interface Rankable {
 }
 
 const weights = { tag: 3, word: 2, beginning: 1 } as const
-/** Words of a query that count. */
+/** Maximum words of a query. */
 const queryMaxWords = 16
-/** Letters that two words must share at their beginning. */
+/** Minimum length of a shared prefix. */
 const beginningChars = 3
 
 interface Words {
   readonly text: ReadonlySet<string>
   readonly tags: ReadonlySet<string>
-  /** The beginnings of all of them. */
+  /** Prefixes of all words. */
   readonly beginnings: ReadonlySet<string>
 }
 
-/** A note is read once, however often an agent asks. */
+/** Caches the words of each note. */
 const known = new WeakMap<Rankable, Words>()
 
-/**
- * Those of `notes` that share a word with the query, the best first; of equals the one that comes first in `notes`. All of
- * them for a query without words.
- */
+/** Notes that share a word with the query, best first; ties keep their order. An empty query returns all. */
 export function rankNotes<T extends Rankable>(query: string, notes: readonly T[]): T[] {
   const wanted = [...wordsOf(query)].slice(0, queryMaxWords)
   if (wanted.length === 0) return [...notes]

@@ -1,21 +1,21 @@
 /**
- * What a model can do, as far as it matters for a request: a table for known ids, defaults for all others, and what its
- * server has since said. Catalogs change monthly: nothing is promised here, and whatever a server says wins.
+ * A model's capabilities: a table of known ids, defaults for others, and what its server has reported. Catalogs change
+ * monthly, so the server's report always wins.
  */
 import { outputMaxTokens } from './chat-request.ts'
 
 export interface ModelCapabilities {
-  /** Whether it takes tools; an agent cannot work without. */
+  /** Whether it accepts tools, which an agent requires. */
   readonly tools: boolean
-  /** Whether one of its turns may hold several calls. */
+  /** Whether one turn may contain several calls. */
   readonly parallelCalls: boolean
   /**
-   * How its thinking is switched: `reasoning_effort` as OpenAI has it, `chat_template_kwargs.enable_thinking` (Nemotron 3,
+   * How its reasoning is controlled: `reasoning_effort` (OpenAI), `chat_template_kwargs.enable_thinking` (Nemotron 3,
    * Qwen 3), `/think` and `/no_think` in the system message (Nemotron 1.5 and Nano 2), or `detailed thinking on|off`
    * there (Nemotron 1).
    */
   readonly reasoning: 'effort' | 'enable_thinking' | 'slash' | 'detailed'
-  /** Tokens in and out together; null when nobody said. */
+  /** Input and output tokens together; null if unknown. */
   readonly contextTokens: number | null
   readonly maxOutputTokens: number
 }
@@ -29,7 +29,7 @@ const unknown: ModelCapabilities = {
 }
 
 /**
- * By id, `*` for any characters at the end; the first that fits counts. From NVIDIA's model pages and public lists of
+ * By id; a trailing `*` matches any characters; the first match counts. From NVIDIA's model pages and public lists of
  * models as of 2026.
  */
 const known: readonly (readonly [string, Partial<ModelCapabilities>])[] = [
@@ -49,12 +49,12 @@ const known: readonly (readonly [string, Partial<ModelCapabilities>])[] = [
   ['qwen/qwen3*', { reasoning: 'enable_thinking' }],
 ]
 
-/** Models to name to a person whose model is gone: ids of NVIDIA's catalog that take tools, the default first. */
+/** Suggestions when a model is gone: ids of NVIDIA's catalog that accept tools, the default first. */
 export const suggestedModels: readonly string[] = known
   .filter(([id]) => /^nvidia\/nemotron-3[^*]*$/.test(id))
   .map(([id]) => id)
 
-/** @param said what the server has said of the model, which wins over the table */
+/** @param said the server's report about the model, which overrides the table */
 export function abilitiesOf(model: string, said: Partial<ModelCapabilities> = {}): ModelCapabilities {
   const id = model.toLowerCase()
   const found = known.find(([pattern]) =>

@@ -1,6 +1,6 @@
 /**
- * What model servers have said of themselves, kept over runs: fields they refuse, how long a conversation may be. One
- * small file; it only spares requests, so one that cannot be read or written counts as empty.
+ * Caches what model servers reported over runs: refused fields, context length. One small file that only saves
+ * requests; an unreadable one counts as empty.
  */
 import { randomUUID } from 'node:crypto'
 import { readFile, rename, rm, writeFile } from 'node:fs/promises'
@@ -8,16 +8,16 @@ import * as z from 'zod'
 import { parseJson } from '../files/json.ts'
 import { optionalFields } from './request-rejection.ts'
 
-/** What one server said of one model; absent: nothing. */
+/** One server's report about one model. Absent: none. */
 const Said = z.strictObject({
   refusedFields: z.array(z.enum(optionalFields)).max(optionalFields.length).optional(),
   contextTokens: z.int().min(1).optional(),
   maxOutputTokens: z.int().min(1).optional(),
-  /** It takes one call in a turn. */
+  /** It accepts only one call per turn. */
   singleCalls: z.boolean().optional(),
-  /** It refused tools; what it says next time is believed. */
+  /** It refused tools; a later answer overrides this. */
   refusedTools: z.boolean().optional(),
-  /** It said that the model is not there, for this key or for nobody. */
+  /** It reported that the model does not exist, for this key or at all. */
   isGone: z.boolean().optional(),
 })
 export type Said = Readonly<z.infer<typeof Said>>
@@ -26,7 +26,7 @@ const Entry = z.strictObject({
   /** The server's base address. */
   server: z.string().max(2_000),
   model: z.string().max(500),
-  /** When it was said last, ms since 1970. */
+  /** Time of the last report, ms since 1970. */
   at: z.int().min(0),
   said: Said,
 })
@@ -35,7 +35,7 @@ const File = z.strictObject({ version: z.literal(1), models: z.array(Entry).max(
 
 const maxEntries = 200
 const maxBytes = 1024 * 1024
-/** Servers are updated: what was said longer ago is asked anew. */
+/** Servers are updated: older reports are ignored. */
 const maxAgeMs = 30 * 24 * 3_600_000
 
 export class CapabilityCache {
@@ -44,19 +44,22 @@ export class CapabilityCache {
   #entries: readonly Entry[] | null = null
   #last: Promise<unknown> = Promise.resolve()
 
-  /** @param file null keeps it for this object's life alone @param now milliseconds since 1970 */
+  /**
+   * @param file null: in memory only
+   * @param now milliseconds since 1970
+   */
   constructor(file: string | null, now: () => number = Date.now) {
     this.#file = file
     this.#now = now
   }
 
-  /** What the server said of the model. */
+  /** The server's reports about the model. */
   async recall(server: string, model: string): Promise<Said> {
     this.#entries ??= await this.#read()
     return this.#find(this.#entries, server, model)?.said ?? {}
   }
 
-  /** Ids of a server's models that it said are gone. */
+  /** Ids of models that the server reported as gone. */
   async gone(server: string): Promise<readonly string[]> {
     this.#entries ??= await this.#read()
     return this.#entries
@@ -64,7 +67,7 @@ export class CapabilityCache {
       .map(({ model }) => model)
   }
 
-  /** Adds to what is known; of what was known only what `said` names is replaced. */
+  /** Merges a report; replaces only the fields in `said`. */
   learn(server: string, model: string, said: Said): Promise<void> {
     const work = this.#last.then(() => this.#learn(server, model, said))
     this.#last = work
@@ -72,7 +75,7 @@ export class CapabilityCache {
   }
 
   async #learn(server: string, model: string, said: Said): Promise<void> {
-    // Another process may have learnt something since.
+    // Another process may have added reports.
     const stored = await this.#read()
     const own = (this.#entries ?? []).filter((known) => !this.#find(stored, known.server, known.model))
     const entries = [...stored, ...own]

@@ -1,19 +1,19 @@
 /**
- * The chat request that a guest may send, as a strict schema. A field that is not listed here is refused by name:
- * nothing passes that the gateway does not know. Format: OpenAI's chat completions as NVIDIA NIM, vLLM, llama.cpp and Ollama speak it.
+ * Strict schema of a guest's chat request. Refuses any unlisted field by name. Format: OpenAI's chat completions as
+ * used by NVIDIA NIM, vLLM, llama.cpp and Ollama.
  */
 
 import { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import { describeIssues, plainMessages } from '#specs/protocol/issue-text.ts'
 
-/** Largest request body, in bytes; NVIDIA's own bound is 5 MiB. */
+/** Maximum request body in bytes; NVIDIA's own limit is 5 MiB. */
 export const requestMaxBytes = 5 * 1024 * 1024
-/** Deepest nesting of objects and arrays in a request. */
+/** Maximum nesting of objects and arrays in a request. */
 const requestMaxDepth = 48
-/** Most output tokens that one request may ask for. */
+/** Maximum output tokens of one request. */
 export const outputMaxTokens = 32_768
-/** Asked for when the guest does not say: without a number some models answer nothing at all. */
+/** Default output tokens: without a number some models answer nothing. */
 export const outputDefaultTokens = 16_384
 
 const Name = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'expected 1 to 64 of A-Z a-z 0-9 _ -')
@@ -47,7 +47,7 @@ const ToolDefinition = z.strictObject({
 })
 
 export const ChatRequest = z.strictObject({
-  /** Ignored: the host's choice is put in its place. */
+  /** Ignored: replaced by the host's choice. */
   model: z.string().max(500).optional(),
   messages: z.array(Message).min(1).max(10_000),
   tools: z.array(ToolDefinition).min(1).max(256).optional(),
@@ -104,7 +104,7 @@ export function parseChatRequest(body: Buffer): Result<ChatRequest, string> {
   return { ok: false, error: describeIssues(parsed.error, { root: 'body' }) }
 }
 
-/** Counts brackets outside strings; on text that is not JSON it may say anything, and the parser refuses that. */
+/** Counts brackets outside strings; meaningless for invalid JSON, which the parser refuses. */
 function nestsDeeperThan(text: string, depth: number): boolean {
   let level = 0
   let inString = false

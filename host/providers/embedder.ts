@@ -1,6 +1,6 @@
 /**
- * What makes vectors of texts: a model server's `/embeddings`, with the queue, the key's rules and what is known of servers as
- * for chat. Sends nothing of the guest but the texts and what they are; takes of the answer numbers alone.
+ * Requests embeddings from a model server, with the queue, key rules and capability cache of chat. Sends only the texts
+ * and their type; reads only numbers from the answer.
  */
 import * as z from 'zod'
 import { type EmbeddingsAnswer, type EmbeddingsRequest, embeddingLimits } from '#specs/protocol/embeddings.ts'
@@ -22,14 +22,14 @@ import { type OptionalField, readRefusal } from './request-rejection.ts'
 import { UpstreamBreak } from './upstream.ts'
 import { modelRemedy } from './upstream-error.ts'
 
-/** Of one request of the guest. */
+/** Options of one guest request. */
 export interface EmbedOptions {
   readonly signal: AbortSignal
-  /** Told of each wait for a turn at the provider, in milliseconds; and so that the request is sent. */
+  /** Called with each wait for the provider in milliseconds, before the request is sent. */
   readonly onQueued?: (ms: number) => void
 }
 
-/** Tokens are those that the server counted; null when it did not say. */
+/** Tokens as counted by the server; null if not reported. */
 export type Embedded = Pick<EmbeddingsAnswer, 'data'> & { readonly tokens: number | null }
 
 export interface Embedder {
@@ -37,12 +37,12 @@ export interface Embedder {
   close(): Promise<void>
 }
 
-/** Vectors of 8,192 numbers in their longest form, for each text of a request. */
+/** 8,192 numbers in their longest form for each text of a request. */
 const answerMaxBytes = 4 * 1024 * 1024
-/** Times that one request is put differently. */
+/** Maximum adapted retries of one request. */
 const maxAdaptations = 3
 
-/** Fields that servers may refuse: OpenAI's know no `input_type`, NVIDIA's ask for it. */
+/** Fields that servers may refuse: OpenAI's do not know `input_type`, NVIDIA's require it. */
 const spare: ReadonlySet<OptionalField> = new Set(['input_type', 'truncate', 'encoding_format'])
 
 export function createHttpEmbedder(options: HttpUpstreamOptions): Embedder {
@@ -134,7 +134,7 @@ const WireAnswer = z.object({
     .catch(null),
 })
 
-/** One vector for each text in the order of the texts, as precise as they are kept. */
+/** One vector per text, in order, with the stored precision. */
 async function readVectors(
   body: AsyncIterable<Uint8Array>,
   count: number,

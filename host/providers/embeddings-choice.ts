@@ -1,19 +1,19 @@
-/** Which server makes vectors, by the configuration alone; what is wrong is said as of that setting. */
+/** Selects the embeddings server from the configuration only; errors name that setting. */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 import { withoutEmbeddings } from './model-choice.ts'
 import { chooseProvider, type ProviderChoice, type ProviderQuestion } from './providers.ts'
 
 export interface EmbeddingsProblem {
-  /** `setting`: the configuration is to be mended; `provider`: a key, or something else of this machine. */
+  /** `setting`: the configuration is wrong; `provider`: a key or something else on this machine. */
   readonly kind: 'setting' | 'provider'
-  /** With the setting, and what to do. */
+  /** Names the setting and what to do. */
   readonly message: string
 }
 
 const setting = 'embeddings.model in the configuration'
 
-/** Undefined where the configuration names no model. */
+/** Undefined if the configuration names no model. */
 export function chooseEmbeddings(
   config: Config,
   { env, storedKeys = [] }: Pick<ProviderQuestion, 'env' | 'storedKeys'>,

@@ -1,6 +1,6 @@
 /**
- * One request to a model server and the head of its answer: host's own headers, no redirect, a queued request (202) asked
- * for until it is ready. What goes wrong becomes a value; the body of a good answer is the caller's.
+ * Sends one request to a model server and reads the head of its answer: fixed headers, no redirects, polling of queued
+ * requests (202). Failures are values; the caller reads the body of a good answer.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Dispatcher, request as send } from 'undici'
@@ -13,9 +13,9 @@ import { UpstreamBreak } from './upstream.ts'
 import { errorBodyMaxBytes, readSaid, readUpstreamError } from './upstream-error.ts'
 
 export interface ExchangeTimeouts {
-  /** From the request to the first byte of an answer. Long prompts take minutes on shared servers. */
+  /** From the request to the first byte. Long prompts take minutes on shared servers. */
   readonly firstByteTimeoutMs: number
-  /** Between two chunks of an answer. */
+  /** Maximum time between two chunks. */
   readonly idleTimeoutMs: number
 }
 
@@ -23,22 +23,22 @@ export interface ExchangeOptions {
   readonly provider: Provider & { readonly baseUrl: string }
   readonly dispatcher: Dispatcher
   readonly timeouts: ExchangeTimeouts
-  /** Below the server's address; default `/chat/completions`. */
+  /** Path below the server's address; default `/chat/completions`. */
   readonly path?: '/chat/completions' | '/embeddings'
 }
 
 export interface ExchangeFailure {
   readonly ok: false
-  /** The server's status; null when it gave none. */
+  /** The server's status; null if there was none. */
   readonly status: number | null
-  /** The beginning of the body of an error, as it came; empty when there was none. */
+  /** Beginning of an error's body, unmodified; empty if there was none. */
   readonly body: string
-  /** The server's wish for a pause; null when it gave none. */
+  /** The pause that the server asked for; null if none. */
   readonly retryAfterMs: number | null
   readonly error: WireError
 }
 
-/** An answer of status 200 whose type is one that a model gives. */
+/** An answer with status 200 and a content type of a model. */
 export interface ExchangeAnswer {
   readonly ok: true
   readonly response: Dispatcher.ResponseData
@@ -50,10 +50,10 @@ type AnswerType = 'text/event-stream' | 'application/json'
 const userAgent = 'caisson/0.1 (+model-gateway)'
 const firstPollDelayMs = 1_000
 const maxPollDelayMs = 5_000
-/** What NVIDIA's cloud functions hold a request open for, in seconds, before they answer 202. */
+/** How long NVIDIA's cloud functions hold a request open before they answer 202, in seconds. */
 const pollSeconds = 300
 
-/** @param streamed whether server-sent events are asked for */
+/** @param streamed whether to request server-sent events */
 export async function exchange(
   body: string,
   streamed: boolean,
@@ -86,14 +86,14 @@ function requestHeaders(
     accept: streamed ? 'text/event-stream' : 'application/json',
     'user-agent': userAgent,
     ...(key === null ? {} : { authorization: `Bearer ${key.reveal()}` }),
-    // Holds a queued request open instead of a 202 with an id to ask for.
+    // Holds a queued request open instead of answering 202 with an id.
     ...(isNvidiaAddress(baseUrl) ? { 'nvcf-poll-seconds': String(pollSeconds) } : {}),
   }
 }
 
 /**
- * Where a queued request is asked for: NVIDIA's own place for its cloud, else the server itself. Never an address that the
- * answer names, as the key goes along. Null for an id that cannot stand in a path.
+ * Address for polling a queued request: NVIDIA's own for its cloud, else the server itself. Never an address from the
+ * answer, since the key is sent along. Null for an invalid id.
  */
 export function pollUrl(baseUrl: string, id: string): string | null {
   if (!/^[A-Za-z0-9_-]{1,100}$/.test(id)) return null
@@ -101,7 +101,7 @@ export function pollUrl(baseUrl: string, id: string): string | null {
   return `${new URL(baseUrl).origin}/v1/status/${id}`
 }
 
-/** Asks for a queued request, more and more rarely, until it is ready or the time for a first byte is over. */
+/** Polls a queued request at growing intervals until it is ready or the time limit is over. */
 async function poll(
   queued: Dispatcher.ResponseData,
   { 'content-type': _, ...headers }: Record<string, string>,
@@ -122,7 +122,7 @@ async function poll(
   return response
 }
 
-/** Reads the body of a failure, bounded. */
+/** Reads the limited body of a failure. */
 async function readFailure(
   response: Dispatcher.ResponseData,
   { provider, timeouts }: ExchangeOptions,
@@ -168,7 +168,7 @@ function describeStatus(
   )
 }
 
-/** The body with the time-out between chunks; only the time spent waiting for the server counts. */
+/** The body with the idle timeout; only time spent waiting for the server counts. */
 export async function* watchBody(
   response: Dispatcher.ResponseData,
   idleTimeoutMs: number,
@@ -204,7 +204,7 @@ async function readBounded(response: Dispatcher.ResponseData, idleTimeoutMs: num
       if (size >= errorBodyMaxBytes) break
     }
   } catch {
-    // The status is known; what came of the reason is enough.
+    // The status is known; a partial reason is enough.
   }
   return Buffer.concat(parts).subarray(0, errorBodyMaxBytes).toString('utf8')
 }
@@ -214,7 +214,7 @@ function contentTypeOf(response: Dispatcher.ResponseData): AnswerType | null {
   return type === 'text/event-stream' || type === 'application/json' ? type : null
 }
 
-/** Seconds or a date (RFC 9110 10.2.3) as milliseconds from now. */
+/** Converts seconds or a date (RFC 9110 10.2.3) to milliseconds from now. */
 function parseRetryAfter(text: string | undefined): number | null {
   if (text === undefined || text.trim() === '') return null
   const seconds = Number(text)
@@ -247,7 +247,7 @@ function codeOf(cause: unknown): string {
   return cause instanceof Error && 'code' in cause && typeof cause.code === 'string' ? cause.code : ''
 }
 
-/** A short word for a network failure; never the whole message, which may quote what was sent or received. */
+/** A short word for a network failure; never the full message, which may quote sent or received data. */
 function reasonOf(cause: unknown): string {
   const code = codeOf(cause) || (cause instanceof Error ? codeOf(cause.cause) : '')
   return code || (cause instanceof Error ? cause.name : 'unknown')
@@ -257,7 +257,7 @@ export function headerText(value: string | string[] | undefined): string | undef
   return Array.isArray(value) ? value[0] : value
 }
 
-/** Lets go of a body that nobody reads; the connection is closed with it. */
+/** Discards an unread body; this closes the connection. */
 function discard(response: Dispatcher.ResponseData): void {
   response.body.on('error', () => {})
   response.body.destroy()

@@ -1,6 +1,6 @@
 /**
- * Has one model server answer chat requests: each waits for its turn at the key, is put in the server's own form, and is
- * sent anew when the server certainly did nothing with it: too many requests, or something in it that it does not take.
+ * Sends chat requests to one model server: waits for a turn at the key, adapts the request to the server, and retries
+ * only if the server certainly did nothing: too many requests, or an unsupported field.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { classifyProviderError } from '#specs/protocol/provider-failure.ts'
@@ -25,28 +25,28 @@ import type { ReportedFailure } from './usage-tap.ts'
 import { buildWireRequest } from './wire-request.ts'
 
 export interface UpstreamTimeouts extends ExchangeTimeouts {
-  /** For a turn at the key, pauses that the server wished for included. */
+  /** For a turn at the key, including pauses that the server asked for. */
   readonly queueTimeoutMs: number
 }
 
 export interface HttpUpstreamOptions {
   readonly provider: Provider & { readonly baseUrl: string }
   readonly timeouts: UpstreamTimeouts
-  /** Takes turns with other runs that have the same key. */
+  /** Shares the key with other runs. */
   readonly runId: string
   readonly network?: Network
-  /** Absent: what the server says is remembered for this run alone. */
+  /** Absent: reports are remembered for this run only. */
   readonly memory?: CapabilityCache
-  /** Told of what a person may wonder about: pauses, and what the server does not take. */
+  /** Called for pauses and unsupported fields, which a user may wonder about. */
   readonly log?: (fields: object, text: string) => void
 }
 
 const responseHeaderMaxBytes = 32 * 1024
-/** Headers of an answer that the guest may see. */
+/** Response headers that the guest may see. */
 const shownHeaders = ['retry-after', 'x-request-id', 'nvcf-reqid'] as const
-/** Requests that may be open at once with one key, unless the configuration says otherwise. */
+/** Maximum open requests per key, unless configured. */
 export const defaultMaxConcurrent = 4
-/** Times that one request is put differently. */
+/** Maximum adapted retries of one request. */
 const maxAdaptations = 6
 
 export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
@@ -69,12 +69,12 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     headersTimeout: timeouts.firstByteTimeoutMs,
     bodyTimeout: 0,
     maxHeaderSize: responseHeaderMaxBytes,
-    // A connection for each request: llama-server was seen to close a kept one without a word after a stream, and the
-    // request that then meets the closed connection cannot be told from one that was acted on.
+    // One connection per request: llama-server may silently close a kept connection after a stream, and the failed
+    // request could not be told from an executed one.
     pipelining: 0,
   })
 
-  /** With an answer, the turn is over when its body is; with a failure, the caller ends it. */
+  /** With an answer, the turn ends with its body; with a failure, the caller ends it. */
   async function ask(
     attempt: Attempt,
     turn: QueueTurn,
@@ -160,13 +160,13 @@ export function createHttpUpstream(options: HttpUpstreamOptions): Upstream {
     if (Object.keys(news).length > 0) await memory.learn(baseUrl, model, news)
   }
 
-  /** A failure that is for a person to mend, with what they can do; remembered, as it is of the model. */
+  /** Explains a failure that a person must fix; remembered, since it is a property of the model. */
   async function explain(got: ExchangeFailure, refusal: Refusal | null): Promise<WireError> {
     if (refusal?.kind === 'tools') {
       await memory.learn(baseUrl, model, { refusedTools: true })
       return { ...got.error, message: `${got.error.message} (${toolsRemedy(model)})` }
     }
-    // A text in the place of JSON is of a server that has no such path: the address is wrong, not the model.
+    // Text instead of JSON means that the path does not exist: the address is wrong, not the model.
     const isModelGone = got.status === 410 || (got.status === 404 && got.body.trimStart().startsWith('{'))
     if (!isModelGone) return got.error
     await memory.learn(baseUrl, model, { isGone: true })
@@ -182,14 +182,14 @@ interface Attempt {
   readonly streamed: boolean
 }
 
-/** How a request is put differently from what was known before. */
+/** Adaptations of a request compared with the known capabilities. */
 interface Adaptation {
   learnt: Said
   promptTokens: number | null
   count: number
 }
 
-/** Takes the refusal into account; false when nothing would be different. */
+/** Adapts the request to the refusal; false if nothing would change. */
 function adapt(state: Adaptation, refusal: Refusal, said: Said, abilities: ModelCapabilities): boolean {
   state.count += 1
   if (state.count > maxAdaptations) return false
@@ -230,7 +230,7 @@ function abilitiesSaid({ contextTokens, maxOutputTokens, singleCalls }: Said): P
   }
 }
 
-/** Holds the queue back as the server wishes; null when it wished for nothing. */
+/** Pauses the queue as the server asked; null if it did not ask. */
 export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: QueueTurn): number | null {
   if (status === 429) return turn.refused(retryAfterMs)
   if (status === 503 && retryAfterMs !== null) return turn.refused(retryAfterMs)
@@ -238,7 +238,7 @@ export function pauseAfter({ status, retryAfterMs }: ExchangeFailure, turn: Queu
   return null
 }
 
-/** Whether "too many" is of this minute, and not of the account or of this request's length. */
+/** Whether "too many" is temporary, and not about the account or this request's length. */
 export function isPassing({ status, body }: ExchangeFailure): boolean {
   return status === 429 && classifyProviderError(readSaid(body), status) === 'rate_limited'
 }

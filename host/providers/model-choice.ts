@@ -1,24 +1,24 @@
-/** Which configured server a model id is asked of: by its lists, a prefix, or the default. Pure. */
+/** Selects the configured server for a model id: by its lists, a prefix, or the default. Pure. */
 import type { Result } from '#specs/protocol/error.ts'
 import type { Config } from '../config/schema.ts'
 import { failure, type ProviderError } from './provider-error.ts'
 
-/** What a model is asked for; a person names it by another setting. */
+/** What a model is used for; each has its own setting. */
 export type ModelPurpose = 'chat' | 'embeddings'
 
 export interface ServerChoice {
   /** A provider's name, or `offline`. */
   readonly name: string
-  /** As the server knows it; absent: the server's default. */
+  /** Id on the server. Absent: the server's default. */
   readonly model: string | undefined
 }
 
 /**
- * The longest pattern that fits the id decides; `NAME/` before the id is a pattern of the provider NAME, as long as
- * `NAME/*`, and is taken off. Where none fits it is the default.
+ * The longest matching pattern decides. `NAME/` before the id counts as the pattern `NAME/*` of the provider NAME and
+ * is removed. Without a match, the default is used.
  * @param model none: the default's
- * @param hasNvidiaKey whether NVIDIA's API catalog can be used without a word in the file
- * @param purpose for the remedy where there is none
+ * @param hasNvidiaKey whether NVIDIA's API catalog works without configuration
+ * @param purpose for the error message
  */
 export function chooseServer(
   model: string | undefined,
@@ -48,7 +48,7 @@ export function chooseServer(
   return chooseDefault(model, config, hasNvidiaKey, purpose)
 }
 
-/** NVIDIA's ids begin with `nvidia/` themselves: only what has an owner and a name behind the prefix has a prefix. */
+/** NVIDIA's ids start with `nvidia/` themselves: only a prefix before owner and name counts. */
 function isPrefix(name: string, model: string): boolean {
   const rest = model.slice(name.length + 1)
   return rest !== '' && (name !== 'nvidia' || rest.includes('/'))
@@ -106,7 +106,7 @@ function noServerForVectors(model: string): string {
   )
 }
 
-/** What is left where an embedding model cannot be had. */
+/** What to do without an embedding model. */
 export const withoutEmbeddings = 'take [embeddings] out, and search_code goes by words alone'
 
 /** How a person names a model. */
@@ -114,14 +114,14 @@ function named(model: string, purpose: ModelPurpose): string {
   return purpose === 'chat' ? `--model ${model}` : `model = "${model}" below [embeddings]`
 }
 
-/** The longest of the patterns that fit the id: the id itself, or a beginning of it with `*` behind. */
+/** The longest pattern that matches the id: the id itself, or a prefix followed by `*`. */
 export function longestMatch(patterns: readonly string[], id: string): string | undefined {
   return patterns
     .filter((pattern) => pattern === id || (pattern.endsWith('*') && id.startsWith(pattern.slice(0, -1))))
     .toSorted((a, b) => b.length - a.length || (a === id ? -1 : 1))[0]
 }
 
-/** The window of a model in tokens, where the configuration says it. @param model as the provider knows it */
+/** The configured context window of a model in tokens. @param model id on the server */
 export function contextTokensOf({ models }: Pick<Config, 'models'>, model: string): number | undefined {
   const pattern = longestMatch(Object.keys(models), model)
   return pattern === undefined ? undefined : models[pattern]?.contextTokens

@@ -1,6 +1,6 @@
 /**
- * Which model server a run uses, from the user's flags, environment and configuration alone: NVIDIA's API catalog, a
- * server of the user's choice, or the offline model. A key belongs to one origin; it is never looked for anywhere else.
+ * Selects a run's model server from the user's flags, environment and configuration only: NVIDIA's API catalog, a
+ * custom server, or the offline model. A key belongs to one origin and is read only from its configured source.
  */
 import type { Result } from '#specs/protocol/error.ts'
 import { Config, type PriceConfig } from '../config/schema.ts'
@@ -11,30 +11,30 @@ import { chooseServer, longestMatch, type ModelPurpose } from './model-choice.ts
 import { failure, type ProviderError } from './provider-error.ts'
 import { isNvidiaAddress, readServerAddress } from './server-address.ts'
 
-/** Where requests for a model go. */
+/** A model server and its settings. */
 export interface Provider {
-  /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the name that the configuration gives it. */
+  /** `nvidia`, `offline`, `custom` for CAISSON_LLM_URL, else the configured name. */
   readonly name: string
-  /** Model id as the provider knows it; the guest cannot choose another. */
+  /** Model id on the server; the guest cannot choose another. */
   readonly model: string
   /** Without a trailing slash, such as `https://integrate.api.nvidia.com/v1`; null for the offline model. */
   readonly baseUrl: string | null
   readonly key: Secret | null
-  /** Where its key is set, for a remedy: `the variable NVIDIA_API_KEY`; absent: nowhere yet. */
+  /** Where to set its key, for error messages: `the variable NVIDIA_API_KEY`. Absent: not set. */
   readonly keySetting?: string
-  /** Requests that may begin within any minute, over all runs with this key; absent: not bounded. */
+  /** Maximum new requests per minute, over all runs with this key. Absent: unlimited. */
   readonly requestsPerMinute?: number
-  /** Requests that may be open at once, over all runs with this key; absent: as the gateway has it. */
+  /** Maximum open requests, over all runs with this key. Absent: the gateway's default. */
   readonly maxConcurrent?: number
-  /** What this model costs; absent: not known. */
+  /** Price of this model. Absent: unknown. */
   readonly price?: PriceConfig
-  /** What a person should know before the first request, one sentence each. */
+  /** Notices for the user before the first request, one sentence each. */
   readonly notes: readonly string[]
 }
 
-/** A provider before its key was fetched. */
+/** A provider before its key is fetched. */
 export interface ProviderChoice extends Omit<Provider, 'key'> {
-  /** Null: it is asked without a key. */
+  /** Null: used without a key. */
   readonly keySource: KeySource | null
 }
 
@@ -42,11 +42,11 @@ export interface ProviderQuestion {
   readonly env: Readonly<Record<string, string | undefined>>
   /** Absent: an empty one. */
   readonly config?: Config
-  /** Names of keys in the system's keyring; a provider without another key takes the one of its name. */
+  /** Names of keys in the system's keyring; a provider without another key uses the one of its name. */
   readonly storedKeys?: readonly string[]
-  /** From `--model`; wins over `CAISSON_MODEL`, and that over the configuration's `model`. */
+  /** From `--model`; overrides `CAISSON_MODEL`, which overrides the configuration's `model`. */
   readonly model?: string
-  /** For the remedies in what is said; default `chat`. */
+  /** For error messages; default `chat`. */
   readonly purpose?: ModelPurpose
 }
 
@@ -54,10 +54,10 @@ export const nvidiaBaseUrl = 'https://integrate.api.nvidia.com/v1'
 /** Tools, a reasoning switch and 262,144 tokens of context; the catalog changes, so a 404 or 410 names the setting. */
 export const nvidiaDefaultModel = 'nvidia/nemotron-3-super-120b-a12b'
 export const offlineModel = 'caisson/offline'
-/** What others report of NVIDIA's hosted models is about 40 a minute, unpublished and without headers. */
+/** Users report a limit of about 40 per minute for NVIDIA's hosted models; it is unpublished and has no headers. */
 const nvidiaRequestsPerMinute = 36
 
-/** Variables in which other programs look for keys of models; Caisson sends no key whose server it was not told. */
+/** Variables that other programs read keys from; Caisson sends no key to a server that the user did not name. */
 const keysOfOthers = [
   'OPENAI_API_KEY',
   'ANTHROPIC_API_KEY',
@@ -76,7 +76,7 @@ const offlineNote =
   'No model key is set: the offline model answers. It knows a small set of requests; set NVIDIA_API_KEY, or ' +
   'CAISSON_LLM_URL and CAISSON_LLM_KEY, or a provider in the configuration file, for a real model.'
 
-/** Chooses without fetching a key or asking anybody; in which order is in specs/gateway.md. */
+/** Selects without fetching a key or asking; the order is in specs/gateway.md. */
 export function chooseProvider(question: ProviderQuestion): Result<ProviderChoice, ProviderError> {
   const { env, config = Config.parse({}), storedKeys = [], purpose = 'chat' } = question
   const model = nonEmpty(question.model) ?? nonEmpty(env.CAISSON_MODEL) ?? config.model
@@ -101,7 +101,7 @@ export function chooseProvider(question: ProviderQuestion): Result<ProviderChoic
   return chooseConfigured(chosen.value, { env, config, storedKeys })
 }
 
-/** The chosen provider with its key, fetched now. @param place where keys are looked for */
+/** Fetches the key of the selected provider now. @param place where keys are stored */
 export async function fetchKey(
   { keySource, ...provider }: ProviderChoice,
   place: KeyPlace,
@@ -122,7 +122,7 @@ export function offlineProvider(noted: boolean): Provider {
   return { ...provider, key: null }
 }
 
-/** @param others providers of the configuration that would be asked if a model or a default were named */
+/** @param others configured providers that would be used if a model or a default were named */
 function offlineChoice(noted: boolean, others: readonly string[] = []): ProviderChoice {
   const note =
     others.length === 0
@@ -133,7 +133,7 @@ function offlineChoice(noted: boolean, others: readonly string[] = []): Provider
   return { name: 'offline', model: offlineModel, baseUrl: null, keySource: null, notes }
 }
 
-/** What to do about keys that are set and not read; undefined where there are none. Says no more of a key than that it is there. */
+/** What to do about keys that are set but unused; undefined if there are none. Reveals only that a key exists. */
 function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): string | undefined {
   const read = Object.values(config.providers).flatMap(({ key }) =>
     key !== undefined && 'env' in key ? [key.env] : [],
@@ -151,7 +151,7 @@ function describeUnreadKeys(env: ProviderQuestion['env'], config: Config): strin
   )
 }
 
-/** The one server that the environment names: it wins over whatever the file says. */
+/** The server named by the environment; it overrides the file. */
 function chooseCustom(
   url: string,
   model: string | undefined,
@@ -237,7 +237,7 @@ function termsOf(
   }
 }
 
-/** A key belongs to one origin: the same source for two of them is a mistake. */
+/** A key belongs to one origin: one source for two origins is an error. */
 function findClash(name: string, source: KeySource, baseUrl: string, config: Config): string | undefined {
   const where = describeSource(source)
   if ('env' in source && source.env === 'NVIDIA_API_KEY' && !isNvidiaAddress(baseUrl)) {

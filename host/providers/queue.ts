@@ -1,32 +1,32 @@
 /**
- * Whose turn it is to ask a model server: one queue for each key, over all runs of this process. Keeps the provider's
- * rate (a sliding minute) and concurrency, holds everybody back when the server says "too many", and takes turns
- * between runs. It sends nothing itself.
+ * The request queue of a model server: one per key, over all runs of this process. Enforces the provider's rate (a
+ * sliding minute) and concurrency, pauses everyone on "too many requests", and alternates between runs. Sends nothing
+ * itself.
  */
 import { createHash } from 'node:crypto'
 import type { Result } from '#specs/protocol/error.ts'
 
 export interface QueueLimits {
-  /** Requests that may be open at once. */
+  /** Maximum open requests. */
   readonly maxConcurrent: number
-  /** Requests that may begin within any minute; null for any number. */
+  /** Maximum new requests per minute; null for unlimited. */
   readonly requestsPerMinute: number | null
 }
 
-/** Leave to ask the server once. */
+/** Permission for one request. */
 export interface QueueTurn {
-  /** How long it was waited for. */
+  /** Time waited. */
   readonly waitedMs: number
-  /** The server took the request: its next refusal is a first one again. */
+  /** The server accepted the request: its next refusal is a first one again. */
   accepted(): void
   /**
-   * The server said "too many": nobody asks until the pause is over. Without the server's own wish the pause is 2 s,
-   * doubled up to 60 s while the model goes on refusing.
-   * @param retryAfterMs the server's wish; null when it gave none
+   * The server said "too many requests": no request starts until the pause is over. Without the server's own value the
+   * pause is 2 s, doubled up to 60 s while the model keeps refusing.
+   * @param retryAfterMs the server's value; null if none
    * @returns the pause in milliseconds
    */
   refused(retryAfterMs: number | null): number
-  /** The request is over; anything but the first call does nothing. */
+  /** Ends the request; only the first call counts. */
   release(): void
 }
 
@@ -34,9 +34,9 @@ export interface TurnRequest {
   readonly runId: string
   readonly model: string
   readonly signal: AbortSignal
-  /** Longest wait. */
+  /** Maximum wait. */
   readonly maxWaitMs: number
-  /** Ahead of the other requests of its run, as it was its turn before. */
+  /** Ahead of the other requests of its run, since it already had its turn. */
   readonly again?: boolean
 }
 
@@ -46,27 +46,27 @@ interface Waiter extends TurnRequest {
 }
 
 export interface QueueOptions {
-  /** Milliseconds on a clock that only goes forward. */
+  /** Monotonic clock in milliseconds. */
   readonly now?: () => number
-  /** 0 up to 1: the half of a pause that is left to chance. */
+  /** 0 up to 1: the random half of a pause. */
   readonly random?: () => number
 }
 
 const windowMs = 60_000
 const firstPauseMs = 2_000
 const maxPauseMs = 60_000
-/** A server's wish beyond this is not believed. */
+/** A longer value from the server is ignored. */
 const maxRetryAfterMs = 10 * 60_000
 
 export class RequestQueue {
   #limits: QueueLimits
   readonly #now: () => number
   readonly #random: () => number
-  /** By run; the first run is the next one. */
+  /** By run; the first run is next. */
   readonly #waiting = new Map<string, Waiter[]>()
-  /** When the requests of the last minute began, oldest first. */
+  /** Start times of the requests of the last minute, oldest first. */
   readonly #begun: number[] = []
-  /** By model: refusals in a row, and when the last of them was counted. */
+  /** By model: consecutive refusals, and the time of the last counted one. */
   readonly #refusals = new Map<string, { count: number; at: number; pauseMs: number }>()
   #open = 0
   #heldUntil = 0
@@ -78,18 +78,18 @@ export class RequestQueue {
     this.#random = options.random ?? Math.random
   }
 
-  /** From now on; those that wait go by the new ones as well. */
+  /** Applies from now on, also to waiting requests. */
   setLimits(limits: QueueLimits): void {
     this.#limits = limits
     this.#pump()
   }
 
-  /** Until when everybody is held back, in milliseconds from now; 0 when nobody is. */
+  /** Remaining pause in milliseconds; 0 without a pause. */
   get heldMs(): number {
     return Math.max(0, this.#heldUntil - this.#now())
   }
 
-  /** Resolves when it is this request's turn; release it in every case. */
+  /** Resolves when it is this request's turn; always release it. */
   take(request: TurnRequest): Promise<Result<QueueTurn, 'cancelled' | 'timed_out'>> {
     if (request.signal.aborted) return Promise.resolve({ ok: false, error: 'cancelled' })
     const { promise, resolve } = Promise.withResolvers<Result<QueueTurn, 'cancelled' | 'timed_out'>>()
@@ -131,7 +131,7 @@ export class RequestQueue {
     }
   }
 
-  /** How long nobody may begin. */
+  /** Time until the next request may start. */
   #delay(): number {
     const now = this.#now()
     while (this.#begun[0] !== undefined && this.#begun[0] <= now - windowMs) this.#begun.shift()
@@ -141,7 +141,7 @@ export class RequestQueue {
     return Math.max(this.#heldUntil - now, untilRoom)
   }
 
-  /** The first of the run whose turn it is; the run goes to the end. */
+  /** The first request of the next run; the run moves to the end. */
   #next(): Waiter | undefined {
     const [first] = this.#waiting
     if (first === undefined) return
@@ -167,7 +167,7 @@ export class RequestQueue {
       waitedMs: begunAt - since,
       accepted: () => {
         const last = this.#refusals.get(model)
-        // One that began before the refusal says nothing about what came after.
+        // A request that started before the refusal says nothing about the time after it.
         if (last !== undefined && begunAt >= last.at) this.#refusals.delete(model)
       },
       refused: (retryAfterMs) => this.#refuse(model, begunAt, retryAfterMs),
@@ -183,7 +183,7 @@ export class RequestQueue {
   #refuse(model: string, begunAt: number, retryAfterMs: number | null): number {
     const now = this.#now()
     const last = this.#refusals.get(model)
-    // Requests that were open together and are refused together are one refusal.
+    // Requests that were open together and refused together count as one refusal.
     const isSame = last !== undefined && begunAt < last.at
     if (!isSame) {
       const count = (last?.count ?? 0) + 1
@@ -192,7 +192,7 @@ export class RequestQueue {
       this.#refusals.set(model, { count, at: now, pauseMs })
     }
     const { count, pauseMs: own } = this.#refusals.get(model) ?? { count: 1, pauseMs: firstPauseMs }
-    // A wish that was kept and met with another refusal was too small.
+    // A server's value that led to another refusal was too small.
     const least = count === 1 ? 0 : own
     const pauseMs = retryAfterMs === null ? own : Math.max(least, Math.min(retryAfterMs, maxRetryAfterMs))
     if (!isSame || retryAfterMs !== null) this.#heldUntil = Math.max(this.#heldUntil, now + pauseMs)
@@ -203,8 +203,8 @@ export class RequestQueue {
 const queues = new Map<string, RequestQueue>()
 
 /**
- * The one queue of this process for a server and key. Limits are those of whoever asked last.
- * @param baseUrl up to and with `/v1`; its origin counts
+ * This process's queue for a server and key. The last caller's limits apply.
+ * @param baseUrl up to and including `/v1`; its origin counts
  */
 export function sharedQueue(baseUrl: string, key: string | null, limits: QueueLimits): RequestQueue {
   const digest = createHash('sha256')

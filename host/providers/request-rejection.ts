@@ -1,10 +1,10 @@
 /**
- * Reads out of a model server's 400 or 422 what about the request it would not take: a field, the length, several calls in
- * a turn, tools. The words differ by server; what is read is a guess that one more request proves or disproves.
+ * Reads from a model server's 400 or 422 what it rejected: a field, the length, several calls in a turn, tools. Wording
+ * differs by server, so the result is a guess that one more request confirms or refutes.
  */
 import { parseJson } from '../files/json.ts'
 
-/** Fields that a request can do without. Never among them: model, messages, tools. */
+/** Fields that a request can omit. Never model, messages, tools. */
 export const optionalFields = [
   'stream_options',
   'stream',
@@ -31,13 +31,13 @@ export type OptionalField = (typeof optionalFields)[number]
 
 export type Refusal =
   | { readonly kind: 'fields'; readonly fields: readonly OptionalField[] }
-  /** `promptTokens`: how long the server says the conversation is; null when it does not say. */
+  /** `promptTokens`: length of the conversation by the server's count; null if not reported. */
   | { readonly kind: 'context'; readonly contextTokens: number; readonly promptTokens: number | null }
   | { readonly kind: 'output'; readonly maxOutputTokens: number }
   | { readonly kind: 'single_calls' }
   | { readonly kind: 'tools' }
 
-/** Other words by which a server names a field. */
+/** Other names that servers use for a field. */
 const aliases: Partial<Record<OptionalField, readonly string[]>> = {
   stream_options: ['include_usage'],
   chat_template_kwargs: ['chat_template', 'enable_thinking'],
@@ -53,8 +53,8 @@ const toolsRefused =
 const bodyMaxChars = 8_192
 
 /**
- * @param body of the answer, as it came
- * @param sent the fields of {@link optionalFields} that the request had
+ * @param body unmodified body of the answer
+ * @param sent the request's fields among {@link optionalFields}
  */
 export function readRefusal(status: number, body: string, sent: ReadonlySet<OptionalField>): Refusal | null {
   if (status !== 400 && status !== 422) return null
@@ -62,7 +62,7 @@ export function readRefusal(status: number, body: string, sent: ReadonlySet<Opti
   const length = readLength(text)
   if (length !== null) return length
   if (/only supports? single tool[- ]calls?/i.test(text)) return { kind: 'single_calls' }
-  // What is wrong with a value is for the guest to mend: a field that is taken must not be remembered as refused.
+  // A wrong value is the guest's error: the field itself must not be remembered as rejected.
   const isRejection = rejection.test(text) && !wrongValue.test(text)
   const isNamed = (field: OptionalField): boolean =>
     [field, ...(aliases[field] ?? [])].some((word) => named.has(word) || namesField(text, word))
@@ -70,7 +70,7 @@ export function readRefusal(status: number, body: string, sent: ReadonlySet<Opti
   const isToolsField = ['tools', 'functions'].some((word) => named.has(word))
   if (toolsRefused.test(text) || (isToolsField && isRejection)) return { kind: 'tools' }
   if (fields.length > 0) return { kind: 'fields', fields }
-  // Something was too much, and the server does not say what: this is what most often is.
+  // Something was too much, and the server does not say what: this is the most likely cause.
   const isUnnamed = named.size === 0 && /extra (?:inputs|fields)|unrecogni[sz]ed|not permitted/i.test(text)
   return isUnnamed && sent.has('stream_options') ? { kind: 'fields', fields: ['stream_options'] } : null
 }

@@ -1,11 +1,11 @@
-/** The address of a model server as a person wrote it: which ones are taken, and who could read what is sent there. */
+/** Validates the address of a model server, and determines who could read the traffic. */
 import { isIP } from 'node:net'
 import type { Result } from '#specs/protocol/error.ts'
 
 export interface ServerAddress {
   /** Without a trailing slash. */
   readonly baseUrl: string
-  /** What a person should know, one sentence each. */
+  /** Notices for the user, one sentence each. */
   readonly notes: readonly string[]
 }
 
@@ -14,7 +14,7 @@ export interface AddressError {
   readonly message: string
 }
 
-/** @param setting where the address stands, for the message; the address itself is not repeated, for it may hold a key */
+/** @param setting name of the setting, for the message; the address is not repeated, since it may contain a key */
 export function readServerAddress(text: string, setting: string): Result<ServerAddress, AddressError> {
   const fail = (code: AddressError['code'], message: string) => ({
     ok: false as const,
@@ -45,13 +45,16 @@ export function readServerAddress(text: string, setting: string): Result<ServerA
   }
 }
 
-/** Whether an address is one of NVIDIA's, by https: where NVIDIA_API_KEY may go. */
+/** Whether an address is NVIDIA's, over https: where NVIDIA_API_KEY may be sent. */
 export function isNvidiaAddress(baseUrl: string): boolean {
   const { protocol, hostname, port } = new URL(baseUrl)
   return protocol === 'https:' && port === '' && /(^|\.)api\.nvidia\.com$/.test(hostname)
 }
 
-/** Who could read plain http to this host; names other than localhost count as public, for they may resolve to anything. */
+/**
+ * Who could read plain http to this host. Names other than localhost count as public, since they may resolve to
+ * anything.
+ */
 function reachOfHost(hostname: string): 'loopback' | 'private' | 'public' {
   const host = hostname.replace(/^\[|\]$/g, '').toLowerCase()
   if (host === 'localhost' || host.endsWith('.localhost')) return 'loopback'

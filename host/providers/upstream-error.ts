@@ -1,6 +1,6 @@
 /**
- * An upstream's error in the one form that the guest gets. `specs/protocol/provider-failure.ts` reads its dialects; text and
- * HTML of a proxy are read here. The words that tell what the error means stay in it.
+ * Converts an upstream's error to the guest's form. `specs/protocol/provider-failure.ts` reads its dialects; this file
+ * reads text and HTML of proxies. Keeps the words that carry the error's meaning.
  */
 
 import { type ProviderError, readProviderError } from '#specs/protocol/provider-failure.ts'
@@ -11,10 +11,10 @@ import { suggestedModels } from './capabilities.ts'
 import type { Provider } from './providers.ts'
 import { isNvidiaAddress } from './server-address.ts'
 
-/** Bytes of an error body that are read; the rest is dropped. */
+/** Maximum bytes read of an error body. */
 export const errorBodyMaxBytes = 64 * 1024
 
-/** What an upstream's answer of a failure says, whatever its dialect. @param body its first bytes, as text */
+/** The meaning of an upstream's failure, in any dialect. @param body its first bytes, as text */
 export function readSaid(body: string): ProviderError {
   const said = readProviderError(parseJson(body) ?? htmlToText(body))
   return said.message === '' ? { ...said, message: htmlToText(body) } : said
@@ -23,7 +23,7 @@ export function readSaid(body: string): ProviderError {
 /**
  * @param status the upstream's, 400 to 599
  * @param body its first bytes, as text
- * @param provider its key is removed from the message should the upstream echo it, and its settings are named
+ * @param provider its key is removed from the message, and its settings are named
  */
 export function readUpstreamError(
   status: number,
@@ -41,7 +41,7 @@ export function readUpstreamError(
   }
 }
 
-/** What to do about a model that its server does not have. @param gone ids that are known to be gone as well */
+/** What to do about a model that its server does not have. @param gone ids also known to be gone */
 export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[]): string {
   const choose = `${model} is not available there; choose another (option model, --model, CAISSON_MODEL)`
   if (baseUrl === null || !isNvidiaAddress(baseUrl)) return choose
@@ -49,12 +49,12 @@ export function modelRemedy({ model, baseUrl }: Provider, gone: readonly string[
   return others.length === 0 ? choose : `${choose}, such as ${others.join(', ')}`
 }
 
-/** What to do about a model that takes no tools. */
+/** What to do about a model that does not accept tools. */
 export function toolsRemedy(model: string): string {
   return `${model} takes no tools, and the agent works by tools; choose another model (option model, --model, CAISSON_MODEL), or switch tools on at its server`
 }
 
-/** The title or the words of an HTML page; other text as it is. Only for people, so tags may be cut roughly. */
+/** The title or text of an HTML page; other text unchanged. For people only, so tags are removed roughly. */
 function htmlToText(body: string): string {
   const page = body.slice(0, 8_192)
   if (!/<\s*(!doctype|html|head|body|title)/i.test(page)) return page.trim().slice(0, 1_000)
@@ -73,7 +73,7 @@ function typeOfStatus(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request_error'
 }
 
-/** What the person can do; the guest's model can do nothing about these. */
+/** What the user can do; the guest's model can do nothing about these. */
 function remedyFor(
   status: number,
   body: string,
@@ -90,7 +90,7 @@ function remedyFor(
   return ''
 }
 
-/** problem+json names its kind by an address. */
+/** problem+json identifies its kind by a URI. */
 function isUri(type: string): boolean {
   return /^(?:urn|about|https?):/i.test(type)
 }

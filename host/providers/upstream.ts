@@ -1,4 +1,4 @@
-/** What answers a chat request: a model server over HTTP, or the offline model. The gateway treats both alike. */
+/** Contract of what answers a chat request: a model server over HTTP, or the offline model. */
 import type { Result } from '#specs/protocol/error.ts'
 import type { WireError } from '../net/gateway-error.ts'
 import type { ChatRequest } from './chat-request.ts'
@@ -7,21 +7,21 @@ import type { ReportedFailure } from './usage-tap.ts'
 export interface UpstreamAnswer {
   /** Whether the body is a stream of server-sent events; else one JSON document. */
   readonly streamed: boolean
-  /** Response headers that the guest may see, values checked. */
+  /** Response headers that the guest may see, with checked values. */
   readonly headers: Readonly<Record<string, string>>
-  /** Bytes of the request that was sent. */
+  /** Size of the sent request in bytes. */
   readonly requestBytes: number
-  /** Ending the iteration early ends the request. Throws an {@link UpstreamBreak} when the body breaks off. */
+  /** Ending the iteration early cancels the request. Throws an {@link UpstreamBreak} when the body is interrupted. */
   readonly body: AsyncIterable<Uint8Array>
-  /** Told of an error that the provider reports inside the answer, so that later requests can wait. */
+  /** Called with an error that the provider reports inside the answer, so that later requests can wait. */
   readonly onFailure?: (failure: ReportedFailure) => void
 }
 
 export interface SendOptions {
-  /** Output tokens that the run may still use, at least 1. */
+  /** Output tokens left in the run's budget, at least 1. */
   readonly maxTokens: number
   readonly signal: AbortSignal
-  /** Told of each wait for a turn at the provider, in milliseconds. */
+  /** Called with each wait for the provider in milliseconds. */
   readonly onQueued?: (ms: number) => void
 }
 
@@ -30,7 +30,7 @@ export interface Upstream {
   close(): Promise<void>
 }
 
-/** The end of a body that had begun: the error that the guest gets in the place of the rest. */
+/** An interrupted body: the error that the guest gets instead of the rest. */
 export class UpstreamBreak extends Error {
   override readonly name = 'UpstreamBreak'
   readonly error: WireError

@@ -1,6 +1,6 @@
 /**
- * Reads along a model's answer for what the host must know of it: the usage, whether it ended, an error inside it.
- * Providers report usage once, on several chunks, or never: the largest number counts, never the sum.
+ * Extracts from a model's answer what the host needs: the usage, whether it is complete, an error inside it. Providers
+ * report usage once, on several chunks, or never: the largest number counts, never the sum.
  */
 
 import { createParser } from 'eventsource-parser'
@@ -22,14 +22,14 @@ const WireUsage = z.object({
 })
 const Usages = z.object({ usage: WireUsage.nullish().catch(null) })
 const Chunk = Usages.extend({
-  /** Where some servers have the usage. */
+  /** Some servers report the usage here. */
   choices: z.array(Usages).min(1).nullish().catch(null),
 })
 
-/** The error that a provider reports inside an answer of status 200. */
+/** An error reported inside an answer with status 200. */
 export interface ReportedFailure {
   readonly failure: ProviderFailure
-  /** The pause that it asks for; null when it asks for none. */
+  /** Requested pause; null if none. */
   readonly retryAfterMs: number | null
 }
 
@@ -37,16 +37,16 @@ export interface UsageTap {
   push(chunk: Uint8Array): void
   /** Null until the provider reports an error. */
   readonly failure: ReportedFailure | null
-  /** What is known so far; numbers that the provider did not give are estimated from the bytes. */
+  /** The current state; numbers that the provider did not report are estimated from the bytes. */
   read(): { usage: Usage; estimated: boolean; done: boolean; error: string | null }
 }
 
-/** Characters of one SSE event that are looked at; a longer one is passed on unread. */
+/** Maximum characters of one parsed SSE event; a longer one is passed on unparsed. */
 const eventMaxChars = 1024 * 1024
 const toldApart = /"(?:usage|error|base_resp)"/
-/** Bytes of text per token, roughly, in English; only for providers that report nothing. */
+/** Approximate bytes of English text per token, for providers that report nothing. */
 const bytesPerToken = 4
-/** Bytes of JSON around one delta, roughly. */
+/** Approximate bytes of JSON around one delta. */
 const deltaOverhead = 5
 
 /** For a stream of server-sent events. @param requestBytes size of the request, for the estimate */
@@ -57,7 +57,7 @@ export function createStreamTap(requestBytes: number): UsageTap {
     maxBufferSize: eventMaxChars,
     onEvent: (event) => {
       if (event.data === '[DONE]') state.done = true
-      // Most chunks are small deltas: only those that can matter are parsed.
+      // Most chunks are small deltas: parses only those that can matter.
       else if (event.event === 'error') noteError(parseJson(event.data) ?? event.data, state)
       else if (toldApart.test(event.data)) readChunk(event.data, state)
     },
@@ -70,7 +70,7 @@ export function createStreamTap(requestBytes: number): UsageTap {
       try {
         parser.feed(decoder.decode(chunk, { stream: true }))
       } catch {
-        // An event beyond the bound: the guest gets it all the same, the usage is estimated.
+        // An event over the limit: it is passed on, and the usage is estimated.
         broken = true
       }
     },
@@ -90,7 +90,7 @@ export function readWholeAnswer(body: Buffer, requestBytes: number): ReturnType<
   return summarise(state, 1)
 }
 
-/** Of an answer that is there whole, in either form. */
+/** For a complete answer in either form. */
 export function readUsage(
   body: Buffer,
   { streamed, requestBytes }: { readonly streamed: boolean; readonly requestBytes: number },
@@ -127,7 +127,7 @@ function readChunk(text: string, state: TapState): void {
   state.reasoning = Math.max(state.reasoning, usage.completion_tokens_details?.reasoning_tokens ?? 0)
 }
 
-/** Keeps what the error means, and none of its words. */
+/** Keeps the error's meaning, not its text. */
 function noteError(error: unknown, state: TapState): void {
   const said = readProviderError(error)
   state.failure ??= { failure: classifyProviderError(said, null), retryAfterMs: said.retryAfterMs }

@@ -1,6 +1,6 @@
 /**
- * The body for a model server, made anew from the guest's validated fields: the host's model, a bounded length, and the
- * forms that servers differ about put so that each takes them. Model, messages and tools are always sent.
+ * Builds the body for a model server from the guest's validated fields: the host's model, a limited length, and forms
+ * that every server accepts. Always sends model, messages and tools.
  */
 import type { ModelCapabilities } from './capabilities.ts'
 import { type ChatMessage, type ChatRequest, outputDefaultTokens } from './chat-request.ts'
@@ -9,25 +9,25 @@ import type { OptionalField } from './request-rejection.ts'
 export interface WireOptions {
   readonly model: string
   readonly abilities: ModelCapabilities
-  /** Fields that the server refuses; they are left out, `max_tokens` goes by its other name. */
+  /** Fields that the server rejects; they are omitted, and `max_tokens` is renamed. */
   readonly refused: ReadonlySet<OptionalField>
-  /** Most output tokens that the run may still use. */
+  /** Output tokens left in the run's budget. */
   readonly maxTokens: number
-  /** Length of the conversation as the server told it; null: it is estimated. */
+  /** Length of the conversation by the server's count; null: estimated. */
   readonly promptTokens: number | null
 }
 
 export interface WireRequest {
   readonly body: string
-  /** The fields in it that a server might refuse and a request can do without. */
+  /** Included fields that a server might reject and a request can omit. */
   readonly spare: ReadonlySet<OptionalField>
 }
 
-/** Bytes of JSON per token, on the low side: it decides how much of the context is left for the answer. */
+/** Lower estimate of JSON bytes per token, which determines the context left for the answer. */
 const leastBytesPerToken = 3
-/** What chat templates put around a conversation, in tokens, generously. */
+/** Generous estimate of a chat template's own tokens. */
 const templateTokens = 256
-/** An answer worth asking for, in tokens. */
+/** Minimum tokens of a useful answer. */
 const outputMinTokens = 256
 
 export function buildWireRequest(request: ChatRequest, options: WireOptions): WireRequest {
@@ -56,14 +56,14 @@ export function buildWireRequest(request: ChatRequest, options: WireOptions): Wi
   return { body, spare: spareOf(kept, shown, offered, lengthName) }
 }
 
-/** The least of what is wanted, what the run may use, and what the model allows beside the conversation. */
+/** The minimum of what is requested, what the budget allows, and what fits beside the conversation. */
 function outputTokens(wanted: number, payloadBytes: number, options: WireOptions): number {
   const { abilities, promptTokens, maxTokens } = options
   const most = Math.min(wanted, abilities.maxOutputTokens, maxTokens)
   if (abilities.contextTokens === null) return Math.max(1, most)
   const estimated = Math.ceil(payloadBytes / leastBytesPerToken) + templateTokens
   const left = abilities.contextTokens - (promptTokens ?? estimated)
-  // When the estimate leaves nothing, the server is to say how long the conversation is.
+  // If the estimate leaves nothing, let the server report the length of the conversation.
   return Math.max(1, Math.min(most, Math.max(left, promptTokens === null ? outputMinTokens : 1)))
 }
 
@@ -80,7 +80,7 @@ function spareOf(
   return spare
 }
 
-/** How the wish for more or less thinking is put to this model; nothing when there is none. */
+/** How to request more or less reasoning from this model; nothing without a request. */
 function reasoningFields(request: ChatRequest, { reasoning }: ModelCapabilities): Partial<ChatRequest> {
   const { reasoning_effort: effort, chat_template_kwargs: kwargs } = request
   if (effort === undefined || reasoning === 'effort') return {}
@@ -91,7 +91,7 @@ function reasoningFields(request: ChatRequest, { reasoning }: ModelCapabilities)
   }
 }
 
-/** Older Nemotrons take the switch as words of the system message. */
+/** Older Nemotrons read the switch from the system message. */
 function switchReasoning(
   messages: readonly ChatMessage[],
   { reasoning_effort: effort }: ChatRequest,
@@ -108,7 +108,7 @@ function isThinking(effort: NonNullable<ChatRequest['reasoning_effort']>): boole
   return effort !== 'none' && effort !== 'minimal'
 }
 
-/** Messages as every server takes them. */
+/** Messages in a form that every server accepts. */
 function adaptMessages(
   messages: readonly ChatMessage[],
   { parallelCalls }: ModelCapabilities,
@@ -117,7 +117,7 @@ function adaptMessages(
   return mergeNeighbours(parallelCalls ? whole : splitTurns(whole))
 }
 
-/** Content beside calls is null rather than empty, and nothing else is empty: some servers answer 400 to either. */
+/** Content beside calls is null, and nothing else is empty: some servers answer 400 otherwise. */
 function fillContent(message: ChatMessage): ChatMessage {
   const isEmpty = (message.content ?? '').trim() === ''
   if (!isEmpty) return message
@@ -126,7 +126,7 @@ function fillContent(message: ChatMessage): ChatMessage {
   return { ...message, content: message.tool_calls === undefined ? '(no answer)' : null }
 }
 
-/** Each turn of several calls as so many turns, each with its own result behind it. */
+/** Splits a turn of several calls into single-call turns, each followed by its result. */
 function splitTurns(messages: readonly ChatMessage[]): ChatMessage[] {
   const split: ChatMessage[] = []
   for (let at = 0; at < messages.length; at += 1) {
@@ -149,7 +149,7 @@ function splitTurns(messages: readonly ChatMessage[]): ChatMessage[] {
   return split
 }
 
-/** Neighbours of one role become one message; many chat templates want the roles to take turns. */
+/** Merges adjacent messages of one role; many chat templates require alternating roles. */
 function mergeNeighbours(messages: readonly ChatMessage[]): ChatMessage[] {
   const merged: ChatMessage[] = []
   for (const message of messages) {
@@ -161,12 +161,12 @@ function mergeNeighbours(messages: readonly ChatMessage[]): ChatMessage[] {
   return merged
 }
 
-/** Both as one; null when they are not to be joined. */
+/** The merged message; null if they must stay separate. */
 function join(first: ChatMessage, second: ChatMessage): ChatMessage | null {
   if (first.role === 'tool' || first.role !== second.role) return null
   const content = [first.content, second.content].filter(Boolean).join('\n\n')
   if (first.role !== 'assistant') return { ...first, content }
-  // Calls end a turn: what follows them are their results.
+  // Calls end a turn: the next messages are their results.
   if (first.tool_calls !== undefined || second.role !== 'assistant') return null
   return { ...first, ...second, content: content === '' ? null : content }
 }
