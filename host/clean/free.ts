@@ -1,5 +1,5 @@
-// Removes what an inventory listed. Each kind is removed as its own room would: images, agents and templates under their
-// lock and out of sight first, VMs by the sweep, runs by their store. What is held by then is left and said so.
+// Removes the entries of an inventory, each kind in its owner's way: images, agents and templates under their lock
+// after a rename, VMs by the sweep, runs by their store. Keeps and reports what is in use.
 
 import { lstat, mkdtemp, rename, rm } from 'node:fs/promises'
 import path from 'node:path'
@@ -53,7 +53,7 @@ async function freeOne(folders: Folders, { kind, name, path: place }: Kept): Pro
   }
 }
 
-/** Under the lock that its builder takes; gone at once for whoever looks it up, whatever happens to this process. */
+/** Under its builder's lock; renames first, so that no lookup finds it, whatever happens to this process. */
 async function freeFolder(cache: string, place: string): Promise<void> {
   await using _lock = await takeLock(`${place}.lock`).catch((error: unknown) => {
     throw error instanceof LockHeldError ? new Error(`${error.holder} is at work on it`) : error
@@ -72,7 +72,7 @@ async function freeLock(folders: Folders, place: string): Promise<void> {
 }
 
 async function freeVm(vms: string, place: string): Promise<void> {
-  // The sweep judges anew, and ends what the dead host left running.
+  // The sweep checks again, and ends what the dead host left running.
   await sweepDeadVms(vms)
   if (await isThere(place)) throw new Error('a process works on it by now')
 }

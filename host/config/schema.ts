@@ -16,7 +16,7 @@ const ModelPattern = z
   .string()
   .regex(/^(?:[^\s*]{1,200}\*?|\*)$/, 'expected a model id, with * at its end for all that begin so')
 
-/** Names that stand for something else wherever a provider is named. */
+/** Names with a fixed meaning wherever a provider is named. */
 const reserved: ReadonlySet<string> = new Set(['caisson', 'custom', 'offline'])
 
 export const ProviderConfig = z.strictObject({
@@ -147,7 +147,7 @@ export const Config = z.strictObject({
     .record(z.string().regex(/^[A-Z][A-Z0-9_]{0,63}$/, 'expected A-Z 0-9 _'), SecretConfig)
     .default({}),
   search: SearchConfig.optional(),
-  /** Who makes vectors of texts, for a search by meaning; absent: nobody. */
+  /** Provider of embeddings, for search by meaning. Absent: none. */
   embeddings: EmbeddingsConfig.optional(),
   /** By name; see `specs/mcp.md`. */
   mcpServers: McpServersConfig,

@@ -1,4 +1,4 @@
-/** Writing where the disk may be full: tells that failure from others, and tries again once somebody made room. */
+/** Writes files on a disk that may be full: detects that failure and retries once there is space. */
 
 export interface DiskSpaceNeed {
   /** What cannot be written, for a sentence: `the change set`. */
@@ -11,7 +11,7 @@ export interface DiskSpaceNeed {
   readonly signal?: AbortSignal
 }
 
-/** Resolves when there may be room; rejects when nobody waits any longer, with the reason. */
+/** Resolves when there may be space; rejects with the reason when the wait is given up. */
 export type WaitForDiskSpace = (need: DiskSpaceNeed) => Promise<void>
 
 /** Whether the disk, or the user's share of it, is full. */
@@ -20,8 +20,9 @@ export function isDiskFull(error: unknown): boolean {
 }
 
 /**
- * Does `write`, and again whenever the disk was full and there is room. `write` must not depend on what a failed try left.
- * @param wait absent: the failure is thrown at once
+ * Executes `write`, and repeats it when the disk was full and has space again. `write` must not depend on a failed
+ * attempt.
+ * @param wait absent: throws the failure immediately
  */
 export async function writeWithDiskSpace<T>(
   write: () => Promise<T>,

@@ -1,7 +1,6 @@
 /**
- * Whether others could change what a path leads to: every directory and link on the way, and what is there, must
- * belong to this user or to the system, and nobody else may write to it. Looks only; knows nothing of what the path
- * is for.
+ * Checks whether others could change what a path leads to. Every directory, link and target must belong to this user or
+ * the system, and no other user may write to it. Reads only; knows nothing of the path's purpose.
  */
 import { lstatSync, readlinkSync, type Stats } from 'node:fs'
 import path from 'node:path'
@@ -55,7 +54,7 @@ function namesOf(place: string): string[] {
   return place.split(path.sep).filter((name) => name !== '' && name !== '.')
 }
 
-/** In a container the system may belong to a user that the kernel shows as nobody: whoever owns the root directory. */
+/** In a container, files of the system may appear to belong to nobody: accept the owner of the root directory. */
 function trustedOwners(me: number, root: string): ReadonlySet<number> {
   return new Set([0, me, lstatSync(root).uid])
 }

@@ -1,4 +1,4 @@
-/** Puts a whole new content in the place of a state file: others see the old or the new one, also after a crash. */
+/** Replaces the content of a state file atomically: others see the old or the new one, even after a crash. */
 import { randomBytes } from 'node:crypto'
 import { open, readdir, rm } from 'node:fs/promises'
 import path from 'node:path'

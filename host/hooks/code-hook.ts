@@ -14,7 +14,7 @@ import {
 /** What a function may say; nothing means that it allows. */
 export type CodeVerdict = Partial<HookVerdict> | undefined
 
-/** One hook of the application; what it is told goes with its point. */
+/** One hook of the application; its input depends on its point. */
 export type CodeHook = { readonly [P in HookPoint]: CodeHookAt<P> }[HookPoint]
 
 export interface CodeHookAt<P extends HookPoint> {
@@ -27,7 +27,7 @@ export interface CodeHookAt<P extends HookPoint> {
   readonly timeoutMs?: number
   /** What counts when it throws or takes too long; default: `deny` before, `allow` after. */
   readonly onFailure?: 'allow' | 'deny'
-  /** @param context `signal`: aborted when the answer is not waited for any more */
+  /** @param context `signal`: aborted when the answer is no longer needed */
   run(input: HookInput<P>, context: { readonly signal: AbortSignal }): CodeVerdict | Promise<CodeVerdict>
 }
 

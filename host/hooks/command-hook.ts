@@ -38,7 +38,7 @@ export function commandHook(config: HookConfig, env: Readonly<Record<string, str
   }
 }
 
-/** As the journal and people are told of it. */
+/** The name used in the journal and for people. */
 export function nameOfHook({ name, command }: Pick<HookConfig, 'name' | 'command'>): string {
   return name ?? path.basename(command[0] ?? '')
 }

@@ -1,4 +1,4 @@
-/** What a hook is: a point, what it is told there, and what it may say. Knows neither programs nor runs. */
+/** Defines a hook: its point, its input, and its possible answers. Knows neither programs nor runs. */
 
 import * as z from 'zod'
 import type { RunReason, ToolError } from '#specs/protocol/error.ts'
@@ -8,7 +8,7 @@ import { limits } from '#specs/protocol/limits.ts'
 import type { StepState } from '#specs/protocol/plan.ts'
 import type { RunOutcome } from '#specs/protocol/task.ts'
 
-/** Of what hooks are told; raised when something that was there means something else. */
+/** Version of hook inputs; increased when an existing field changes its meaning. */
 export const hookVersion = 1
 
 /** A step of the plan, or the whole work of a sub-agent; all of it is the agent's claim. */
@@ -28,7 +28,7 @@ export interface HookedCall {
   readonly arguments: Readonly<Record<string, unknown>>
 }
 
-/** What a hook is told at each point, beside {@link HookHead}. */
+/** Input of a hook at each point, besides {@link HookHead}. */
 export interface HookSubjects {
   'before-run': {
     readonly prompt: string
@@ -44,7 +44,7 @@ export interface HookSubjects {
     readonly reason: RunReason
     readonly message: string
     readonly summary: string
-    /** What it changed; null when nothing came home. */
+    /** The run's changes; null if there are none. */
     readonly changes: { readonly entries: number; readonly flagged: readonly string[] } | null
   }
   'before-step': HookedStep
@@ -68,7 +68,7 @@ export interface HookSubjects {
     readonly defaults?: readonly string[]
   }
   'after-tool': HookedCall & {
-    /** What the model is to be told. */
+    /** Text for the model. */
     readonly output: string
     readonly error?: ToolError
   }
@@ -80,7 +80,7 @@ export interface HookHead<P extends HookPoint = HookPoint> {
   readonly runId: string
 }
 
-/** All that a hook of a point is told; the JSON on the standard input of a command. */
+/** The complete input of a hook at a point; for a command, the JSON on its standard input. */
 export type HookInput<P extends HookPoint = HookPoint> = P extends HookPoint
   ? HookHead<P> & HookSubjects[P]
   : never
@@ -88,7 +88,7 @@ export type HookInput<P extends HookPoint = HookPoint> = P extends HookPoint
 /** What a hook says. Arguments and `ask` are for `before-tool` alone, notes for the two points of tools. */
 export const HookVerdict = z.strictObject({
   decision: z.enum(['allow', 'deny', 'ask']).default('allow'),
-  /** Of a no, and of a question: told to the model and to people. */
+  /** Reason of a denial or question, shown to the model and to people. */
   reason: z.string().max(limits.textMaxChars).optional(),
   /** In the place of the model's; the tool's schema is asked again. */
   arguments: z.record(z.string(), z.unknown()).optional(),
@@ -108,7 +108,7 @@ export interface Hook {
   readonly tools?: readonly string[]
   /** What counts when it fails. */
   readonly onFailure: 'allow' | 'deny'
-  /** Never rejects; ends within its own time. @param signal aborted when nobody waits for the answer any more */
+  /** Never rejects; ends within its own time limit. @param signal aborted when the answer is no longer needed */
   ask(input: HookInput, signal: AbortSignal): Promise<HookAnswer>
 }
 
@@ -128,7 +128,7 @@ export function readVerdict(value: unknown, point: HookPoint): HookAnswer {
   return { ok: true, value: parsed.data }
 }
 
-/** What a failure counts as where nobody said: what stands before guards, what comes after informs. */
+/** Default effect of a failure: hooks before an action deny it, hooks after it only report. */
 export function defaultOnFailure(point: HookPoint): Hook['onFailure'] {
   return point.startsWith('before-') ? 'deny' : 'allow'
 }

@@ -34,7 +34,7 @@ export interface CommandOptions {
   readonly variables: Readonly<Record<string, string>>
   readonly timeoutMs: number
   readonly signal: AbortSignal
-  /** The user's environment, of which a few are passed on. */
+  /** The user's environment, of which only some variables are passed on. */
   readonly env: Readonly<Record<string, string | undefined>>
 }
 
@@ -117,7 +117,7 @@ function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL')
   } catch {
-    // Nobody of the group is left.
+    // No process of the group is left.
   }
 }
 

@@ -69,8 +69,8 @@ export class RunHooks {
   }
 
   /**
-   * What the hooks of a point say. Once the run is over it is a no.
-   * @param signal aborted when nobody waits for the answer any more
+   * The answer of the hooks at a point; a denial once the run is over.
+   * @param signal aborted when the answer is no longer needed
    */
   async ask<P extends HookPoint>(
     point: P,
@@ -123,7 +123,7 @@ export class RunHooks {
     const { runId, note, now = () => performance.now() } = this.#options
     const startedAt = now()
     const input = { version: hookVersion, point: asked.point, runId, ...asked.subject } as HookInput
-    // One that breaks in a way that nobody thought of has failed as well, and what guards must not be passed by it.
+    // An unexpected exception counts as a failure too: it must not bypass a guard.
     const answer = await hook.ask(input, signal).catch((error: unknown) => failed(error))
     const verdict: HookVerdict = answer.ok
       ? answer.value
@@ -157,7 +157,7 @@ export class RunHooks {
     if (asked.point !== 'before-tool') throw new TypeError('only a call is put before a person')
     const { agentPath, stepId, callId, tool, arguments: given, defaults } = asked.subject
     const shown = toCanonicalJson(given)
-    // Nobody can say yes to what they cannot see all of.
+    // A person cannot approve what is not fully visible.
     if (shown.length > limits.documentMaxChars)
       return { decision: 'deny', hint: `the arguments are too long to be shown (${shown.length} characters)` }
     const why = reason === undefined ? '' : `: ${reason}`
@@ -192,7 +192,7 @@ export class RunHooks {
   }
 }
 
-/** A point with what is told there. */
+/** A point with its input. */
 type Asked = {
   readonly [P in HookPoint]: { readonly point: P; readonly subject: HookSubjects[P] }
 }[HookPoint]

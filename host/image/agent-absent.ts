@@ -1,5 +1,5 @@
-// What stays out of the agent's bundle: modules that its libraries import for what the agent never asks of them. They
-// would have to be read, and some of them evaluated, at every start. In their place stands a class that cannot be made.
+// Modules excluded from the agent's bundle: its libraries import them for features that the agent never uses, and each
+// would slow down every start. A class that cannot be constructed replaces each one.
 
 import type { Plugin } from 'esbuild'
 
@@ -8,7 +8,7 @@ interface Absent {
   readonly importer: string
   /** As it names them in its imports. */
   readonly modules: RegExp
-  /** What the agent has instead; the end of a sentence for whoever comes to need them after all. */
+  /** What the agent uses instead; the end of a sentence in the error. */
   readonly instead: string
 }
 

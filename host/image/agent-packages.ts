@@ -32,8 +32,8 @@ const LockFile = z.object({
 })
 
 /**
- * The packages that `files` (absolute paths) belong to, sorted by name and version; files outside node_modules belong
- * to none. @throws when a package is not in the lock file: the bundle would hold what nobody pinned
+ * The packages of `files` (absolute paths), sorted by name and version; files outside node_modules belong to none.
+ * @throws when a package is not in the lock file: the bundle would contain an unpinned package
  */
 export async function describeNpmPackages(files: readonly string[]): Promise<NpmPackage[]> {
   const folders = new Set(files.map(folderOf).filter((folder) => folder !== undefined))

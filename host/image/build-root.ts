@@ -21,7 +21,7 @@ export interface BuildRootOptions {
   readonly cacheDir: string
   /** Where the three files go; absent when only the lock is wanted. */
   readonly out?: string
-  /** Resolve the packages anew and write packages.lock.json first. */
+  /** Resolve the packages again and write packages.lock.json first. */
   readonly updateLock?: boolean
   readonly onProgress?: (text: string) => void
   readonly signal?: AbortSignal
@@ -94,7 +94,7 @@ const knownCodes = new Set<string>([
   'build_failed',
 ] satisfies ImageErrorKind[])
 
-/** The error that the script's last line on stderr stands for: `caisson-image: ERROR CODE: TEXT`. Exported for tests. */
+/** The error in the script's last line on stderr: `caisson-image: ERROR CODE: TEXT`. Exported for tests. */
 export function errorFrom(stderr: string, status: number | null): ImageError {
   const found = [...stderr.matchAll(/^caisson-image: ERROR (\w+): (.*)$/gm)].at(-1)
   const [, code = '', text = ''] = found ?? []

@@ -38,7 +38,7 @@ export interface ImageOptions {
   readonly arch?: Architecture
   /** Recipe and agent; default: this checkout's or package's. */
   readonly sources?: Pick<ImageSources, 'recipe' | 'agent'>
-  /** Build anew what is damaged; otherwise that is an error. */
+  /** Rebuild damaged parts. Absent: they are an error. */
   readonly replaceDamaged?: boolean
 }
 
@@ -56,8 +56,8 @@ export async function findRoot(options: ImageOptions): Promise<RootImage | undef
 }
 
 /**
- * The present image; builds root and agent disk when they are missing or their sources changed. Takes some 10 ms when
- * nothing is to be done. Of several processes one builds the root and the others wait.
+ * The present image; builds root and agent disk if they are missing or their sources changed. Takes about 10 ms if
+ * nothing changed. One of several processes builds the root while the others wait.
  * @throws {ImageError}
  */
 export async function ensureImage(options: ImageOptions): Promise<Image> {
@@ -80,7 +80,9 @@ export async function verifyImage(options: ImageOptions): Promise<Image | undefi
   return root === undefined || disk === undefined ? undefined : join(root, disk)
 }
 
-/** Resolves the packages anew and writes packages.lock.json; the next {@link ensureImage} builds from it. @throws {ImageError} */
+/**
+ * Resolves the packages again and writes packages.lock.json; the next {@link ensureImage} uses it. @throws {ImageError}
+ */
 export async function updateImageLock(options: ImageOptions): Promise<void> {
   await buildRoot({ ...resolve(options), updateLock: true })
 }

@@ -13,7 +13,7 @@ import { checkFiles, describeFiles, verifyFiles } from './verify.ts'
 
 /** A build takes minutes; what is older was left by a killed one. */
 const ABANDONED_MS = 60 * 60 * 1000
-/** Longer than any build takes: whoever holds the lock by then was stopped. */
+/** Longer than any build takes: after this, the lock's holder must be stopped. */
 const WAIT_MS = 30 * 60 * 1000
 
 export interface RootImage {

@@ -65,7 +65,7 @@ function npmComponent({ name, version, license, sha512 }: NpmPackage) {
   }
 }
 
-/** One id is told as such; anything with an operator as an expression. */
+/** A single id is written as such, anything with an operator as an expression. */
 function licensesOf(license: string) {
   return /^[\w.+-]+$/.test(license) ? [{ license: { id: license } }] : [{ expression: license }]
 }

@@ -9,7 +9,7 @@ export const KeySource = z.union(
   [
     /** A variable of the environment. */
     z.strictObject({ env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]{0,127}$/) }),
-    /** A file that only the user can read; `~/` is the home folder. */
+    /** A file that only the user can read; `~/` means the home folder. */
     z.strictObject({ file: z.string().min(1) }),
     /** The system's keyring, as `caisson key set NAME` puts it there. */
     z.strictObject({ keyring: Name }),

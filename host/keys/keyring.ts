@@ -83,7 +83,7 @@ export async function readFromKeyring(name: string, place: KeyringPlace): Promis
   return { ok: false, error }
 }
 
-/** Stores the key under the name, in the place of an earlier one. */
+/** Stores the key under the name, replacing an earlier one. */
 export async function storeInKeyring(
   name: string,
   key: string,

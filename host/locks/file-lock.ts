@@ -17,10 +17,13 @@ const { O_CREAT, O_NOFOLLOW, O_RDONLY, O_RDWR } = constants
 const LOOK_MS = { least: 10, most: 40 }
 /** How often it asks the kernel meanwhile, for a holder that was killed leaves its file. */
 const ASK_MS = { first: 50, most: 1_000 }
-/** A look at a lock by another process keeps a lock for some milliseconds; whoever does not want to wait waits as long. */
+/**
+ * Another process that only checks a lock holds it for some milliseconds; a caller that does not wait still waits this
+ * long.
+ */
 const GLANCE_MS = 300
 
-/** For the lock of a small state file, which is held for milliseconds: whoever holds it longer was stopped. */
+/** For locks of small state files, which are held for milliseconds: a longer holder must be stopped. */
 export const stateFileWaitMs = 30_000
 
 /** What a lock file says of its holder, for messages; nothing is decided by it. */
@@ -128,7 +131,7 @@ async function claim(file: string, handle: FileHandle): Promise<FileLock | undef
     },
     async [Symbol.asyncDispose]() {
       try {
-        // While it is still locked, so that nobody's but the own file is removed.
+        // While it is still locked, so that only its own file is removed.
         if (await isAt(file, handle)) await rm(file, { force: true })
       } finally {
         await handle.close()
@@ -137,7 +140,7 @@ async function claim(file: string, handle: FileHandle): Promise<FileLock | undef
   }
   try {
     if (await isAt(file, handle)) {
-      // Only for messages: a full disk keeps nobody from a lock.
+      // Only for messages: a full disk must not prevent a lock.
       await lock.describe({}).catch(() => undefined)
       return lock
     }

@@ -48,7 +48,7 @@ export interface WireError {
   /** `gateway_error`, or the upstream's word. */
   readonly type: string
   readonly code: string
-  /** When it can be tried again, in milliseconds from now; absent: nobody said. */
+  /** Milliseconds until a retry can succeed. Absent: unknown. */
   readonly retryAfterMs?: number | undefined
 }
 

@@ -31,7 +31,7 @@ export interface Network {
   dispatcher(options?: DispatcherOptions): Dispatcher
 }
 
-/** What undici's agent may be told beside how it connects. */
+/** Options of undici's agent except how it connects. */
 export type DispatcherOptions = Omit<Agent.Options, 'connect' | 'factory' | 'allowH2'>
 
 /** The section `network` of the user's configuration. */

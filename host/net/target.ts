@@ -12,7 +12,7 @@ export interface Target {
   /** A name in lower-case ASCII without a trailing dot, an IPv4 address in four decimals, or an IPv6 address without brackets. */
   readonly host: string
   readonly port: number
-  /** Upper case; null in a tunnel, where nobody sees it. */
+  /** Upper case; null in a tunnel, where it is encrypted. */
   readonly method: string | null
   /** With its query; null in a tunnel. */
   readonly path: string | null
@@ -63,7 +63,7 @@ export function parseAuthority(authority: string): Result<Target, string> {
   return { ok: true, value: { scheme: 'https', host: host.value, port, method: null, path: null } }
 }
 
-/** The one spelling of a name or address as it stands in a URL (an IPv6 address also without its brackets). */
+/** The canonical form of a name or address in a URL (an IPv6 address also without its brackets). */
 export function parseHost(text: string): Result<string, string> {
   const bracketed = /^[0-9a-f:.]*:[0-9a-f:.]*$/i.test(text) ? `[${text}]` : text
   const isPlain = bracketed !== '' && !/[\s\p{Cc}\p{Cs}\\/?#@%]/u.test(bracketed)
@@ -91,7 +91,7 @@ export function targetUrl({ scheme, host, port, path }: Target): string {
   return `${scheme}://${hostInUrl(host)}${suffix}${path ?? '/'}`
 }
 
-/** A host as it stands in a URL, and in front of a port: an IPv6 address in brackets. */
+/** A host as in a URL before a port: an IPv6 address in brackets. */
 export function hostInUrl(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }

@@ -20,7 +20,7 @@ export interface UserProxy {
   readonly authorization: Secret | null
 }
 
-/** An address that is to be reached. */
+/** Address of a connection. */
 export interface Destination {
   readonly scheme: 'http' | 'https'
   /** A name or an address, IPv6 without brackets. */

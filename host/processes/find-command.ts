@@ -21,7 +21,7 @@ export async function findCommand(name: string, env: Environment): Promise<Resul
   return { ok: false, error: why }
 }
 
-/** `~/` stands for the home folder. */
+/** `~/` means the home folder. */
 export function expandHome(file: string, env: Environment): string {
   return file.startsWith('~/') ? path.join(env.HOME || homedir(), file.slice(2)) : file
 }

@@ -68,7 +68,7 @@ export const Exchange = z.discriminatedUnion('kind', [
       z.strictObject({ ok: z.literal(false), error: Failure }),
     ]),
   }),
-  /** The last line where there was no room for more. */
+  /** The last line, after the size limit was reached. */
   z.strictObject({ kind: z.literal('full') }),
 ])
 export type Exchange = z.infer<typeof Exchange>

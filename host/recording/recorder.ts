@@ -133,7 +133,7 @@ export class Recorder implements AsyncDisposable {
     else this.#write(line)
   }
 
-  /** There is no room for more. */
+  /** The size limit is reached. */
   #end(): void {
     if (this.#isFull) return
     this.#isFull = true

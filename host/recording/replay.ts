@@ -104,7 +104,7 @@ export class Recording {
     return this.#web.take(digestWeb(kind, request)) ?? this.#unknown(`it has no ${kind} of ${what}`)
   }
 
-  /** An upstream in the place of the model's server. */
+  /** An upstream that replaces the model's server. */
   upstream(): Upstream {
     return {
       send: async (request) => {

@@ -1,4 +1,4 @@
-/** What an agent is told of the secrets, before its work begins and the same for the whole run. */
+/** Describes the secrets to an agent before its work begins; the same for the whole run. */
 import { placeholderOf } from './placeholders.ts'
 import type { Secrets } from './secrets.ts'
 

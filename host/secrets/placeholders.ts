@@ -1,11 +1,11 @@
 /**
- * Placeholders of secrets in the headers of a request, `{{NAME}}`: found and replaced, also inside the base64 of Basic
- * credentials. Knows no secret; what a name stands for is told to it.
+ * Finds and replaces placeholders of secrets, `{{NAME}}`, in request headers, also inside the base64 of Basic
+ * credentials. Knows no secrets; the caller provides the values.
  */
 
 /** The name in a placeholder: as the configuration spells it. */
 const placeholder = /\{\{([A-Z][A-Z0-9_]{0,63})\}\}/g
-/** Also as it stands in an address, where the braces are often escaped. */
+/** Also in addresses, where the braces are often escaped. */
 const inAddress = /(?:\{|%7b){2}([A-Z][A-Z0-9_]{0,63})(?:\}|%7d){2}/i
 const basic = /^(basic +)([A-Za-z0-9+/_-]+={0,2}) *$/i
 
@@ -25,7 +25,7 @@ export function findInAddress(address: string): string | null {
   return inAddress.exec(address)?.[1] ?? null
 }
 
-/** @param valueFor what each name that {@link findPlaceholders} gave stands for */
+/** @param valueFor the value of each name from {@link findPlaceholders} */
 export function replacePlaceholders(value: string, valueFor: (name: string) => string): string {
   const credentials = openBasic(value)
   if (credentials !== null && namesIn(credentials.text).length > 0) {

@@ -72,7 +72,7 @@ function createStream(forms: readonly string[], pattern: RegExp | null): StreamR
       let from = 0
       let holdAt = text.length - heldLength(text, forms)
       for (const { 0: found, index } of text.matchAll(pattern)) {
-        // From there on a longer form may begin, of which the rest is still to come.
+        // A longer form may start here and continue in later data.
         if (index >= holdAt) break
         out += text.slice(from, index) + redactedMark
         from = index + found.length

@@ -92,8 +92,8 @@ export class Secrets {
   #onUnreadable: (text: string) => void = () => undefined
 
   /**
-   * @param resolve reads a source, anew with each request, so that a rotated value holds at once
-   * @throws {CaissonError} `invalid_options` for a host that is no name; the configuration was looked at with its schema
+   * @param resolve reads a source on each request, so that a rotated value applies immediately
+   * @throws {CaissonError} `invalid_options` for an invalid host name; the schema has checked the configuration
    */
   constructor(
     configured: Readonly<Record<string, { readonly from: KeySource; readonly hosts: readonly string[] }>>,
@@ -116,7 +116,7 @@ export class Secrets {
     })
   }
 
-  /** Why a secret could not be read, for the user's log: the guest is told that it could not. */
+  /** Why a secret could not be read, for the user's log; the guest learns only that it failed. */
   onUnreadable(listener: (text: string) => void): void {
     this.#onUnreadable = listener
   }
@@ -151,8 +151,8 @@ export class Secrets {
   }
 
   /**
-   * The headers of a request with the secrets in their places; nothing is to be sent when this fails.
-   * @param headers values by name; Basic credentials may hold placeholders inside
+   * The request headers with secrets inserted; if this fails, send nothing.
+   * @param headers values by name; Basic credentials may contain placeholders
    */
   async putInto(
     headers: Readonly<Record<string, string>>,

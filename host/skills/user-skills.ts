@@ -15,7 +15,7 @@ import type { Config } from '../config/schema.ts'
 import { findDistrust } from '../files/path-trust.ts'
 import type { Folders } from '../state/folders.ts'
 
-/** Skills that a task is told of. */
+/** Maximum skills listed in a task. */
 const headsMaxCount = 256
 const filesMaxCount = 256
 const fileMaxBytes = 1024 * 1024
@@ -83,7 +83,7 @@ export class UserSkills {
     return this.#skills
   }
 
-  /** What a task is told. */
+  /** The skills as listed in a task. */
   heads(): SkillHead[] {
     return this.#skills.map(({ skillId, description }) => ({
       skillId,
@@ -91,7 +91,7 @@ export class UserSkills {
     }))
   }
 
-  /** The skill as it is now, with what lies beside it; null when there is none of this id any more. */
+  /** The current skill with its files; null if the id no longer exists. */
   async load(skillId: string): Promise<z.input<typeof SkillLoadAnswer> | null> {
     if (!this.#skills.some((skill) => skill.skillId === skillId)) return null
     const skill = await this.#registry.loadSkill(skillId)
@@ -170,7 +170,7 @@ function isPlainName(relative: string): boolean {
   return relative.length <= limits.lineMaxChars && relative.isWellFormed() && !/\p{Cc}/u.test(relative)
 }
 
-/** Null when it is no file any more, or has grown. */
+/** Null if it is no longer a file, or has grown. */
 async function readWhole(file: string, maxBytes: number): Promise<Buffer | null> {
   try {
     await using handle = await open(file, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)

@@ -91,7 +91,10 @@ export async function checkFolderIfThere(folder: string): Promise<void> {
   if (isThere) await checkFolder(folder)
 }
 
-/** @throws {CaissonError} `state_unavailable` unless `folder` is a directory of this user that nobody else may write to or exchange. */
+/**
+ * @throws {CaissonError} `state_unavailable` unless `folder` is a directory of this user that no one else may write to
+ * or replace
+ */
 export async function checkFolder(
   folder: string,
   variable: 'CAISSON_HOME' | 'CAISSON_CACHE' = 'CAISSON_HOME',

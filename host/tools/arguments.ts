@@ -1,6 +1,6 @@
 /**
- * Arguments of a call as the guest wrote them, brought into the one spelling in which they are shown, judged, journaled and carried
- * out: what JSON can say in two ways (numbers beyond all bounds, keys twice) must not be one thing to a person and another to a tool.
+ * Converts the guest's call arguments to canonical form before they are shown, judged, journaled and executed.
+ * Ambiguous JSON (huge numbers, duplicate keys) must not mean one thing to a person and another to a tool.
  */
 import { toCanonicalJson } from '#specs/protocol/canonical-json.ts'
 import type { Result } from '#specs/protocol/error.ts'

@@ -1,6 +1,6 @@
 /**
- * Carries out calls of host tools, each once: arguments validated, a person asked where due, journaled before it begins and
- * after it has ended. A call whose end is not journaled has an outcome that nobody knows, and is never repeated.
+ * Executes each call of a host tool once: validates arguments, asks a person if required, journals start and end. A
+ * call without a journaled end has an unknown outcome and is never repeated.
  */
 import { randomBytes } from 'node:crypto'
 import type { ApprovalDecision, ApprovalRequest } from '#specs/protocol/approval.ts'
@@ -21,9 +21,9 @@ export interface HostCallsOptions {
   readonly maxCalls: number
   /** Journals an event; resolves when it is kept. */
   readonly note: (event: HostEvent) => Promise<unknown>
-  /** Puts a question of the host's own before whoever answers. */
+  /** Submits a question of the host to the approval queue. */
   readonly ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalDecision>
-  /** Details that the guest is not told. */
+  /** Details that the guest does not get. */
   readonly log: (fields: object, message: string) => void
   /** Milliseconds, for durations. */
   readonly now?: () => number
@@ -32,7 +32,7 @@ export interface HostCallsOptions {
 const defaultTimeoutMs = 60_000
 /** Longer timers overflow in Node and fire at once. */
 const timeoutMaxMs = 2 ** 31 - 1
-/** A tool that is told to end has so long to do so. */
+/** Time for a cancelled tool to end. */
 const graceMs = 1_000
 
 export class HostCalls {
@@ -74,7 +74,7 @@ export class HostCalls {
     return await this.#track(this.#perform(tool, plain, input.value, ends))
   }
 
-  /** Ends what runs, and waits until that is journaled. Nothing begins any more. */
+  /** Ends running calls and waits until this is journaled. No further call starts. */
   async close(): Promise<void> {
     this.#ending.abort('the run is over')
     await Promise.allSettled([...this.#open])
@@ -191,7 +191,7 @@ async function withGrace(
   work: Promise<unknown>,
   signal: AbortSignal,
 ): Promise<{ value: unknown } | typeof gaveUp> {
-  // One that was given up may still fail later; nobody is left to hear it.
+  // A cancelled call may still fail later, without a listener.
   work.catch(() => undefined)
   const late = Promise.withResolvers<typeof gaveUp>()
   let timer: NodeJS.Timeout | undefined

@@ -56,7 +56,7 @@ export function defineHostTool<S extends HostToolSchema>(tool: HostToolDefinitio
   return tool
 }
 
-/** A failure of a host tool that the model is to be lines in these words. */
+/** A failure of a host tool whose message the model gets unchanged. */
 export class HostToolError extends Error {
   override readonly name = 'HostToolError'
   readonly code: ToolErrorCode
@@ -87,7 +87,7 @@ export interface PreparedTool {
 const issuesMaxCount = 12
 /** Within the message that brings the task to the agent. */
 const schemaMaxDepth = 16
-/** One check of a call's arguments: a pattern of a schema can take for ever on a text that a guest chose. */
+/** Time limit of validating a call's arguments: a schema's pattern can take very long on a guest's text. */
 const checkTimeoutMs = 1_000
 
 /** @throws {CaissonError} `invalid_options` for a name that is taken or that some provider refuses, and for a schema that is none of an object */

@@ -1,9 +1,9 @@
-/** What a call of a host tool gave, in the bounds in which the agent is told of it. */
+/** Converts the result of a host tool's call, within the limits of what the agent may get. */
 import type { HostToolResult } from '#specs/protocol/extension.ts'
 import { limits } from '#specs/protocol/limits.ts'
 import { HostToolError } from './host-tools.ts'
 
-/** Of what a model is told of one call. */
+/** Maximum characters of one call's output for the model. */
 const outputMaxChars = 128 * 1024
 
 type Failure = Extract<HostToolResult, { ok: false }>
@@ -22,7 +22,7 @@ export function hostToolOutput(value: unknown): HostToolResult {
   return { ok: true, output: bound(text.toWellFormed()) }
 }
 
-/** Of what was thrown the model is told only what was meant for it. */
+/** The model gets only the error text that was meant for it. */
 export function failureOf(tool: string, thrown: unknown): Failure {
   if (thrown instanceof HostToolError) return hostToolFailure(thrown.code, thrown.message, thrown.retryable)
   return hostToolFailure(

@@ -1,6 +1,6 @@
 /**
- * Fetches a page for the guest: each hop judged and connected by the run's egress, TLS and HTTP spoken here, redirects
- * followed and judged anew, secrets put in for the hosts they are bound to and taken out of what comes back.
+ * Fetches a page for the guest. The run's egress judges and connects each hop; this file implements TLS, HTTP and
+ * redirects, inserts secrets for their hosts, and removes them from the response.
  */
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
@@ -89,7 +89,7 @@ async function travel(
       return failure('upstream_redirect', `${where} leads on more than ${redirectsMax} times.`)
     }
     const { location } = hop.value
-    // It would stand in the journal, and be sent to whoever it leads to.
+    // It would be journaled, and sent to the redirect's target.
     if (redaction.text(location) !== location) {
       return failure(
         'upstream_redirect',

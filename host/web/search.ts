@@ -21,7 +21,7 @@ export interface SearchOptions {
   readonly egress: Pick<Egress, 'record'>
   /** Reads the provider's key, with each search. */
   resolveKey(source: KeySource): Promise<Result<Secret, string>>
-  /** For the user's log: why the key cannot be read. The guest is told that it cannot. */
+  /** For the user's log: why the key cannot be read. The guest learns only that it failed. */
   readonly warn?: (text: string) => void
   /** undici's, for one search: runs make few of them, and no connection is to outlive its own. */
   dispatcher(): Dispatcher
@@ -131,7 +131,7 @@ async function search(
   }
 }
 
-/** A status in words; what only the user can mend is said to be so. */
+/** Describes a status, and says when only the user can fix the cause. */
 function refusal(provider: SearchProvider, status: number, text: string): { ok: false; error: WireError } {
   const words = provider.readError(parseJson(text))?.replaceAll(/\s+/g, ' ').slice(0, 300)
   const said = words === undefined ? '' : ` It says: ${words}`
