@@ -87,7 +87,7 @@ function tagged(name: string, open: string, close: string, tags: Tags): TextForm
 
 /**
  * Tags of DeepSeek's own markup; `mark` is what stands within their brackets. Around the calls it writes `function_calls`
- * (V3.2), `tool_calls` (V4), other words where it slips, or nothing; some servers change the bars.
+ * (V3.2), `tool_calls` (V4), other names by mistake, or nothing; some servers change the bars.
  */
 function dsml(mark: string): TextForm {
   const tags: Tags = {

@@ -1,14 +1,14 @@
 /**
- * How long one request to a server may take: so long since it last said that it gets on, and so long in all. It stands while a
- * person is asked on the server's behalf. Knows nothing of the request itself.
+ * The timeouts of one request to a server: since its last sign of progress, and in total. Stops while a person is
+ * asked on the server's behalf. Knows nothing of the request.
  */
 
 export interface CallClockOptions {
-  /** Without a word of the server, in milliseconds. */
+  /** Milliseconds without progress from the server. */
   readonly silentMs: number
-  /** In all, in milliseconds. */
+  /** Milliseconds in total. */
   readonly totalMs: number
-  /** Called once, when either is over. */
+  /** Called once, when either timeout expires. */
   onOver(words: string): void
 }
 
@@ -21,7 +21,7 @@ export class CallClock implements Disposable {
   #holds = 0
   #isOver = false
 
-  /** It runs at once. */
+  /** Starts immediately. */
   constructor(options: CallClockOptions) {
     this.#options = options
     this.#silentLeftMs = options.silentMs
@@ -29,14 +29,14 @@ export class CallClock implements Disposable {
     this.#run()
   }
 
-  /** The server has said that it gets on. */
+  /** Records progress from the server. */
   extend(): void {
     if (this.#holds === 0) this.#stop()
     this.#silentLeftMs = this.#options.silentMs
     if (this.#holds === 0) this.#run()
   }
 
-  /** Stands until what is returned is called, which does nothing a second time. */
+  /** Stops until the returned function is called; calling that again has no effect. */
   hold(): () => void {
     if (this.#holds++ === 0) this.#stop()
     let isHeld = true

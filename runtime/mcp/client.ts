@@ -1,14 +1,13 @@
 /**
- * The client of one connection to an MCP server: what it offers the server, what it answers, and when the connection counts as
- * dead. Servers may ask for the roots, if there are any, and may have questions for the person, where those are heard; for
- * nothing else: no sampling.
+ * The client side of one connection to an MCP server: its capabilities, its answers, and detection of a dead
+ * connection. Servers may request the roots, if any, and ask the person questions, if supported. Sampling is refused.
  */
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { ElicitRequestParams, ElicitResult } from '@modelcontextprotocol/sdk/types.js'
 import { ElicitationRefusal } from './elicitation.ts'
 
-/** A folder that a server is told it may work in. */
+/** A folder that a server may work in. */
 export interface McpRoot {
   readonly uri: string
   readonly name: string
@@ -18,28 +17,31 @@ export interface ClientParts {
   readonly transport: Transport
   readonly roots: readonly McpRoot[]
   readonly timeoutMs: number
-  /** The server says that its tools are others now. */
+  /** The server reports that its tools changed. */
   onToolsChanged(): void
-  /** What the server did against the protocol, which nothing else tells of. */
+  /** A protocol violation by the server that nothing else reports. */
   onOddity(words: string): void
   onEnd(): void
-  /** A form for the person; absent: the server is told that there is nobody. @throws ElicitationRefusal, in words for the server */
+  /**
+   * Shows a form to the person; absent: the server learns that nobody is there. @throws {ElicitationRefusal} with
+   * text for the server
+   */
   onQuestion?(params: ElicitRequestParams, signal: AbortSignal): Promise<ElicitResult>
 }
 
 export interface Live {
   readonly client: Client
   readonly transport: Transport
-  /** The protocol's schemas, which are loaded with the client. */
+  /** The protocol's schemas, loaded with the client. */
   readonly schemas: typeof import('@modelcontextprotocol/sdk/types.js')
 }
 
-/** How long after a connection ended the library may still say why. */
+/** How long after a disconnect the library may still report the reason. */
 const reasonGraceMs = 100
-/** What a server gets to show that it lives, when a stream of it broke. */
+/** How long a server has to show that it is alive after a stream broke. */
 const probeTimeoutMs = 5_000
 
-/** Connected and ready. @throws Error that says why it is not */
+/** Connected and ready. @throws {Error} with the reason if not */
 export async function openClient(parts: ClientParts): Promise<Live> {
   const [{ Client }, types] = await Promise.all([
     import('@modelcontextprotocol/sdk/client/index.js'),
@@ -53,7 +55,7 @@ export async function openClient(parts: ClientParts): Promise<Live> {
         ...(roots.length === 0 ? {} : { roots: {} }),
         ...(onQuestion === undefined ? {} : { elicitation: { form: {} } }),
       },
-      // Of answers the library's own validator has nothing to check here, and takes its time to be made.
+      // The library's own validator has nothing to check in these answers and is slow to create.
       jsonSchemaValidator: {
         getValidator: () => (data) => ({ valid: true, data: data as never, errorMessage: undefined }),
       },
@@ -82,12 +84,12 @@ export async function openClient(parts: ClientParts): Promise<Live> {
   const ended = Promise.withResolvers<never>()
   client.onclose = () => {
     parts.onEnd()
-    // A better reason may be on its way.
+    // A better reason may follow.
     setTimeout(() => ended.reject(new Error('it ended the connection')), reasonGraceMs).unref()
   }
   const late = setTimeout(() => ended.reject(new Error(`it was not ready after ${timeoutMs} ms`)), timeoutMs)
   try {
-    // The library's own deadline begins when the connection is there, and it does not hear that one ends before.
+    // The library's own deadline starts after the connection, and it does not notice an earlier end.
     await Promise.race([client.connect(transport, { timeout: timeoutMs }), ended.promise])
   } catch (cause) {
     await client.close().catch(() => undefined)
@@ -100,9 +102,9 @@ export async function openClient(parts: ClientParts): Promise<Live> {
   return { client, transport, schemas: types }
 }
 
-/** Where a stream over HTTP broke, the library waits for the answers that were to come on it: a dead server is to be noticed. */
+/** After a broken HTTP stream the library waits for its answers: a dead server must be detected. */
 function heed(error: Error, client: Client, transport: Transport, { onOddity }: ClientParts): void {
-  // Of a server that has ended there is nothing to take back.
+  // A server that has ended has nothing to cancel.
   if (!error.message.startsWith('Failed to send cancellation')) onOddity(error.message)
   const isBroken = /^(?:SSE error|SSE stream disconnected|Failed to (?:re)?connect|Maximum reconnection)/
   if (!isBroken.test(error.message) || client.transport !== transport) return
@@ -122,7 +124,7 @@ export function isMcpError(cause: unknown): cause is Error & { readonly code: nu
   )
 }
 
-/** Whether the time for a request was over. */
+/** Whether the request timed out. */
 export function isTimeout(cause: unknown): boolean {
   return isMcpError(cause) && cause.code === requestTimeout
 }

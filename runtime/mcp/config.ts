@@ -1,6 +1,6 @@
 /**
- * Which MCP servers there are, in the form that other programs use too: `{ "servers": { NAME: … } }` or
- * `{ "mcpServers": { NAME: … } }`, as an object or as JSON. A server that is `"enabled": false` is left out.
+ * Parses the configuration of MCP servers in the format of other programs: `{ "servers": { NAME: … } }` or `{
+ * "mcpServers": { NAME: … } }`, as an object or JSON. Omits servers with `"enabled": false`.
  */
 import { CaissonError } from '#specs/errors.ts'
 import { listMcpServers, type McpTransport, readMcpServer } from '#specs/protocol/mcp-config.ts'
@@ -9,32 +9,32 @@ export type { McpTransport } from '#specs/protocol/mcp-config.ts'
 
 export interface McpServerConfig {
   readonly transport: McpTransport
-  /** Of stdio: the program, by the shell's path rules but without a shell. */
+  /** For stdio: the program, looked up like in a shell but run without one. */
   readonly command?: string
   readonly args?: readonly string[]
-  /** Of stdio: beside a short list of harmless variables, the only ones the program gets. */
+  /** For stdio: the program gets only these variables and a short list of harmless ones. */
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
-  /** Of sse and streamable-http. */
+  /** For sse and streamable-http. */
   readonly url?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** Longest wait for a call; default 60 s. */
+  /** Maximum duration of a call; default 60 s. */
   readonly timeoutMs?: number
-  /** Longest wait for the server to be ready, and for its list of tools; default 30 s. */
+  /** Maximum time until the server is ready, and for its list of tools; default 30 s. */
   readonly connectTimeoutMs?: number
-  /** Whether its word that a tool only reads is believed; default false. */
+  /** Whether its claim that a tool only reads is trusted; default false. */
   readonly trustHints?: boolean
 }
 
-/** Servers in either form; both together are one set, and a name in both is refused. */
+/** Servers in either form; both are merged, and a duplicate name is refused. */
 export interface McpConfig {
   readonly servers?: Readonly<Record<string, unknown>>
   readonly mcpServers?: Readonly<Record<string, unknown>>
 }
 
 /**
- * The servers that are to be used, by name, sorted.
- * @throws {CaissonError} `invalid_options` which names the server and the field; values are not shown, for they hold secrets
+ * The enabled servers, sorted by name.
+ * @throws {CaissonError} `invalid_options` naming server and field; values may be secrets and are not shown
  */
 export function parseMcpConfig(config: McpConfig | string): ReadonlyMap<string, McpServerConfig> {
   const listed = listMcpServers(typeof config === 'string' ? parseJson(config) : config)
@@ -58,7 +58,7 @@ type Given<T> = { [K in keyof T as undefined extends T[K] ? K : never]?: Exclude
   [K in keyof T as undefined extends T[K] ? never : K]: T[K]
 }
 
-/** The same without the fields that hold nothing. */
+/** Removes undefined fields. */
 export function dropUndefined<T extends object>(fields: T): Given<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Given<T>
 }

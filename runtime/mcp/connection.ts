@@ -1,6 +1,6 @@
 /**
- * One MCP server: connected at its first use, again after it died, and never twice at once. Its answers are strangers' words:
- * lists are bounded, and a failure of any kind is a value. The protocol's library is loaded when a server is first needed.
+ * The connection to one MCP server: opened on first use, reopened after a failure, never twice at once. Answers are
+ * untrusted: lists are bounded, and every failure is a value. The protocol library loads with the first server.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -29,33 +29,39 @@ import { StdioTransport } from './stdio.ts'
 export type McpState = 'idle' | 'connected' | 'failed' | 'closed'
 
 export interface McpConnectionOptions {
-  /** How the server is reached; default a child process of ours, or `fetch`. */
+  /** Transport to the server; default a child process, or `fetch`. */
   readonly openTransport?: (config: McpServerConfig) => Transport | Promise<Transport>
-  /** Folders that the server is told of when it asks; default none. */
+  /** Folders reported to the server on request; default none. */
   readonly roots?: readonly McpRoot[]
-  /** Whether the server is told that it may ask the person while it is called; default false. */
+  /** Whether the server may ask the person during a call; default false. */
   readonly hasPerson?: boolean
 }
 
-/** What a server has beside tools. */
+/** What a server offers besides tools. */
 export interface McpAbilities {
   readonly resources: boolean
   readonly prompts: boolean
 }
 
-/** Asked of the very server that a call is about to go to, with the tool as it describes it now; a result is the call's in its place. */
+/**
+ * Called with the tool's current definition just before a call is sent to the server; a returned result replaces the
+ * call.
+ */
 export type AdmitCall = (tool: McpToolInfo | undefined) => Promise<McpResult | null>
 
 const connectTimeoutMs = 30_000
 const callTimeoutMs = 60_000
-/** Words of the server that it gets on may stretch a call this far. */
+/** Maximum duration of a call that reports progress. */
 const callMaxMs = 10 * 60_000
-/** A server that cannot be connected is not tried again for a while, the longer the oftener it failed and the longer that took. */
+/**
+ * After a failed connection attempt the server is left alone for a while, longer after each failure and after slow
+ * failures.
+ */
 const retryFirstMs = 5_000
 const retryMaxMs = 300_000
-/** The library's own deadline, which cannot stand still: out of the way of ours, as late as a timer goes. */
+/** The library's own deadline, which cannot pause: set to the maximum, so that ours applies. */
 const libraryTimeoutMs = 2 ** 31 - 1
-/** What a server over HTTP gets to take leave. */
+/** How long a server over HTTP has to end its session. */
 const leaveTimeoutMs = 1_000
 
 const stackFrames = /^[ \t]+at .*:\d+:\d+\)?\n?/gm
@@ -70,10 +76,10 @@ export class McpConnection {
   #tools: Promise<readonly McpToolInfo[]> | null = null
   #failure: { readonly message: string; readonly retryAt: number } | null = null
   #failedConnects = 0
-  /** The newest, which may still be connecting. */
+  /** The newest client, possibly still connecting. */
   #transport: Transport | null = null
   #state: McpState = 'idle'
-  /** The first thing that the server did against the protocol since something was asked of it. */
+  /** The first protocol violation by the server since the last request. */
   #oddity = ''
 
   constructor(name: string, config: McpServerConfig, options: McpConnectionOptions = {}) {
@@ -87,12 +93,12 @@ export class McpConnection {
     return this.#state
   }
 
-  /** Why it is not connected, in words; null when nothing failed. */
+  /** Why it is not connected; null when nothing failed. */
   get problem(): string | null {
     return this.#failure?.message ?? null
   }
 
-  /** Asked once, and again after the server said that they changed or was started anew. */
+  /** Requested once, and again after the server reports a change or restarts. */
   async listTools(): Promise<Result<readonly McpToolInfo[], string>> {
     return await this.#list('tools', async (live) => {
       try {
@@ -112,7 +118,7 @@ export class McpConnection {
     return await this.#list('prompts', ({ client }) => readPrompts(client, this.#connectTimeoutMs))
   }
 
-  /** What else the server has, by its own word. */
+  /** What else the server declares to offer. */
   async readAbilities(): Promise<Result<McpAbilities, string>> {
     return await this.#list('abilities', async ({ client }) => {
       const { resources, prompts } = client.getServerCapabilities() ?? {}
@@ -121,8 +127,8 @@ export class McpConnection {
   }
 
   /**
-   * Carries a call out. Aborting the signal tells the server so, and answers at once.
-   * @param ask puts the server's questions before the person; absent: they are refused
+   * Executes a call. Aborting the signal notifies the server and returns at once.
+   * @param ask shows the server's questions to the person; absent: they are refused
    */
   async callTool(
     tool: string,
@@ -190,7 +196,7 @@ export class McpConnection {
   async close(): Promise<void> {
     this.#state = 'closed'
     const transport = this.#transport
-    // A server that is still connecting is not waited for.
+    // Do not wait for a server that is still connecting.
     if (transport !== null) await leave(transport)
     await this.#live?.then(({ client }) => client.close()).catch(() => undefined)
     this.#live = null
@@ -216,7 +222,9 @@ export class McpConnection {
     }
   }
 
-  /** One request, whose failure is a value. @param what it would be if it were done, @param verb what the server did not do */
+  /**
+   * Sends one request; a failure is a value. @param what names its result, @param verb what the server failed to do
+   */
   async #ask(
     what: string,
     verb: string,
@@ -233,9 +241,9 @@ export class McpConnection {
     }
     const end = this.#questions.begin(call)
     this.#oddity = ''
-    // The library never lets go of the signal that it is given, and a run's lives through many calls.
+    // The library never releases its signal, and a run's signal outlives many calls.
     const own = new AbortController()
-    // A server that is still connecting, or lists its tools, is not waited for.
+    // Do not wait for a server that is connecting or listing its tools.
     const aborted = Promise.withResolvers<never>()
     aborted.promise.catch(() => undefined)
     const abort = (): void => {
@@ -266,7 +274,7 @@ export class McpConnection {
     }
   }
 
-  /** Gives the request up when its time is over. */
+  /** Cancels the request when its time is over. */
   #beginClock({ schemas }: Live, request: AbortController): CallClock {
     const silentMs = this.config.timeoutMs ?? callTimeoutMs
     return new CallClock({
@@ -277,7 +285,9 @@ export class McpConnection {
     })
   }
 
-  /** A server over HTTP that did not answer as one, such as after its own restart, is connected anew for the next request. */
+  /**
+   * Reconnects for the next request when a server over HTTP stopped responding correctly, such as after its restart.
+   */
   #judge(live: Live, cause: unknown): void {
     if (this.config.transport === 'stdio' || isMcpError(cause) || !(cause instanceof Error)) return
     live.client.close().catch(() => undefined)
@@ -337,20 +347,20 @@ export class McpConnection {
     return live
   }
 
-  /** Why something failed; servers echo what they were sent, and write their variables to their log. */
+  /** Describes a failure, redacted: servers echo input, and write their variables to their log. */
   #words(cause: unknown): string {
     return cause instanceof Error
       ? this.#shown(cause.message).slice(0, 500).toWellFormed()
       : 'unknown failure'
   }
 
-  /** What else went wrong on the way, which nobody was waiting for. */
+  /** Other errors on the way that no request was waiting for. */
   #oddWords(): string {
     const words = this.#shown(this.#oddity).slice(0, 300).toWellFormed()
     return words === '' ? '' : `; it said what was not expected: ${words}`
   }
 
-  /** The end of what the server wrote about itself; without the frames of a stack, which stand below what went wrong. */
+  /** The end of the server's own log, without stack frames. */
   #lastWords(transport: Transport): string {
     const told =
       'lastWords' in transport && typeof transport.lastWords === 'string' ? transport.lastWords : ''
@@ -364,7 +374,7 @@ export class McpConnection {
     this.#tools = null
     if (this.#state !== 'connected') return
     this.#state = 'failed'
-    // It may be started again at once: only one that cannot be connected is left alone for a while.
+    // It may be restarted at once: only a failed connection attempt delays the next.
     const message = `it ended by itself${this.#lastWords(transport)}`
     this.#failure = { message, retryAt: 0 }
   }
@@ -376,7 +386,7 @@ async function openUsualTransport(config: McpServerConfig): Promise<Transport> {
   return config.transport === 'stdio' ? new StdioTransport(config) : await openHttpTransport(config)
 }
 
-/** Tells a server over HTTP that its session ends, and ends the connection. */
+/** Ends the session with a server over HTTP and closes the connection. */
 async function leave(transport: Transport): Promise<void> {
   if ('terminateSession' in transport && typeof transport.terminateSession === 'function') {
     const told = Promise.resolve(transport.terminateSession()).catch(() => undefined)

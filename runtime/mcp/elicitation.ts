@@ -1,7 +1,7 @@
 /**
- * What a server would ask the person (`elicitation/create`, MCP 2025-11-25), as questions with a form of answer, one for each
- * field of its form. Refuses what asks for secrets, what cannot be shown whole, and addresses to be opened. Whoever is given the
- * questions decides whether anybody is asked.
+ * Turns a server's request to the person (`elicitation/create`, MCP 2025-11-25) into questions, one for each form
+ * field. Refuses requests for secrets, content that cannot be shown whole, and addresses to open. The caller decides
+ * whether anyone is asked.
  */
 import type {
   ElicitRequestFormParams,
@@ -12,21 +12,21 @@ import { limits } from '#specs/protocol/limits.ts'
 import { isAnswerTo, type UserAnswer, UserQuestion } from '#specs/protocol/question.ts'
 import { type FieldRule, readField } from './elicited-field.ts'
 
-/** Puts one question before the person; null where they do not answer it. Aborting the signal takes it back. */
+/** Asks the person one question; null without an answer. Aborting the signal withdraws it. */
 export type AskPerson = (question: UserQuestion, signal: AbortSignal) => Promise<UserAnswer | null>
 
-/** Why a server's question is put to nobody, in words for the server. */
+/** Why a server's request is not shown, with text for the server. */
 export class ElicitationRefusal extends Error {}
 
 const fieldsMaxCount = 8
 const messageMaxChars = 4_000
-/** How often one field is asked when what was answered is not what the server takes. */
+/** How often one field is asked when the server does not accept the answer. */
 const triesMaxCount = 3
 
-/** Words by which a field, or what is said of it, asks for what no server is to be told by a person. */
+/** Terms that mark a field or its description as a request for a secret. */
 const secretWords =
   /\b(?:pass ?(?:word|phrase|code)|passwd|pwd|secret|credentials?|(?:api|access|private|secret|signing|ssh|encryption) ?key|(?:access|api|auth|authentication|bearer|refresh|session|security) ?token|cvv|cvc|(?:credit|debit) ?card|card number|one time (?:code|password)|otp|pin(?: code)?|seed phrase|mnemonic|social security|ssn)\b/i
-/** Of a field's own name, also on its own. */
+/** Terms that count as the whole name of a field. */
 const secretName = /^(?:token|key|auth)$/i
 
 interface Field {
@@ -59,7 +59,7 @@ export async function answerElicitation(
   return { action: 'accept', content: Object.fromEntries(answers) }
 }
 
-/** Of the form, in its order; all of it is read before anything is asked. */
+/** All fields of the form, in order; parsed before anything is asked. */
 function readFields({ message, requestedSchema }: ElicitRequestFormParams): Field[] {
   const entries = Object.entries(requestedSchema.properties)
   if (entries.length > fieldsMaxCount)
@@ -81,12 +81,12 @@ function asksForSecret(name: string, words: readonly string[]): boolean {
   return [name, ...words].some((text) => secretWords.test(spaced(cut(text, messageMaxChars))))
 }
 
-/** `apiKey`, `api_key` and `api-key` as words. */
+/** Splits `apiKey`, `api_key` and `api-key` into words. */
 function spaced(text: string): string {
   return text.replaceAll(/([a-z])(?=[A-Z])/g, '$1 ').replaceAll(/[\s_-]+/g, ' ')
 }
 
-/** The answer to one field, asked again where it is not what the server takes; null where there is none. */
+/** The answer to one field, asked again while invalid; null when there is none. */
 async function askField(
   { rule, isRequired }: Field,
   frame: (line: string) => string,

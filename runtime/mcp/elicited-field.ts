@@ -1,13 +1,13 @@
-/** One field of a form that a server would have a person fill in: which question it is, and what an answer has to keep to. */
+/** One field of a form from a server: the question for the person and the constraints on the answer. */
 import type { PrimitiveSchemaDefinition } from '@modelcontextprotocol/sdk/types.js'
 import { limits } from '#specs/protocol/limits.ts'
 import { isAnswerTo, type UserAnswer, type UserQuestion } from '#specs/protocol/question.ts'
 
 export interface FieldRule {
   readonly form: Omit<UserQuestion, 'question'>
-  /** What is asked for, in the server's words, with what holds of an answer. */
+  /** The server's question, with its constraints. */
   readonly words: string
-  /** What an answer of the right form would have to be instead; null: it is taken. */
+  /** Error message for an answer of the right form; null: accepted. */
   problemOf(answer: UserAnswer): string | null
 }
 
@@ -19,7 +19,7 @@ interface Option {
   readonly label?: string
 }
 
-/** Something that holds of an answer, and the words for it. */
+/** A constraint on an answer and its description. */
 type Check = readonly [holds: (answer: UserAnswer) => boolean, words: string]
 
 /** The field, or why a person cannot be asked for it. */

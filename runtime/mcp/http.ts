@@ -1,6 +1,6 @@
 /**
- * An MCP server over HTTP, by the SDK's transports with a bound on what it may say at once: a whole answer, or one event of a
- * stream. A server that goes beyond is heard no more. Redirects are followed within its origin alone.
+ * MCP over HTTP: the SDK's transports with a size limit on each answer or stream event. A server that exceeds it is
+ * disconnected. Redirects are followed within its origin alone.
  */
 import type { FetchLike, Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { McpServerConfig } from './config.ts'
@@ -9,7 +9,7 @@ export const answerMaxBytes = 16 * 1024 * 1024
 
 const lineFeed = 10
 
-/** @param fetchOne makes one request, and follows no redirect where it is told so; default this process's own */
+/** @param fetchOne makes one request, without following redirects when asked; default this process's `fetch` */
 export async function openHttpTransport(
   { transport, url = '', headers }: McpServerConfig,
   fetchOne: FetchLike = fetch,
@@ -43,7 +43,7 @@ async function openStreamable(url: URL, options: Options): Promise<Transport> {
   return new StreamableHTTPClientTransport(url, options) as Transport
 }
 
-/** The same answer, whose body fails beyond the bound. */
+/** The same response with a body that fails beyond the limit. */
 function boundResponse(response: Response, onTooMuch: () => void): Response {
   const { body, status, statusText, headers } = response
   if (body === null) return response
@@ -59,7 +59,7 @@ function boundResponse(response: Response, onTooMuch: () => void): Response {
     }),
   )
   const answer = new Response(bounded, { status, statusText, headers })
-  // What a response that was made by hand does not know.
+  // Properties that a constructed response lacks.
   return Object.defineProperties(answer, { url: { value: response.url } })
 }
 
@@ -77,7 +77,7 @@ class Meter {
     let from = 0
     for (let end = piece.indexOf(lineFeed); this.#isStream && end >= 0; end = piece.indexOf(lineFeed, from)) {
       this.#lineBytes += end - from
-      // No field is of one letter: that is the line end's other half.
+      // No field name has one letter: this is the other half of the line end.
       this.#bytes = this.#lineBytes <= 1 ? 0 : this.#bytes + this.#lineBytes + 1
       this.#lineBytes = 0
       from = end + 1

@@ -1,25 +1,25 @@
 /**
- * What a server says on its standard output: messages of JSON-RPC, one a line. Refuses a line beyond a bound, and passes over
- * what is no message.
+ * Reads JSON-RPC messages from a server's standard output, one per line. Refuses lines over a limit and skips lines
+ * that are no message.
  */
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 
 export const lineMaxChars = 16 * 1024 * 1024
-/** What may wait for a server that does not read. */
+/** Maximum bytes queued for a server that does not read. */
 export const unreadMaxBytes = 16 * 1024 * 1024
-/** Kept of what a server writes about itself. */
+/** Maximum bytes kept of a server's log. */
 export const stderrMaxChars = 2_000
 
 export interface LineListener {
   onMessage(message: JSONRPCMessage): void
   onError(error: Error): void
-  /** A line is beyond the bound: nothing more is to be heard. */
+  /** A line exceeded the limit; no further message is read. */
   onTooLong(): void
 }
 
 export class MessageLines {
   readonly #listener: LineListener
-  /** Pieces of a line that has not ended yet. */
+  /** Pieces of the incomplete line. */
   #open: string[] = []
   #openChars = 0
   #closed = false
@@ -28,13 +28,13 @@ export class MessageLines {
     this.#listener = listener
   }
 
-  /** Nothing more is heard. */
+  /** Stops reading. */
   close(): void {
     this.#closed = true
     this.#open = []
   }
 
-  /** Each character is looked at once, however long a line is. */
+  /** Reads each character once, however long a line is. */
   take(text: string): void {
     let from = 0
     for (let end = text.indexOf('\n'); end >= 0 && !this.#closed; end = text.indexOf('\n', from)) {
@@ -61,7 +61,7 @@ export class MessageLines {
   }
 }
 
-/** An object with the mark of JSON-RPC; what is in it, the protocol above checks. */
+/** An object with the JSON-RPC marker; the protocol layer validates its content. */
 function parseMessage(line: string): JSONRPCMessage | null {
   try {
     const value: unknown = JSON.parse(line)

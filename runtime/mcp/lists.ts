@@ -1,21 +1,21 @@
 /**
- * The lists of an MCP server: tools, resources, prompts. Each entry is read field by field, so that one odd entry does not hide
- * the others; pages, entries and words are bounded.
+ * The lists of an MCP server: tools, resources, prompts. Entries are parsed separately, so that an invalid one does
+ * not hide others; pages, entries and texts are bounded.
  */
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { isWithinDepth } from '#specs/protocol/json-depth.ts'
 import { isRecord } from '../llm/json-schema.ts'
 
-/** A tool as its server describes it. */
+/** A tool as described by its server. */
 export interface McpToolInfo {
   readonly name: string
   readonly description: string
   readonly inputSchema: Readonly<Record<string, unknown>>
-  /** Whether the server says that it only reads. */
+  /** Whether the server declares it read-only. */
   readonly readOnlyHint: boolean
 }
 
-/** Something that can be read by its address; of a template the address has `{…}` to fill in. */
+/** A readable resource by address; a template's address contains `{…}`. */
 export interface McpResourceInfo {
   readonly uri: string
   readonly name: string
@@ -31,7 +31,7 @@ export interface McpPromptInfo {
 }
 
 const schemaMaxChars = 64 * 1024
-/** A request that nests deeper is refused whole, by gateways and by providers. */
+/** Gateways and providers reject requests with deeper nesting. */
 const schemaMaxDepth = 32
 const entriesMaxCount = 500
 const pagesMaxCount = 50
@@ -44,7 +44,7 @@ export async function readTools(client: Client, timeout: number): Promise<readon
   return [...byName.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** Those that are there, then templates; a server without either method has none of it. */
+/** Resources first, then templates; empty when the server supports neither. */
 export async function readResources(client: Client, timeout: number): Promise<readonly McpResourceInfo[]> {
   const lists = await Promise.all([
     readPages(client, 'resources/list', 'resources', toResource, timeout),
@@ -135,7 +135,7 @@ function wordsOf(value: unknown): string {
   return typeof value === 'string' ? value.toWellFormed().slice(0, descriptionMaxChars).toWellFormed() : ''
 }
 
-/** What is too large or too deep for a request is described as any object. */
+/** A schema too large or too deep for a request is replaced by any object. */
 function isUsable(schema: object): boolean {
   return isWithinDepth(schema, schemaMaxDepth) && JSON.stringify(schema).length <= schemaMaxChars
 }

@@ -1,23 +1,23 @@
 /**
- * What a server asks the person while it carries out calls: one question after another, in the name of the call that began last.
- * The clocks of all calls under way stand meanwhile, and a question is taken back with the call that it was asked in.
+ * Questions from a server to the person during calls: one at a time, on behalf of the most recent call. The clocks of
+ * all active calls stop meanwhile, and the end of its call withdraws a question.
  */
 import type { ElicitRequestParams, ElicitResult } from '@modelcontextprotocol/sdk/types.js'
 import type { CallClock } from './call-clock.ts'
 import { type AskPerson, answerElicitation, ElicitationRefusal } from './elicitation.ts'
 
-/** Questions of a server that wait for an earlier one. */
+/** Maximum questions of a server that wait for an earlier one. */
 const waitingMaxCount = 4
 
 export interface CallUnderWay {
-  /** Absent where nobody can be asked for it. */
+  /** Absent when nobody can be asked. */
   readonly ask: AskPerson | undefined
-  /** Absent before the server was sent the call. */
+  /** Absent until the call was sent to the server. */
   clock?: CallClock
 }
 
 interface OpenCall extends CallUnderWay {
-  /** Made when it is first needed: few calls ask anything. */
+  /** Created on first use: few calls ask anything. */
   ending?: AbortController
 }
 
@@ -26,7 +26,7 @@ export class ServerQuestions {
   #turn: Promise<unknown> = Promise.resolve()
   #waiting = 0
 
-  /** @returns to be called when the call has ended */
+  /** @returns a function to call when the call has ended */
   begin(call: CallUnderWay): () => void {
     const open: OpenCall = call
     this.#calls.add(open)
@@ -36,7 +36,7 @@ export class ServerQuestions {
     }
   }
 
-  /** The answer to the server. @throws ElicitationRefusal */
+  /** The answer for the server. @throws {ElicitationRefusal} */
   async answer(params: ElicitRequestParams, signal: AbortSignal): Promise<ElicitResult> {
     const call = [...this.#calls].findLast(({ ask }) => ask !== undefined)
     if (call?.ask === undefined)

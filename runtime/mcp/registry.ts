@@ -1,6 +1,6 @@
 /**
- * The MCP servers of one environment: their tools in one list, their calls, their end. A server that does not answer costs its
- * tools alone; what is wrong with it stands in its state.
+ * The MCP servers of one environment: their tools in one list, their calls, their shutdown. A failing server loses
+ * only its own tools; its state holds the error.
  */
 import { isRecord } from '../llm/json-schema.ts'
 import { type McpConfig, type McpServerConfig, type McpTransport, parseMcpConfig } from './config.ts'
@@ -10,13 +10,13 @@ import type { McpResult } from './result.ts'
 
 export interface McpTool extends McpToolInfo {
   readonly server: string
-  /** Whether its server is believed when it says that the tool only reads. */
+  /** Whether the server's claim that the tool only reads is trusted. */
   readonly readOnly: boolean
 }
 
 export interface McpServerInfo {
   readonly name: string
-  /** Without values of variables and headers, which hold secrets. */
+  /** Without values of variables and headers, which are secrets. */
   readonly config: {
     readonly transport: McpTransport
     readonly command?: string
@@ -32,7 +32,10 @@ export interface McpServerInfo {
 export class McpRegistry implements AsyncDisposable {
   readonly #connections = new Map<string, McpConnection>()
 
-  /** Nothing is started before a tool is asked for. @throws {CaissonError} `invalid_options` for a configuration that is not valid */
+  /**
+   * Starts no server before a tool is requested. @throws {CaissonError} `invalid_options` for an invalid
+   * configuration
+   */
   constructor(config: McpConfig | string = {}) {
     for (const [name, server] of parseMcpConfig(config))
       this.#connections.set(name, new McpConnection(name, server))
@@ -48,13 +51,13 @@ export class McpRegistry implements AsyncDisposable {
     }))
   }
 
-  /** Of all servers that answer, sorted by server and name. */
+  /** The tools of all responding servers, sorted by server and name. */
   async listTools(): Promise<McpTool[]> {
     const lists = await Promise.all([...this.#connections.values()].map(toolsOf))
     return lists.flat()
   }
 
-  /** @param input what is no object is refused as a value too */
+  /** @param input a value other than an object yields a failure */
   async callTool(server: string, tool: string, input: unknown, signal: AbortSignal): Promise<McpResult> {
     const connection = this.#connections.get(server)
     if (connection === undefined)
@@ -63,7 +66,7 @@ export class McpRegistry implements AsyncDisposable {
     return await connection.callTool(tool, input, signal)
   }
 
-  /** Ends all servers and what they started; calls under way fail. Can be called again. */
+  /** Stops all servers and everything they started; active calls fail. Idempotent. */
   async shutdown(): Promise<void> {
     await Promise.all([...this.#connections.values()].map((connection) => connection.close()))
   }

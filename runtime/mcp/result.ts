@@ -1,11 +1,11 @@
-/** What an MCP server answered to a call, as text for a model; bounded, and never raw bytes. */
+/** Converts an MCP server's answer to a call into bounded text for a model, never raw bytes. */
 import { isRecord } from '../llm/json-schema.ts'
 
 export interface McpResult {
-  /** False where the server says that the call failed, and where it did not answer. */
+  /** False when the server reports a failure or did not answer. */
   readonly ok: boolean
   readonly content: string
-  /** Whether a failure is in the server's own words; absent: it did not answer, or not with a result. */
+  /** Whether a failure is the server's own text; absent: it did not answer with a result. */
   readonly isServersWord?: true
 }
 
@@ -20,14 +20,14 @@ export function toMcpResult(result: Readonly<Record<string, unknown>>): McpResul
   return isError === true ? { ok: false, content: words, isServersWord: true } : { ok: true, content: words }
 }
 
-/** What was read at an address. */
+/** Content read at an address. */
 export function toContentsResult({ contents }: Readonly<Record<string, unknown>>): McpResult {
   const blocks = Array.isArray(contents) ? contents.map(toResourceText) : []
   const text = blocks.filter((block) => block !== '').join('\n')
   return { ok: true, content: cutResult(text === '' ? '(nothing)' : text) }
 }
 
-/** The messages of a prompt, each behind the word for who would say it. */
+/** The messages of a prompt, each after its role. */
 export function toPromptResult({ messages }: Readonly<Record<string, unknown>>): McpResult {
   const all = Array.isArray(messages) ? messages.filter(isRecord) : []
   const lines = all.map(({ role, content }) => `${wordOf(role)}: ${toText(content)}`)
@@ -58,7 +58,7 @@ function sizeOf(base64: unknown): string {
   return typeof base64 === 'string' ? `${Math.floor((base64.length * 3) / 4)} bytes` : 'empty'
 }
 
-/** The head and the tail of what is too long. */
+/** Keeps the head and the tail of a long text. */
 export function cutResult(text: string): string {
   const whole = text.toWellFormed()
   if (whole.length <= resultMaxChars) return whole

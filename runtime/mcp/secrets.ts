@@ -1,13 +1,16 @@
-/** What of a server's configuration may be a secret, taken out of the words in which its failures are told. */
+/** Redacts possible secrets of a server's configuration from its error messages. */
 import type { McpServerConfig } from './config.ts'
 
-/** Shorter values are no secrets: nobody's words would survive their being taken out. */
+/** Shorter values are not redacted: too much other text would match. */
 const secretMinChars = 8
 const shown = '[secret]'
-/** Stands for a secret that is put in elsewhere, and says which. */
+/** Placeholder for a secret that is inserted elsewhere; names the secret. */
 const placeholder = /^\{\{[A-Z][A-Z0-9_]*\}\}$/
 
-/** Takes the values of variables, of headers and of the address's query out of a text, as they are and as JSON and addresses write them. */
+/**
+ * Redacts the values of variables, of headers and of the address's query in a text, plain and as encoded in JSON and
+ * addresses.
+ */
 export function hideSecrets({ env = {}, headers = {}, url }: McpServerConfig): (text: string) => string {
   const address = url === undefined ? null : URL.parse(url)
   const words = [
@@ -18,7 +21,7 @@ export function hideSecrets({ env = {}, headers = {}, url }: McpServerConfig): (
   const forms = words
     .filter((word) => word.length >= secretMinChars && !placeholder.test(word))
     .flatMap((word) => [word, JSON.stringify(word).slice(1, -1), encodeURIComponent(word.toWellFormed())])
-  // The longest first: one may be a part of another.
+  // Longest first: one value may be a part of another.
   const all = [...new Set(forms)].toSorted((a, b) => b.length - a.length)
   return (text) => all.reduce((rest, form) => rest.replaceAll(form, shown), text)
 }

@@ -1,6 +1,6 @@
 /**
- * A server that is a child process, spoken to over its standard input and output. It leads a process group of its own, so that
- * what it started ends with it; it gets no variables of ours but a harmless few. Refuses a line beyond a bound.
+ * Transport to a server that is a child process, over its standard input and output. It leads its own process group,
+ * so that its descendants end with it, and gets only harmless environment variables. Refuses lines over a limit.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,9 +12,9 @@ import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../process
 import type { McpServerConfig } from './config.ts'
 import { MessageLines, stderrMaxChars, unreadMaxBytes } from './lines.ts'
 
-/** What a server gets to end by itself once its input is closed, and again once it was asked by a signal. */
+/** How long a server has to end after its input is closed, and again after a signal. */
 const graceMs = 1_000
-/** How long the output of a server that has ended is waited for. */
+/** How long to wait for remaining output of an ended server. */
 const lastOutputMs = 200
 
 export class StdioTransport implements Transport {
@@ -38,7 +38,7 @@ export class StdioTransport implements Transport {
     })
   }
 
-  /** The end of what the server wrote about itself; empty when it wrote nothing. */
+  /** The end of the server's log; may be empty. */
   get lastWords(): string {
     return this.#stderr.trim()
   }
@@ -57,7 +57,7 @@ export class StdioTransport implements Transport {
     })
     this.#child = child
     endWithUs(child)
-    // Both may fail long after we have stopped caring.
+    // Both may fail long after they matter.
     child.on('error', (error) => this.onerror?.(error))
     child.stdin?.on('error', (error) => this.onerror?.(error))
     child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#lines.take(text))
@@ -65,7 +65,7 @@ export class StdioTransport implements Transport {
       this.#stderr = (this.#stderr + text).slice(-stderrMaxChars)
     })
     child.once('close', () => this.#noteClosed())
-    // What it started may hold its pipes open for ever.
+    // Descendants may keep its pipes open indefinitely.
     child.once('exit', () => setTimeout(() => this.#noteClosed(), lastOutputMs).unref())
     await once(child, 'spawn')
   }
@@ -81,7 +81,7 @@ export class StdioTransport implements Transport {
     if (!input.write(`${JSON.stringify(message)}\n`)) await this.#drained(input)
   }
 
-  /** A server that does not read must not hold us for ever. However many wait, they listen once. */
+  /** Limits how long a server that does not read can block us. All waiting writes share one listener. */
   #drained(input: Writable): Promise<unknown> {
     this.#draining ??= Promise.race([once(input, 'drain'), once(input, 'close')]).finally(() => {
       this.#draining = null
@@ -95,7 +95,7 @@ export class StdioTransport implements Transport {
   }
 
   async #end(): Promise<void> {
-    // Nothing more is heard from a server that is to end.
+    // Ignore output of a server that is being stopped.
     this.#lines.close()
     this.#child?.stdout?.destroy()
     if (this.#child !== null) await endGroup(this.#child)
@@ -105,7 +105,7 @@ export class StdioTransport implements Transport {
   #noteClosed(): void {
     if (this.#closed) return
     this.#closed = true
-    // What it started does not outlive it.
+    // Its descendants end with it.
     if (this.#child !== null) signalGroup(this.#child, 'SIGKILL')
     this.onclose?.()
   }

@@ -1,6 +1,6 @@
 /**
- * Programs that this process starts for a model: each leads a process group, so that what it started ends with it, also when
- * this process ends; it gets no variables of ours but a harmless few.
+ * Starts programs for a model. Each leads a process group, so that its descendants end with it and with this process.
+ * It gets only harmless environment variables.
  */
 import type { ChildProcess } from 'node:child_process'
 
@@ -21,7 +21,7 @@ const passedOn = [
 /** Whether a child can lead a group of its own. */
 export const hasGroups = process.platform !== 'win32'
 
-/** Of our variables those that hold no secret. */
+/** Environment variables that hold no secret. */
 export function harmlessVariables(): Record<string, string> {
   return Object.fromEntries(
     passedOn.flatMap((name) => {
@@ -31,21 +31,21 @@ export function harmlessVariables(): Record<string, string> {
   )
 }
 
-/** Signals the child, started with `detached: hasGroups`, and all of its group that is left. */
+/** Signals the child, started with `detached: hasGroups`, and the rest of its group. */
 export function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   if (child.pid === undefined) return
   try {
     if (hasGroups) process.kill(-child.pid, signal)
     else child.kill(signal)
   } catch {
-    // There is nobody left.
+    // The group is empty.
   }
 }
 
 const running = new Set<ChildProcess>()
 let watching = false
 
-/** Ends the child's group with this process, as long as the process ends in an orderly way. */
+/** Ends the child's group when this process exits normally. */
 export function endWithUs(child: ChildProcess): void {
   running.add(child)
   child.once('close', () => running.delete(child))

@@ -1,6 +1,6 @@
-/** Waiting that a signal ends, whatever becomes of what is waited for. */
+/** Waiting that a signal can end. */
 
-/** The value of `work`, unless the signal is aborted first: then its reason is thrown, and nobody waits for the work. */
+/** The value of `work`. If the signal is aborted first, throws its reason and ignores the work. */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>()
   const onAbort = () => reject(signal.reason)

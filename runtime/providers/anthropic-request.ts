@@ -1,7 +1,7 @@
 /**
- * A request in the words of Anthropic's Messages API. What that API refuses is put right here: system messages stand at the
- * top (later ones become part of a user's turn), turns alternate, results come first in theirs, no text is empty. Thoughts with
- * their signatures and blocks of the server's own tools go back unchanged.
+ * Builds requests of Anthropic's Messages API and avoids what it rejects: system messages move to the top (later ones
+ * into a user turn), turns alternate, tool results come first, no text is empty. Signed thinking and server tool
+ * blocks are sent back unchanged.
  */
 import type { LLMChatMessage, LLMToolCall, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
@@ -14,14 +14,14 @@ interface WireTurn {
   readonly content: Block[]
 }
 
-/** What {@link LLMChatMessage.provider_state} is of an answer of Anthropic's. */
+/** {@link LLMChatMessage.provider_state} of Anthropic answers. */
 export interface AnthropicState {
   readonly provider: 'anthropic'
-  /** Thoughts, and what the server's own tools were asked and answered, in their order. */
+  /** Thinking blocks, and calls and results of server tools, in order. */
   readonly blocks: readonly Block[]
 }
 
-/** Whether a block of an answer goes back as it came: a thought, or a call or result of a tool that the server runs. */
+/** Whether a block is sent back unchanged: thinking, or a call or result of a server tool. */
 export function isKeptBlock({ type }: Block): boolean {
   return isThought(type) || (typeof type === 'string' && /^\w+_tool_(use|result)$/.test(type))
 }
@@ -30,7 +30,7 @@ function isThought(type: unknown): boolean {
   return type === 'thinking' || type === 'redacted_thinking'
 }
 
-/** How a model is told to think: newer ones by an effort, older ones by a budget of tokens. */
+/** How thinking is requested: newer models by effort, older ones by a token budget. */
 export type ThinkingForm = 'effort' | 'budget'
 
 const budgets = { low: 2_048, medium: 8_192, high: 24_576 } as const
@@ -58,7 +58,7 @@ export function toMessagesRequest(
     messages: toTurns(request.messages.slice(leading.length)),
     ...(tools.length === 0 ? {} : { tools: tools.map(toWireTool) }),
     ...(tools.length === 0 || toolChoice === undefined ? {} : { tool_choice: toChoice(toolChoice) }),
-    // The API takes no temperature beside thinking.
+    // The API rejects a temperature together with thinking.
     ...(temperature === undefined || thinking.thinking !== undefined ? {} : { temperature }),
     ...(thinking.thinking === undefined ? {} : { thinking: thinking.thinking }),
     ...(Object.keys(outputConfig).length === 0 ? {} : { output_config: outputConfig }),
@@ -73,7 +73,7 @@ function toThinking(
 ): { thinking?: Block; output_config?: Block } {
   const { reasoningEffort: effort, toolChoice } = request
   if (effort === 'default' || effort === 'none') return {}
-  // Forced calls and turns of other models' calls cannot be thought about: the API refuses both.
+  // The API rejects thinking with forced calls and with calls of other models.
   const forced = toolChoice === 'required' || typeof toolChoice === 'object'
   if (forced || !isThoughtThrough(request.messages)) return {}
   if (form === 'effort') return { thinking: { type: 'adaptive' }, output_config: { effort } }
@@ -81,7 +81,7 @@ function toThinking(
   return budget < budgetMin ? {} : { thinking: { type: 'enabled', budget_tokens: budget } }
 }
 
-/** Whether all calls since the user's last words came with thoughts, as they must where thinking is on. */
+/** Whether all calls since the user's last message came with thinking, as required when thinking is on. */
 function isThoughtThrough(messages: readonly LLMChatMessage[]): boolean {
   const since = messages.slice(messages.findLastIndex(({ role }) => role === 'user') + 1)
   return since.every(
@@ -128,7 +128,7 @@ function toBlocks(message: LLMChatMessage): Block[] {
   }
 }
 
-/** Results first; a last word of the model without trailing space, which is refused. */
+/** Results first; trailing space in a final assistant text is rejected, so it is removed. */
 function orderTurn({ role, content }: WireTurn): WireTurn {
   if (role === 'user') {
     const results = content.filter(({ type }) => type === 'tool_result')
@@ -153,13 +153,13 @@ function toToolUse(call: LLMToolCall): Block {
   }
 }
 
-/** Ids of other providers may hold what this one refuses. */
+/** Ids of other providers may contain characters that this one rejects. */
 function toWireId(id: string): string {
   const plain = id.replaceAll(/[^A-Za-z0-9_-]/g, '_')
   return plain === '' ? 'none' : plain
 }
 
-/** Arguments as an object; what is none becomes an empty one. */
+/** Arguments as an object; anything else becomes an empty one. */
 export function parseArgumentsObject(text: string): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text)

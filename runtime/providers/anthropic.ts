@@ -1,4 +1,4 @@
-/** Anthropic's Messages API as a provider: its event stream as the parts that all providers yield. */
+/** Provider for Anthropic's Messages API: converts its event stream into the common parts. */
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import type { Provider, ProviderRequest } from '../contract/contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
@@ -15,9 +15,9 @@ import {
 import type { Connection } from './connection.ts'
 
 const apiVersion = '2023-06-01'
-/** Its models think for minutes without a word. */
+/** Its models think for minutes without output. */
 const idleTimeoutMs = 600_000
-/** Models from before efforts, by name. */
+/** Models older than effort levels, by name. */
 const budgetModels = /claude-(2|3|instant|opus-4-[015]|opus-4-2|sonnet-4-[025]|haiku-4)/
 
 export function createAnthropicProvider(connection: Connection): Provider {
@@ -63,7 +63,7 @@ function thinkingForm(model: string, other: boolean): ThinkingForm {
   return budgetModels.test(model) !== other ? 'budget' : 'effort'
 }
 
-/** Whether a model was told to think in a form that it does not know. */
+/** Whether the model rejected the form in which thinking was requested. */
 function refusesThinking(parts: readonly StreamPart[]): boolean {
   const [part] = parts
   return (
@@ -80,14 +80,14 @@ const usageFields = [
   'output_tokens',
 ] as const
 
-/** Reads one answer: blocks by their index. Those that go back with the next request are kept whole. */
+/** Decodes one answer: blocks by index. Blocks to send back are kept complete. */
 export class MessageDecoder implements AnswerDecoder {
-  /** The blocks that began, and whether each is a call for us. */
+  /** Started blocks, and whether each is a call for us. */
   readonly #begun = new Map<number, boolean>()
   readonly #kept = new Map<number, Record<string, unknown>>()
-  /** The input of kept blocks as JSON, where it came in pieces. */
+  /** JSON input of kept blocks that arrives in pieces. */
   readonly #inputs = new Map<number, string>()
-  /** Events report each count when they know it; none takes back what an earlier one said. */
+  /** Events report each count when known; later events never reduce it. */
   readonly #usage = new Map<string, number>()
 
   readValue(value: unknown, parts: StreamPart[]): void {
@@ -103,13 +103,13 @@ export class MessageDecoder implements AnswerDecoder {
       this.#finish(isRecord(value.delta) ? value.delta.stop_reason : undefined, parts)
     } else if (type === 'message') this.#readWhole(value, parts)
     else {
-      // Proxies before the API word errors in a way of their own.
+      // Proxies in front of the API have their own error format.
       const error = errorWithin(value)
       if (error !== undefined) parts.push({ type: 'error', error: errorFromStream(error) })
     }
   }
 
-  /** An answer in one piece, which some servers give although a stream was asked for. */
+  /** A complete answer, which some servers return although streaming was requested. */
   #readWhole(message: Record<string, unknown>, parts: StreamPart[]): void {
     const blocks = Array.isArray(message.content) ? message.content : []
     for (const [index, block] of blocks.entries()) this.#startBlock(index, block, parts)
@@ -144,7 +144,7 @@ export class MessageDecoder implements AnswerDecoder {
     } else if (delta.type === 'signature_delta') append(kept, 'signature', textOf(delta.signature))
   }
 
-  /** A block that never began keeps its arguments from being lost in silence: they are a call without a name. */
+  /** Arguments of a block that never began become a nameless call rather than being lost silently. */
   #readInput(index: number, json: string, parts: StreamPart[]): void {
     if (json === '') return
     if (this.#kept.has(index)) this.#inputs.set(index, (this.#inputs.get(index) ?? '') + json)
@@ -178,8 +178,8 @@ export class MessageDecoder implements AnswerDecoder {
   }
 
   /**
-   * The blocks that go back, in their order. The API refuses a call of its own tool without a result, unless our results let
-   * it go on: those that were cut off are left out.
+   * The blocks to send back, in order. The API rejects a server tool call without a result unless our results let it
+   * continue: truncated ones are omitted.
    */
   #takeKept(goesOn: boolean): readonly Record<string, unknown>[] {
     const blocks = [...this.#kept].sort(([a], [b]) => a - b)
@@ -211,7 +211,7 @@ function callPart(index: number, id: string | null, name: string | null, argumen
   return { type: 'tool-call-delta', fragment: { index, id, name, argumentsText } }
 }
 
-/** Strings of one stream are put together by a growing rope: linear in what comes. */
+/** Appending strings of one stream costs linear time, since V8 uses ropes. */
 function append(block: Record<string, unknown> | undefined, field: string, text: string): void {
   if (block !== undefined) block[field] = textOf(block[field]) + text
 }

@@ -1,6 +1,6 @@
 /**
- * What a provider is configured by, field by field, checked before anything is sent. Refuses addresses that are no plain
- * http or https base, and fields that are not known: a misspelt one is not ignored.
+ * The configuration of a provider, validated before anything is sent. Refuses addresses other than a plain http or
+ * https base, and unknown fields: a misspelt one is not ignored.
  */
 
 import type { Dispatcher } from 'undici'
@@ -9,7 +9,7 @@ import { describeIssues, plainMessagesWithoutValues } from '#specs/protocol/issu
 import type { Provider } from '../contract/contract.ts'
 import { LLMConfigurationError } from './errors.ts'
 
-/** The protocols and services that are known by name. */
+/** The protocols and services known by name. */
 export const providerKinds = [
   'openai',
   'anthropic',
@@ -23,34 +23,34 @@ export const providerKinds = [
 export type ProviderKind = (typeof providerKinds)[number]
 
 export interface ProviderConfig {
-  /** Default: the provider's name, where that is a kind. Given for further ones under names of their own. */
+  /** Default: the provider's name, if it is a kind. Set it for additional providers with other names. */
   readonly kind?: ProviderKind
   readonly apiKey?: string
-  /** Where the kind's servers are not meant; http or https, without query. The key goes to its origin alone. */
+  /** Replaces the kind's servers; http or https, without query. The key is sent only to its origin. */
   readonly baseUrl?: string
-  /** Further headers of every request; as secret as the key. */
+  /** Additional headers of every request; as secret as the key. */
   readonly headers?: Readonly<Record<string, string>>
-  /** Further fields of every request's body, in the words of the server. */
+  /** Additional fields of every request body, in the server's API. */
   readonly body?: Readonly<Record<string, unknown>>
-  /** Azure: `https://NAME.openai.azure.com`, in place of `baseUrl`. */
+  /** Azure: `https://NAME.openai.azure.com`, instead of `baseUrl`. */
   readonly resourceName?: string
   /** Azure; default: the request's model. */
   readonly deployment?: string
   /** Azure; default 2024-10-21. */
   readonly apiVersion?: string
-  /** Tokens of an answer where the request names no bound; default 16,384. */
+  /** Maximum tokens of an answer when the request sets none; default 16,384. */
   readonly maxTokens?: number
-  /** Requests for one turn, the first included. Each kind of failure has a bound of its own below this one. */
+  /** Maximum requests per turn, including the first. Each kind of failure has its own limit below this one. */
   readonly maxAttempts?: number
-  /** Longest wait for an answer to begin; default 10 minutes. */
+  /** Timeout until an answer begins; default 10 minutes. */
   readonly firstEventTimeoutMs?: number
-  /** Longest silence within an answer; default 3 minutes, of Anthropic's 10, whose models think in silence. */
+  /** Timeout between parts of an answer; default 3 minutes, for Anthropic 10, since its models think silently. */
   readonly idleTimeoutMs?: number
-  /** undici's, for proxies and certificates; default the global one. */
+  /** An undici dispatcher, for proxies and certificates; default the global one. */
   readonly dispatcher?: Dispatcher
 }
 
-/** Providers by name: a configuration, or an object that is one. */
+/** Providers by name: a configuration, or a provider object. */
 export type ProviderConfigs = Readonly<Record<string, ProviderConfig | Provider>>
 
 const positive = z.number().int().positive()
@@ -78,8 +78,8 @@ export function isProvider(value: ProviderConfig | Provider): value is Provider 
 }
 
 /**
- * The kind and the configuration of the provider `name`. Fields that are undefined count as absent.
- * @throws {LLMConfigurationError} which names the field, never its value
+ * The kind and configuration of the provider `name`. Undefined fields count as absent.
+ * @throws {LLMConfigurationError} naming the field, never its value
  */
 export function checkConfig(name: string, config: ProviderConfig): { kind: ProviderKind } & ProviderConfig {
   const parsed = Config.safeParse(config, plainMessagesWithoutValues)
@@ -96,7 +96,7 @@ export function checkConfig(name: string, config: ProviderConfig): { kind: Provi
   return { ...config, kind, ...(baseUrl === undefined ? {} : { baseUrl: checkBaseUrl(name, baseUrl) }) }
 }
 
-/** The address without its last slashes. */
+/** The address without trailing slashes. */
 function checkBaseUrl(name: string, text: string): string {
   const url = URL.parse(text)
   const fault =

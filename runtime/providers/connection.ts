@@ -1,15 +1,15 @@
-/** What every protocol's requests have in common: the address, the headers with the key, the bounds. */
+/** What requests of all protocols share: the address, the headers with the key, the limits. */
 import type { ExchangeOptions } from '../llm/exchange.ts'
 import type { ProviderConfig } from './config.ts'
 import { ApiKey } from './secret.ts'
 
 export const defaultMaxTokens = 16_384
 
-/** Headers of a configuration that are shorter are no secrets: nobody's words would survive their being taken out. */
+/** Shorter header values are not redacted: too much other text would match. */
 const secretMinChars = 8
 
 export class Connection {
-  /** Without a last slash. */
+  /** Without a trailing slash. */
   readonly baseUrl: string
   readonly config: ProviderConfig
   readonly #key: ApiKey | null
@@ -25,7 +25,7 @@ export class Connection {
   ) {
     const { apiKey, headers = {}, ...rest } = config
     this.baseUrl = baseUrl
-    // The key and the headers are kept where inspecting the object does not show them.
+    // The key and the headers are stored where inspecting the object does not show them.
     this.config = rest
     this.#key = apiKey === undefined ? null : new ApiKey(apiKey)
     this.#headers = headers

@@ -1,18 +1,18 @@
-/** What the library throws: a model's failure as an error, and a configuration that cannot be used. Neither shows a key. */
+/** The library's errors: a model's failure, and an unusable configuration. Neither shows a key. */
 import { CaissonError, type ErrorCode } from '#specs/errors.ts'
 import { type ModelError, type ModelErrorCode, reasonOf } from '../llm/errors.ts'
 
-/** A request to a model failed for good. A cancelled one throws its signal's reason instead. */
+/** A request to a model finally failed. A cancelled one throws its signal's reason instead. */
 export class LLMError extends CaissonError {
   override readonly name = 'LLMError'
   readonly provider: string
-  /** What failed in particular; `code` is the common one. */
+  /** The specific failure; `code` is the common one. */
   readonly kind: ModelErrorCode
-  /** HTTP status; null when there was no answer, or the failure lay within a stream. */
+  /** HTTP status; null without an answer, or when the failure was inside a stream. */
   readonly status: number | null
   /** Whether the same request may succeed later. */
   readonly retryable: boolean
-  /** The server's own wish for a pause; null when it gave none. */
+  /** Delay requested by the server; null when it gave none. */
   readonly retryAfterMs: number | null
 
   constructor(provider: string, error: ModelError) {
@@ -25,7 +25,7 @@ export class LLMError extends CaissonError {
   }
 }
 
-/** A provider is not known, or lacks something; the message says what and where it is given. */
+/** A provider is unknown or incomplete; the message says what is missing and where to set it. */
 export class LLMConfigurationError extends CaissonError {
   override readonly name = 'LLMConfigurationError'
 

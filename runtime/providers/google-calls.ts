@@ -1,6 +1,6 @@
 /**
- * Calls in Gemini's chunks. A call comes whole, or its arguments come in pieces that each name their place by a JSON path
- * (`partialArgs` with `willContinue`); pieces after the first have no name.
+ * Assembles calls from Gemini's chunks. A call comes complete, or its arguments come in pieces addressed by a JSON
+ * path (`partialArgs` with `willContinue`); later pieces have no name.
  */
 import { textOf } from '../llm/chunk.ts'
 import { isRecord } from '../llm/json-schema.ts'
@@ -10,7 +10,7 @@ interface OpenCall {
   readonly name: string
   signature: string | null
   readonly args: Record<string, unknown>
-  /** The path of a text that goes on in the next piece. */
+  /** Path of a text that continues in the next piece. */
   openText: string | null
 }
 
@@ -19,12 +19,12 @@ type Key = string | number
 const pathMaxDepth = 64
 
 export class GeminiCalls {
-  /** Signatures of the calls that came, in their order. */
+  /** Signatures of the calls, in order. */
   readonly signatures: (string | null)[] = []
   #open: OpenCall | null = null
   #count = 0
 
-  /** The call that `part` completes; null when it goes on. Text says why the part cannot be read. */
+  /** The call that `part` completes; null while it continues. A string is a parse error. */
   read(functionCall: Record<string, unknown>, signature: string): ToolCallFragment | null | string {
     const name = textOf(functionCall.name).trim()
     const { args, partialArgs, willContinue } = functionCall
@@ -47,7 +47,7 @@ export class GeminiCalls {
     return willContinue === true ? null : this.#close(call)
   }
 
-  /** The call that is still open at the end of an answer, where its arguments are whole. */
+  /** The open call at the end of an answer, if its arguments are complete. */
   end(): ToolCallFragment | null | string {
     const call = this.#open
     if (call === null) return null
@@ -61,7 +61,7 @@ export class GeminiCalls {
   }
 }
 
-/** False when the piece has no place, or no value. */
+/** False when the piece has no path or no value. */
 function addPiece(call: OpenCall, piece: Record<string, unknown>): boolean {
   const jsonPath = textOf(piece.jsonPath)
   const keys = readPath(jsonPath)
@@ -70,7 +70,7 @@ function addPiece(call: OpenCall, piece: Record<string, unknown>): boolean {
   call.openText = piece.willContinue === true && piece.stringValue !== undefined ? jsonPath : null
   const { stringValue, numberValue, boolValue, nullValue } = piece
   const value = stringValue ?? numberValue ?? boolValue ?? (nullValue === undefined ? undefined : null)
-  // The last piece of a text may bring nothing more.
+  // The last piece of a text may be empty.
   if (value === undefined) return goesOn
   return place(call.args, keys, value, goesOn)
 }
@@ -104,7 +104,7 @@ function childOf(value: unknown, key: Key): unknown {
   return isRecord(value) && typeof key === 'string' && Object.hasOwn(value, key) ? value[key] : undefined
 }
 
-/** Without a prototype, an argument of any name is one like others. */
+/** Without a prototype, so that arguments of any name are ordinary properties. */
 function bare(): Record<string, unknown> {
   return Object.create(null)
 }

@@ -1,6 +1,6 @@
 /**
- * A request in the words of Gemini's API. Its calls have no ids: results are told by the name of their function, in the order
- * of the calls, and signatures of thoughts go back on the very parts they came with.
+ * Builds requests of Gemini's API. Its calls have no ids: results name their function, in call order. Signatures are
+ * sent back on the parts they came with.
  */
 import type { LLMChatMessage, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
@@ -14,16 +14,16 @@ interface WireTurn {
   readonly parts: Part[]
 }
 
-/** What {@link LLMChatMessage.provider_state} is of an answer of Gemini's. */
+/** {@link LLMChatMessage.provider_state} of Gemini answers. */
 export interface GoogleState {
   readonly provider: 'google'
-  /** Signature of the text, null where it has none. */
+  /** Signature of the text; null without one. */
   readonly text: string | null
-  /** Of the calls, in their order. */
+  /** Signatures of the calls, in order. */
   readonly calls: readonly (string | null)[]
 }
 
-/** What the API takes in place of a signature that another model's call cannot have. */
+/** Placeholder signature that the API accepts for another model's call. */
 const foreignSignature = 'skip_thought_signature_validator'
 const budgets = { none: 0, low: 1_024, medium: 8_192, high: 24_576 } as const
 
@@ -55,7 +55,7 @@ function toGenerationConfig(request: ProviderRequest, maxTokens?: number): Part 
   }
 }
 
-/** Models up to 2.5 think by a budget of tokens, later ones by a level. */
+/** Models up to 2.5 take a token budget for thinking, later ones a level. */
 function toThinking(model: string, effort: keyof typeof budgets): Part {
   const includeThoughts = effort !== 'none'
   if (/gemini-[12]\b/.test(model)) return { thinkingBudget: budgets[effort], includeThoughts }
@@ -104,7 +104,7 @@ function toModelParts(message: LLMChatMessage, signed: boolean): Part[] {
   if (message.content.trim() !== '')
     parts.push({ text: message.content, ...(state?.text ? { thoughtSignature: state.text } : {}) })
   for (const [at, call] of (message.tool_calls ?? []).entries()) {
-    // The first call of an answer has one, or is not taken back.
+    // The API rejects an answer whose first call has no signature.
     const signature = state?.calls[at] ?? (signed && at === 0 ? foreignSignature : null)
     const { name, arguments: argumentsText } = call.function
     parts.push({

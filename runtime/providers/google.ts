@@ -1,4 +1,4 @@
-/** Gemini's `streamGenerateContent` as a provider: its chunks as the parts that all providers yield. */
+/** Provider for Gemini's `streamGenerateContent`: converts its chunks into the common parts. */
 import { errorWithin } from '#specs/protocol/provider-failure.ts'
 import type { Provider } from '../contract/contract.ts'
 import { readCount, readFinish, type StreamPart, textOf } from '../llm/chunk.ts'
@@ -28,7 +28,7 @@ export function createGoogleProvider(connection: Connection): Provider {
   }
 }
 
-/** Reads one answer. Its calls have no ids. What tools of the server did is no call and is left out. */
+/** Decodes one answer. Its calls have no ids. Output of server tools is not a call and is omitted. */
 export class GeminiDecoder implements AnswerDecoder {
   #textSignature: string | null = null
   readonly #calls = new GeminiCalls()
@@ -64,7 +64,7 @@ export class GeminiDecoder implements AnswerDecoder {
 
   #finish(reason: string, message: unknown, parts: StreamPart[]): void {
     if (reason === '' || reason === 'FINISH_REASON_UNSPECIFIED') return
-    // What the bound of tokens cut off is no call.
+    // Calls truncated by the token limit are omitted.
     if (reason !== 'MAX_TOKENS') this.#addCall(this.#calls.end(), parts)
     if (parts.at(-1)?.type === 'error') return
     if (reason === 'MALFORMED_FUNCTION_CALL' || reason === 'UNEXPECTED_TOOL_CALL') {

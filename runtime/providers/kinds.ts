@@ -1,4 +1,4 @@
-/** The table of provider kinds: where each lives, what it needs, which variables of the environment name it. */
+/** The table of provider kinds: addresses, required settings, and environment variables. */
 import type { Provider } from '../contract/contract.ts'
 import { createAnthropicProvider } from './anthropic.ts'
 import type { ProviderConfig, ProviderKind } from './config.ts'
@@ -9,11 +9,11 @@ import { createChatProvider } from './openai.ts'
 type Setting = 'apiKey' | 'baseUrl' | 'resourceName' | 'deployment' | 'apiVersion'
 
 interface Kind {
-  /** Null: there is no server that is meant by it. */
+  /** Null: the kind has no default server. */
   readonly baseUrl: string | null
-  /** What must be given; `a|b`: either. A base that is given needs no key: it may be a server of one's own. */
+  /** Required settings; `a|b`: either. With a custom base no key is required: it may be a private server. */
   readonly needs: readonly string[]
-  /** Variables by the setting that they stand for, the first that is set counts. */
+  /** Environment variables by setting; the first one that is set applies. */
   readonly variables: Readonly<Partial<Record<Setting, readonly string[]>>>
   create(config: ProviderConfig, baseUrl: string): Provider
 }
@@ -56,7 +56,7 @@ export const kinds: Readonly<Record<ProviderKind, Kind>> = {
     },
     create: (config, baseUrl) => {
       const connection = new Connection(baseUrl, config, (key) => ({ 'api-key': key }))
-      // The newer address names the model in the body, as OpenAI's does.
+      // The newer address takes the model in the body, as OpenAI does.
       if (baseUrl.endsWith('/v1'))
         return createChatProvider(connection, { maxTokensField: 'max_completion_tokens' })
       return createChatProvider(connection, {
@@ -103,7 +103,7 @@ export function baseUrlOf(kind: ProviderKind, config: ProviderConfig): string | 
   return kinds[kind].baseUrl
 }
 
-/** What a configuration lacks, in its own words such as `apiKey` or `baseUrl or resourceName`. */
+/** Missing settings of a configuration, such as `apiKey` or `baseUrl or resourceName`. */
 export function findMissing(kind: ProviderKind, config: ProviderConfig): string[] {
   const has = (setting: string) => Object.hasOwn(config, setting) && config[setting as Setting] !== undefined
   const ownServer = has('baseUrl') && kind !== 'azure'
@@ -113,8 +113,8 @@ export function findMissing(kind: ProviderKind, config: ProviderConfig): string[
 }
 
 /**
- * What the environment's variables say of a kind. A key is taken for its own kind's servers, or for the address that the
- * environment names beside it, and for no other.
+ * The settings of a kind from environment variables. A key applies only to the kind's own servers, or to the address
+ * in the accompanying variable.
  */
 export function configFromVariables(
   kind: ProviderKind,

@@ -1,16 +1,16 @@
 /**
- * Names of tools that every provider takes (a letter or `_`, then letters, digits, `_` and `-`, 64 at most), and the way back
- * from them. A name is the same whichever other tools there are, as long as no two would become one.
+ * Maps tool names to names that every provider accepts (a letter or `_`, then letters, digits, `_` and `-`, at most
+ * 64) and back. A name does not depend on other tools unless two would collide.
  */
 import { createHash } from 'node:crypto'
 
 const maxChars = 64
 const safe = /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/
 
-/** The safe name by the real one. `names` are sorted and differ. */
+/** Safe names by real name. `names` are sorted and unique. */
 export function makeSafeNames(names: readonly string[]): ReadonlyMap<string, string> {
   const safeNames = new Map<string, string>()
-  // Who is safe already keeps its name, whoever comes first.
+  // Names that are safe stay unchanged, regardless of order.
   const taken = new Set(names.filter((name) => safe.test(name)))
   for (const name of names) {
     const plain = safe.test(name) ? name : makeSafe(name)
@@ -27,7 +27,7 @@ function makeSafe(name: string): string {
   return begun.length <= maxChars ? begun : withDigest(begun, name)
 }
 
-/** `plain`, cut where needed, with eight digits that stand for the whole of `name`. */
+/** `plain`, shortened if needed, with an eight-digit digest of `name`. */
 export function withDigest(plain: string, name: string): string {
   const digest = createHash('sha256').update(name).digest('hex').slice(0, 8)
   return `${plain.slice(0, maxChars - 9)}_${digest}`

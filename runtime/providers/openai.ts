@@ -1,6 +1,6 @@
 /**
- * Providers of OpenAI's chat completions and all that speak them: OpenAI, Azure, xAI, Ollama, NVIDIA's catalog and NIM, vLLM,
- * llama.cpp. They differ in addresses, in the header of the key and in the name of one field; see `kinds.ts`.
+ * Providers of OpenAI's chat completions: OpenAI, Azure, xAI, Ollama, NVIDIA's catalog and NIM, vLLM, llama.cpp. They
+ * differ in addresses, the key header and one field's name; see `kinds.ts`.
  */
 import type { LLMChatMessage, LLMToolCall, Provider, ProviderRequest } from '../contract/contract.ts'
 import { type ChatRequest, streamChat } from '../llm/client.ts'
@@ -8,9 +8,9 @@ import type { ChatMessage, ToolCallRequest } from '../llm/messages.ts'
 import { type Connection, defaultMaxTokens } from './connection.ts'
 
 export interface ChatDialect {
-  /** What stands between the base and `/chat/completions`; default nothing. */
+  /** Path between the base and `/chat/completions`; default none. */
   path?(request: ProviderRequest): string
-  /** What stands behind it, with its question mark. */
+  /** Query string with its question mark. */
   readonly query?: string
   readonly maxTokensField?: 'max_tokens' | 'max_completion_tokens'
   readonly headers?: Readonly<Record<string, string>>
@@ -51,7 +51,7 @@ function toChatRequest(request: ProviderRequest, connection: Connection, dialect
   }
 }
 
-/** The transcript as the client has it. */
+/** Converts the transcript to the client's messages. */
 export function toChatMessages(messages: readonly LLMChatMessage[]): ChatMessage[] {
   return messages.map(toChatMessage)
 }
@@ -73,7 +73,7 @@ function toChatMessage(message: LLMChatMessage): ChatMessage {
   }
 }
 
-/** A transcript is sent with every turn; a call that has not changed is the same object, and looked at once by the client. */
+/** Every turn sends the transcript; an unchanged call stays the same object, so the client converts it once. */
 const knownCalls = new WeakMap<LLMToolCall, ToolCallRequest>()
 
 function toCallRequest(call: LLMToolCall): ToolCallRequest {

@@ -1,6 +1,6 @@
 /**
- * JSON schemas in the subsets that providers take. What a provider does not know is left out or said in words; what lies
- * inside stays, however deep. Bounded, for schemas come from strangers too.
+ * Converts JSON schemas to the subsets of providers. Unsupported keywords are dropped or described in text; nested
+ * schemas stay at any depth. Bounded, since schemas may be untrusted.
  */
 import { isRecord } from '../llm/json-schema.ts'
 
@@ -9,7 +9,7 @@ type Schema = Record<string, unknown>
 const nodesMaxCount = 5_000
 const depthMax = 64
 
-/** The schema with every object closed, as strict structured output wants it. */
+/** Closes every object, as strict structured output requires. */
 export function closeSchema(schema: unknown, depth = 0): Schema {
   if (!isRecord(schema) || depth > depthMax) return {}
   const closed: Schema = { ...schema }
@@ -28,7 +28,7 @@ export function closeSchema(schema: unknown, depth = 0): Schema {
   return closed
 }
 
-/** The schema as Gemini's API takes it; undefined for an object without properties, which it takes as no parameters at all. */
+/** The schema in Gemini's form; undefined for an object without properties, which means no parameters. */
 export function toGoogleSchema(schema: Readonly<Schema>): Schema | undefined {
   const converted = new GoogleSchemas(schema).convert(schema, 0, [])
   const { properties } = converted
@@ -37,7 +37,7 @@ export function toGoogleSchema(schema: Readonly<Schema>): Schema | undefined {
     : converted
 }
 
-/** Keywords that mean the same there. */
+/** Keywords with the same meaning there. */
 const googleKeywords = [
   'title',
   'description',
@@ -66,7 +66,7 @@ class GoogleSchemas {
     this.#root = root
   }
 
-  /** `references` are those that were followed to come here. */
+  /** @param references those followed so far */
   convert(node: unknown, depth: number, references: readonly string[]): Schema {
     if (!isRecord(node) || depth > depthMax || ++this.#nodes > nodesMaxCount) return { type: 'string' }
     if (typeof node.$ref === 'string') return this.#follow(node, node.$ref, depth, references)
@@ -80,7 +80,7 @@ class GoogleSchemas {
     addType(out, merged, inner)
     addValues(out, merged)
     if (isRecord(merged.properties)) addProperties(out, merged.properties, merged.required, inner)
-    // An array without the type of its items is refused.
+    // An array without an item type is rejected.
     if (out.type === 'array')
       out.items = merged.items === undefined ? { type: 'string' } : inner(firstOf(merged.items))
     if (out.type === undefined && out.anyOf === undefined) out.type = out.properties ? 'object' : 'string'
@@ -90,7 +90,7 @@ class GoogleSchemas {
   #follow(node: Schema, reference: string, depth: number, references: readonly string[]): Schema {
     const { $ref: _reference, ...beside } = node
     const target = references.includes(reference) ? undefined : resolve(this.#root, reference)
-    // What holds itself is described down to where it would begin anew.
+    // A recursive schema is expanded until it would repeat.
     if (!isRecord(target)) return { type: 'object', ...pickText(beside) }
     return this.convert({ ...target, ...beside }, depth + 1, [...references, reference])
   }
@@ -113,13 +113,13 @@ function addType(out: Schema, node: Schema, convert: (node: unknown) => Schema):
   if (some.length < types.length) out.nullable = true
   if (some.length === 1) out.type = some[0]
   else if (some.length > 1 && out.anyOf === undefined) {
-    // What belongs to one type alone goes to that one.
+    // Keywords of one type go to that type's schema.
     const { type: _type, description: _description, title: _title, ...rest } = node
     out.anyOf = some.map((type) => convert({ ...rest, type }))
   }
 }
 
-/** Lists of values are for text there; others are said in words. */
+/** The API allows enums only for text; others are described in text. */
 function addValues(out: Schema, node: Schema): void {
   const values = Array.isArray(node.enum) ? node.enum : node.const === undefined ? [] : [node.const]
   const some = values.filter((value) => value !== null)
@@ -149,7 +149,7 @@ function addProperties(
   if (needed.length > 0) out.required = needed
 }
 
-/** Of several schemas that all hold, one: properties together, the rest by the last word. */
+/** Merges schemas that all apply: properties are united, for the rest the last one wins. */
 function mergeAll(node: Schema, parts: readonly unknown[]): Schema {
   const { allOf: _allOf, ...own } = node
   const all = [...parts.filter(isRecord), own]
@@ -165,7 +165,7 @@ function mergeAll(node: Schema, parts: readonly unknown[]): Schema {
   }
 }
 
-/** Without a prototype, a property named like it is one like others. */
+/** Without a prototype, so that a property of that name is an ordinary one. */
 function bare(): Schema {
   return Object.create(null)
 }

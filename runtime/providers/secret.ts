@@ -1,18 +1,18 @@
-/** A key that can be used but not shown, and the words of others with it taken out. */
+/** A key that can be used but not printed, and its redaction from other text. */
 
 import { inspect } from 'node:util'
 import { CaissonError } from '#specs/errors.ts'
 
 const shown = '[key]'
-/** What may stand in a header: visible ASCII. */
+/** Characters allowed in a header: visible ASCII. */
 const usable = /^[\x21-\x7e]+$/
 
 export class ApiKey {
   readonly #value: string
 
   /**
-   * Spaces around the key are dropped, for that is how keys are pasted.
-   * @throws {CaissonError} `invalid_options`, without the key, for one that no header can carry
+   * Trims white space, since keys are often pasted.
+   * @throws {CaissonError} `invalid_options`, without the key, for one that no header can contain
    */
   constructor(value: string) {
     const trimmed = value.trim()
@@ -29,12 +29,12 @@ export class ApiKey {
     this.#value = trimmed
   }
 
-  /** The key itself; for the one place that puts it into a request. */
+  /** The key itself; only for building the request. */
   reveal(): string {
     return this.#value
   }
 
-  /** `text` without the key, in the forms in which servers echo one. */
+  /** Redacts the key from `text`, in all forms that servers echo. */
   redact(text: string): string {
     let result = text
     for (const form of new Set([
@@ -46,7 +46,7 @@ export class ApiKey {
     return this.#redactCut(result)
   }
 
-  /** A key through which a message was cut. */
+  /** A key truncated at the end of a message. */
   #redactCut(text: string): string {
     if (!text.endsWith('…')) return text
     for (let chars = this.#value.length - 1; chars >= 4; chars--) {

@@ -1,6 +1,6 @@
 /**
- * The providers of one environment, by name. Stores share nothing: what one is given, no other sees. A configuration is
- * checked when it is given; what it lacks is said when it is asked for, and by its status, which shows no key.
+ * The providers of one environment, by name. Stores share nothing. A configuration is validated when added; missing
+ * settings are reported on use and in the status, which shows no key.
  */
 import { errorMessage } from '#specs/errors.ts'
 import type { Provider } from '../contract/contract.ts'
@@ -17,18 +17,18 @@ import { baseUrlOf, findMissing, kinds } from './kinds.ts'
 
 export interface ProviderStatus {
   readonly provider: string
-  /** `custom` for an object of the application's. */
+  /** `custom` for an application's object. */
   readonly kind: ProviderKind | 'custom'
   readonly configured: boolean
-  /** What must still be given; empty when it is configured. */
+  /** Missing settings; empty when it is configured. */
   readonly missing: readonly string[]
-  /** Where its requests go; null when that is not known. */
+  /** Where its requests go; null when unknown. */
   readonly baseUrl: string | null
 }
 
 export interface OpenProvider {
   readonly provider: Provider
-  /** Requests for one turn at most; absent: as the table of failures says. */
+  /** Maximum requests per turn; absent: the failure table's values. */
   readonly maxAttempts?: number
 }
 
@@ -40,12 +40,12 @@ interface Entry {
 export class ProviderStore {
   readonly #entries = new Map<string, Entry>()
 
-  /** @throws {LLMConfigurationError} for a configuration that no provider can have */
+  /** @throws {LLMConfigurationError} for an invalid configuration */
   constructor(configs: ProviderConfigs = {}) {
     for (const [name, config] of Object.entries(configs)) this.configure(name, config)
   }
 
-  /** Sets a provider up, in place of one of that name. @throws {LLMConfigurationError} */
+  /** Adds or replaces a provider. @throws {LLMConfigurationError} */
   configure(name: string, config: ProviderConfig | Provider): void {
     this.#entries.set(name, isProvider(config) ? customEntry(name, config) : makeEntry(name, config))
   }
@@ -54,7 +54,7 @@ export class ProviderStore {
     return this.#entries.delete(name)
   }
 
-  /** @throws {LLMConfigurationError} which says what is missing */
+  /** @throws {LLMConfigurationError} naming what is missing */
   get(name: string): OpenProvider {
     const { status, open } = this.#entry(name)
     if (open !== null) return open
@@ -68,7 +68,7 @@ export class ProviderStore {
     return this.#entry(name).status
   }
 
-  /** Of every kind, and of what is configured under other names. Sorted by name. */
+  /** Status of every kind and of all configured names, sorted by name. */
   list(): ProviderStatus[] {
     const names = new Set([...providerKinds, ...this.#entries.keys()])
     return [...names].sort().map((name) => this.status(name))
@@ -85,7 +85,7 @@ export class ProviderStore {
   }
 }
 
-/** What a call without an environment may have in place of what is missing. */
+/** Settings that a call without an environment may supply. */
 function orVariables({ kind, missing }: ProviderStatus): string {
   if (kind === 'custom') return ''
   const settings = missing.flatMap((words) => words.split(' or '))
@@ -117,7 +117,7 @@ function makeEntry(name: string, given: ProviderConfig): Entry {
   }
 }
 
-/** A kind of which nothing is said; what needs nothing is ready without. */
+/** A kind without configuration; ready if it requires none. */
 function emptyEntry(name: string): Entry {
   return makeEntry(name, {})
 }

@@ -1,4 +1,4 @@
-/** The tool `load_skill`: what the model is told of the skills there are, and the block in which it gets one. */
+/** The tool `load_skill`: its description with the available skills, and the block that contains a loaded one. */
 
 import type { Skill, SkillRegistry } from '#specs/node/skills/registry.ts'
 import type { LLMToolDefinition } from '../contract/contract.ts'
@@ -7,7 +7,7 @@ export const loadSkillName = 'load_skill'
 
 const listMaxChars = 16_000
 
-/** The tool for these skills; the ids are in its description, sorted. */
+/** Creates the tool for these skills; its description lists the sorted ids. */
 export function describeLoadSkill(skills: readonly Skill[]): LLMToolDefinition {
   const lines: string[] = []
   let chars = 0
@@ -31,7 +31,7 @@ export function describeLoadSkill(skills: readonly Skill[]): LLMToolDefinition {
   }
 }
 
-/** The skill as the model reads it; an id that is not known gives a block that says so. */
+/** The skill in the form for a model; an unknown id yields a block that says so. */
 export async function loadSkillContext(
   registry: Pick<SkillRegistry, 'loadSkill' | 'listSkills'>,
   skillId: string,
@@ -53,7 +53,7 @@ export async function loadSkillContext(
   return { ok: true, content }
 }
 
-/** No file can close the block that it stands in. */
+/** No file can close its block. */
 function closeSafe(text: string): string {
   const marks = /<(?=\/(?:skill_context|instructions|skill_root|description)\b|skill_context\b)/gi
   return text.toWellFormed().replaceAll(marks, '&lt;')

@@ -1,6 +1,6 @@
 /**
- * `generateStructured`: an answer of a schema as part of the library. Asks without tools; fails with an error for an answer that
- * does not come, after at most three requests.
+ * `generateStructured`: an answer that fits a schema, as part of the library. Requests it without tools; throws when
+ * no valid answer comes after at most three requests.
  */
 
 import * as z from 'zod'
@@ -25,26 +25,26 @@ export interface StructuredOptions<T>
   > {
   /** A zod schema, whose output is the value; or a JSON schema. */
   readonly schema: z.ZodType<T> | JsonSchema
-  /** What the answer is, as a model reads it. Default `answer`; 1 to 64 of A-Z a-z 0-9 _ - */
+  /** Name of the answer for the model. Default `answer`; 1 to 64 of A-Z a-z 0-9 _ - */
   readonly name?: string
   readonly description?: string
 }
 
 export interface StructuredResult<T> {
   readonly value: T
-  /** What of the model's answer was put right, in words. */
+  /** Descriptions of the repairs to the model's answer. */
   readonly corrections: readonly string[]
-  /** Requests whose answer was read. */
+  /** Number of requests whose answer was parsed. */
   readonly requests: number
-  /** Of all of them. */
+  /** Sum over all requests. */
   readonly usage: LLMUsage
 }
 
-/** The model answered, but never with what was asked for. */
+/** The model answered, but never in the requested form. */
 export class LLMStructuredError extends CaissonError {
   override readonly name = 'LLMStructuredError'
   readonly provider: string
-  /** `invalid`: no answer fitted the schema; `refused`: the provider held it back. */
+  /** `invalid`: no answer fitted the schema; `refused`: the provider withheld it. */
   readonly kind: 'invalid' | 'refused'
   readonly usage: LLMUsage
 
@@ -61,8 +61,9 @@ export class LLMStructuredError extends CaissonError {
 
 /**
  * The model's answer as a value of the schema.
- * @throws {LLMStructuredError} when none fits after three requests; {@link LLMError} when a request failed for good
- * @throws {CaissonError} `invalid_options` for a schema that cannot be used and other misuse; the signal's reason when it is aborted
+ * @throws {LLMStructuredError} when none fits after three requests; {@link LLMError} when a request finally failed
+ * @throws {CaissonError} `invalid_options` for an unusable schema and other misuse; the signal's reason when it is
+ * aborted
  */
 export async function generateStructured<T = unknown>(
   options: StructuredOptions<T>,
@@ -120,18 +121,18 @@ async function open<T>(schema: z.ZodType<T> | JsonSchema): Promise<AnswerSchema<
   if (schema instanceof z.ZodType) return openZodSchema(schema)
   const opened = await openSchema(schema)
   if (!opened.ok) throw new CaissonError('invalid_options', opened.error)
-  // Of a JSON schema nobody knows more than the caller says.
+  // For a JSON schema only the caller knows the type.
   return opened.value as AnswerSchema<T>
 }
 
-/** The environment with its provider alone: what is asked for is an answer, not work. */
+/** The environment's provider without tools, since only an answer is wanted. */
 function withoutTools(request: Omit<LLMRequest, 'messages'>): LLMEnvironment {
   const environment =
     request.environment === undefined ? cachedEnvironment(request) : checkEnvironment(request.environment)
   return { ...environment, mcpRegistry: new McpRegistry(), builtIns: false }
 }
 
-/** One object for each model of a provider, for what is remembered of it. */
+/** One object per model of a provider, as the key of what is remembered of it. */
 const servers = new WeakMap<object, Map<string, object>>()
 
 function serverOf(

@@ -1,7 +1,7 @@
 /**
- * An answer of a given form out of a model: asked for in the strictest way that its server takes (`response_format`, a call
- * that must be made, words alone), mended where that is certain, and asked again with what is wrong, at most twice. Which way
- * a server takes is learned from its refusals and kept for each model.
+ * Requests an answer of a given form, in the strictest way that the server accepts: `response_format`, a forced call,
+ * or a prompt. Repairs it when unambiguous, and asks again with the errors at most twice. Rejected ways are
+ * remembered for each model.
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -13,7 +13,7 @@ import type { ChatMessage } from '../llm/messages.ts'
 import type { Model, TurnHooks, TurnRequest } from '../llm/model.ts'
 import { parseModelJson } from '../llm/repair.ts'
 
-/** How an answer's form is asked for, the strictest first. */
+/** Ways to request a form, strictest first. */
 export type AnswerForm = 'response_format' | 'tool' | 'prompt'
 
 const allForms: readonly AnswerForm[] = ['response_format', 'tool', 'prompt']
@@ -21,35 +21,35 @@ export const structuredMaxRequests = 3
 
 export interface StructuredRequest<T> {
   readonly model: Model
-  /** For what is remembered of the model's server; default the model itself. */
+  /** Key of what is remembered of the model's server; default the model itself. */
   readonly server?: object
-  /** What the answer is about. The last one is not an assistant's. */
+  /** The conversation that the answer concludes. The last message is not an assistant's. */
   readonly messages: readonly ChatMessage[]
-  /** Of the form, and of the tool that stands for it: 1 to 64 of A-Z a-z 0-9 _ - */
+  /** Name of the form and of its tool: 1 to 64 of A-Z a-z 0-9 _ - */
   readonly name: string
   readonly description: string
   readonly schema: JsonSchema
-  /** The answer in a JSON value, with what is certain put right; or what is wrong, in words for the model. */
+  /** Parses and repairs an answer's JSON value; the error describes the problems for the model. */
   read(value: unknown): Result<ReadAnswer<T>, string> | Promise<Result<ReadAnswer<T>, string>>
   readonly hooks: TurnHooks
-  /** The ways to try, in this order; default all. */
+  /** The ways to try, in order; default all. */
   readonly forms?: readonly AnswerForm[]
-  /** Whether the messages say already how to answer; absent: the form is told behind them. */
+  /** Whether the messages already describe the form; absent: a description is appended. */
   readonly isFormDescribed?: boolean
-  /** Requests whose answer was read, the first included; default 3. */
+  /** Maximum requests whose answer is parsed, including the first; default 3. */
   readonly maxRequests?: number
-  /** Sees every answer; its calls may be given other ids. */
+  /** Receives every answer; may change the ids of its calls. */
   onTurn?(turn: Turn, request: number): Promise<Turn>
 }
 
 export interface ReadAnswer<T> {
   readonly value: T
-  /** What was put right, in words. */
+  /** Descriptions of the repairs. */
   readonly corrections: readonly string[]
 }
 
 export interface StructuredAnswer<T> extends ReadAnswer<T> {
-  /** Of all requests. */
+  /** Sum over all requests. */
   readonly usage: Usage
   readonly requests: number
 }
@@ -57,12 +57,12 @@ export interface StructuredAnswer<T> extends ReadAnswer<T> {
 export interface StructuredFailure {
   readonly kind: 'model' | 'refused' | 'invalid' | 'cancelled'
   readonly message: string
-  /** With the kind `model`. */
+  /** Set with the kind `model`. */
   readonly error?: ModelError
   readonly usage: Usage
 }
 
-/** Failures by which a server says that it does not take a request's form. */
+/** Failures by which a server rejects the form of a request. */
 const formRefusals: ReadonlySet<ModelErrorCode> = new Set([
   'invalid_request',
   'unprocessable',
@@ -70,10 +70,10 @@ const formRefusals: ReadonlySet<ModelErrorCode> = new Set([
   'refused',
 ])
 
-/** The ways that a model's server has refused. */
+/** The ways that a model's server has rejected. */
 const refusedForms = new WeakMap<object, Set<AnswerForm>>()
 
-/** Asks until there is an answer of the form, or says why there is none. Never rejects for what a model or a server does. */
+/** Asks until an answer has the form, or returns why there is none. Never rejects for errors of model or server. */
 export async function requestStructured<T>(
   request: StructuredRequest<T>,
 ): Promise<Result<StructuredAnswer<T>, StructuredFailure>> {
@@ -105,7 +105,7 @@ export async function requestStructured<T>(
   return failure('invalid', `no valid answer in ${maxRequests} attempts; the last problems: ${problem}`)
 }
 
-/** One request in the strictest form that is not known to be refused; a refusal leads on to the next at once. */
+/** Sends one request in the strictest form not known to be rejected; a rejection tries the next at once. */
 async function askInForm<T>(
   request: StructuredRequest<T>,
   messages: readonly ChatMessage[],
@@ -122,7 +122,7 @@ async function askInForm<T>(
       tried.push(form)
       continue
     }
-    // Where the plainest form is refused as well it was not the form.
+    // If the plainest form is rejected too, the form was not the cause.
     if (answer.ok && tried.length > 0) refusedForms.set(server, new Set([...refused, ...tried]))
     return answer
   }
@@ -142,7 +142,7 @@ function toTurnRequest<T>(
   return { messages: described, tools: [{ name, description, parameters: schema }], toolChoice: { name } }
 }
 
-/** The form stands in words too: a gateway may have to leave the field out that asks for it. */
+/** The form is described in text too: a gateway may have to omit the field that requests it. */
 function describeForm<T>(
   messages: readonly ChatMessage[],
   form: AnswerForm,
@@ -160,7 +160,7 @@ function describeForm<T>(
   )
 }
 
-/** The answer in a turn: of the call that was asked for, else of any call, else of its text. */
+/** The answer in a turn: the requested call, else any call, else the text. */
 async function readTurn<T>(
   turn: Turn,
   request: StructuredRequest<T>,
@@ -179,7 +179,7 @@ async function readTurn<T>(
   }
 }
 
-/** The answer itself, or in the coat that it was asked for in. */
+/** The answer itself, unwrapped if it was requested inside an object. */
 async function readValue<T>(
   value: unknown,
   request: StructuredRequest<T>,
@@ -197,7 +197,7 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
 }
 
-/** Of an invalid answer, what the model is shown again at most: more than most models can say in one reply. */
+/** Maximum characters of an invalid answer repeated to the model: more than most replies. */
 const shownAgainMaxChars = 128 * 1024
 
 /** Every call of the invalid answer gets a result, so that the history stays valid. */
@@ -205,7 +205,7 @@ function askAgain(messages: ChatMessage[], turn: Turn, problem: string): void {
   const content = `That is not valid: ${problem}. Answer again, with all of it, corrected.`
   const { reasoning } = turn
   const text = shorten(turn.text)
-  // Cut arguments are no JSON any more, and are sent as none.
+  // Truncated arguments are not JSON, and are sent as empty ones.
   const toolCalls = turn.toolCalls.map((call) => ({ ...call, argumentsText: shorten(call.argumentsText) }))
   const thoughts = reasoning === '' ? {} : { reasoning: shorten(reasoning) }
   messages.push({ role: 'assistant', content: text, toolCalls, ...thoughts })

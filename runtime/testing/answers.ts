@@ -1,4 +1,4 @@
-/** A scripted reply in the forms in which it leaves: parts of a stream, a whole response, an answer of an HTTP server. */
+/** A scripted reply in each output form: parts of a stream, a complete response, an HTTP response. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Result } from '#specs/protocol/error.ts'
 import { failure as serverFailure, reply as serverReply } from '#specs/testing/model-replies.ts'
@@ -8,7 +8,7 @@ import { errorFromResponse } from '../llm/dialects.ts'
 import { type ModelError, modelError } from '../llm/errors.ts'
 import { argumentsOf, type ScriptedCall, type ScriptedReply, textOf } from './replies.ts'
 
-/** A reply whose calls have their ids. */
+/** A reply whose calls have ids. */
 export interface ReadyReply extends ScriptedReply {
   readonly calls: readonly (ScriptedCall & { readonly id: string })[]
 }
@@ -26,7 +26,7 @@ function stopOf(reply: ReadyReply): keyof typeof finishReasons {
   return reply.stop ?? (reply.calls.length > 0 ? 'tool' : 'natural')
 }
 
-/** Why the answer is none; null when it is whole. A reply that hangs is waited for elsewhere. */
+/** Why the reply is a failure; null when it is complete. A reply that hangs is handled elsewhere. */
 function failureOf(reply: ReadyReply): ModelError | null {
   if (reply.broken === 'cut') return modelError('truncated', 'the connection broke within the answer')
   if (reply.error === undefined) return null
@@ -35,7 +35,7 @@ function failureOf(reply: ReadyReply): ModelError | null {
   return errorFromResponse(status, JSON.stringify({ error: { message, code: status } }), retryAfter)
 }
 
-/** The reply as a provider streams it; an abort ends the waiting, and so the stream. */
+/** The reply as a provider streams it; an abort ends waiting and the stream. */
 export async function* toParts(reply: ReadyReply, signal?: AbortSignal): AsyncGenerator<ProviderPart> {
   if (reply.delayMs !== undefined) await wait(reply.delayMs, signal)
   const { text = [], reasoning, calls, error } = reply
@@ -64,7 +64,7 @@ async function wait(delayMs: number, signal?: AbortSignal): Promise<void> {
   }
 }
 
-/** The whole response, or the failure that is there in its place. */
+/** The complete response, or the reply's failure. */
 export async function toResponse(
   reply: ReadyReply,
   signal?: AbortSignal,
@@ -95,7 +95,7 @@ export async function toResponse(
   return { ok: true, value }
 }
 
-/** The reply as an OpenAI-compatible server gives it. */
+/** The reply as an OpenAI-compatible server sends it. */
 export function toServerReply(reply: ReadyReply): ServerReply {
   const delay = reply.delayMs === undefined ? {} : { headAfterMs: reply.delayMs }
   if (reply.error !== undefined) {

@@ -1,28 +1,28 @@
-/** What a scripted model says, as data, and short ways to write it. Holds no state; a reply may be used many times. */
+/** A scripted model's replies as data, with short constructors. Stateless; a reply may be used many times. */
 import type { LLMUsage } from '../contract/contract.ts'
 
 export interface ScriptedCall {
   readonly name: string
-  /** A value goes as its JSON, text goes as it is: so arguments can be ill-formed too. Default `{}`. */
+  /** A value is serialised as JSON; text is used unchanged, so that arguments can be malformed. Default `{}`. */
   readonly arguments?: unknown
-  /** Default `call-1`, `call-2` and so on, counted by the model over its whole life. */
+  /** Default `call-1`, `call-2` and so on, counted over the model's lifetime. */
   readonly id?: string
 }
 
 export interface ScriptedReply {
-  /** A list is streamed piece by piece. */
+  /** A list is streamed in pieces. */
   readonly text?: string | readonly string[]
   readonly reasoning?: string
   readonly calls?: readonly ScriptedCall[]
   /** Default 10 tokens in, 5 out. */
   readonly usage?: Partial<LLMUsage>
-  /** Why the model stops; default `tool` with calls, else `natural`. */
+  /** Finish reason; default `tool` with calls, else `natural`. */
   readonly stop?: 'natural' | 'tool' | 'length' | 'content_filter'
-  /** Pause before anything is said, in milliseconds. */
+  /** Delay before the first output, in milliseconds. */
   readonly delayMs?: number
-  /** The request fails; nothing is said. */
+  /** The request fails without output. */
   readonly error?: ScriptedFailure
-  /** After what is said: silence until the asker goes away, or a connection that breaks. */
+  /** After the output: silence until the client leaves, or a broken connection. */
   readonly broken?: 'hang' | 'cut'
 }
 
@@ -30,14 +30,14 @@ export interface ScriptedFailure {
   /** HTTP status, such as 429. */
   readonly status: number
   readonly message: string
-  /** The server's wish for a pause. */
+  /** Retry delay requested by the server. */
   readonly retryAfterMs?: number
 }
 
-/** What goes with a reply beside what it says. */
+/** Options of a reply besides its content. */
 export type ReplyTerms = Omit<ScriptedReply, 'text' | 'calls' | 'error'>
 
-/** An answer in text; a list is streamed piece by piece. */
+/** A text answer; a list is streamed in pieces. */
 export function text(content: string | readonly string[], terms: ReplyTerms = {}): ScriptedReply {
   return { text: content, ...terms }
 }
@@ -57,7 +57,7 @@ export function failure(
   return { error: { status, message, ...rest }, ...(delayMs === undefined ? {} : { delayMs }) }
 }
 
-/** The whole text of a reply; empty when it has none. */
+/** The complete text of a reply; empty when it has none. */
 export function textOf({ text: content = '' }: ScriptedReply): string {
   return typeof content === 'string' ? content : content.join('')
 }
@@ -67,7 +67,7 @@ export function argumentsOf({ arguments: given = {} }: ScriptedCall): string {
   return typeof given === 'string' ? given : JSON.stringify(given)
 }
 
-/** A reply in a few words, for failures. */
+/** A short description of a reply, for failures. */
 export function describeReply(reply: ScriptedReply): string {
   if (reply.error !== undefined) return `failure ${reply.error.status} ${shorten(reply.error.message)}`
   const said = textOf(reply)

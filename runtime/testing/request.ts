@@ -1,4 +1,4 @@
-/** A request as a scripted model sees it, whichever way it came: in process, through a provider, or over HTTP. */
+/** A request as a scripted model receives it: in process, through a provider, or over HTTP. */
 import type { Asked } from '#specs/testing/model-server.ts'
 import type { LLMChatMessage, LLMToolCall, LLMToolDefinition, ProviderRequest } from '../contract/contract.ts'
 import { isRecord } from '../llm/json-schema.ts'
@@ -11,27 +11,27 @@ export interface ScriptedRequest {
   /** Empty when none was named. */
   readonly model: string
   readonly messages: readonly LLMChatMessage[]
-  /** As the model was told of them. */
+  /** The tools as described to the model. */
   readonly tools: readonly LLMToolDefinition[]
   readonly toolChoice?: ProviderRequest['toolChoice']
   readonly responseFormat?: ProviderRequest['responseFormat']
   readonly reasoningEffort?: string
   readonly maxTokens?: number
-  /** Of the last user message; empty when there is none. */
+  /** Text of the last user message; empty when there is none. */
   readonly lastUserText: string
-  /** Of the last message when it is a tool's result; else absent. */
+  /** Text of the last message if it is a tool's result; else absent. */
   readonly lastResult?: string
-  /** Assistant messages in the conversation so far: 0 in its first request. */
+  /** Number of assistant messages so far: 0 in a conversation's first request. */
   readonly turn: number
-  /** In a request of Caisson's own agent: the id of the plan's step that it is about, or `plan`. */
+  /** In a request of Caisson's own agent: the id of its plan step, or `plan`. */
   readonly step?: string
-  /** Over HTTP: the request as it came. */
+  /** Over HTTP: the raw request. */
   readonly http?: Pick<Asked, 'path' | 'headers' | 'body'>
 }
 
 type Given = Omit<ScriptedRequest, 'lastUserText' | 'lastResult' | 'turn' | 'step'>
 
-/** The request with what can be read off its messages. */
+/** Adds the fields derived from its messages. */
 export function makeRequest(given: Given): ScriptedRequest {
   const { messages } = given
   const last = messages.at(-1)
@@ -50,12 +50,12 @@ function stepOf(messages: readonly LLMChatMessage[]): string | undefined {
   const opening = messages[0]?.content ?? ''
   if (opening.startsWith("You are Caisson's planner.")) return 'plan'
   if (!opening.startsWith("You are Caisson's agent.")) return undefined
-  // What looks like a section within a block is somebody's text.
+  // Text inside a block can look like a section; ignore it.
   const sections = (messages[1]?.content ?? '').replaceAll(/^<([a-z-]+)[^\n]*>\n[\s\S]*?\n<\/\1>$/gm, '')
   return /^# This step\nid: (\S+)$/m.exec(sections)?.[1]
 }
 
-/** A request of the chat completions protocol; what is missing or of another type counts as absent. */
+/** Parses a chat completions request; fields of an unexpected type count as absent. */
 export function readHttpRequest(asked: Asked, index: number): ScriptedRequest {
   const { body } = asked
   const toolChoice = readToolChoice(body.tool_choice)
@@ -75,7 +75,7 @@ export function readHttpRequest(asked: Asked, index: number): ScriptedRequest {
   })
 }
 
-/** Newer models have the rules from a `developer`, which is the same as `system`. */
+/** Newer models take the rules from a `developer`, which equals `system`. */
 const roles: ReadonlyMap<unknown, LLMChatMessage['role']> = new Map([
   ['system', 'system'],
   ['developer', 'system'],
@@ -126,7 +126,7 @@ function readFormat(format: unknown): ProviderRequest['responseFormat'] {
   return { name: textOf(described.name), schema: isRecord(described.schema) ? described.schema : {} }
 }
 
-/** Content is text, or a list of parts of which those with text count. */
+/** Content is text, or a list of parts of which the text parts count. */
 function contentOf(content: unknown): string {
   if (typeof content === 'string') return content
   return listOf(content)

@@ -1,33 +1,36 @@
 /**
- * Which reply answers which request: in turn, or by the first rule that holds. Keeps what was asked and what was used, and
- * says what of the script was not played. A request that the script does not foresee throws.
+ * Selects the reply for each request: in order, or by the first matching rule. Records requests and used replies, and
+ * reports unused parts of the script. A request without a reply throws.
  */
 import { CaissonError, errorMessage, requireObject } from '#specs/errors.ts'
 import { describeReply, type ScriptedReply } from './replies.ts'
 import { describeRequest, type ScriptedRequest } from './request.ts'
 
-/** What a rule asks of a request; all that is given has to hold. */
+/** Conditions of a rule; all that are given must match. */
 export interface ScriptedMatch {
   /** Part of the last user message, or a pattern for it. */
   readonly user?: string | RegExp
-  /** Part of the tool result that the request ends with, or a pattern for it. */
+  /** Part of the final tool result, or a pattern for it. */
   readonly result?: string | RegExp
-  /** A tool that is offered. */
+  /** An offered tool. */
   readonly tool?: string
-  /** Assistant messages so far; 0 in a conversation's first request. */
+  /** Number of assistant messages so far; 0 in a conversation's first request. */
   readonly turn?: number
-  /** The step of a plan of Caisson's agent that the request is about; `plan` for the planning itself. */
+  /** The plan step of Caisson's agent that the request concerns; `plan` for planning. */
   readonly step?: string
 }
 
 export interface ScriptedRule {
-  /** For failures; default `rule 1` and so on. */
+  /** Name in failures; default `rule 1` and so on. */
   readonly name?: string
-  /** Absent: holds always. */
+  /** Absent: always matches. */
   readonly when?: ScriptedMatch | ((request: ScriptedRequest) => boolean)
-  /** One reply is given as often as the rule holds, a list in turn; once the list is used up, the rule holds no more. */
+  /**
+   * A single reply is repeated as often as the rule matches; a list is used in order, after which the rule no longer
+   * matches.
+   */
   readonly reply: ScriptedReply | readonly ScriptedReply[] | ReplyMaker
-  /** How often a single reply or a function is used, exactly. Absent: any number of times, at least once. */
+  /** Exact number of uses of a single reply or a function. Absent: any number of times, at least once. */
   readonly times?: number
   /** Whether it may stay unused. */
   readonly optional?: boolean
@@ -36,12 +39,12 @@ export interface ScriptedRule {
 export type ReplyMaker = (request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>
 
 export interface ReplyScript {
-  /** Answers in this order, whatever is asked. */
+  /** Replies in this order, whatever the request. */
   readonly replies: readonly ScriptedReply[]
 }
 
 export interface RuleScript {
-  /** Each request is answered by the first that holds. */
+  /** The first matching rule answers. */
   readonly rules: readonly ScriptedRule[]
 }
 
@@ -51,14 +54,14 @@ interface Line {
   used: number
 }
 
-/** Requests told in a failure. */
+/** Maximum requests listed in a failure. */
 const listedMaxCount = 40
 
 export class Script {
   readonly requests: ScriptedRequest[] = []
   readonly #inTurn: boolean
   readonly #lines: readonly Line[]
-  /** What became of each request, in words. */
+  /** The outcome of each request, as text. */
   readonly #fates: string[] = []
   readonly #problems: string[] = []
 
@@ -96,7 +99,7 @@ export class Script {
     }
   }
 
-  /** Notes what failed outside of the script, such as a request that could not be read. */
+  /** Records a failure outside of the script, such as an unreadable request. */
   noteProblem(problem: string): void {
     this.#problems.push(problem)
   }
@@ -178,6 +181,6 @@ function holds(when: ScriptedRule['when'], request: ScriptedRequest): boolean {
 }
 
 function fits(wanted: string | RegExp, content: string): boolean {
-  // `search` has no memory, whatever the pattern's flags.
+  // `search` ignores the state of sticky and global patterns.
   return typeof wanted === 'string' ? content.includes(wanted) : content.search(wanted) >= 0
 }

@@ -1,6 +1,6 @@
 /**
- * A model that says what its script tells it: for `runTurnLoop` in process, as a provider for `generate` and `stream`, or as
- * an OpenAI-compatible server on loopback. Records what it was asked; refuses, loudly, what the script does not foresee.
+ * A model that follows a script: for `runTurnLoop` in process, as a provider for `generate` and `stream`, or as an
+ * OpenAI-compatible server on loopback. Records requests; fails on any request that the script does not cover.
  */
 import { errorMessage } from '#specs/errors.ts'
 import { failure } from '#specs/testing/model-replies.ts'
@@ -26,38 +26,41 @@ import { makeRequest, readHttpRequest, type ScriptedRequest } from './request.ts
 import { type ReplyScript, type RuleScript, Script } from './script.ts'
 
 export interface ScriptedModel extends AsyncDisposable {
-  /** What was asked, in the order in which it came, whether or not there was a reply. */
+  /** All requests in order, with or without a reply. */
   readonly requests: readonly ScriptedRequest[]
   /**
-   * Throws unless every reply and rule was used and every request found one; the message names them and what was asked.
+   * Throws unless every reply and rule was used and every request had a reply; the message lists them.
    * @throws {CaissonError} `script_mismatch`
    */
   assertDone(): void
   /**
    * The model in process, for `runTurnLoop`'s option of the same name.
-   * @throws {CaissonError} `script_mismatch` when the script has no reply, LLMError when its reply is a failure, and the signal's reason when
-   * that is aborted
+   * @throws {CaissonError} `script_mismatch` without a reply, LLMError for a scripted failure, and the signal's
+   * reason when it is aborted
    */
   readonly callModel: (request: ScriptedCallRequest) => Promise<LLMResponse>
-  /** The model in process, as a provider for `generate` and `stream`. What the script does not foresee is an `invalid_request`. */
+  /**
+   * The model in process, as a provider for `generate` and `stream`. A request without a reply fails as
+   * `invalid_request`.
+   */
   readonly provider: Provider
-  /** Starts a server on loopback, once. Its base URL, such as `http://127.0.0.1:40123/v1`. */
+  /** Starts a server on loopback, once. Returns its base URL, such as `http://127.0.0.1:40123/v1`. */
   listen(): Promise<string>
 }
 
-/** What `callModel` looks at of what it is given. */
+/** The part of its input that `callModel` uses. */
 export interface ScriptedCallRequest {
   readonly messages: readonly LLMChatMessage[]
   readonly tools?: readonly LLMToolDefinition[]
   readonly abortSignal?: AbortSignal
-  /** Hears text as it comes. */
+  /** Receives text as it arrives. */
   readonly onText?: (text: string) => void
 }
 
 type Ask = (request: ScriptedRequest) => Promise<ReadyReply>
 
 /**
- * A model that plays a script.
+ * Creates a model that plays a script.
  * @throws {CaissonError} `invalid_options` for a script that is neither `replies` nor `rules`
  */
 export function createScriptedModel(source: ReplyScript | RuleScript): ScriptedModel {
@@ -107,7 +110,7 @@ async function* streamFor(
   }
 }
 
-/** Gives calls without an id one that no other call of the model has. */
+/** Assigns unique ids to calls without one. */
 function countIds(): (reply: ScriptedReply) => ReadyReply {
   let count = 0
   return (reply) => ({
@@ -133,7 +136,7 @@ async function serve(asked: Asked, script: Script, ask: Ask): Promise<ServerRepl
   try {
     return toServerReply(await ask(readHttpRequest(asked, script.requests.length)))
   } catch (cause) {
-    // No client repeats what it is told is a bad request.
+    // Clients do not retry a bad request.
     return failure(400, errorMessage(cause))
   }
 }

@@ -1,9 +1,9 @@
-/** What a tool of the library itself is: its parameters as a zod schema, and what it does with them. */
+/** The type of a built-in tool: a zod schema of its parameters, and its function. */
 import type { z } from 'zod'
 import type { Result } from '#specs/protocol/error.ts'
 import type { LLMToolContext } from '../contract/contract.ts'
 
-/** What a call came to. A content that is no text is told as JSON. */
+/** Result of a call. A value other than text becomes JSON. */
 export interface ToolOutcome {
   readonly ok: boolean
   readonly content: unknown
@@ -15,11 +15,11 @@ export interface BuiltIn {
   readonly parameters: z.ZodType
   readonly readOnly: boolean
   readonly destructive?: boolean
-  /** @param input checked against the parameters */
+  /** @param input validated parameters */
   execute(input: unknown, context: LLMToolContext): Promise<ToolOutcome>
 }
 
-/** Types a tool's function by its parameters. */
+/** Infers the type of a tool's function from its parameters. */
 export function defineBuiltIn<I extends z.ZodType>(
   tool: Omit<BuiltIn, 'parameters' | 'execute'> & {
     readonly parameters: I
@@ -30,7 +30,7 @@ export function defineBuiltIn<I extends z.ZodType>(
   return { ...rest, execute: async (input, context) => await run(tool.parameters.parse(input), context) }
 }
 
-/** A value for the model; or a failure, by its code and in words. */
+/** A value for the model, or a failure with code and message. */
 export function toOutcome(result: Result<unknown>): ToolOutcome {
   return result.ok
     ? { ok: true, content: result.value }

@@ -1,4 +1,4 @@
-/** The library's own tools, as far as they need no registry. Loaded when a request may offer one. */
+/** The built-in tools that need no registry. Loaded when a request may offer one. */
 import type { BuiltIn } from './built-in.ts'
 import { grepTool } from './grep.ts'
 import { humanRequestTool } from './human-request.ts'
@@ -8,7 +8,7 @@ import { shellCmdTool } from './shell-cmd.ts'
 import { createWebFetch, type WebFetchOptions } from './web-fetch.ts'
 import { writeFileTool } from './write-file.ts'
 
-/** All but `load_skill`, which depends on what skills there are. */
+/** All but `load_skill`, which depends on the available skills. */
 export function builtInTools(options: WebFetchOptions): BuiltIn[] {
   return [
     grepTool,

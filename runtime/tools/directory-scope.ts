@@ -1,4 +1,4 @@
-/** The working directory of a call, which its file tools cannot leave. */
+/** The working directory of a call; its file tools cannot leave it. */
 import path from 'node:path'
 import * as z from 'zod'
 import type { LocateOptions, Root } from '#specs/node/descriptor-walk.ts'
@@ -10,7 +10,7 @@ import { withPlaceIn } from './workspace-file.ts'
 
 export const pathParameter = z.string().min(1).max(8_192)
 
-/** Finds `target` below the working directory, runs `action` on it and closes both. */
+/** Opens `target` below the working directory, runs `action` on it and closes both. */
 export async function withinDirectory<T>(
   { workingDirectory }: LLMToolContext,
   target: string,

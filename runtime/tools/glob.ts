@@ -1,8 +1,8 @@
-/** Patterns of paths, matched in time that grows with their length alone: `*` and `?` within a name, `**` across names. */
+/** Matches path patterns in linear time: `*` and `?` within a name, `**` across names. */
 
 /**
- * Whether `path` fits.
- * @param pattern without `/` it is about the last name, wherever that is; with one, about the whole path
+ * Whether `path` matches.
+ * @param pattern without `/` it applies to the last name at any depth; otherwise to the whole path
  */
 export function matchesGlob(path: string, pattern: string): boolean {
   if (!pattern.includes('/')) return fits(path.slice(path.lastIndexOf('/') + 1), pattern)
@@ -16,7 +16,7 @@ function fits(name: string, pattern: string): boolean {
   return matches([...name], [...pattern], (letter) => letter === '*', isEqual)
 }
 
-/** Every item has its place in the pattern, in order; a star takes any number. One step back, to the last star, is enough. */
+/** Matches items in order; a star takes any number. Backtracking to the last star suffices. */
 function matches(
   items: readonly string[],
   pattern: readonly string[],

@@ -1,6 +1,6 @@
 /**
- * `grep` of the library: lines of files that hold a text, or that a regular expression fits. An expression that takes for
- * ever costs a bounded time; binary and huge files are passed over.
+ * `grep` of the library: lines of files that contain a text or match a regular expression. A pathological expression
+ * costs a bounded time; binary and huge files are skipped.
  */
 
 import { isUtf8 } from 'node:buffer'
@@ -22,9 +22,9 @@ const maxContext = 10
 const fileMaxBytes = 4 * 1024 * 1024
 const totalMaxBytes = 256 * 1024 * 1024
 const timeMaxMs = 20_000
-/** Of one file with a regular expression; the process waits meanwhile. */
+/** Time limit per file with a regular expression; it blocks the process. */
 const expressionMaxMs = 500
-/** Files that may take longer; the expression is at fault then. */
+/** Maximum files over the limit; after that the expression is refused. */
 const slowMaxCount = 3
 const turnMs = 30
 const lineMaxChars = 500
@@ -101,12 +101,12 @@ async function searchBelow(
     if (entry.kind !== 'file') continue
     if (includePattern !== undefined && !matchesGlob(entry.path, includePattern)) continue
     const parent = entry.path.slice(0, Math.max(0, entry.path.lastIndexOf('/')))
-    // Not disposed: the directory is the walk's.
+    // Not disposed: the walk owns the directory.
     const failed = search.file(new Place(entry.directory, entry.name, parent))
     if (failed !== undefined) return failed
     if (search.isFull) break
     if (performance.now() - turnAt < turnMs) continue
-    // Other work of the process has its turn, however many files lie in one folder.
+    // Yields to other work, however many files a folder has.
     await nextTurn()
     turnAt = performance.now()
   }
@@ -114,7 +114,7 @@ async function searchBelow(
   return search.result(walk.truncated || walk.hasDeeper, walk.notes)
 }
 
-/** The indexes of the lines that fit, at most so many; throws when that takes too long. */
+/** Indexes of matching lines, up to a maximum; throws when matching takes too long. */
 type FindLines = (lines: readonly string[], maxCount: number) => number[]
 
 function finderOf({ query, isRegexp }: Input): Result<FindLines> {
@@ -124,7 +124,7 @@ function finderOf({ query, isRegexp }: Input): Result<FindLines> {
     const expression = withinTime(() => new RegExp(query), expressionMaxMs)
     const find: FindLines = (lines, maxCount) =>
       withinTime(() => pick(lines, maxCount, (line) => expression.test(line)), expressionMaxMs)
-    // Some faults of an expression are seen when it is first used.
+    // Some errors of an expression appear only on first use.
     find([''], 1)
     return { ok: true, value: find }
   } catch (cause) {
@@ -160,13 +160,13 @@ class Search {
     this.#find = find
   }
 
-  /** Searches one file; a failure that ends it all, or nothing. */
+  /** Searches one file; returns a failure that ends the search, or nothing. */
   file(place: Place): Result<never> | undefined {
     const lines = this.#lines(place)
     if (lines === undefined) return undefined
     this.#files++
     try {
-      // One more than is wanted says that there is more.
+      // One extra match shows that there are more.
       const wanted = this.#input.maxResults - this.#matches.length + 1
       for (const index of this.#find(lines, wanted)) this.#take(place.path, lines, index)
     } catch (cause) {
@@ -193,7 +193,7 @@ class Search {
     return { ok: true, value }
   }
 
-  /** Nothing for what is no text, too large, or not to be read. */
+  /** Nothing for files that are not text, too large, or unreadable. */
   #lines(place: Place): string[] | undefined {
     const opened = place.openFile('read')
     if (!opened.ok) return undefined

@@ -1,6 +1,6 @@
 /**
- * `human_intervention_request` of the library: a question to a person, as a durable artifact. Nothing waits here: the
- * application shows the question, and gives the answer as the result of the call when it is there.
+ * `human_intervention_request` of the library: a question to a person as a durable artifact. Does not wait: the
+ * application shows the question and later supplies the answer as the call's result.
  */
 import * as z from 'zod'
 import { type BuiltIn, defineBuiltIn } from './built-in.ts'

@@ -1,4 +1,4 @@
-/** `list_files` of the library: what is in a folder, and below it on request, bounded in depth and number. */
+/** `list_files` of the library: entries of a folder, recursively on request, with limits on depth and number. */
 import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
 import { comparePaths } from '#specs/node/path-text.ts'
@@ -10,7 +10,7 @@ import { shownPath } from './workspace-file.ts'
 
 const maxDepth = 10
 const maxEntries = 2_000
-/** Of all paths together. */
+/** Maximum characters of all paths. */
 const pathsMaxChars = 64 * 1024
 
 export const listFilesTool: BuiltIn = defineBuiltIn({

@@ -1,6 +1,6 @@
 /**
- * What a program says, however much that is: beginning and end kept in bounded memory, the middle counted and dropped,
- * bytes that are no UTF-8 replaced. Never refuses anything.
+ * Keeps the beginning and end of a program's output in bounded memory; counts and drops the middle and replaces
+ * invalid UTF-8. Never refuses output.
  */
 import { Buffer } from 'node:buffer'
 
@@ -23,7 +23,7 @@ export class OutputKeeper {
     this.#bounds = bounds
   }
 
-  /** Takes the next bytes; they are copied. */
+  /** Appends bytes; they are copied. */
   take(bytes: Uint8Array): void {
     this.#total += bytes.length
     const forHead = Math.min(bytes.length, this.#bounds.headBytes - this.#headFill)
@@ -35,16 +35,16 @@ export class OutputKeeper {
     const rest = bytes.subarray(Math.max(forHead, bytes.length - this.#bounds.tailBytes))
     this.#tail.push(Buffer.from(rest))
     this.#tailFill += rest.length
-    // Joined now and then, so that many small pieces cost no more than a few large ones.
+    // Joined occasionally, so that many small pieces cost no more than a few large ones.
     if (this.#tailFill > 2 * this.#bounds.tailBytes || this.#tail.length > 256) this.#trimTail()
   }
 
-  /** How many bytes there were in all. */
+  /** Total number of bytes. */
   get totalBytes(): number {
     return this.#total
   }
 
-  /** The text, with a note in its middle where bytes are left out. */
+  /** The text, with a note where bytes were dropped. */
   text(): string {
     this.#trimTail()
     const head = Buffer.concat(this.#head)
@@ -68,7 +68,7 @@ function decode(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }
 
-/** Where the last character that is there in full ends. */
+/** End of the last complete character. */
 function wholeCharacters(bytes: Buffer): number {
   let start = bytes.length
   while (start > 0 && bytes.length - start < 3 && isContinuation(bytes[start - 1])) start--
@@ -78,7 +78,7 @@ function wholeCharacters(bytes: Buffer): number {
   return start - 1 + size > bytes.length ? start - 1 : bytes.length
 }
 
-/** Where the first character begins that did not lose its lead. */
+/** Start of the first character with a lead byte. */
 function firstCharacter(bytes: Buffer): number {
   let start = 0
   while (start < 3 && isContinuation(bytes[start])) start++

@@ -1,13 +1,14 @@
 /**
- * One program for `shell_cmd`: started without a shell, ended with its whole process group after its time, when it says too
- * much, and when it ends itself. What it says is kept in bounded memory. What leaves the group (`setsid`) is not followed.
+ * Runs one program for `shell_cmd`, without a shell. Ends it and its process group after its time limit, at its
+ * output limit, and when it exits. Output is kept in bounded memory. Processes that leave the group (`setsid`) are
+ * not tracked.
  */
 import { spawn } from 'node:child_process'
 import { endWithUs, harmlessVariables, hasGroups, signalGroup } from '../processes/child-group.ts'
 import { OutputKeeper } from './output.ts'
 
 export interface ProgramRequest {
-  /** Looked for in PATH when it has no `/`. */
+  /** Looked up in PATH unless it contains `/`. */
   readonly command: string
   readonly args: readonly string[]
   readonly cwd: string
@@ -15,7 +16,7 @@ export interface ProgramRequest {
 }
 
 export interface ProgramEnd {
-  /** Null when it was ended from outside. */
+  /** Exit code; null when it was ended from outside. */
   readonly exitCode: number | null
   readonly signal: string | null
   /** Why it was ended by us; null: it was not. */
@@ -28,10 +29,10 @@ export interface ProgramEnd {
 const stdoutBounds = { headBytes: 14 * 1024, tailBytes: 14 * 1024 }
 const stderrBounds = { headBytes: 4 * 1024, tailBytes: 4 * 1024 }
 const outputMaxBytes = 16 * 1024 * 1024
-/** How long its last output is waited for, in case something else holds its pipes open. */
+/** How long to wait for remaining output, in case another process keeps its pipes open. */
 const lastOutputMs = 250
 
-/** Rejects, with Node's error, when the program cannot be started. */
+/** Rejects with Node's error when the program cannot be started. */
 export async function runProgram(request: ProgramRequest, signal: AbortSignal): Promise<ProgramEnd> {
   const startedAt = performance.now()
   const child = spawn(request.command, [...request.args], {
@@ -66,7 +67,7 @@ export async function runProgram(request: ProgramRequest, signal: AbortSignal): 
   if (signal.aborted) onAbort()
   try {
     const how = await exited.promise
-    // What it left running ends with it.
+    // Its descendants end with it.
     signalGroup(child, 'SIGKILL')
     const late = setTimeout(() => closed.resolve(), lastOutputMs)
     await closed.promise

@@ -1,6 +1,6 @@
 /**
- * GET requests of the library's `web_fetch`: to addresses on the public internet, and to those inside that the application
- * named. Judged is the address that is connected to, at each redirect anew; bodies are read up to a bound.
+ * GET requests of the library's `web_fetch`: to public internet addresses, and to internal ones that the application
+ * allows. Checks the connected address on every redirect; reads bodies up to a limit.
  */
 import { lookup as systemLookup } from 'node:dns'
 import type { LookupFunction } from 'node:net'
@@ -11,21 +11,21 @@ import type { Result } from '#specs/protocol/error.ts'
 
 export interface FetchBounds {
   /**
-   * What may be reached although it is not on the public internet: a host as it stands in an address, `localhost` or
-   * `10.0.0.5` for each of its ports, `localhost:8080` for one.
+   * Internal addresses that are allowed: a host as written in a URL, `localhost` or `10.0.0.5` for any port,
+   * `localhost:8080` for one.
    */
   readonly privateHosts: readonly string[]
   readonly signal: AbortSignal
 }
 
 export interface Fetched {
-  /** Redirects followed. */
+  /** Maximum redirects. */
   readonly url: string
   readonly status: number
-  /** As the server has it; empty when it says none. */
+  /** The server's value; empty without one. */
   readonly contentType: string
   readonly bytes: Buffer
-  /** Whether there was more than was read. */
+  /** Whether the body was longer than the limit. */
   readonly cut: boolean
 }
 
@@ -42,7 +42,7 @@ export async function fetchPublic(address: string, bounds: FetchBounds): Promise
   for (let redirects = 0; ; redirects++) {
     if (!judged.ok) return judged
     const { url, isPrivate } = judged.value
-    // One for each hop: whether its host may be inside differs.
+    // One per hop: whether its host may be internal differs.
     const dispatcher = new Agent({
       connect: { lookup: isPrivate ? systemLookup : lookupPublic, timeout: 10_000 },
       maxHeaderSize: 64 * 1024,
@@ -59,7 +59,7 @@ export async function fetchPublic(address: string, bounds: FetchBounds): Promise
     } catch (cause) {
       return describeFailure(cause, url, bounds.signal)
     } finally {
-      // Not close(): what was not read of the answer is of no interest.
+      // Not close(): the unread rest of the answer is irrelevant.
       await dispatcher.destroy()
     }
   }
@@ -117,7 +117,7 @@ class InsideError extends Error {
   }
 }
 
-/** Looks a name up; one that leads inside, be it by one of its addresses, is refused. */
+/** Resolves a name; refuses one with any internal address. */
 const lookupPublic: LookupFunction = (hostname, options, callback) => {
   systemLookup(hostname, { ...options, all: true }, (error, addresses) => {
     if (error !== null) return callback(error, [])
@@ -134,7 +134,7 @@ const lookupPublic: LookupFunction = (hostname, options, callback) => {
 async function readAnswer(response: Response, url: URL): Promise<Fetched> {
   const parts: Uint8Array[] = []
   let bytes = 0
-  // Decompressed as it is read: what grows beyond the bound is never made.
+  // Decompressed incrementally: data beyond the limit is never produced.
   for await (const chunk of response.body ?? []) {
     parts.push(chunk)
     bytes += chunk.length
@@ -156,7 +156,7 @@ function describeFailure(cause: unknown, url: URL, signal: AbortSignal): ReturnT
   return failure('unavailable', `${shown(url.href)} could not be fetched: ${reasonOf(cause)}.`, true)
 }
 
-/** The innermost code, which names the reason; the outer ones say that there is one. */
+/** The innermost code, which names the reason. */
 function reasonOf(cause: unknown): string {
   let reason = 'unknown reason'
   for (let at = cause; at instanceof Error; at = at.cause)

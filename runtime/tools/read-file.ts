@@ -1,4 +1,4 @@
-/** `read_file` of the library: text in pages. Binary files are refused. */
+/** `read_file` of the library: text in pages. Refuses binary files. */
 import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
 import { type BuiltIn, defineBuiltIn, toOutcome } from './built-in.ts'
@@ -8,7 +8,7 @@ import { shownPath } from './workspace-file.ts'
 
 const defaultLines = 1_000
 const maxLines = 5_000
-/** As JSON, at worst six times as long, it stays within what a result may be. */
+/** As JSON, at worst six times as long, it still fits a result. */
 const pageMaxBytes = 40 * 1024
 const lineMaxChars = 2_000
 
@@ -39,7 +39,7 @@ export const readFileTool: BuiltIn = defineBuiltIn({
           filePath: shownPath(place),
           offset,
           limit,
-          /** Null where the file is too large to count them. */
+          /** Null when the file is too large to count them. */
           totalLines,
           /** Null at the file's end. */
           nextOffset: totalLines !== null && next > totalLines ? null : next,

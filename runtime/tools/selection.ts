@@ -1,6 +1,6 @@
-/** Which of the library's own tools an environment and a call offer. Their names are reserved. */
+/** Selects the built-in tools that an environment and a call offer. Their names are reserved. */
 
-/** Names of the library's own tools; no application's tool may have one. */
+/** Names of built-in tools; an application's tool cannot use them. */
 import { CaissonError } from '#specs/errors.ts'
 export const reservedToolNames = [
   'shell_cmd',
@@ -21,12 +21,12 @@ export function isReserved(name: string): boolean {
 export type BuiltInName = (typeof reservedToolNames)[number]
 
 /**
- * Which of the library's own tools are offered: all, none, or a map. Where a map names any with `true`, those alone; else all
- * but those with `false`; an empty map is none. The tools of a run on the host are chosen in the same way.
+ * Built-in tools to offer: all, none, or a map. If a map sets any name to `true`, only those; else all except those
+ * set to `false`; an empty map is none. Runs on the host use the same rules.
  */
 export type BuiltInSelection = boolean | Readonly<Partial<Record<BuiltInName, boolean>>>
 
-/** What works in a folder, and so is not there without a working directory. */
+/** Tools that require a working directory. */
 const inFolder: ReadonlySet<string> = new Set<BuiltInName>([
   'grep',
   'list_files',
@@ -35,7 +35,7 @@ const inFolder: ReadonlySet<string> = new Set<BuiltInName>([
   'write_file',
 ])
 
-/** The folder of a call: its own, or where it names a tool that works in one, the process's current directory. */
+/** A call's directory: its own, or the process's current directory when the call names a tool that requires one. */
 export function directoryOf({ builtIns, workingDirectory }: ToolsOfCall): string | undefined {
   if (workingDirectory !== undefined && workingDirectory !== '') return workingDirectory
   if (typeof builtIns !== 'object') return undefined
@@ -50,9 +50,9 @@ export interface ToolsOfCall {
 }
 
 /**
- * The tools that both the environment and the call offer. Where one of them says nothing, the other decides; where neither
- * says which are wanted it is all that is not excluded of them for a call with a working directory, and for another, which may just ask for text, `load_skill`.
- * @throws {CaissonError} `invalid_options` for a name that is no built-in tool's
+ * The tools that both the environment and the call offer. If one gives no selection, the other decides. If neither
+ * selects tools: all that are not excluded for a call with a working directory, else `load_skill` alone.
+ * @throws {CaissonError} `invalid_options` for an unknown name
  */
 export function selectBuiltIns(
   ofEnvironment: BuiltInSelection | undefined,
@@ -73,7 +73,7 @@ export function selectBuiltIns(
   })
 }
 
-/** Whether it says which tools are wanted, and not only which are not. */
+/** Whether it selects tools rather than only excluding some. */
 function wantsAny(selection: BuiltInSelection | undefined): boolean {
   return typeof selection === 'object' ? Object.values(selection).includes(true) : selection === true
 }

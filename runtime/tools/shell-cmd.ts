@@ -1,6 +1,6 @@
 /**
- * `shell_cmd` of the library: a program with its arguments, no shell between. It begins in a folder below the working
- * directory, but it is a program of this machine and no sandbox: it can go wherever the application's user can.
+ * `shell_cmd` of the library: runs a program with arguments, without a shell. It starts below the working directory
+ * but is not sandboxed: it has all rights of the application's user.
  */
 import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
@@ -50,7 +50,7 @@ export const shellCmdTool: BuiltIn = defineBuiltIn({
       const opened = place.openDirectory()
       if (!opened.ok) return opened
       using directory = opened.value
-      // By descriptor, so that the folder that was checked is the one it begins in.
+      // By descriptor, so that it starts in the folder that was checked.
       const cwd = directory.at('.')
       if (typeof cwd !== 'string')
         return failure('unavailable', `no program can be run in ${place}: its path is no text.`)
@@ -103,7 +103,7 @@ function describeEnd({ ended, exitCode, signal, durationMs }: ProgramEnd): strin
     : `Exit code ${exitCode} after ${seconds} s`
 }
 
-/** In a fence that the text cannot close. */
+/** In a code fence that the text cannot close. */
 function fenced(text: string): string {
   const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map(({ length }) => length))
   const fence = '`'.repeat(longest + 1)

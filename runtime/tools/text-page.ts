@@ -1,7 +1,4 @@
-/**
- * A page of lines out of a file of any size: finds the lines by scanning bytes and holds only the page. Refuses what
- * is no text.
- */
+/** Reads a page of lines from a file of any size: scans bytes and holds only the page. Refuses binary files. */
 import { Buffer, isUtf8 } from 'node:buffer'
 import { readSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -11,7 +8,7 @@ import type { Result } from '#specs/protocol/error.ts'
 const CHUNK_BYTES = 1024 * 1024
 /** Bytes at the start in which a NUL marks a file as binary. */
 const BINARY_PROBE_BYTES = 8192
-/** A file is scanned up to here; a page beyond is for other means. */
+/** Maximum bytes scanned; later pages need other tools. */
 const SCAN_MAX_BYTES = 512 * 1024 * 1024
 const NEWLINE = 0x0a
 
@@ -19,25 +16,25 @@ export interface PageRequest {
   /** First line, from 1. */
   readonly offset: number
   readonly maxLines: number
-  /** Bytes of the page; its first line is cut if it alone is longer. */
+  /** Maximum bytes of the page; a longer first line is cut. */
   readonly maxBytes: number
-  /** Characters of one line. */
+  /** Maximum characters of one line. */
   readonly maxLineChars: number
 }
 
 export interface Page {
-  /** Without their ends. */
+  /** Without line ends. */
   readonly lines: readonly string[]
-  /** Lines of the whole file; nothing if it was too large to count them. */
+  /** Number of lines in the file; absent when it is too large to count. */
   readonly totalLines: number | null
-  /** Lines of the page that were cut, by number. */
+  /** Numbers of lines that were cut. */
   readonly cutLines: readonly number[]
   /** Whether bytes that are not UTF-8 became U+FFFD. */
   readonly lossy: boolean
   /** Whether every line of the page ends in CR LF. */
   readonly crlf: boolean
   readonly byteOrderMark: boolean
-  /** Whether the file's last line lacks its newline. */
+  /** Whether the file lacks a final newline. */
   readonly unfinished: boolean
 }
 
@@ -72,12 +69,12 @@ export async function readPage(fd: number, request: PageRequest, signal: AbortSi
   }
 }
 
-/** Counts lines, and remembers where those of the page begin and end. */
+/** Counts lines and records offsets of the page's lines. */
 class LineScan {
-  /** Lines that ended so far. */
+  /** Complete lines so far. */
   lines = 0
   start = 0
-  /** The byte after each line of the page, its newline included. */
+  /** Offset after each line of the page, including its newline. */
   readonly ends: number[] = []
   readonly #request: PageRequest
   #isFull = false
@@ -103,7 +100,7 @@ class LineScan {
   }
 }
 
-/** The page's text, or nothing if there is a NUL in it. */
+/** The page's text, or nothing if it contains a NUL. */
 function readLines(
   fd: number,
   scan: LineScan,
@@ -121,7 +118,7 @@ function readLines(
     const line = page.subarray(from, end)
     const isCut = absoluteEnd - scan.start > page.length
     from = end
-    // A character that the cut went through is left out, not shown as damage.
+    // Drop a character that the cut split.
     let text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(line, { stream: isCut })
     if (text.endsWith('\r\n')) text = text.slice(0, -2)
     else {
@@ -137,7 +134,7 @@ function readLines(
   return { lines, cutLines, lossy, crlf: crlf && page.includes('\r\n') }
 }
 
-/** What else of a page is to be known before its text is used. */
+/** Other facts about a page that matter before its text is used. */
 export function notesOf(page: Page): string[] {
   const notes: string[] = []
   if (page.cutLines.length > 0)

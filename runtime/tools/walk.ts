@@ -1,6 +1,6 @@
 /**
- * What lies below a directory, level by level and so nearest first, by descriptor: no link is followed, whatever changes
- * meanwhile. Bounded in depth and number; a folder of millions is read in part.
+ * Lists everything below a directory level by level, nearest first, by descriptor: no link is followed, whatever
+ * changes meanwhile. Bounded in depth and number; a huge folder is read in part.
  */
 import { lstatSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
@@ -8,7 +8,7 @@ import type { Directory, DirectoryEntry, EntryKind } from '#specs/node/directory
 import { attempt } from '#specs/node/file-error.ts'
 import { nameInLine } from '#specs/node/path-text.ts'
 
-/** Named, but not entered: large, and never what is sought. A walk says which of them it met. */
+/** Listed but not entered: large and never relevant. A walk reports those that it met. */
 export const closedDirectories: ReadonlySet<string> = new Set([
   '.git',
   'node_modules',
@@ -16,7 +16,7 @@ export const closedDirectories: ReadonlySet<string> = new Set([
   '.venv',
 ])
 
-/** Of them, those that are told by name. */
+/** Those reported by name. */
 const closedMaxCount = 10
 const defaultNamesMaxCount = 20_000
 const defaultEntriesMaxCount = 200_000
@@ -24,19 +24,19 @@ const defaultEntriesMaxCount = 200_000
 export interface WalkOptions {
   /** 1 is the directory alone. */
   readonly maxDepth: number
-  /** Whether names that begin with a dot are among them. */
+  /** Whether names that begin with a dot are included. */
   readonly includeHidden: boolean
   readonly signal: AbortSignal
-  /** Names of one folder that are read; default 20,000. */
+  /** Maximum names per folder; default 20,000. */
   readonly namesMaxCount?: number
-  /** Entries of the whole walk; default 200,000. */
+  /** Maximum entries of the walk; default 200,000. */
   readonly entriesMaxCount?: number
 }
 
 export interface WalkedEntry extends DirectoryEntry {
-  /** Where the name lies; open until the next entry is asked for. */
+  /** Its directory; open until the next entry is requested. */
   readonly directory: Directory
-  /** Below the root. */
+  /** Path below the root. */
   readonly path: string
 }
 
@@ -47,16 +47,16 @@ export class Walk {
   #closedCount = 0
   #hiddenCount = 0
   #visited = 0
-  /** Whether there was more than a bound on numbers let through. */
+  /** Whether a limit on numbers left something out. */
   truncated = false
-  /** Whether folders lie below the last level. */
+  /** Whether there are folders below the last level. */
   hasDeeper = false
 
   constructor(options: WalkOptions) {
     this.#options = options
   }
 
-  /** What could not be read, and what was left out. */
+  /** What could not be read or was left out. */
   get notes(): readonly string[] {
     return [...this.#notes, ...this.#leftOut()]
   }
@@ -78,7 +78,7 @@ export class Walk {
     for (let depth = 1; depth <= maxDepth && level.length > 0; depth++) {
       const next: Folder[] = []
       for (const folder of level) {
-        // Other work of the process has its turn between two folders.
+        // Yields to other work between two folders.
         await nextTurn()
         if (this.#options.signal.aborted) return
         yield* this.#folder(top, folder, next, depth)
@@ -135,11 +135,11 @@ export class Walk {
   }
 }
 
-/** An entry as lists show it. */
+/** An entry in the form for lists. */
 export interface ListedEntry {
   readonly path: string
   readonly type: EntryKind
-  /** Of a file that is still there. */
+  /** Size of a file that still exists. */
   readonly sizeBytes?: number
 }
 
@@ -155,7 +155,7 @@ interface Folder {
   readonly names: readonly string[]
 }
 
-/** Goes down name by name; nothing if one of them is no directory any more or cannot be read. */
+/** Descends name by name; nothing if one is no longer a directory or is unreadable. */
 function enter(top: Directory, names: readonly string[]): Directory | undefined {
   let at = top.reopen()
   for (const name of names) {

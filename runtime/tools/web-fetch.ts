@@ -1,4 +1,6 @@
-/** `web_fetch` of the library: a page as text. HTML becomes Markdown in a process of its own, for pages are hostile. */
+/**
+ * `web_fetch` of the library: a page as text. A separate process converts HTML to Markdown, since pages are hostile.
+ */
 import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
 import type { Result } from '#specs/protocol/error.ts'
@@ -11,7 +13,7 @@ const defaultMaxChars = 40_000
 const maxMaxChars = 100_000
 
 export interface WebFetchOptions {
-  /** What may be fetched although it is not on the public internet; see `FetchBounds`. Absent: nothing. */
+  /** Allowed internal addresses; see `FetchBounds`. Absent: none. */
   readonly privateHosts?: readonly string[]
 }
 
@@ -35,7 +37,7 @@ export function createWebFetch({ privateHosts = [] }: WebFetchOptions = {}): Bui
     readOnly: true,
     run: async ({ url, timeoutMs, maxChars }, context) => {
       const signal = AbortSignal.any([context.signal, AbortSignal.timeout(timeoutMs)])
-      // Pages and requests need much that most applications never do.
+      // Loaded late: most applications need neither pages nor requests.
       const { fetchPublic } = await import('./public-fetch.ts')
       const fetched = await fetchPublic(url, { privateHosts, signal })
       const page = fetched.ok ? await toPage(fetched.value, signal) : fetched

@@ -1,6 +1,6 @@
 /**
- * What tools over files share, in the VM and in the library: reaching a path below a root, whole files out. Leaves the root
- * never: every path is walked by descriptor.
+ * File access shared by the tools in the VM and in the library: resolves a path below a root and writes whole files.
+ * Never leaves the root: every path is walked by descriptor.
  */
 import type { Buffer } from 'node:buffer'
 import { randomBytes } from 'node:crypto'
@@ -12,15 +12,15 @@ import type { Place } from '#specs/node/place.ts'
 import type { Result } from '#specs/protocol/error.ts'
 
 export interface RootPlace {
-  /** The root; trusted. */
+  /** The root directory; trusted. */
   readonly path: string
-  /** The path by which calls and links name the root, where it is not the one that is opened. */
+  /** Path by which calls and links name the root, when it differs from the opened one. */
   readonly knownAs?: string
-  /** Owner of what is created; absent: whoever this process is. */
+  /** Owner of created files; absent: this process's user. */
   readonly owner?: Owner
 }
 
-/** Opens the root, finds `path` below it, runs `action` on it and closes both. */
+/** Opens the root, resolves `path` below it, runs `action` on it and closes both. */
 export async function withPlaceIn<T>(
   { path: location, knownAs, owner }: RootPlace,
   path: string,
@@ -39,15 +39,12 @@ export async function withPlaceIn<T>(
   return await action(place, root)
 }
 
-/** How a path is shown in results: relative, `.` for the root itself. */
+/** A path for results: relative, `.` for the root itself. */
 export function shownPath(place: Place): string {
   return place.path === '' ? '.' : place.path
 }
 
-/**
- * What is to be replaced by a whole file: its permission bits, nothing where there is no file. Anything but a regular file
- * is `not_a_file`.
- */
+/** Permission bits of the file to replace; absent when there is none. Anything but a regular file is `not_a_file`. */
 export function inspectTarget(place: Place): Result<{ mode?: number }> {
   const stat = place.stat()
   if (!stat.ok) return stat.error.code === 'not_found' ? { ok: true, value: {} } : stat
@@ -60,10 +57,10 @@ export function inspectTarget(place: Place): Result<{ mode?: number }> {
 }
 
 /**
- * Writes a file so that its name shows the old or the new content and never a part: a new file beside it, renamed.
+ * Writes a file atomically: a new file beside it, then renamed.
  * @param mode permission bits; absent: those of a new file
- * @param replace whether a file of that name may be there; if not, `already_exists`
- * @param check asked when all is written and nothing is to be seen yet; its failure is the call's
+ * @param replace whether an existing file may be replaced; if not, `already_exists`
+ * @param check called when everything is written and nothing is visible; its failure is the call's
  */
 export function writeWhole(
   place: Place,
@@ -86,7 +83,7 @@ export function writeWhole(
   return moved
 }
 
-/** Writes the content of a file beside its place, under a name that nobody has; nothing is left of what could not be written. */
+/** Writes a file's content beside its place under a free name; removes it again on failure. */
 export function writeBeside(place: Place, content: Buffer, mode?: number): Result<Place> {
   const beside = placeBeside(place)
   const created = beside.createFile()
@@ -101,12 +98,12 @@ export function writeBeside(place: Place, content: Buffer, mode?: number): Resul
   return written
 }
 
-/** A name in the same directory that nobody has. */
+/** A free name in the same directory. */
 export function placeBeside(place: Place): Place {
   return place.sibling(`.caisson-${randomBytes(8).toString('hex')}`)
 }
 
-/** 1234567 as `1.2 MB`. */
+/** Formats 1234567 as `1.2 MB`. */
 export function formatSize(bytes: number): string {
   const units = ['bytes', 'kB', 'MB', 'GB', 'TB']
   let value = bytes

@@ -1,4 +1,4 @@
-/** `write_file` of the library: a whole text file, seen by others as old or new, never in part. */
+/** `write_file` of the library: writes a whole text file; others see the old or the new content, never a part. */
 import { Buffer } from 'node:buffer'
 import * as z from 'zod'
 import { failure } from '#specs/node/file-error.ts'
@@ -19,7 +19,7 @@ export const writeFileTool: BuiltIn = defineBuiltIn({
       .describe('"create" fails if the file exists; "overwrite" replaces it'),
   }),
   readOnly: false,
-  // Another word for one of its three parameters has one meaning; what is written, and where, is never guessed.
+  // An alias of one of its three parameters is unambiguous; content and path are never guessed.
   destructive: false,
   run: async ({ filePath, content, mode }, context) => {
     if (filePath.endsWith('/'))

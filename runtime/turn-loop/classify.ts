@@ -1,12 +1,12 @@
 /**
- * Tells an answer from a text that only promises one, and words what the model is told after it. Looks at a text alone;
- * whether evidence is needed is the application's to say.
+ * Distinguishes an answer from a text that only announces one, and words the follow-up to the model. Considers the
+ * text alone; the application decides whether evidence is required.
  */
 export type TextClassification = 'verified_final_response' | 'intent_only_narration' | 'non_progressing'
 
 export interface TextAssessment {
   readonly classification: TextClassification
-  /** In place of the default for the class; a callback's own goes before it. */
+  /** Overrides the default text of the class; a callback's own text takes precedence. */
   readonly transientInstruction?: string
 }
 
@@ -19,11 +19,11 @@ export const DEFAULT_NON_PROGRESSING_TEXT_RECOVERY_INSTRUCTION =
 export const DEFAULT_TOOL_VALIDATION_RECOVERY_INSTRUCTION =
   'Your last tool call was not run, because its arguments do not fit the tool. Read the issues in its result and make the call again with corrected arguments.'
 
-/** Told once when calls go round in a circle; who goes on is stopped. */
+/** Sent once when calls repeat in a cycle; if they continue, the loop stops. */
 export const DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION =
   'You have made the same tool calls again, and they gave nothing new. Do something else, or answer in text with what you have; the same calls will not be run again.'
 
-/** What tools do, as models announce it. Not `know` or `explain`, with which answers begin. */
+/** Tool actions as models announce them. Excludes `know` or `explain`, with which answers begin. */
 const deeds =
   'run|check|search|open|update|inspect|read|look|review|use|call|execute|try|fetch|edit|write|ask|list|find|save|create|delete|remove|move|install|test|verify|examine|analy[sz]e|explore|view|scan|query|load|download|start|begin|proceed'
 const promise = new RegExp(
@@ -31,12 +31,12 @@ const promise = new RegExp(
   'i',
 )
 
-/** A promise stands at the head of its text. */
+/** An announcement is at the beginning of its text. */
 const headChars = 200
 
 /**
- * The class of a text that is not empty. Without a need for evidence every text is an answer; with one, an English
- * announcement of what comes next is not.
+ * Classifies a non-empty text. Without required evidence every text is an answer; with it, an English announcement of
+ * the next action is not.
  */
 export function classifyText(text: string, requiresActionEvidence: boolean): TextClassification {
   return requiresActionEvidence && promise.test(text.trimStart().slice(0, headChars))
@@ -44,7 +44,7 @@ export function classifyText(text: string, requiresActionEvidence: boolean): Tex
     : 'verified_final_response'
 }
 
-/** What the model is told after a text of this class was rejected. */
+/** Message to the model after a text of this class was rejected. */
 export function recoveryInstruction(
   classification: Exclude<TextClassification, 'verified_final_response'>,
 ): string {

@@ -1,4 +1,4 @@
-/** What of the turn loop is the library's. */
+/** The turn loop's public part of the library. */
 export {
   classifyText,
   DEFAULT_INTENT_ONLY_NARRATION_RECOVERY_INSTRUCTION,

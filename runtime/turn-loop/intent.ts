@@ -1,4 +1,4 @@
-/** Makes a tool call out of a text in which the application recognises one. */
+/** Creates a tool call from a text in which the application recognises one. */
 import type { LLMResponse, LLMToolCall } from '../contract/contract.ts'
 
 export interface ParsedToolIntent {
@@ -7,10 +7,7 @@ export interface ParsedToolIntent {
   readonly toolArgs: Readonly<Record<string, unknown>>
 }
 
-/**
- * `response` as a response with one call of the id `id`; null where the text holds none. The text stays its content, and
- * everything else that the response carries stays with it.
- */
+/** `response` with one call of the id `id`; null when the text contains none. Text and all other fields are kept. */
 export function normalizeToolIntent<TResponse extends LLMResponse>(
   response: TResponse,
   parse: (content: string) => ParsedToolIntent | null | undefined,

@@ -1,10 +1,10 @@
 /**
- * The wall time of a loop and the application's wish to end it, as one thing that can happen while anything is waited for.
- * Waits for one thing at a time, so that a long loop leaves nothing behind on its signal.
+ * The loop's time limit and the application's signal as one interruption of any wait. Waits for one thing at a time,
+ * so that a long loop adds no listeners to its signal.
  */
 export type Interruption = 'timeout' | 'aborted'
 
-/** What a wait gives in place of a value. */
+/** Result of an interrupted wait. */
 export const interrupted: unique symbol = Symbol('interrupted')
 
 /** Longer timers fire at once. */
@@ -40,13 +40,13 @@ export class Interruptions {
     return Math.round(performance.now() - this.#startedAt)
   }
 
-  /** What has happened by now. A timer is late after work that did not yield. */
+  /** The interruption so far. A timer is late after blocking work. */
   check(): Interruption | null {
     if (this.#kind === null && performance.now() - this.#startedAt >= this.#maxWallTimeMs) this.#timeOut()
     return this.#kind
   }
 
-  /** The value of `work`, or `interrupted` as soon as that happens; what `work` does later is not heard. */
+  /** The value of `work`, or `interrupted` as soon as that happens; later results of `work` are ignored. */
   wait<T>(work: T | PromiseLike<T>): T | Promise<T | typeof interrupted> {
     if (!isThenable(work)) return work
     return new Promise((resolve, reject) => {
@@ -62,7 +62,7 @@ export class Interruptions {
         },
         (error: unknown) => {
           done()
-          // Whoever obeys the signal often throws its reason.
+          // Work that obeys the signal often throws its reason.
           if (this.#kind === null) reject(error)
           else resolve(interrupted)
         },
@@ -86,7 +86,7 @@ export class Interruptions {
     }
   }
 
-  /** Lets go of timer and signal. */
+  /** Releases timer and signal listener. */
   close(): void {
     clearTimeout(this.#timer)
     this.#source?.removeEventListener('abort', this.#onAbort)

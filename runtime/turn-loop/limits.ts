@@ -1,4 +1,4 @@
-/** The bounds of a turn loop: defaults for what is absent or no usable number; what is of a wrong type is refused. */
+/** The limits of a turn loop: applies defaults for absent or unusable numbers; refuses values of a wrong type. */
 import { CaissonError } from '#specs/errors.ts'
 import { defaultGuardLimit } from './loop-guard.ts'
 
@@ -13,7 +13,7 @@ export interface TurnLoopLimits {
   readonly maxConsecutiveToolTurns: number
   readonly maxWallTimeMs: number
   readonly interruptGraceMs: number
-  /** Null when there is no guard. */
+  /** Null without a guard. */
   readonly maxConsecutiveSameBatches: number | null
   readonly emptyTextRetryLimit: number
   readonly rejectedTextRetryLimit: number
@@ -38,7 +38,7 @@ const optionalFunctions = [
   'onStop',
 ]
 
-/** @throws {CaissonError} `invalid_options` when an option is of a wrong type, or the loop has no way to a model */
+/** @throws {CaissonError} `invalid_options` when an option has a wrong type, or the loop cannot call a model */
 export function readLimits(options: unknown): TurnLoopLimits {
   if (!isObject(options)) throw wrong('options', 'an object', options)
   for (const name of neededFunctions)

@@ -1,49 +1,49 @@
 /**
- * Notices calls that go round in circles: whatever the order and the length of the circle, nothing in it is new. A call or a
- * result that was not seen before is progress and starts the count afresh, so that edit and test may alternate for long, and
- * a call may be repeated while its result changes. Where results are not told, calls alone are compared.
+ * Detects cycles of calls of any order and length: nothing in a cycle is new. A new call or result is progress and
+ * resets the count, so that edit and test may alternate, and a call may repeat while its result changes. Without
+ * results, only calls are compared.
  */
 import { hash } from 'node:crypto'
 
-/** One call of a batch. `result` is absent where it is not known. */
+/** One call of a batch. `result` is absent when unknown. */
 export interface GuardedCall {
   readonly tool: string
-  /** In one spelling, as `normalizeArguments` gives it. */
+  /** Normalised by `normalizeArguments`. */
   readonly arguments: string
   readonly result?: string
 }
 
 interface Seen {
-  /** Batches since the last progress in which the call gave this result. */
+  /** Batches since the last progress in which the call returned this result. */
   count: number
 }
 
 interface CallRecord {
-  /** What the call gave last: what it would give again. */
+  /** The call's latest result, which it would presumably return again. */
   last: Seen
   turn: number
   readonly results: Map<string, Seen>
 }
 
-/** Times that a circle may be gone round. */
+/** How often a cycle may repeat. */
 export const defaultGuardLimit = 2
 
 export class LoopGuard {
   readonly #limit: number
   readonly #calls = new Map<string, CallRecord>()
-  /** Those with a count. */
+  /** Entries with a count. */
   #counted = new Set<Seen>()
   #turns = 0
   #nudged = false
 
-  /** `limit`: batches in which a call may give the same result with nothing new between them; at least 1. */
+  /** @param limit maximum batches in which a call may return the same result without progress; at least 1 */
   constructor(limit: number = defaultGuardLimit) {
     this.#limit = limit
   }
 
   /**
-   * Asked before a batch is carried out: null when it may be, otherwise the number of turns since the same calls were last
-   * made. A batch is stopped when each of its calls has used up its limit.
+   * Called before a batch runs: null if it may, otherwise the number of turns since the same calls. A batch is
+   * stopped when all of its calls have used up their limit.
    */
   findCircle(batch: readonly GuardedCall[]): number | null {
     let period = 0
@@ -55,7 +55,7 @@ export class LoopGuard {
     return period === 0 ? null : period
   }
 
-  /** Told after a batch was carried out; true when the model should hear, once for a standstill, that it stands still. */
+  /** Called after a batch ran; true when the model should be warned, once per standstill. */
   record(batch: readonly GuardedCall[]): boolean {
     this.#turns++
     const entries = new Set<Seen>()
@@ -76,7 +76,7 @@ export class LoopGuard {
     return true
   }
 
-  /** Told of a text that was no answer: saying it again is a part of the circle. */
+  /** Records a text that was no answer: repeating it is part of the cycle. */
   recordText(text: string): void {
     this.#turns++
     const { seen, created } = this.#note({ tool: '', arguments: '', result: text })
@@ -84,7 +84,7 @@ export class LoopGuard {
     this.#count(seen)
   }
 
-  /** Forgets everything: what comes now answers another question. */
+  /** Resets everything: further calls answer another question. */
   reset(): void {
     this.#calls.clear()
     this.#startAfresh()
@@ -123,14 +123,14 @@ function callKey(call: GuardedCall): string {
   return digest(JSON.stringify([call.tool, call.arguments]))
 }
 
-/** How long something took says nothing about whether it is new. */
+/** Durations do not make a result new. */
 function resultKey(result: string | undefined): string {
   return result === undefined
     ? ''
     : `=${digest(result.replaceAll(/\b\d+(?:\.\d+)? ?(?:ms|s)\b/g, 'some time'))}`
 }
 
-/** Short texts stand for themselves. */
+/** Short texts are their own key. */
 function digest(text: string): string {
   return text.length <= 64 ? text : hash('sha256', text, 'base64')
 }

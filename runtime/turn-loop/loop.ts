@@ -1,6 +1,6 @@
 /**
- * The turn loop: asks the model, hands its answer to the application, and goes on until the application, a limit, the guard
- * or a signal ends it. Owns the order of the checks; knows no tool, no transcript and no provider (see `run.ts`).
+ * The turn loop: calls the model, passes its answer to the application, and continues until the application, a limit,
+ * the guard or a signal ends it. Owns the order of checks; knows no tool, transcript or provider (see `run.ts`).
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { LLMChatMessage, LLMResponse, LLMToolCall } from '../contract/contract.ts'
@@ -22,9 +22,9 @@ type CallModel<TState, TMessage, TResponse> = (
 ) => Promise<TResponse>
 
 /**
- * Runs turns until one of the stop reasons. What `callModel` or a callback throws is thrown, unless the loop was
- * interrupted by then.
- * @throws {CaissonError} `invalid_options` when an option is of a wrong type, or there is no way to a model
+ * Runs turns until a stop reason. Errors of `callModel` or a callback are thrown unless the loop was already
+ * interrupted.
+ * @throws {CaissonError} `invalid_options` when an option has a wrong type, or the loop cannot call a model
  */
 export async function runTurnLoop<
   TState,
@@ -45,7 +45,7 @@ export async function runTurnLoop<
   } finally {
     interruptions.close()
   }
-  // Whoever keeps the result is not hurried.
+  // `onStop` may be slow: it is not bound by the loop's deadline.
   await options.onStop?.({ result })
   return result
 }
@@ -153,7 +153,7 @@ function branch<TState, TMessage, TResponse extends LLMResponse>(
   normalizedToolIntent: boolean,
 ): Promise<End<TState, TResponse>> {
   const { type } = params.response
-  // An application's own model may leave out what the contract asks for.
+  // An application's own model may omit required fields.
   const content: string | undefined = params.response.content
   const calls: readonly LLMToolCall[] = params.response.tool_calls ?? []
   if (type === 'tool_calls' && calls.length > 0)

@@ -1,4 +1,4 @@
-/** What a loop under way is made of, shared by its branches: counters, trace, guard and how an end is put into words. */
+/** The state of a running loop, shared by its branches: counters, trace, guard, and the text of its end. */
 import type { LLMResponse } from '../contract/contract.ts'
 import { type Interruptions, interrupted } from './interruption.ts'
 import type { TurnLoopLimits } from './limits.ts'
@@ -13,7 +13,7 @@ import {
 } from './trace.ts'
 import type { RunTurnLoopOptions, RunTurnLoopResult, TurnLoopStepResult } from './types.ts'
 
-/** How the loop ended; null when it goes on. */
+/** How the loop ended; null while it continues. */
 export type End<TState, TResponse> = RunTurnLoopResult<TState, TResponse> | null
 
 export class Progress<TState, TMessage, TResponse extends LLMResponse> {
@@ -24,17 +24,17 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
   readonly counters: TurnCounters
   readonly rounds: ToolRounds
   state: TState
-  /** Iterations begun. */
+  /** Iterations started. */
   iteration = 0
   inIteration = false
   lastResponse: TResponse | null = null
-  /** The answer of the iteration under way. */
+  /** The answer of the current iteration. */
   answer: TResponse | null = null
-  /** What the model has said of an answer on its way. */
+  /** The model's partial answer. */
   partialText = ''
-  /** Calls made out of text so far. */
+  /** Calls created from text so far. */
   syntheticCalls = 0
-  /** For the next request. */
+  /** Instruction for the next request. */
   transientInstruction: string | undefined
 
   constructor(
@@ -58,9 +58,7 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
     return this.interruptions.check() !== null
   }
 
-  /**
-   * Takes over what a callback that owns the state gives, also a little late; `interrupted` when it gave nothing in time.
-   */
+  /** Takes the state returned by a callback, also shortly after the deadline; `interrupted` without one in time. */
   async take<TResult extends TurnLoopStepResult<TState>>(
     work: TResult | undefined | PromiseLike<TResult | undefined>,
   ): Promise<TResult | undefined | typeof interrupted> {
@@ -81,7 +79,7 @@ export class Progress<TState, TMessage, TResponse extends LLMResponse> {
     this.trace.retries.push({ iteration: this.iteration, elapsedMs, ...retry })
   }
 
-  /** The next iteration's request carries `instruction`. */
+  /** Adds `instruction` to the next iteration's request. */
   goOn(branch: TurnLoopStepBranch, instruction: string | undefined): null {
     this.addStep(branch)
     this.transientInstruction = instruction

@@ -1,6 +1,6 @@
 /**
- * `runTurnLoop` of the library: the turn loop, asking the model through `generate` or `stream` where the application does not
- * do that itself. Apart from the loop, so that who asks a model of their own does not load providers.
+ * `runTurnLoop` of the library: the turn loop with `generate` or `stream` as the default model call. Separate from
+ * the loop, so that applications with their own model load no providers.
  */
 import { CaissonError } from '#specs/errors.ts'
 import type { LLMChatMessage, LLMResponse, LLMStreamChunk } from '../contract/contract.ts'
@@ -8,18 +8,18 @@ import { generate, type LLMRequest, stream } from '../generate/generate.ts'
 import { runTurnLoop as runLoop } from './loop.ts'
 import type { RunTurnLoopOptions, RunTurnLoopResult, TurnLoopModelCall } from './types.ts'
 
-/** A call of the library but for what each turn brings: the messages and the loop's signal. */
+/** A library call without what each turn supplies: the messages and the loop's signal. */
 export interface TurnLoopModelRequest extends Omit<LLMRequest, 'messages' | 'abortSignal'> {
-  /** Default `generate`. With `stream`, the text of an answer that is interrupted is kept. */
+  /** Default `generate`. `stream` keeps the text of an interrupted answer. */
   readonly mode?: 'generate' | 'stream'
-  /** Hears the pieces of streamed answers. */
+  /** Receives the chunks of streamed answers. */
   readonly onChunk?: (chunk: LLMStreamChunk) => void
 }
 
 /**
- * Runs turns until one of the stop reasons. What the model or a callback throws is thrown, unless the loop was interrupted by
- * then.
- * @throws {CaissonError} `invalid_options` when an option is of a wrong type, or there is no way to a model
+ * Runs turns until a stop reason. Errors of the model or a callback are thrown unless the loop was already
+ * interrupted.
+ * @throws {CaissonError} `invalid_options` when an option has a wrong type, or the loop cannot call a model
  */
 export async function runTurnLoop<
   TState,
@@ -27,7 +27,7 @@ export async function runTurnLoop<
   TResponse extends LLMResponse = LLMResponse,
 >(
   options: RunTurnLoopOptions<TState, TMessage, TResponse> & {
-    /** The loop asks the model by itself; `callModel` goes before it. */
+    /** The loop calls the model itself; `callModel` takes precedence. */
     readonly modelRequest?: TMessage extends LLMChatMessage ? TurnLoopModelRequest : never
   },
 ): Promise<RunTurnLoopResult<TState, TResponse>> {
@@ -39,7 +39,7 @@ export async function runTurnLoop<
       `runTurnLoop: modelRequest must be an object, and is ${request === null ? 'null' : typeof request}`,
     )
   const callModel = (call: TurnLoopModelCall<TState, LLMChatMessage>) => askModel(request, call)
-  // The library's own messages and answers are what an application without a model of its own has.
+  // Without its own model, an application uses the library's message and answer types.
   const own = { ...options, callModel } as unknown as RunTurnLoopOptions<TState, TMessage, TResponse>
   return runLoop(own)
 }

@@ -1,20 +1,20 @@
-/** What makes two calls the same call: the tool and its arguments, whatever the order of their keys. */
+/** Identity of a call: the tool and its arguments, regardless of key order. */
 import { hash } from 'node:crypto'
 
-/** Arguments of JSON in one spelling: keys sorted, no blanks. Others, and such as nest too deep, as they are. */
+/** Normalised JSON arguments: sorted keys, no blanks. Invalid or too deeply nested ones are unchanged. */
 export function normalizeArguments(text = ''): string {
   const trimmed = text.trim()
   if (trimmed === '') return '{}'
   try {
     const sorted = stringifySorted(JSON.parse(trimmed))
-    // One text in memory where both are the same.
+    // Share one string when both are equal.
     return sorted === text ? text : sorted
   } catch {
     return trimmed
   }
 }
 
-/** `text`, or a digest in place of a long one. */
+/** `text`, or a digest of a long one. */
 export function shorten(text: string): string {
   return text.length <= 200 ? text : `sha256-${hash('sha256', text, 'base64url')}`
 }

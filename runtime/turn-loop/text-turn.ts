@@ -1,4 +1,4 @@
-/** A turn in which the model answered with a text: empty, rejected or accepted; and one with an answer of no known kind. */
+/** Handles a turn with a text (empty, rejected or accepted), and one with an unknown kind of answer. */
 import type { LLMResponse } from '../contract/contract.ts'
 import {
   classifyText,

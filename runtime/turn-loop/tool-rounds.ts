@@ -1,14 +1,14 @@
-/** The rounds of tool calls of one loop: summaries for the trace, and the guard against circles before and after each round. */
+/** The rounds of tool calls of one loop: trace summaries, and the cycle guard before and after each round. */
 import type { LLMToolCall } from '../contract/contract.ts'
 import { type GuardedCall, LoopGuard } from './loop-guard.ts'
 import { normalizeArguments, shorten } from './signature.ts'
 import type { TurnLoopRepeatedToolCallStopDetail, TurnLoopToolCallSummary } from './trace.ts'
 import type { TurnLoopToolResult } from './types.ts'
 
-/** A batch of calls that was looked at and not yet carried out. */
+/** A batch of calls that has not run yet. */
 export interface ToolRound {
   readonly summaries: readonly TurnLoopToolCallSummary[]
-  /** Why it must not be carried out. */
+  /** Why it must not run. */
   readonly repeated: TurnLoopRepeatedToolCallStopDetail | null
 }
 
@@ -71,7 +71,7 @@ export class ToolRounds {
     }
   }
 
-  /** After the batch was carried out; true when the model should hear that it stands still. */
+  /** After the batch ran; true when the model should be warned of a standstill. */
   close(round: ToolRound, results: readonly TurnLoopToolResult[] | undefined): boolean {
     if (this.#guard === null) return false
     const contents = new Map(results?.map(({ toolCallId, content }) => [toolCallId, content]))

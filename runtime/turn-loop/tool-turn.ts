@@ -1,4 +1,4 @@
-/** A turn in which the model called tools: the guards come first, then the application carries the calls out. */
+/** Handles a turn with tool calls: guards first, then the application executes the calls. */
 import type { LLMResponse } from '../contract/contract.ts'
 import { DEFAULT_REPEATED_TOOL_CALL_RECOVERY_INSTRUCTION } from './classify.ts'
 import { interrupted } from './interruption.ts'
@@ -26,7 +26,7 @@ export async function takeToolCalls<TState, TMessage, TResponse extends LLMRespo
   }
 
   const taken = await progress.take(progress.options.onToolCallsResponse(params))
-  // Results that came a little late are in the state, but nothing more is asked.
+  // Late results are in the state, but no further request is made.
   if (taken === interrupted || progress.isInterrupted) return progress.endInterrupted()
   const next = taken?.next
   if (next?.control !== 'continue') {

@@ -1,10 +1,10 @@
-/** The trace of a turn loop: what each turn was and why the loop ended. Kept for the result alone; decides nothing. */
+/** The trace of a turn loop: each turn's kind and the stop reason. Only for the result; decides nothing. */
 import type { LLMToolCall } from '../contract/contract.ts'
 import type { TextClassification } from './classify.ts'
 
 export type TurnLoopTerminalReason =
   | 'text_response'
-  /** The application did not say that the loop goes on. */
+  /** The application did not continue the loop. */
   | 'tool_calls_response'
   | 'empty_text_stop'
   | 'rejected_text_response'
@@ -31,10 +31,10 @@ export type TurnLoopStepBranch =
   | 'timeout_stop'
   | 'aborted_stop'
 
-/** A turn that brought an answer. */
+/** A turn with an answer. */
 export interface TurnLoopStepSummary {
   readonly iteration: number
-  /** `text`, `tool_calls`, or the word of an answer that is neither. */
+  /** `text`, `tool_calls`, or the type of any other answer. */
   readonly responseKind: string
   readonly branch: TurnLoopStepBranch
   readonly elapsedMs: number
@@ -50,12 +50,12 @@ export interface TurnLoopToolCallSummary {
   readonly toolName: string
   /** As the model wrote them. */
   readonly toolArguments: string
-  /** The same with sorted keys; as written where they are no JSON. */
+  /** The same with sorted keys; unchanged if they are not JSON. */
   readonly normalizedArguments: string
   readonly toolIndex: number
   /** Equal for batches of equal calls. */
   readonly batchSignature: string
-  /** Batches with this signature in a row, this one included. */
+  /** Consecutive batches with this signature, including this one. */
   readonly consecutiveSameBatchCount: number
   readonly source: 'model' | 'normalized_text_intent'
   readonly synthetic: boolean
@@ -90,7 +90,7 @@ export interface TurnLoopRepeatedToolCallStopDetail {
   readonly toolNames: readonly string[]
   /** The first of them. */
   readonly tool: string
-  /** Batches since the same calls were made before: 1 for A, A, A; 2 for A, B, A, B. */
+  /** Batches since the same calls: 1 for A, A, A; 2 for A, B, A, B. */
   readonly period: number
 }
 
@@ -101,15 +101,15 @@ export interface TurnLoopStopMetadata {
   readonly maxIterations: number
   readonly maxConsecutiveToolTurns: number
   readonly maxWallTimeMs: number
-  /** Absent when the time was over between two iterations. */
+  /** Absent when the time expired between two iterations. */
   readonly timedOutDuringIteration?: number
   readonly abortedDuringIteration?: number
-  /** What the model had said of an answer that did not become whole; absent when it had said nothing. */
+  /** The model's text of an incomplete answer; absent when there was none. */
   readonly partialText?: string
   readonly repeatedToolCall?: TurnLoopRepeatedToolCallStopDetail
 }
 
-/** Counters that the loop keeps and every summary shows. */
+/** Counters that every summary shows. */
 export interface TurnCounters {
   emptyTextRetryCount: number
   rejectedTextRetryCount: number

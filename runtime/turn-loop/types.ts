@@ -1,6 +1,6 @@
 /**
- * What an application gives the turn loop and what it gets back. The loop repeats turns, bounds them and keeps their trace;
- * state, messages, tools and what counts as done are the application's.
+ * The types between an application and the turn loop. The loop repeats and limits turns and keeps their trace; the
+ * application owns state, messages, tools and completion.
  */
 import type { LLMChatMessage, LLMResponse } from '../contract/contract.ts'
 import type { TextAssessment, TextClassification } from './classify.ts'
@@ -16,36 +16,36 @@ import type {
 
 type Awaitable<T> = T | Promise<T>
 
-/** Whether the loop goes on after a callback. An instruction lives for the next request alone. */
+/** Whether the loop continues after a callback. An instruction applies only to the next request. */
 export type TurnLoopControl =
   | { readonly control: 'stop' }
   | { readonly control: 'continue'; readonly transientInstruction?: string }
 
-/** Absent `next`: the loop stops, except after a rejected text, which is retried as often as its limit allows. */
+/** Absent `next`: the loop stops, except after a rejected text, which is retried up to its limit. */
 export interface TurnLoopStepResult<TState> {
   readonly state: TState
   readonly next?: TurnLoopControl
 }
 
-/** What a tool said to a call, so that a call that gives the same again is told from one that gives news. */
+/** A tool's result for a call, to distinguish repetition from progress. */
 export interface TurnLoopToolResult {
   readonly toolCallId: string
   readonly content: string
 }
 
 export interface TurnLoopToolCallsResult<TState> extends TurnLoopStepResult<TState> {
-  /** Absent: the guard knows the calls alone. */
+  /** Absent: the guard compares calls alone. */
   readonly toolResults?: readonly TurnLoopToolResult[]
 }
 
-/** What every callback about a response gets. */
+/** Input of every callback about a response. */
 export interface TurnLoopResponseParams<TState, TMessage, TResponse> {
   readonly state: TState
   readonly response: TResponse
   readonly messages: readonly TMessage[]
   /** From 1. */
   readonly iteration: number
-  /** Aborted when the wall time is over or the application's signal is aborted. */
+  /** Aborted when the time expires or the application's signal is aborted. */
   readonly abortSignal: AbortSignal
 }
 
@@ -59,7 +59,7 @@ export interface TurnLoopModelCall<TState, TMessage> {
   readonly abortSignal: AbortSignal
   readonly state: TState
   readonly iteration: number
-  /** Text as it comes; what was told is `stop.partialText` when the answer does not become whole. */
+  /** Receives text as it arrives; for an incomplete answer it becomes `stop.partialText`. */
   readonly onText: (text: string) => void
 }
 
@@ -75,9 +75,9 @@ export interface TurnLoopIterationStartEvent<TState> {
 export interface TurnLoopModelResponseEvent<TState, TMessage, TResponse>
   extends TurnLoopResponseParams<TState, TMessage, TResponse> {
   readonly elapsedMs: number
-  /** As the model gave it. */
+  /** As the model returned it. */
   readonly rawResponse: TResponse
-  /** Whether `response` is a call made out of the text of `rawResponse`. */
+  /** Whether `response` is a call created from the text of `rawResponse`. */
   readonly normalizedToolIntent: boolean
 }
 
@@ -89,14 +89,15 @@ export interface TurnLoopClassificationEvent<TState, TMessage, TResponse>
 }
 
 export interface TurnLoopRepeatedToolCallGuard {
-  /** Times that the same calls may give the same results without anything new between them; default 2. */
+  /** How often the same calls may return the same results without progress; default 2. */
   readonly maxConsecutiveSameBatches?: number
 }
 
 /**
- * @typeParam TState anything; the loop only hands it on
- * @typeParam TMessage what `buildMessages` makes and `callModel` takes; with `modelRequest` the library's own messages
- * @typeParam TResponse what `callModel` gives: an answer, with more of its own if it likes
+ * @typeParam TState any type; the loop only passes it on
+ * @typeParam TMessage result of `buildMessages` and input of `callModel`; with `modelRequest` the library's own
+ * messages
+ * @typeParam TResponse result of `callModel`: an answer, possibly with additional fields
  */
 export interface RunTurnLoopOptions<
   TState,
@@ -104,28 +105,30 @@ export interface RunTurnLoopOptions<
   TResponse extends LLMResponse = LLMResponse,
 > {
   readonly initialState: TState
-  /** Empty answers in a row that are asked again; default 0. */
+  /** Maximum consecutive retries of empty answers; default 0. */
   readonly emptyTextRetryLimit?: number
-  /** Rejected texts in a row that are asked again; default 0. */
+  /** Maximum consecutive retries of rejected texts; default 0. */
   readonly rejectedTextRetryLimit?: number
-  /** For a loop that goes on where another one stopped. */
+  /** For a loop that continues a previous one. */
   readonly initialEmptyTextRetryCount?: number
   readonly initialRejectedTextRetryCount?: number
-  /** Requests to the model; default 24. Of this and the next two, what is not a positive number counts as absent. */
+  /**
+   * Maximum model requests; default 24. For this and the next two, anything but a positive number counts as absent.
+   */
   readonly maxIterations?: number
-  /** Answers with calls, without one of text between them; default 8. */
+  /** Maximum consecutive answers with calls; default 8. */
   readonly maxConsecutiveToolTurns?: number
-  /** All callbacks and tools included; default 120,000. */
+  /** Time limit including all callbacks and tools; default 120,000. */
   readonly maxWallTimeMs?: number
-  /** How long a callback that owns the state has to hand it back once it is interrupted; default 1,000. */
+  /** How long a callback that owns the state may take to return it after an interruption; default 1,000. */
   readonly interruptGraceMs?: number
-  /** `false`: calls may be repeated up to the other limits. */
+  /** `false`: calls may repeat up to the other limits. */
   readonly repeatedToolCallGuard?: false | TurnLoopRepeatedToolCallGuard
-  /** Whether calls made out of text carry `synthetic: true`. */
+  /** Whether calls created from text have `synthetic: true`. */
   readonly markSyntheticToolCalls?: boolean
-  /** Ends the loop at any moment, as `aborted`. */
+  /** Ends the loop at any moment as `aborted`. */
   readonly abortSignal?: AbortSignal
-  /** The application asks the model. What it throws, the loop throws. */
+  /** Calls the model. The loop rethrows its errors. */
   readonly callModel?: (params: TurnLoopModelCall<TState, TMessage>) => Promise<TResponse>
 
   readonly buildMessages: (params: {
@@ -137,11 +140,11 @@ export interface RunTurnLoopOptions<
   }) => Awaitable<readonly TMessage[]>
   readonly parsePlainTextToolIntent?: (content: string) => ParsedToolIntent | null
 
-  /** Whether a text must be backed by something done before it is an answer; absent: never. */
+  /** Whether a text requires evidence to count as an answer; absent: never. */
   readonly requiresActionEvidence?: (
     params: TurnLoopTextParams<TState, TMessage, TResponse>,
   ) => Awaitable<boolean>
-  /** The application's own judgement of a text; undefined leaves it to `classifyText`. */
+  /** The application's own classification of a text; undefined uses `classifyText`. */
   readonly classifyTextResponse?: (
     params: TurnLoopTextParams<TState, TMessage, TResponse> & { readonly requiresActionEvidence: boolean },
   ) => Awaitable<TextClassification | TextAssessment | undefined>
@@ -174,13 +177,13 @@ export interface RunTurnLoopOptions<
   readonly onClassification?: (
     event: TurnLoopClassificationEvent<TState, TMessage, TResponse>,
   ) => Awaitable<void>
-  /** Once, unless the loop throws. */
+  /** Called once, unless the loop throws. */
   readonly onStop?: (event: { readonly result: RunTurnLoopResult<TState, TResponse> }) => Awaitable<void>
 }
 
 export interface RunTurnLoopResult<TState, TResponse = LLMResponse> {
   readonly state: TState
-  /** The last one; null when none came. */
+  /** The last one; null when there was none. */
   readonly response: TResponse | null
   readonly reason: TurnLoopTerminalReason
   readonly iterations: number
